@@ -1,0 +1,40 @@
+# Every target works on a fresh Debian 12 with: make git python3 python3-venv ca-certificates
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: setup run test check bench lock generate
+
+setup: $(STAMP)
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+run: setup
+	$(BIN)/nri-coloc demo
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python api/generate.py --check
+	$(BIN)/python -m pytest -q tests/fuzz --fuzz-inputs=100000
+
+test: setup
+	sh tests/run $(ARGS)
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+# Re-pins the dependencies; the lock files name no registry.
+lock: setup
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --extra dev -o requirements-dev.lock pyproject.toml
+
+generate: setup
+	$(BIN)/python api/generate.py

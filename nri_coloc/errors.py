@@ -1,0 +1,53 @@
+"""Every error this program raises on purpose, by who is to blame.
+
+    ColocError
+    ├── ProtocolError
+    │   ├── LocalProtocolError     ours: we were about to break the wire's rules
+    │   └── RemoteProtocolError    the peer's: it broke them; the connection is lost
+    ├── TransportLost              the peer's: the socket ended
+    ├── SettingsError              the operator's: file, flag or command line
+    ├── KernelInterfaceError       the kernel's: a file under /sys or /proc refused us
+    └── RuntimeRefused             the runtime's: a call of ours to it failed
+
+Foreign exceptions are turned into one of these where they enter (chained with `from`). A cgroup
+file that is missing is a `None` reading, not an error. ttrpc keeps errors of its own, so that it
+can be lifted out; `nri` maps them. A plain exception out of the floors 0–3 is a bug.
+"""
+
+
+class ColocError(Exception):
+    """Root of what we raise on purpose; its text is fit for an operator."""
+
+
+class ProtocolError(ColocError):
+    """A rule of the wire was broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were about to break a rule of the wire; nothing was sent."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke a rule of the wire; the connection cannot be used any more."""
+
+
+class TransportLost(ColocError):
+    """The socket ended or failed; reconnecting is the cure."""
+
+
+class SettingsError(ColocError):
+    """The operator's configuration cannot be used; the text says what, where and how to mend it."""
+
+
+class KernelInterfaceError(ColocError):
+    """A kernel file could not be read or written."""
+
+    def __init__(self, path: str, action: str, reason: str) -> None:
+        super().__init__(f"cannot {action} {path}: {reason}")
+        self.path = path
+        self.action = action
+        self.reason = reason
+
+
+class RuntimeRefused(ColocError):
+    """The container runtime answered a call of ours with an error."""

@@ -1,0 +1,75 @@
+"""CPU sets (and memory-node sets) as integers: bit n is CPU n.
+
+An `int` mask intersects twenty times faster than a frozenset and is as small as a pointer; the price is
+that a set has no type of its own, so the alias `CPUMask` says where one is meant. The kernel's text form
+("0-3,8") is read and written here and nowhere else (Documentation/admin-guide/cputopology, "cpulist").
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+CPUMask = int
+
+MAX_CPU_ID: Final = 8191
+"""The largest id accepted from text: NR_CPUS is 8192 at most on x86-64 (arch/x86/Kconfig, MAXSMP)."""
+
+
+def parse(text: str) -> CPUMask:
+    """Read a cpulist such as "0-3,8"; blanks and an empty text (the empty set) are allowed.
+
+    Raises ValueError naming the part that cannot be read.
+    """
+    mask = 0
+    for part in text.replace("\n", "").split(","):
+        part = part.strip()  # noqa: PLW2901 - the stripped form is the only one wanted
+        if not part:
+            continue
+        low, dash, high = part.partition("-")
+        if not low.isascii() or not low.isdigit() or (dash and not (high.isascii() and high.isdigit())):
+            raise ValueError(f"{part!r} is not a CPU id or a range such as 0-3")
+        first, last = int(low), int(high or low)
+        if first > last or last > MAX_CPU_ID:
+            raise ValueError(f"{part!r} is not a rising range below {MAX_CPU_ID + 1}")
+        mask |= ((1 << (last - first + 1)) - 1) << first
+    return mask
+
+
+@lru_cache(maxsize=4096)
+def render(mask: CPUMask) -> str:
+    """Write a mask as the shortest cpulist; the empty set is the empty text."""
+    parts = []
+    while mask:
+        first = (mask & -mask).bit_length() - 1
+        run = ~(mask >> first)
+        length = (run & -run).bit_length() - 1
+        parts.append(str(first) if length == 1 else f"{first}-{first + length - 1}")
+        mask &= ~(((1 << length) - 1) << first)
+    return ",".join(parts)
+
+
+def of(ids: Iterable[int]) -> CPUMask:
+    """Build a mask from ids."""
+    mask = 0
+    for cpu in ids:
+        mask |= 1 << cpu
+    return mask
+
+
+def members(mask: CPUMask) -> Iterator[int]:
+    """Yield the ids in rising order."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def lowest(mask: CPUMask, count: int) -> CPUMask:
+    """Return the `count` lowest members of a mask, all of it if it has fewer."""
+    chosen = 0
+    while count > 0 and mask:
+        low = mask & -mask
+        chosen |= low
+        mask ^= low
+        count -= 1
+    return chosen

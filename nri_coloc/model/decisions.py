@@ -1,0 +1,57 @@
+"""What the policy decided, as values: the shell renders, applies and audits them.
+
+Each decision carries its audit words: `event`, `reason` (a code) and `because` (a sentence with every figure
+that the decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
+"""
+
+from dataclasses import dataclass
+
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment, NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision and its words; the subject is a container, a pod or a pool.
+
+    `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;
+    update: the overlay); empty for a decision that needs no answer.
+    """
+
+    event: AuditEvent
+    reason: Reason
+    because: str
+    subject: Assignment | None = None
+    pod_id: str = ""
+    pool: str = ""
+    before: Knobs = NO_KNOBS
+    after: Knobs = NO_KNOBS
+    orders: Knobs = NO_KNOBS
+    key: str = ""
+    value: str = ""
+    allowed: str = ""
+    used: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A live container (`pod` False) or a reclaimed pod's cgroup (`pod` True) whose CPUs or mems changed."""
+
+    id: str
+    pod: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The new state, what was decided, and who must be re-pinned (those on taken CPUs first).
+
+    `waits_for`: the subject may not run its first instruction before these were moved and read back.
+    `refusal`: only under `strict`: creation fails with this text.
+    """
+
+    state: NodeState
+    decisions: tuple[Decision, ...] = ()
+    moves: tuple[Move, ...] = ()
+    waits_for: tuple[Move, ...] = ()
+    refusal: str = ""

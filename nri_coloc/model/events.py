@@ -1,0 +1,100 @@
+"""What can happen to the node, as the policy is told it: causes, not wire messages.
+
+The daemon translates hooks into these and adds each container's `Wish`, so that the policy sees neither
+annotations nor protobuf. Every event may name a pod or container that the state does not know: messages
+get lost around a registration, and the policy then takes the event's own facts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.workload import Container, Pod, Resources, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class PodStarted:
+    """A sandbox runs; its cgroup exists and holds no container yet. `wish` is the pod's own."""
+
+    pod: Pod
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class PodRemoved:
+    """A sandbox was stopped or removed; stopping is final for all of its containers."""
+
+    pod_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCreating:
+    """The runtime asks, before the container exists."""
+
+    pod: Pod
+    container: Container
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStarting:
+    """The task exists and has not run an instruction; the last safe point. `running`: it already has."""
+
+    pod: Pod
+    container: Container
+    wish: Wish
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUpdating:
+    """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep"."""
+
+    pod: Pod
+    container: Container
+    wish: Wish
+    requested: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerGone:
+    """The container's process is dead, or the container was removed."""
+
+    container_id: str
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronized:
+    """The runtime's whole list; what is not in it is gone."""
+
+    pods: tuple[Pod, ...]
+    containers: tuple[tuple[Container, Wish], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """New tuning or a changed machine; `wishes` by container id, read again under the new tuning."""
+
+    topology: Topology
+    wishes: Mapping[str, Wish]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLost:
+    """The decision on a creation reached the runtime too late or not at all."""
+
+    container_id: str
+
+
+Event = (
+    PodStarted
+    | PodRemoved
+    | ContainerCreating
+    | ContainerStarting
+    | ContainerUpdating
+    | ContainerGone
+    | Synchronized
+    | Reconfigured
+    | AnswerLost
+)

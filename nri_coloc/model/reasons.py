@@ -1,0 +1,80 @@
+"""The closed lists of the audit: every event, and every reason a decision can have.
+
+`docs/audit.md` explains each to an operator; a test compares the two lists.
+"""
+
+from enum import StrEnum
+
+
+class AuditEvent(StrEnum):
+    """What happened."""
+
+    ADMIT = "container.admit"
+    UPDATE = "container.update"
+    RELEASE = "container.release"
+    LATE = "container.late"
+    POOL_RESIZE = "pool.resize"
+    POD_LIMIT = "pod.limit"
+    ANNOTATION_INVALID = "annotation.invalid"
+    ANNOTATION_DENIED = "annotation.denied"
+    CONFIG_RELOAD = "config.reload"
+    DRIFT_REPAIR = "drift.repair"
+    WRITE_FAILED = "write.failed"
+    RUNTIME_CONNECT = "runtime.connect"
+    RUNTIME_LOST = "runtime.lost"
+    RUNTIME_COMPARE = "runtime.compare"
+    DAEMON_START = "daemon.start"
+    DAEMON_STOP = "daemon.stop"
+    HOOK_FAILED = "hook.failed"
+    TOPOLOGY_CHANGE = "topology.change"
+
+
+class Reason(StrEnum):
+    """Why it was decided so."""
+
+    # where a dedicated container's CPUs came from
+    WHOLE_CORE = "whole_core"
+    WHOLE_CORES = "whole_cores"
+    WHOLE_NODE = "whole_node"
+    THREADS = "threads"
+    ACROSS_NODES = "across_nodes"
+    NO_FREE_CPUS = "no_free_cpus"
+    FOLLOWS_MAIN = "follows_main"
+    RESTORED = "restored"
+    KEPT = "kept"
+    # everyone else
+    POOL_MEMBER = "pool_member"
+    BOX_MEMBER = "box_member"
+    HANDS_OFF = "hands_off"
+    # changes that others cause
+    CPUS_TAKEN = "cpus_taken"
+    CPUS_RETURNED = "cpus_returned"
+    MAIN_CAME = "main_came"
+    MAIN_GONE = "main_gone"
+    RECONFIGURED = "reconfigured"
+    # the end
+    STOPPED = "stopped"
+    REMOVED = "removed"
+    VANISHED = "vanished"
+    # the kubelet and the runtime
+    KUBELET_UPDATE = "kubelet_update"
+    NOTHING_OURS = "nothing_ours"
+    PLACED_AT_START = "placed_at_start"
+    TOO_LATE = "too_late"
+    FOUND_DIFFERENT = "found_different"
+    # annotations
+    BAD_VALUE = "bad_value"
+    NOT_ALLOWED = "not_allowed"
+    REFUSED_STRICT = "refused_strict"
+    # the daemon's own life
+    VALID = "valid"
+    INVALID = "invalid"
+    CONNECTED = "connected"
+    LOST = "lost"
+    COMPLETE = "complete"
+    MISSING = "missing"
+    STARTED = "started"
+    SIGNALLED = "signalled"
+    KERNEL_REFUSED = "kernel_refused"
+    INTERNAL_ERROR = "internal_error"
+    CPUS_CHANGED = "cpus_changed"

@@ -1,0 +1,99 @@
+"""The node as the policy holds it: an immutable value that each event replaces.
+
+A shared container does not store its CPUs: it names its pool, and the pool's set is derived from what
+dedicated containers own. So taking CPUs changes one number, however many containers share the pool, and
+no copy can disagree. `cpus_of` is the one place that turns an assignment into a set.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.workload import DEFAULT_WISH, Container, Pod, QoSClass, Wish
+
+DEDICATED: Final = "dedicated"
+RESERVED: Final = "reserved"
+SYSTEM: Final = "system"
+SHARE: Final = "share"
+RECLAIM: Final = "reclaim"
+POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
+"""The pools that always exist, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The CPU set of every pool; recomputed only when exclusive CPUs or the machine change."""
+
+    reserved: CPUMask = 0
+    dedicated: CPUMask = 0
+    system: CPUMask = 0
+    share: CPUMask = 0
+    reclaim: CPUMask = 0
+
+    def cpus(self, pool: str) -> CPUMask:
+        """Return a pool's set; an unknown name is the shared pool, so that no container is ever without."""
+        return getattr(self, pool) if pool in POOLS else self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where one container was put. At most one of `exclusive` and `follows` is set.
+
+    `exclusive`: CPUs that are its own. `follows`: id of the container of its pod on whose CPUs it runs.
+    `mems`: memory nodes, 0 = all of them. `hands_off`: we decided to leave its CPUs alone.
+    `original`: what the runtime's spec held before us, for `restore`.
+    `unplaced`: the runtime never received our adjustment (too late); StartContainer places it by file.
+    """
+
+    container: Container
+    qos: QoSClass
+    pool: str
+    exclusive: CPUMask = 0
+    follows: str = ""
+    mems: CPUMask = 0
+    hands_off: bool = False
+    unplaced: bool = False
+    knobs: Knobs = NO_KNOBS
+    original: Knobs = NO_KNOBS
+    wish: Wish = DEFAULT_WISH
+
+    @property
+    def id(self) -> str:
+        """The container's id."""
+        return self.container.id
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Everything the policy knows. `generation` rises with each adopted event."""
+
+    topology: Topology
+    pools: Pools
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    containers: Mapping[str, Assignment] = field(default_factory=dict)
+    generation: int = 0
+
+    def of_pod(self, pod_id: str) -> Iterator[Assignment]:
+        """Yield the assignments of one pod."""
+        return (a for a in self.containers.values() if a.container.pod_id == pod_id)
+
+    def is_reclaimed(self, pod_id: str) -> bool:
+        """Whether every container that we know of this pod is reclaimed, and there is one."""
+        classes = {a.qos for a in self.of_pod(pod_id)}
+        return classes == {QoSClass.RECLAIMED}
+
+    def mems_of(self, assignment: Assignment) -> CPUMask:
+        """Return the memory nodes a container may use."""
+        return assignment.mems or self.topology.all_mems
+
+    def cpus_of(self, assignment: Assignment) -> CPUMask:
+        """Return the CPUs a container may use; never empty."""
+        if assignment.exclusive:
+            return assignment.exclusive
+        main = self.containers.get(assignment.follows)
+        if main is not None and main.exclusive:
+            return main.exclusive
+        return self.pools.cpus(assignment.pool) or self.pools.share

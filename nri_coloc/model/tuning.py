@@ -1,0 +1,79 @@
+"""What the operator's settings become: frozen parameters of the policy and of the shell.
+
+Made by `config`; nothing here is validated again. Units are in the names or beside the field.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.workload import QoSClass
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTuning:
+    """Defaults of one class; `None` is "leave it", memory values are written as in annotations."""
+
+    cpu_shares: int | None = None
+    io_weight: int = 100
+    oom_score_adj: int | None = None
+    memory_high: str | None = None
+    memory_low: str | None = None
+    memory_min: str | None = None
+    allow_namespaces: tuple[str, ...] = ("kube-system",)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRule:
+    """One selector of the operator: annotation or label as (key, value), and/or a namespace glob."""
+
+    qos: QoSClass
+    annotation: tuple[str, str] | None = None
+    label: tuple[str, str] | None = None
+    namespace: str = ""
+
+
+def default_classes() -> dict[QoSClass, ClassTuning]:
+    """Return DESIGN 4.2's table."""
+    return {
+        QoSClass.DEDICATED: ClassTuning(),
+        QoSClass.SHARED: ClassTuning(),
+        QoSClass.RECLAIMED: ClassTuning(cpu_shares=2, io_weight=10, oom_score_adj=1000),
+        QoSClass.SYSTEM: ClassTuning(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """`reserved` wins over `reserved_count`; the count means so many CPUs, whole lowest cores first.
+
+    `updates_per_reply`: how many other containers one hook reply may update; each costs the runtime about
+    7.5 ms of runc under its global lock.
+    """
+
+    reserved: CPUMask = 0
+    reserved_count: int = 0
+    reserved_memory: int = 0
+    classes: Mapping[QoSClass, ClassTuning] = field(default_factory=default_classes)
+    rules: tuple[ClassRule, ...] = ()
+    handlers: Mapping[str, str] = field(default_factory=dict)
+    updates_per_reply: int = 16
+    observe: bool = False
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole configuration as the program uses it; flags have already beaten the file.
+
+    `http` is "ADDR:PORT" or "off"; `audit_ring` counts records kept for `/v1/audit`.
+    """
+
+    tuning: Tuning = field(default_factory=Tuning)
+    nri_socket: str = "/var/run/nri/nri.sock"
+    cri_socket: str = "/run/containerd/containerd.sock"
+    plugin_name: str = "nri-coloc"
+    plugin_index: str = "50"
+    http: str = "127.0.0.1:9744"
+    audit_ring: int = 4096
+    log_level: str = "info"

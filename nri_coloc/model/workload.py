@@ -1,0 +1,156 @@
+"""Pods and containers as the runtime reports them, and what each asks for once its annotations are read.
+
+Facts (`Pod`, `Container`, `Resources`) come from the wire; a `Wish` is what `config` made of a pod's
+annotations and the operator's rules, with everything forbidden or unreadable already taken out and said in
+`findings`. The policy reads wishes, never annotations.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+
+
+class QoSClass(StrEnum):
+    """The four classes of DESIGN 4.2."""
+
+    DEDICATED = "dedicated"
+    SHARED = "shared"
+    RECLAIMED = "reclaimed"
+    SYSTEM = "system"
+
+
+class KubeQoS(StrEnum):
+    """Kubernetes' own classes, as far as the pod's cgroup parent tells them."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+    UNKNOWN = "unknown"
+
+
+class Numa(StrEnum):
+    """NUMA binding of a dedicated container."""
+
+    NONE = "none"
+    SINGLE = "single"
+    EXCLUSIVE = "exclusive"
+
+
+class Placement(StrEnum):
+    """Which CPUs a dedicated container gets."""
+
+    PACKED = "packed"
+    FULL_CORES = "full-cores"
+    SPREAD = "spread"
+    ONE_THREAD_PER_CORE = "one-thread-per-core"
+
+
+class Phase(StrEnum):
+    """How far a container's life has come; only `RUNNING` and `STARTING` have a cgroup of their own."""
+
+    CREATED = "created"
+    STARTING = "starting"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the runtime's spec, or an update, says; `None` is absent, and in an update 0 or "" is "keep"."""
+
+    shares: int | None = None
+    quota: int | None = None
+    period: int | None = None
+    cpus: str = ""
+    mems: str = ""
+    memory_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod sandbox; `cgroup_parent` is the pod's cgroup in the driver's own notation."""
+
+    id: str
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    cgroup_parent: str = ""
+    handler: str = ""
+    resources: Resources | None = None
+
+    @property
+    def kube_qos(self) -> KubeQoS:
+        """Kubernetes' class by the kubelet's cgroup layout (cgroupfs and systemd drivers)."""
+        parent = self.cgroup_parent
+        if "besteffort" in parent:
+            return KubeQoS.BEST_EFFORT
+        if "burstable" in parent:
+            return KubeQoS.BURSTABLE
+        return KubeQoS.GUARANTEED if "kubepods" in parent else KubeQoS.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container; `record` is the text of our own annotation, handed back by the runtime."""
+
+    id: str
+    pod_id: str
+    name: str = ""
+    phase: Phase = Phase.CREATED
+    pid: int = 0
+    cgroups_path: str = ""
+    created_at: int = 0
+    record: str = ""
+    oom_score_adj: int | None = None
+    resources: Resources = Resources()
+
+
+class FindingKind(StrEnum):
+    """What was wrong with an annotation; the values are audit events."""
+
+    INVALID = "annotation.invalid"
+    DENIED = "annotation.denied"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One annotation that does not count: the key and value as given, what is allowed, what holds instead."""
+
+    kind: FindingKind
+    key: str
+    value: str
+    allowed: str
+    used: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one container asks for after the gate; `because` says where the class came from.
+
+    `knobs` holds the values that an annotation or the operator's class settings order, `annotated` those of
+    them that an annotation ordered (an update from the kubelet may not undo these).
+    """
+
+    qos: QoSClass
+    because: str = ""
+    pool: str = ""
+    numa: Numa = Numa.NONE
+    numa_count: int = 0
+    numa_ids: CPUMask = 0
+    placement: Placement = Placement.PACKED
+    knobs: Knobs = NO_KNOBS
+    annotated: Knobs = NO_KNOBS
+    cpu_burst_percent: int | None = None
+    priority: int = 0
+    avoidance: frozenset[str] | None = None
+    preserve: frozenset[str] = frozenset()
+    handler: str = "container"
+    findings: tuple[Finding, ...] = ()
+
+
+DEFAULT_WISH: Final = Wish(QoSClass.SHARED)
