@@ -5,6 +5,7 @@ that the decision used, enough to derive it again). `before` and `after` hold th
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -35,11 +36,23 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A live container (`pod` False) or a reclaimed pod's cgroup (`pod` True) whose CPUs or mems changed."""
+class Moves:
+    """Whose CPUs, mems or weights changed: pods whose own cgroup is written, and live containers, by id.
 
-    id: str
-    pod: bool = False
+    Ids, not values: whoever writes takes the value from the newest state, so a late write is never stale.
+    """
+
+    pods: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pods or self.containers)
+
+    def __add__(self, other: "Moves") -> "Moves":
+        return Moves(self.pods + other.pods, self.containers + other.containers)
+
+
+NOBODY: Final = Moves()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,6 @@ class Outcome:
 
     state: NodeState
     decisions: tuple[Decision, ...] = ()
-    moves: tuple[Move, ...] = ()
-    waits_for: tuple[Move, ...] = ()
+    moves: Moves = NOBODY
+    waits_for: Moves = NOBODY
     refusal: str = ""

@@ -68,23 +68,17 @@ class ContainerGone:
 class Synchronized:
     """The runtime's whole list; what is not in it is gone."""
 
-    pods: tuple[Pod, ...]
+    pods: tuple[tuple[Pod, Wish], ...]
     containers: tuple[tuple[Container, Wish], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """New tuning or a changed machine; `wishes` by container id, read again under the new tuning."""
+    """New tuning or a changed machine; wishes by container and by pod id, read again under the new tuning."""
 
     topology: Topology
     wishes: Mapping[str, Wish]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerLost:
-    """The decision on a creation reached the runtime too late or not at all."""
-
-    container_id: str
+    pod_wishes: Mapping[str, Wish]
 
 
 Event = (
@@ -96,5 +90,4 @@ Event = (
     | ContainerGone
     | Synchronized
     | Reconfigured
-    | AnswerLost
 )

@@ -36,6 +36,29 @@ class Knobs:
             name: value for attribute, name in AUDIT_NAMES if (value := getattr(self, attribute)) is not None
         }
 
+    def differing(self, other: "Knobs") -> "Knobs":
+        """Keep the set knobs whose value the other does not have already."""
+        return Knobs(
+            **{
+                name: value
+                for name in ATTRIBUTES
+                if (value := getattr(self, name)) is not None and value != getattr(other, name)
+            }
+        )
+
+    def where_set(self, other: "Knobs") -> "Knobs":
+        """Keep the knobs that are set in the other too."""
+        return Knobs(**{name: getattr(self, name) for name in ATTRIBUTES if getattr(other, name) is not None})
+
+    def overlaid(self, other: "Knobs") -> "Knobs":
+        """Return this record with the other's set knobs on top."""
+        return Knobs(
+            **{
+                name: getattr(self, name) if (value := getattr(other, name)) is None else value
+                for name in ATTRIBUTES
+            }
+        )
+
 
 def _audit_name(attribute: str) -> str:
     for prefix in ("memory_", "io_"):
@@ -44,7 +67,8 @@ def _audit_name(attribute: str) -> str:
     return attribute
 
 
-AUDIT_NAMES: Final = tuple((f.name, _audit_name(f.name)) for f in fields(Knobs))
+ATTRIBUTES: Final = tuple(f.name for f in fields(Knobs))
+AUDIT_NAMES: Final = tuple((name, _audit_name(name)) for name in ATTRIBUTES)
 """(attribute, name in the audit) of every knob: `memory_limit` is called `memory.limit`, and so on."""
 
 NO_KNOBS: Final = Knobs()

@@ -45,7 +45,6 @@ class Assignment:
     `exclusive`: CPUs that are its own. `follows`: id of the container of its pod on whose CPUs it runs.
     `mems`: memory nodes, 0 = all of them. `hands_off`: we decided to leave its CPUs alone.
     `original`: what the runtime's spec held before us, for `restore`.
-    `unplaced`: the runtime never received our adjustment (too late); StartContainer places it by file.
     """
 
     container: Container
@@ -55,7 +54,6 @@ class Assignment:
     follows: str = ""
     mems: CPUMask = 0
     hands_off: bool = False
-    unplaced: bool = False
     knobs: Knobs = NO_KNOBS
     original: Knobs = NO_KNOBS
     wish: Wish = DEFAULT_WISH
@@ -67,23 +65,37 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class PodPlace:
+    """A pod and its own wish. `boxed`: its pod cgroup belongs to the reclaim box, because the pod is
+    reclaimed and no annotation gives one of its containers another class (DESIGN invariant 6)."""
+
+    pod: Pod
+    wish: Wish = DEFAULT_WISH
+    boxed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeState:
-    """Everything the policy knows. `generation` rises with each adopted event."""
+    """Everything the policy knows. `generation` rises with each adopted event.
+
+    `owners` repeats, by container, the exclusive sets: few, while containers are many.
+    """
 
     topology: Topology
     pools: Pools
-    pods: Mapping[str, Pod] = field(default_factory=dict)
+    pods: Mapping[str, PodPlace] = field(default_factory=dict)
     containers: Mapping[str, Assignment] = field(default_factory=dict)
+    owners: Mapping[str, CPUMask] = field(default_factory=dict)
     generation: int = 0
 
     def of_pod(self, pod_id: str) -> Iterator[Assignment]:
         """Yield the assignments of one pod."""
         return (a for a in self.containers.values() if a.container.pod_id == pod_id)
 
-    def is_reclaimed(self, pod_id: str) -> bool:
-        """Whether every container that we know of this pod is reclaimed, and there is one."""
-        classes = {a.qos for a in self.of_pod(pod_id)}
-        return classes == {QoSClass.RECLAIMED}
+    def boxed(self, pod_id: str) -> bool:
+        """Whether a pod's cgroup belongs to the reclaim box."""
+        place = self.pods.get(pod_id)
+        return place is not None and place.boxed
 
     def mems_of(self, assignment: Assignment) -> CPUMask:
         """Return the memory nodes a container may use."""

@@ -70,6 +70,11 @@ class Topology:
         return self.online & ~self.isolated
 
     @cached_property
+    def threads_per_core(self) -> int:
+        """Threads of the widest core: 2 on a machine with SMT, and on hybrid ones."""
+        return max((core.bit_count() for core in self.cores), default=1)
+
+    @cached_property
     def all_mems(self) -> CPUMask:
         """Every node that has memory; a kernel that reports none has node 0."""
         return cpuset.of(n.id for n in self.nodes if n.memory_bytes) or cpuset.of(n.id for n in self.nodes)

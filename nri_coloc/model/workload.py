@@ -68,6 +68,18 @@ class Resources:
     mems: str = ""
     memory_limit: int | None = None
 
+    def knobs(self, oom_score_adj: int | None = None) -> Knobs:
+        """Return the values that are really said: zero and empty say nothing."""
+        return Knobs(
+            oom_score_adj=oom_score_adj,
+            cpus=self.cpus or None,
+            mems=self.mems or None,
+            shares=self.shares or None,
+            quota=self.quota or None,
+            period=self.period or None,
+            memory_limit=self.memory_limit or None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:
@@ -133,7 +145,8 @@ class Wish:
     """What one container asks for after the gate; `because` says where the class came from.
 
     `knobs` holds the values that an annotation or the operator's class settings order, `annotated` those of
-    them that an annotation ordered (an update from the kubelet may not undo these).
+    them that an annotation ordered (an update from the kubelet may not undo these). `mixed`, on a pod's own
+    wish: an annotation gives some container of the pod a class of its own.
     """
 
     qos: QoSClass
@@ -150,6 +163,7 @@ class Wish:
     avoidance: frozenset[str] | None = None
     preserve: frozenset[str] = frozenset()
     handler: str = "container"
+    mixed: bool = False
     findings: tuple[Finding, ...] = ()
 
 

@@ -1,0 +1,186 @@
+"""Placing one container: its class says from where, the allocator says which CPUs, a record may say both.
+
+The result holds the new state, the assignment and its words; turning it into an `Outcome` is `step`'s part.
+A request that cannot be met is never an error: the container runs in `share` and the audit says so.
+"""
+
+from dataclasses import dataclass, replace
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.reasons import Reason
+from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, SYSTEM, Assignment, NodeState
+from nri_coloc.model.workload import Container, Finding, FindingKind, Numa, Placement, QoSClass, Wish
+from nri_coloc.policy import allocator, record, request
+from nri_coloc.policy.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Where a container goes and why; `findings` are what the policy itself could not grant."""
+
+    assignment: Assignment
+    reason: Reason
+    because: str
+    findings: tuple[Finding, ...] = ()
+
+
+def place(state: NodeState, container: Container, wish: Wish) -> Admission:
+    """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them."""
+    if wish.handler == "ignore" or "cpu" in wish.preserve:
+        why = "runtime handler is ignored" if wish.handler == "ignore" else "preserve names cpu"
+        return _settled(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, why)
+    if wish.qos is not QoSClass.DEDICATED:
+        return _into_pool(state, container, wish)
+    return _dedicate(state, container, wish, record.read(container.record))
+
+
+def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
+    assignment = _pooled(container, wish)
+    cpus = cpuset.render(state.pools.cpus(assignment.pool))
+    if wish.qos is QoSClass.RECLAIMED:
+        return _settled(
+            assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim box has CPUs {cpus}"
+        )
+    why = f"class by {wish.because}; pool {assignment.pool} has CPUs {cpus}"
+    return _settled(assignment, Reason.POOL_MEMBER, why)
+
+
+def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record | None) -> Admission:
+    asked = request.of_container(container)
+    kept = _still_free(state, memory.exclusive) if memory else 0
+    if memory and kept:
+        assignment = _owner(container, wish, kept, memory.mems)
+        why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
+        return _settled(assignment, Reason.RESTORED, why)
+    main = _main_of(state, container.pod_id)
+    if main is not None and is_small(container):
+        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id)
+        cpus = cpuset.render(main.exclusive)
+        why = (
+            f"{asked.words.split(',')[0]}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
+        )
+        return _settled(assignment, Reason.FOLLOWS_MAIN, why)
+    return _allocate(state, container, wish, asked)
+
+
+def _allocate(state: NodeState, container: Container, wish: Wish, asked: request.Request) -> Admission:
+    count = asked.whole
+    findings: tuple[Finding, ...] = ()
+    wish_now, finding = _satisfiable(state, wish, count)
+    if finding:
+        findings = (finding,)
+    free = state.pools.share
+    grant = allocator.allocate(state.topology, free, count, wish_now) if count < free.bit_count() else None
+    if grant is None:
+        assignment = replace(_pooled(container, wish), pool=SHARE)
+        why = (
+            f"{asked.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
+            f"and the last one of share is never taken"
+        )
+        return _settled(assignment, Reason.NO_FREE_CPUS, why, findings)
+    mems = state.topology.nodes_of(grant.cpus) & state.topology.all_mems
+    assignment = _owner(container, wish, grant.cpus, 0 if wish.numa is Numa.NONE else mems)
+    return _settled(assignment, grant.reason, f"{asked.words}; {grant.because}", findings)
+
+
+def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, Finding | None]:
+    """Take back what the request does not cover: whole nodes, or whole cores that do not divide it."""
+    if wish.numa is Numa.EXCLUSIVE:
+        smallest = min((n.cpus.bit_count() for n in state.topology.nodes if n.cpus), default=0)
+        if count < smallest:
+            allowed = (
+                f"a request of at least a whole node, here {smallest} CPUs; this container asked {count}"
+            )
+            return replace(wish, numa=Numa.SINGLE), _denied("numa", wish.numa.value, allowed, "single")
+    threads = state.topology.threads_per_core
+    if wish.placement is Placement.FULL_CORES and count % threads:
+        allowed = f"a request of a multiple of {threads} CPUs (one core); this container asked {count}"
+        finding = _denied("cpu-placement", wish.placement.value, allowed, "packed")
+        return replace(wish, placement=Placement.PACKED), finding
+    return wish, None
+
+
+def _denied(key: str, value: str, allowed: str, used: str) -> Finding:
+    return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
+
+
+def _still_free(state: NodeState, exclusive: CPUMask) -> CPUMask:
+    """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
+    share = state.pools.share
+    return exclusive if exclusive & share == exclusive and exclusive != share else 0
+
+
+def _main_of(state: NodeState, pod_id: str) -> Assignment | None:
+    """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one."""
+    owners = [a for k in state.owners if (a := state.containers[k]).container.pod_id == pod_id]
+    return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
+
+
+def _pooled(container: Container, wish: Wish, *, hands_off: bool = False) -> Assignment:
+    pool = {QoSClass.SYSTEM: SYSTEM, QoSClass.RECLAIMED: RECLAIM}.get(wish.qos, SHARE)
+    return Assignment(container, wish.qos, pool, hands_off=hands_off, wish=wish)
+
+
+def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> Assignment:
+    return Assignment(container, wish.qos, DEDICATED, exclusive=cpus, mems=mems, wish=wish)
+
+
+def _settled(
+    assignment: Assignment,
+    reason: Reason,
+    because: str,
+    findings: tuple[Finding, ...] = (),
+) -> Admission:
+    return Admission(assignment, reason, because, findings)
+
+
+def orders(state: NodeState, assignment: Assignment) -> Knobs:
+    """Return every value that is ours for a container, by class, annotation and operator's settings.
+
+    A reclaimed container of the box carries neither cpus nor mems: it inherits them from its pod's cgroup,
+    and a spec that named them could not start once the box shrank below (rig: EACCES on cgroup v1).
+    """
+    own = Knobs(burst=_burst(assignment))
+    if not _inherits(state, assignment):
+        mems = cpuset.render(assignment.mems) if assignment.mems else None
+        own = Knobs(cpus=cpuset.render(state.cpus_of(assignment)), mems=mems, burst=own.burst)
+    wished = assignment.wish.knobs
+    return own if wished is NO_KNOBS else wished.overlaid(own)
+
+
+def _inherits(state: NodeState, assignment: Assignment) -> bool:
+    """Whether a container's own cpuset is left alone."""
+    if assignment.hands_off or assignment.wish.handler != "container":
+        return True
+    return assignment.qos is QoSClass.RECLAIMED and state.boxed(assignment.container.pod_id)
+
+
+def _burst(assignment: Assignment) -> int | None:
+    """CFS burst in µs: a percentage of the quota, none without a quota (it would be above it)."""
+    quota, percent = assignment.container.resources.quota or 0, assignment.wish.cpu_burst_percent
+    return quota * percent // 100 if quota > 0 and percent is not None else None
+
+
+def remembered(state: NodeState, assignment: Assignment) -> Assignment:
+    """Complete an assignment with the values that are ours and with those of the spec that they replace.
+
+    Only values that differ from the spec are ours: a field set again is claimed all the same, and another
+    plugin that wants it would make the creation fail (nri-protocol §7).
+    """
+    spec = spec_of(assignment.container)
+    wanted = orders(state, assignment)
+    known = record.read(assignment.container.record)
+    original = known.original if known else spec.where_set(wanted)
+    return replace(assignment, knobs=wanted.differing(spec), original=original)
+
+
+def spec_of(container: Container) -> Knobs:
+    """Return what the runtime's spec says already; zero and empty mean that it says nothing."""
+    return container.resources.knobs(container.oom_score_adj)
+
+
+def is_small(container: Container) -> bool:
+    """Whether a container asked for something, but less than one CPU: a sidecar where there is a main."""
+    return 0 < request.of_container(container).milli < 1000

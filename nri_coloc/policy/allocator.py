@@ -1,0 +1,180 @@
+"""Choosing CPUs for a dedicated container: one search that narrows level by level.
+
+At each level (NUMA node, L3 group, core) the tightest group that still holds the request wins, so that what
+stays free stays whole; where no single group holds it, the largest is taken whole and the rest is searched
+again. Whole cores go before threads. Every choice ends in the lowest CPU id, so equal inputs give equal sets.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.reasons import Reason
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.workload import Numa, Placement, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """CPUs found, why these, and in words with the figures that were compared."""
+
+    cpus: CPUMask
+    reason: Reason
+    because: str
+
+
+def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Grant | None:
+    """Choose `count` of the free CPUs as the wish says; None if that many cannot be had.
+
+    A binding to one node that no node can hold falls back to the tightest spread over nodes.
+    """
+    free = _placeable(topology, free, count, wish)
+    if count < 1 or free.bit_count() < count:
+        return None
+    if wish.numa is Numa.EXCLUSIVE:
+        free = _whole_nodes(topology, free) or free
+    nodes = _domains(topology, free, count, wish)
+    chosen = 0
+    for domain, part in nodes:
+        if wish.placement is Placement.SPREAD:
+            chosen |= _spread(topology, domain, part)
+        else:
+            chosen |= _fill(_search(topology, domain), 0, domain, part)
+    return _explained(topology, free, chosen, count)
+
+
+def _placeable(topology: Topology, free: CPUMask, count: int, wish: Wish) -> CPUMask:
+    """Narrow the free set to what the wish's placement and node list leave."""
+    if wish.numa is not Numa.NONE and wish.numa_ids:
+        listed = cpuset.of(
+            c for n in topology.nodes if wish.numa_ids >> n.id & 1 for c in cpuset.members(n.cpus)
+        )
+        if (free & listed).bit_count() >= count:
+            free &= listed
+    if wish.placement is Placement.FULL_CORES:
+        return _whole_cores(topology, free)
+    if wish.placement is Placement.ONE_THREAD_PER_CORE:
+        return cpuset.of(_first(core) for core in topology.cores if core & free == core)
+    return free
+
+
+def _domains(topology: Topology, free: CPUMask, count: int, wish: Wish) -> list[tuple[CPUMask, int]]:
+    """Return where to search and for how many: one domain, or `numa-count` nodes with even parts."""
+    if wish.numa is Numa.NONE or wish.numa_count < 2:
+        return [(free, count)]
+    sized = sorted(((n.cpus & free).bit_count(), n.cpus & free) for n in topology.nodes if n.cpus & free)
+    parts = [count // wish.numa_count + (i < count % wish.numa_count) for i in range(wish.numa_count)]
+    fitting = [mask for size, mask in sized if size >= parts[0]]
+    if len(fitting) < wish.numa_count or not all(parts):
+        return [(free, count)]
+    return list(zip(fitting, parts, strict=False))
+
+
+def _whole_nodes(topology: Topology, free: CPUMask) -> CPUMask:
+    return cpuset.of(
+        c
+        for n in topology.nodes
+        if n.cpus and n.cpus & topology.usable == n.cpus & free
+        for c in cpuset.members(n.cpus & free)
+    )
+
+
+def _whole_cores(topology: Topology, free: CPUMask) -> CPUMask:
+    whole = 0
+    for core in topology.cores:
+        if core & free == core:
+            whole |= core
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What stays the same on the way down: the levels, the wholly free cores, threads of a core."""
+
+    levels: Sequence[Sequence[CPUMask]]
+    whole: CPUMask
+    threads: int
+
+
+def _search(topology: Topology, free: CPUMask) -> _Search:
+    return _Search(_levels(topology), _whole_cores(topology, free), topology.threads_per_core)
+
+
+def _levels(topology: Topology) -> tuple[Sequence[CPUMask], ...]:
+    return (tuple(n.cpus for n in topology.nodes), topology.l3_groups, topology.cores)
+
+
+def _fill(search: _Search, depth: int, free: CPUMask, count: int) -> CPUMask:
+    """Take `count` CPUs out of `free`, keeping to as few and as tight groups of each level as possible."""
+    if depth == len(search.levels) or count >= free.bit_count():
+        return cpuset.lowest(free, count)
+    groups = [part for group in search.levels[depth] if (part := group & free)]
+    chosen = 0
+    while count > 0:
+        holding = [g for g in groups if g.bit_count() >= count]
+        if holding:
+            tightest = min(holding, key=lambda g: _looseness(search, g, count))
+            return chosen | _fill(search, depth + 1, tightest, count)
+        largest = max(groups, key=lambda g: ((g & search.whole).bit_count(), g.bit_count(), -_first(g)))
+        groups.remove(largest)
+        chosen |= largest
+        count -= largest.bit_count()
+    return chosen
+
+
+def _looseness(search: _Search, group: CPUMask, count: int) -> tuple[bool, int, int]:
+    """Order groups that hold the request: enough whole cores first, then fewest free, then lowest id.
+
+    A request below one core prefers a core that is already broken, so that whole cores stay whole.
+    """
+    whole = (group & search.whole).bit_count()
+    if count < search.threads:
+        enough = group.bit_count() - whole >= count
+    else:
+        enough = whole >= count - count % search.threads
+    return (not enough, group.bit_count(), _first(group))
+
+
+def _spread(topology: Topology, free: CPUMask, count: int) -> CPUMask:
+    """Take CPUs one by one from the node, L3 group and core with the most left."""
+    chosen = 0
+    for _ in range(count):
+        domain = free
+        for level in _levels(topology):
+            parts = [part for group in level if (part := group & domain)]
+            domain = max(parts, key=lambda g: (g.bit_count(), -_first(g)), default=domain)
+        pick = domain & -domain
+        chosen |= pick
+        free ^= pick
+    return chosen
+
+
+def _first(mask: CPUMask) -> int:
+    return (mask & -mask).bit_length() - 1
+
+
+def _explained(topology: Topology, free: CPUMask, chosen: CPUMask, count: int) -> Grant:
+    """Name the shape of what was found, with the free CPUs it was chosen from."""
+    nodes = [n for n in topology.nodes if n.cpus & chosen]
+    cores = [core for core in topology.cores if core & chosen]
+    cpus = cpuset.render(chosen)
+    if len(nodes) != 1:
+        ids = ", ".join(str(n.id) for n in nodes)
+        why = f"CPUs {cpus} lie on nodes {ids}: no single node has {count} CPUs free"
+        return Grant(chosen, Reason.ACROSS_NODES, f"{why}; free were {cpuset.render(free)}")
+    node = nodes[0]
+    size = node.cpus & topology.usable
+    left = f"node {node.id}, which has {(node.cpus & free).bit_count()} of {size.bit_count()} CPUs free"
+    reason, what = Reason.THREADS, f"CPUs {cpus} are the tightest fit of free threads in"
+    if chosen == size:
+        reason, what = Reason.WHOLE_NODE, f"CPUs {cpus} are all of"
+    elif all(core & chosen == core for core in cores):
+        one = len(cores) == 1
+        reason = Reason.WHOLE_CORE if one else Reason.WHOLE_CORES
+        what = (
+            f"core {cpus} is the lowest free whole core of"
+            if one
+            else f"CPUs {cpus} are {len(cores)} whole cores of"
+        )
+    return Grant(chosen, reason, f"{what} {left}; free were {cpuset.render(free)}")

@@ -1,0 +1,77 @@
+"""The reclaim box: the pod cgroups of all reclaimed pods, and what is written on them.
+
+Limits stand on the pod's cgroup and are inherited by its containers, so a pod belongs to the box only if
+every container in it is reclaimed (DESIGN invariant 6). The BestEffort QoS cgroup itself is never touched:
+online and system pods live in it too.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import NOBODY, Decision, Moves
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import NodeState, PodPlace
+from nri_coloc.model.workload import Pod, QoSClass, Wish
+from nri_coloc.policy import change
+
+SHARES_OF_THE_BOX: Final = 2
+"""The kernel's smallest weight (kernel/sched/sched.h, MIN_SHARES): what keeps an online pod's p99."""
+
+
+def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
+    """Return the state that knows this pod, and the pod itself if its cgroup must be limited."""
+    known = state.pods.get(pod.id)
+    if known is not None and known.wish == wish and known.pod == pod:
+        return state, NOBODY
+    boxed = belongs(wish) and not _has_others(state, pod.id)
+    state = change.with_pod(state, PodPlace(pod, wish, boxed))
+    return state, Moves(pods=(pod.id,)) if boxed else NOBODY
+
+
+def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
+    """Return the state before a container of this wish is placed in the pod; another class opens the box."""
+    place = state.pods.get(pod.id)
+    if place is None:
+        return with_pod(state, pod, wish)
+    if not place.boxed or wish.qos is QoSClass.RECLAIMED:
+        return state, NOBODY
+    return change.with_pod(state, replace(place, boxed=False)), Moves(pods=(pod.id,))
+
+
+def belongs(wish: Wish) -> bool:
+    """Whether a pod of this wish is limited as a whole."""
+    return wish.qos is QoSClass.RECLAIMED and not wish.mixed and wish.handler != "ignore"
+
+
+def _has_others(state: NodeState, pod_id: str) -> bool:
+    return any(a.qos is not QoSClass.RECLAIMED for a in state.of_pod(pod_id))
+
+
+def knobs(state: NodeState, pod_id: str) -> Knobs:
+    """Return the values that belong on a pod's cgroup: the box's for its members, weights for every pod.
+
+    A weight competes among siblings only, so a container's counts for nothing unless its pod's agrees.
+    """
+    place = state.pods.get(pod_id)
+    if place is None or place.wish.handler == "ignore":
+        return NO_KNOBS
+    wish = place.wish.knobs
+    along_the_path = Knobs(io_weight=wish.io_weight, memory_low=wish.memory_low, memory_min=wish.memory_min)
+    if not place.boxed:
+        return along_the_path
+    cpus = None if "cpu" in place.wish.preserve else cpuset.render(state.pools.reclaim)
+    return replace(along_the_path, cpus=cpus, shares=SHARES_OF_THE_BOX)
+
+
+def limit(state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
+    """Say what a pod's cgroup gets, if anything."""
+    values = knobs(state, pod.id)
+    if values == NO_KNOBS:
+        return None
+    if state.boxed(pod.id):
+        why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight"
+        return Decision(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, why, pod_id=pod.id, after=values)
+    why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path"
+    return Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, why, pod_id=pod.id, after=values)

@@ -1,0 +1,104 @@
+"""From one state to the next: derive the pools again and say who has to move.
+
+A change of exclusive CPUs touches the members of every pool that shrank or grew, and the reclaim box; the
+cost is one pass that compares pool names, however large the sets are.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import NOBODY, Decision, Moves
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace
+from nri_coloc.policy import pools
+
+_MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
+
+
+def adopt(
+    state: NodeState,
+    containers: Mapping[str, Assignment],
+    pods: Mapping[str, PodPlace] | None = None,
+) -> NodeState:
+    """Return the state with these containers; the pools follow from what they own."""
+    owners = {k: a.exclusive for k, a in containers.items() if a.exclusive}
+    pods = state.pods if pods is None else pods
+    return _with_owners(state, pods, containers, owners)
+
+
+def with_container(state: NodeState, assignment: Assignment) -> NodeState:
+    """Return the state with one container added or replaced."""
+    containers = {**state.containers, assignment.id: assignment}
+    owners = state.owners
+    if assignment.exclusive:
+        owners = {**owners, assignment.id: assignment.exclusive}
+    elif assignment.id in owners:
+        owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
+    return _with_owners(state, state.pods, containers, owners)
+
+
+def _with_owners(
+    state: NodeState,
+    pods_known: Mapping[str, PodPlace],
+    containers: Mapping[str, Assignment],
+    owners: Mapping[str, CPUMask],
+) -> NodeState:
+    derived = state.pools
+    owned = reduce(or_, owners.values(), 0)
+    if owned != derived.dedicated:
+        derived = pools.derive(state.topology, derived.reserved, owned)
+    return NodeState(state.topology, derived, pods_known, containers, owners, state.generation + 1)
+
+
+def with_pod(state: NodeState, place: PodPlace) -> NodeState:
+    """Return the state with one pod added or replaced."""
+    return replace(state, pods={**state.pods, place.pod.id: place}, generation=state.generation + 1)
+
+
+def without(state: NodeState, container_ids: frozenset[str]) -> NodeState:
+    """Return the state without these containers."""
+    return adopt(state, {k: a for k, a in state.containers.items() if k not in container_ids})
+
+
+def moved(before: NodeState, after: NodeState) -> Moves:
+    """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
+    changed = {pool for pool in _MEMBERS_OF if before.pools.cpus(pool) != after.pools.cpus(pool)}
+    reowned = {k for k in before.owners.keys() | after.owners.keys() if before.owners.get(k) != after.owners.get(k)}
+    if not changed and not reowned:
+        return NOBODY
+    boxed = tuple(k for k, place in after.pods.items() if place.boxed)
+    inherit = set(boxed)
+    staying = reowned - before.containers.keys()
+    containers = tuple(
+        k
+        for k, a in after.containers.items()
+        if (a.pool in changed or a.follows in reowned or k in reowned)
+        and not a.hands_off
+        and a.container.pod_id not in inherit
+        and k not in staying
+    )
+    return Moves(boxed if RECLAIM in changed else (), containers)
+
+
+def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
+    """Say which pools changed, for the audit; pools without members are said only for `share`."""
+    counts = Counter(a.pool for a in after.containers.values())
+    return tuple(
+        Decision(
+            AuditEvent.POOL_RESIZE,
+            reason,
+            f"{cause}; {counts[pool]} members follow",
+            pool=pool,
+            before=Knobs(cpus=cpuset.render(old)),
+            after=Knobs(cpus=cpuset.render(new)),
+        )
+        for pool in _MEMBERS_OF
+        if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
+        and (counts[pool] or pool == SHARE)
+    )

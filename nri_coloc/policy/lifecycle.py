@@ -1,0 +1,108 @@
+"""A container's and a pod's life, from creation to release, event by event.
+
+Events may come twice, late, out of order or for unknown ids (a registration may miss some): the event's own
+facts then stand in for what the state lacks, and an end without a beginning changes nothing.
+"""
+
+from dataclasses import replace
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Decision, Outcome
+from nri_coloc.model.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
+from nri_coloc.model.reasons import Reason
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Container, Phase, Pod, Wish
+from nri_coloc.policy import admission, box, change, words
+
+
+def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
+    """Admit a container before it exists; one with a known id is a second try and starts afresh."""
+    if event.container.id in state.containers:
+        state = change.without(state, frozenset({event.container.id}))
+    return admit(state, event.pod, event.container, event.wish, tuning)
+
+
+def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
+    """Note that a container starts or runs; one that we never placed is placed now, by file."""
+    phase = Phase.RUNNING if event.running else Phase.STARTING
+    known = state.containers.get(event.container.id)
+    if known is None:
+        container = replace(event.container, phase=phase)
+        return admit(state, event.pod, container, event.wish, tuning, Reason.PLACED_AT_START)
+    container = replace(
+        known.container, phase=phase, pid=event.container.pid, cgroups_path=event.container.cgroups_path
+    )
+    return Outcome(change.with_container(state, replace(known, container=container)))
+
+
+def admit(
+    state: NodeState, pod: Pod, container: Container, wish: Wish, tuning: Tuning, late: Reason | None = None
+) -> Outcome:
+    """Place a container and everyone it displaces; under `strict` refuse what cannot be granted."""
+    before = state
+    state, box_moves = box.with_member(state, pod, wish)
+    admitted = admission.place(state, container, wish)
+    findings = wish.findings + admitted.findings
+    said = words.of_findings(findings, admitted.assignment)
+    if tuning.strict and late is None and (refusal := words.refusal(pod, admitted, findings)):
+        return Outcome(before, said, refusal=refusal)
+    assignment = admission.remembered(state, admitted.assignment)
+    after, joined = _followed_by_small_ones(change.with_container(state, assignment), assignment)
+    decisions = (words.of_admission(admitted, assignment, late), *said, *joined)
+    if not assignment.exclusive:
+        return Outcome(after, decisions, box_moves)
+    moves = change.moved(before, after)
+    cause = f"{pod.namespace}/{pod.name}/{container.name} owns {cpuset.render(assignment.exclusive)}"
+    resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
+    return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
+
+
+def _followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Let the pod's containers that asked for less than one CPU join a main container that came later."""
+    if not main.exclusive or admission.is_small(main.container):
+        return state, ()
+    small = [
+        a
+        for a in state.of_pod(main.container.pod_id)
+        if a.id != main.id and a.qos is main.qos and not a.follows and admission.is_small(a.container)
+    ]
+    if not small:
+        return state, ()
+    joined = {a.id: replace(a, pool=main.pool, exclusive=0, follows=main.id, mems=main.mems) for a in small}
+    after = change.adopt(state, {**state.containers, **joined})
+    return after, tuple(words.of_join(state, after, a, main) for a in small)
+
+
+def gone(state: NodeState, event: ContainerGone) -> Outcome:
+    """Release a container; what it owned returns to the pools and its followers return to `share`."""
+    known = state.containers.get(event.container_id)
+    if known is None:
+        return Outcome(state)
+    return release(state, (known,), Reason.REMOVED if event.removed else Reason.STOPPED)
+
+
+def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
+    """Take containers out of the state and give back what they owned."""
+    after = change.without(state, frozenset(a.id for a in leaving))
+    decisions = tuple(words.of_release(state, a, reason) for a in leaving)
+    returned = state.pools.dedicated & ~after.pools.dedicated
+    if not returned:
+        return Outcome(after, decisions)
+    cause = f"CPUs {cpuset.render(returned)} came back"
+    resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
+    return Outcome(after, (*decisions, *resized), change.moved(state, after))
+
+
+def pod_started(state: NodeState, event: PodStarted) -> Outcome:
+    """Know a pod; a reclaimed one joins the box, so that its limits hold before its first container."""
+    after, moves = box.with_pod(state, event.pod, event.wish)
+    decision = box.limit(after, event.pod, event.wish)
+    return Outcome(after, (decision,) if decision else (), moves)
+
+
+def pod_removed(state: NodeState, event: PodRemoved) -> Outcome:
+    """Forget a pod and whatever of it was still known: a stopped sandbox has no live container."""
+    outcome = release(state, tuple(state.of_pod(event.pod_id)), Reason.REMOVED)
+    pods = {k: p for k, p in outcome.state.pods.items() if k != event.pod_id}
+    return replace(outcome, state=replace(outcome.state, pods=pods))

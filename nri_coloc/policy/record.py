@@ -1,0 +1,66 @@
+"""The memory that survives without a state file: an annotation on the container itself.
+
+At creation we add `coloc.nri.io/record`; the runtime stores it and hands it back in Synchronize, after our
+restart and after its own (DESIGN invariant 3). It holds what cannot be derived again: the class at that time,
+the pool, the exclusive CPUs, and what the runtime's spec held before us.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs
+from nri_coloc.model.state import Assignment
+from nri_coloc.model.workload import QoSClass
+
+KEY: Final = "coloc.nri.io/record"
+MAX_LENGTH: Final = 4096
+"""Longer text is not ours: the longest we write is a 768-CPU list and fourteen numbers."""
+
+_VERSION: Final = 1
+_ATTRIBUTE: Final = {name: attribute for attribute, name in AUDIT_NAMES}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record that was read back."""
+
+    qos: QoSClass
+    pool: str
+    exclusive: CPUMask
+    mems: CPUMask
+    original: Knobs
+
+
+def write(assignment: Assignment) -> str:
+    """Render an assignment as the annotation's value."""
+    fields: dict[str, Any] = {"v": _VERSION, "class": assignment.qos.value, "pool": assignment.pool}
+    if assignment.exclusive:
+        fields["exclusive"] = cpuset.render(assignment.exclusive)
+    if assignment.mems:
+        fields["mems"] = cpuset.render(assignment.mems)
+    if assignment.original != NO_KNOBS:
+        fields["original"] = assignment.original.named()
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def read(text: str) -> Record | None:
+    """Read a record; None for none, for another version's, and for anything we would not have written."""
+    if not text or len(text) > MAX_LENGTH:
+        return None
+    try:
+        fields = json.loads(text)
+        if fields["v"] != _VERSION:
+            return None
+        original = {_ATTRIBUTE[name]: value for name, value in fields.get("original", {}).items()}
+        return Record(
+            QoSClass(fields["class"]),
+            str(fields["pool"]),
+            cpuset.parse(str(fields.get("exclusive", ""))),
+            cpuset.parse(str(fields.get("mems", ""))),
+            Knobs(**original),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,162 @@
+"""The runtime's whole list after a registration, and a changed configuration or machine: replay, then repair.
+
+What can stay stays: our own memory first, then the records that the containers carry, then a fresh placement
+in order of creation. Synchronising with our own state changes nothing (DESIGN invariant 2).
+"""
+
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Decision, Moves, Outcome
+from nri_coloc.model.events import Reconfigured, Synchronized
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment, NodeState, PodPlace
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Container, Pod, Wish
+from nri_coloc.policy import box, change, lifecycle, pools, record, words
+
+
+def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
+    """Replace what we know by what the runtime has; everyone is to be compared with the kernel afterwards."""
+    before = state
+    listed = {c.id for c, _ in event.containers}
+    vanished = tuple(a for a in state.containers.values() if a.id not in listed)
+    decisions = [words.of_release(state, a, Reason.VANISHED) for a in vanished]
+    state = _with_pods(change.without(state, frozenset(a.id for a in vanished)), event, listed)
+    for container, wish in sorted(event.containers, key=lambda pair: _priority(state, pair[0])):
+        state, said = _replayed(state, container, wish, tuning)
+        decisions.extend(said)
+    state = box_again(state)
+    cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
+    decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
+    return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
+
+
+def _unless_same(before: NodeState, after: NodeState) -> NodeState:
+    """Keep the former value, generation and all, when a synchronisation told nothing new."""
+    same = before.pods == after.pods and before.containers == after.containers and before.pools == after.pools
+    return before if same else after
+
+
+def _priority(state: NodeState, container: Container) -> tuple[int, int, str]:
+    """Order the replay: what we remember, then recorded CPUs, then the rest by age."""
+    if container.id in state.containers:
+        return (0, 0, container.id)
+    known = record.read(container.record)
+    return (1 if known and known.exclusive else 2, container.created_at, container.id)
+
+
+def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
+    """Know exactly the listed pods; ones that are known keep their place in or out of the box."""
+    places: dict[str, PodPlace] = {}
+    for pod, wish in event.pods:
+        known = state.pods.get(pod.id)
+        boxed = known.boxed if known is not None and known.wish == wish else box.belongs(wish)
+        places[pod.id] = PodPlace(pod, wish, boxed)
+    for container, wish in event.containers:
+        if container.pod_id not in places and container.id in listed:
+            places[container.pod_id] = state.pods.get(container.pod_id) or PodPlace(
+                Pod(container.pod_id), wish
+            )
+    return replace(state, pods=places, generation=state.generation + 1)
+
+
+def _replayed(
+    state: NodeState, container: Container, wish: Wish, tuning: Tuning
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    known = state.containers.get(container.id)
+    if known is not None and known.wish == wish:
+        facts = replace(container, record=known.container.record)
+        return change.with_container(state, replace(known, container=facts)), ()
+    if known is not None:
+        state = change.without(state, frozenset({known.id}))
+        container = replace(container, record=record.write(known))
+    place = state.pods.get(container.pod_id)
+    pod = place.pod if place else Pod(container.pod_id)
+    outcome = lifecycle.admit(state, pod, container, wish, replace(tuning, strict=False))
+    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
+    return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
+
+
+def box_again(state: NodeState) -> NodeState:
+    """Take pods out of the box that hold a container of another class."""
+    others = {a.container.pod_id for a in state.containers.values() if a.qos.value != "reclaimed"}
+    pods = {
+        k: replace(place, boxed=False) if place.boxed and k in others else place
+        for k, place in state.pods.items()
+    }
+    return state if pods == state.pods else replace(state, pods=pods)
+
+
+def everyone(state: NodeState) -> Moves:
+    """Return every container and every boxed pod, to be compared with the kernel."""
+    return Moves(tuple(k for k, place in state.pods.items() if place.boxed), tuple(state.containers))
+
+
+def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcome:
+    """Apply new tuning or a changed machine; only who is affected moves."""
+    before = state
+    reserved = pools.reserved_cpus(event.topology, tuning)
+    kept, lost = _survivors(state, event.topology, reserved)
+    owners = {k: a.exclusive for k, a in kept.items() if a.exclusive}
+    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0))
+    places = {
+        k: replace(p, wish=w, boxed=box.belongs(w)) if (w := event.pod_wishes.get(k, p.wish)) != p.wish else p
+        for k, p in state.pods.items()
+    }
+    state = NodeState(event.topology, derived, places, kept, owners, state.generation + 1)
+    decisions: list[Decision] = []
+    for assignment in _to_place_again(state, lost, event):
+        wish = event.wishes.get(assignment.id, assignment.wish)
+        container = replace(assignment.container, record=record.write(assignment))
+        state, said = _replayed(change.without(state, frozenset({assignment.id})), container, wish, tuning)
+        decisions.extend(said)
+    state = box_again(state)
+    cause = "the configuration or the machine changed"
+    decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
+    return Outcome(state, tuple(decisions), _differing(before, state))
+
+
+def _survivors(
+    state: NodeState, topology: Topology, reserved: CPUMask
+) -> tuple[dict[str, Assignment], list[Assignment]]:
+    """Split the containers into those whose CPUs remain theirs and those that lost one.
+
+    The youngest owners give way if `share` would otherwise be left without a CPU.
+    """
+    free = topology.usable & ~reserved
+    kept: dict[str, Assignment] = {}
+    lost: list[Assignment] = []
+    for assignment in sorted(state.containers.values(), key=lambda a: (a.container.created_at, a.id)):
+        owned = assignment.exclusive
+        if owned and (owned & free != owned or owned == free):
+            lost.append(assignment)
+            continue
+        free &= ~owned
+        kept[assignment.id] = assignment
+    return kept, lost
+
+
+def _to_place_again(state: NodeState, lost: list[Assignment], event: Reconfigured) -> list[Assignment]:
+    changed = [a for a in state.containers.values() if event.wishes.get(a.id, a.wish) != a.wish]
+    return lost + changed
+
+
+def _differing(before: NodeState, after: NodeState) -> Moves:
+    """Return who has other CPUs or other values than before."""
+    pods = tuple(
+        k
+        for k, place in after.pods.items()
+        if (place.boxed or before.boxed(k)) and box.knobs(before, k) != box.knobs(after, k)
+    )
+    containers = tuple(
+        k
+        for k, a in after.containers.items()
+        if (old := before.containers.get(k)) is None
+        or before.cpus_of(old) != after.cpus_of(a)
+        or old.knobs != a.knobs
+    )
+    return Moves(pods, containers)

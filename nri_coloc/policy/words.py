@@ -1,0 +1,77 @@
+"""Decisions in words: which audit event, which reason, and a sentence with the figures that were used."""
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import Finding, FindingKind, Pod
+from nri_coloc.policy.admission import Admission
+
+_FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
+
+
+def of_admission(admitted: Admission, assignment: Assignment, late: Reason | None) -> Decision:
+    """Say where a container was put; `late` says that only files could put it there."""
+    because = admitted.because
+    if late is not None:
+        because = f"{admitted.reason.value}: {because}; its creation was not answered by us"
+    return Decision(
+        AuditEvent.ADMIT,
+        late or admitted.reason,
+        because,
+        subject=assignment,
+        before=assignment.original,
+        after=assignment.knobs,
+        orders=assignment.knobs,
+    )
+
+
+def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
+    """Say which annotations do not count, and what holds instead."""
+    return tuple(
+        Decision(
+            AuditEvent(f.kind.value),
+            _FINDING_REASON[f.kind],
+            f"{f.key}={f.value!r} does not count: allowed is {f.allowed}; used is {f.used}",
+            subject=assignment,
+            key=f.key,
+            value=f.value,
+            allowed=f.allowed,
+            used=f.used,
+        )
+        for f in findings
+    )
+
+
+def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str:
+    """Return why `strict` refuses this container, empty if it does not."""
+    where = f"nri-coloc refuses {pod.namespace}/{pod.name}/{admitted.assignment.container.name}"
+    if findings:
+        first = findings[0]
+        return f"{where}: {first.key}={first.value!r} is not allowed; allowed is {first.allowed}"
+    if admitted.reason is Reason.NO_FREE_CPUS:
+        return f"{where}: {admitted.because}"
+    return ""
+
+
+def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Decision:
+    """Say what a container gave back."""
+    cpus = cpuset.render(state.cpus_of(assignment))
+    owned = f"CPUs {cpus}, its own" if assignment.exclusive else f"CPUs {cpus} of pool {assignment.pool}"
+    because = f"it was {reason.value}; it ran on {owned}"
+    return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus))
+
+
+def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assignment) -> Decision:
+    """Say that a sidecar moved onto the CPUs of a main container that came after it."""
+    joined = after.containers[small.id]
+    return Decision(
+        AuditEvent.UPDATE,
+        Reason.MAIN_CAME,
+        f"asked for less than one CPU; {main.container.name} of its pod now owns "
+        f"CPUs {cpuset.render(main.exclusive)}",
+        subject=joined,
+        before=Knobs(cpus=cpuset.render(before.cpus_of(small))),
+        after=Knobs(cpus=cpuset.render(after.cpus_of(joined))),
+    )
