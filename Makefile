@@ -26,7 +26,7 @@ check: setup
 	$(BIN)/python -m pytest -q tests/fuzz --fuzz-inputs=100000
 
 test: setup
-	sh tests/run $(ARGS)
+	$(BIN)/python -m pytest $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -21,7 +21,7 @@ def parse(text: str) -> CPUMask:
     Raises ValueError naming the part that cannot be read.
     """
     mask = 0
-    for part in text.replace("\n", "").split(","):
+    for part in text.split(","):
         part = part.strip()  # noqa: PLW2901 - the stripped form is the only one wanted
         if not part:
             continue

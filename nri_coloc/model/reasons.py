@@ -41,7 +41,7 @@ class Reason(StrEnum):
     NO_FREE_CPUS = "no_free_cpus"
     FOLLOWS_MAIN = "follows_main"
     RESTORED = "restored"
-    KEPT = "kept"
+    ADOPTED = "adopted"
     # everyone else
     POOL_MEMBER = "pool_member"
     BOX_MEMBER = "box_member"

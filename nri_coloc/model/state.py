@@ -44,6 +44,7 @@ class Assignment:
 
     `exclusive`: CPUs that are its own. `follows`: id of the container of its pod on whose CPUs it runs.
     `mems`: memory nodes, 0 = all of them. `hands_off`: we decided to leave its CPUs alone.
+    `by_file`: no answer of ours to its creation reached the runtime, so files must carry every value.
     `original`: what the runtime's spec held before us, for `restore`.
     """
 
@@ -54,6 +55,7 @@ class Assignment:
     follows: str = ""
     mems: CPUMask = 0
     hands_off: bool = False
+    by_file: bool = False
     knobs: Knobs = NO_KNOBS
     original: Knobs = NO_KNOBS
     wish: Wish = DEFAULT_WISH
@@ -108,4 +110,6 @@ class NodeState:
         main = self.containers.get(assignment.follows)
         if main is not None and main.exclusive:
             return main.exclusive
+        if assignment.pool == DEDICATED:
+            return self.pools.share  # a follower whose main container is gone; never somebody else's CPUs
         return self.pools.cpus(assignment.pool) or self.pools.share

@@ -169,11 +169,9 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
     Only values that differ from the spec are ours: a field set again is claimed all the same, and another
     plugin that wants it would make the creation fail (nri-protocol §7).
     """
-    spec = spec_of(assignment.container)
-    wanted = orders(state, assignment)
-    known = record.read(assignment.container.record)
-    original = known.original if known else spec.where_set(wanted)
-    return replace(assignment, knobs=wanted.differing(spec), original=original)
+    kubelets = spec_of(record.before_us(assignment.container))
+    ours = orders(state, assignment).differing(kubelets)
+    return replace(assignment, knobs=ours, original=kubelets.where_set(ours))
 
 
 def spec_of(container: Container) -> Knobs:

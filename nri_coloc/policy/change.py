@@ -62,14 +62,23 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
 
 
 def without(state: NodeState, container_ids: frozenset[str]) -> NodeState:
-    """Return the state without these containers."""
-    return adopt(state, {k: a for k, a in state.containers.items() if k not in container_ids})
+    """Return the state without these containers; who followed one of them returns to `share`."""
+    return adopt(
+        state,
+        {
+            k: replace(a, pool=SHARE, follows="", mems=0) if a.follows in container_ids else a
+            for k, a in state.containers.items()
+            if k not in container_ids
+        },
+    )
 
 
 def moved(before: NodeState, after: NodeState) -> Moves:
     """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
     changed = {pool for pool in _MEMBERS_OF if before.pools.cpus(pool) != after.pools.cpus(pool)}
-    reowned = {k for k in before.owners.keys() | after.owners.keys() if before.owners.get(k) != after.owners.get(k)}
+    reowned = {
+        k for k in before.owners.keys() | after.owners.keys() if before.owners.get(k) != after.owners.get(k)
+    }
     if not changed and not reowned:
         return NOBODY
     boxed = tuple(k for k, place in after.pods.items() if place.boxed)

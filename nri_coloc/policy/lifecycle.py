@@ -37,19 +37,29 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
 
 
 def admit(
-    state: NodeState, pod: Pod, container: Container, wish: Wish, tuning: Tuning, late: Reason | None = None
+    state: NodeState,
+    pod: Pod,
+    container: Container,
+    wish: Wish,
+    tuning: Tuning,
+    by_file: Reason | None = None,
 ) -> Outcome:
-    """Place a container and everyone it displaces; under `strict` refuse what cannot be granted."""
+    """Place a container and everyone it displaces; under `strict` refuse what cannot be granted.
+
+    `by_file` is the reason why its creation was not answered by us, None while it still can be.
+    """
     before = state
     state, box_moves = box.with_member(state, pod, wish)
     admitted = admission.place(state, container, wish)
     findings = wish.findings + admitted.findings
     said = words.of_findings(findings, admitted.assignment)
-    if tuning.strict and late is None and (refusal := words.refusal(pod, admitted, findings)):
-        return Outcome(before, said, refusal=refusal)
+    if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
+        return Outcome(before, (*said, words.of_refusal(admitted.assignment, refusal)), refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)
+    if by_file is not None:
+        assignment = replace(assignment, by_file=True)
     after, joined = _followed_by_small_ones(change.with_container(state, assignment), assignment)
-    decisions = (words.of_admission(admitted, assignment, late), *said, *joined)
+    decisions = (words.of_admission(admitted, assignment, by_file), *said, *joined)
     if not assignment.exclusive:
         return Outcome(after, decisions, box_moves)
     moves = change.moved(before, after)
@@ -85,7 +95,11 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
     """Take containers out of the state and give back what they owned."""
     after = change.without(state, frozenset(a.id for a in leaving))
-    decisions = tuple(words.of_release(state, a, reason) for a in leaving)
+    orphans = tuple(a for k, a in after.containers.items() if a is not state.containers[k])
+    decisions = (
+        *(words.of_release(state, a, reason) for a in leaving),
+        *(words.of_orphan(state, after, a) for a in orphans),
+    )
     returned = state.pools.dedicated & ~after.pools.dedicated
     if not returned:
         return Outcome(after, decisions)

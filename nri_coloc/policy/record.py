@@ -2,18 +2,19 @@
 
 At creation we add `coloc.nri.io/record`; the runtime stores it and hands it back in Synchronize, after our
 restart and after its own (DESIGN invariant 3). It holds what cannot be derived again: the class at that time,
-the pool, the exclusive CPUs, and what the runtime's spec held before us.
+the pool, the exclusive CPUs, and what the runtime's spec held before us: `original` names every value that is
+ours, with null where the spec had none.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import AUDIT_NAMES, Knobs, KnobValue
 from nri_coloc.model.state import Assignment
-from nri_coloc.model.workload import QoSClass
+from nri_coloc.model.workload import Container, QoSClass
 
 KEY: Final = "coloc.nri.io/record"
 MAX_LENGTH: Final = 4096
@@ -32,6 +33,7 @@ class Record:
     exclusive: CPUMask
     mems: CPUMask
     original: Knobs
+    ours: tuple[str, ...] = ()
 
 
 def write(assignment: Assignment) -> str:
@@ -41,8 +43,10 @@ def write(assignment: Assignment) -> str:
         fields["exclusive"] = cpuset.render(assignment.exclusive)
     if assignment.mems:
         fields["mems"] = cpuset.render(assignment.mems)
-    if assignment.original != NO_KNOBS:
-        fields["original"] = assignment.original.named()
+    ours = assignment.knobs.named()
+    if ours:
+        original = assignment.original.named()
+        fields["original"] = {name: original.get(name) for name in ours}
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -54,13 +58,39 @@ def read(text: str) -> Record | None:
         fields = json.loads(text)
         if fields["v"] != _VERSION:
             return None
-        original = {_ATTRIBUTE[name]: value for name, value in fields.get("original", {}).items()}
+        original: dict[str, Any] = {
+            _ATTRIBUTE[name]: _plain(value) for name, value in fields.get("original", {}).items()
+        }
         return Record(
             QoSClass(fields["class"]),
             str(fields["pool"]),
             cpuset.parse(str(fields.get("exclusive", ""))),
             cpuset.parse(str(fields.get("mems", ""))),
             Knobs(**original),
+            tuple(original),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _plain(value: object) -> KnobValue | None:
+    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
+        return value
+    raise ValueError("a knob is a number or a text")
+
+
+def before_us(container: Container) -> Container:
+    """Return the container with the kubelet's own values where its spec now holds ours.
+
+    After a restart the runtime reports what we had set: half of a limit must not be halved again.
+    """
+    known = read(container.record)
+    if known is None or not known.ours:
+        return container
+    spec = container.resources
+    kubelet = {name: getattr(known.original, name) for name in known.ours if hasattr(spec, name)}
+    for text in ("cpus", "mems"):
+        if text in kubelet:
+            kubelet[text] = kubelet[text] or ""
+    oom = known.original.oom_score_adj if "oom_score_adj" in known.ours else container.oom_score_adj
+    return replace(container, resources=replace(spec, **kubelet), oom_score_adj=oom)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nri_coloc.model.workload import Container, Resources
+from nri_coloc.policy import record
 
 SHARES_PER_CPU: Final = 1024
 MIN_SHARES: Final = 2
@@ -54,5 +55,5 @@ def _quota_milli(resources: Resources) -> int:
 
 
 def of_container(container: Container) -> Request:
-    """Return the request that a container's spec carries."""
-    return of(container.resources)
+    """Return what the kubelet asked for, also where the spec holds our values by now."""
+    return of(record.before_us(container).resources)

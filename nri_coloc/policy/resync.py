@@ -76,7 +76,8 @@ def _replayed(
         container = replace(container, record=record.write(known))
     place = state.pods.get(container.pod_id)
     pod = place.pod if place else Pod(container.pod_id)
-    outcome = lifecycle.admit(state, pod, container, wish, replace(tuning, strict=False))
+    by_file = None if record.read(container.record) else Reason.ADOPTED
+    outcome = lifecycle.admit(state, pod, container, wish, replace(tuning, strict=False), by_file)
     own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
 

@@ -11,14 +11,14 @@ from nri_coloc.policy.admission import Admission
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
 
 
-def of_admission(admitted: Admission, assignment: Assignment, late: Reason | None) -> Decision:
-    """Say where a container was put; `late` says that only files could put it there."""
+def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | None) -> Decision:
+    """Say where a container was put; `by_file` says why only files could put it there."""
     because = admitted.because
-    if late is not None:
+    if by_file is not None:
         because = f"{admitted.reason.value}: {because}; its creation was not answered by us"
     return Decision(
         AuditEvent.ADMIT,
-        late or admitted.reason,
+        by_file or admitted.reason,
         because,
         subject=assignment,
         before=assignment.original,
@@ -55,12 +55,29 @@ def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str
     return ""
 
 
+def of_refusal(assignment: Assignment, refusal: str) -> Decision:
+    """Say that `strict` failed a creation."""
+    return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment)
+
+
 def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Decision:
     """Say what a container gave back."""
     cpus = cpuset.render(state.cpus_of(assignment))
     owned = f"CPUs {cpus}, its own" if assignment.exclusive else f"CPUs {cpus} of pool {assignment.pool}"
     because = f"it was {reason.value}; it ran on {owned}"
     return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus))
+
+
+def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> Decision:
+    """Say that a sidecar went back to `share` because its main container ended."""
+    return Decision(
+        AuditEvent.UPDATE,
+        Reason.MAIN_GONE,
+        "the container on whose CPUs it ran has ended; it runs in share again",
+        subject=assignment,
+        before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
+        after=Knobs(cpus=cpuset.render(after.cpus_of(assignment))),
+    )
 
 
 def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assignment) -> Decision:

@@ -1,0 +1,116 @@
+"""The only writer of cgroup files and of /proc: applies targets, reads them back, journals what was there.
+
+A target is a pod's or a container's cgroup with the values it should have now. Calls come from the trunk's thread
+(at the three hooks that may write) and from the actuator's; one lock keeps their writes apart. Values are
+computed by the caller right before the call, from the newest state, so the last write is the newest truth.
+"""
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+from nri_coloc.actuation import cpusets, files
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import Controller, FileValue
+from nri_coloc.model.cpuset import CPUMask
+
+
+class Layout(Protocol):
+    """Where hierarchies are mounted; `sampling` finds out."""
+
+    @property
+    def version(self) -> int: ...
+
+    def folder(self, controller: Controller, path: str) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cgroup by its path below the hierarchy's root. `cpus` 0 leaves the cpuset alone."""
+
+    path: str
+    cpus: CPUMask = 0
+    values: tuple[FileValue, ...] = ()
+    journalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found."""
+
+    cpus: CPUMask | None
+    before: CPUMask | None
+    failures: tuple[KernelInterfaceError, ...] = ()
+
+
+class CgroupWriter:
+    """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone."""
+
+    def __init__(self, layout: Layout, journal: Journal, host_root: str) -> None:
+        self._layout = layout
+        self._journal = journal
+        self._proc = f"{host_root.rstrip('/')}/proc"
+        self._lock = Lock()
+
+    def apply(self, target: Target) -> Applied:
+        """Bring one cgroup to its values; what already holds is not written again."""
+        with self._lock:
+            failures: list[KernelInterfaceError] = []
+            before, cpus = self._move(target, failures)
+            for value in target.values:
+                self._write(target, value, failures)
+            return Applied(cpus, before, tuple(failures))
+
+    def cpus(self, path: str) -> CPUMask | None:
+        """Read the CPUs that a cgroup really has."""
+        folder = self._layout.folder("cpuset", path)
+        return None if folder is None else cpusets.actual(folder, self._layout.version)
+
+    def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
+        """Set a process's score (inherited by what it executes); a refusal is returned, not raised."""
+        path = f"{self._proc}/{pid}/oom_score_adj"
+        try:
+            if files.read(path) not in (None, str(value)):
+                files.write(path, str(value))
+        except KernelInterfaceError as error:
+            return error
+        return None
+
+    def _move(
+        self, target: Target, failures: list[KernelInterfaceError]
+    ) -> tuple[CPUMask | None, CPUMask | None]:
+        folder = self._layout.folder("cpuset", target.path)
+        if not target.cpus or folder is None:
+            return None, None
+        before: CPUMask | None = None
+        try:
+            before = cpusets.actual(folder, self._layout.version)
+            if before is not None and target.journalled:
+                self._journal.note(f"{folder}/cpuset.cpus", files.read(f"{folder}/cpuset.cpus") or "")
+            return before, cpusets.move(folder, self._layout.version, target.cpus)
+        except KernelInterfaceError as error:
+            failures.append(error)
+            return before, before
+
+    def _write(self, target: Target, value: FileValue, failures: list[KernelInterfaceError]) -> None:
+        folder = self._layout.folder(value.controller, target.path)
+        if folder is None:
+            return
+        path = f"{folder}/{value.name}"
+        try:
+            current = files.read(path)
+            if current is None or same(current, value.text):
+                return
+            if target.journalled:
+                self._journal.note(path, current)
+            files.write(path, value.text)
+        except KernelInterfaceError as error:
+            failures.append(error)
+
+
+def same(current: str, wanted: str) -> bool:
+    """Whether a file shows a value already; weights are shown with and without the word "default"."""
+    return current.split() == wanted.split() or current.split("\n", maxsplit=1)[0].removeprefix(
+        "default "
+    ) == wanted.removeprefix("default ")

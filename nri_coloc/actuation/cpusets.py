@@ -1,0 +1,60 @@
+"""Moving a cgroup's tasks to other CPUs, in the order that the kernel accepts.
+
+On cgroup v1 a child's set must lie within its parent's at every moment (EACCES on the way up, EBUSY on the way
+down), and the pause container and nested cgroups are children too: so the root of the tree is widened first,
+then its descendants are set from the top, then the root is narrowed, bottom-up. On v2 one write is enough:
+what is effective is the intersection (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset").
+"""
+
+from nri_coloc.actuation import files
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+
+
+def actual(folder: str, version: int) -> CPUMask | None:
+    """Return the CPUs that a cgroup's tasks may really use; None if it is gone or has no such file."""
+    if version == 2:
+        text = files.read(f"{folder}/cpuset.cpus.effective")
+    else:
+        text = files.read(f"{folder}/cpuset.cpus")
+    return None if text is None else cpuset.parse(text)
+
+
+def move(folder: str, version: int, wanted: CPUMask) -> CPUMask | None:
+    """Set a cgroup's CPUs and return what was read back; None if the cgroup is gone.
+
+    Raises KernelInterfaceError where the kernel refuses.
+    """
+    if version == 2:
+        if files.read(f"{folder}/cpuset.cpus") != cpuset.render(wanted):
+            files.write(f"{folder}/cpuset.cpus", cpuset.render(wanted))
+        return actual(folder, version)
+    current = actual(folder, 1)
+    if current is None or current == wanted:
+        return current
+    if wanted & ~current:
+        _set(folder, current | wanted)
+    _descend(folder, current, wanted)
+    _set(folder, wanted)
+    return actual(folder, 1)
+
+
+def _descend(folder: str, former: CPUMask, wanted: CPUMask) -> None:
+    """Set what lies below: a child that had all of its parent's CPUs gets all again, another keeps its part."""
+    for child in files.children(folder):
+        current = actual(child, 1)
+        if current is None:
+            continue
+        target = wanted if current == former else (current & wanted) or wanted
+        if target == current:
+            continue
+        if target & ~current:
+            _set(child, current | target)
+        _descend(child, current, target)
+        _set(child, target)
+
+
+def _set(folder: str, mask: CPUMask) -> None:
+    path = f"{folder}/cpuset.cpus"
+    if files.read(path) != cpuset.render(mask):
+        files.write(path, cpuset.render(mask))

@@ -1,0 +1,53 @@
+"""Reading and writing one kernel file, with the kernel's refusals as values of ours.
+
+Nothing here decides. A file or cgroup that is gone reads as None and is written as False: containers end at any
+moment. Every other failure is a KernelInterfaceError that names the file.
+"""
+
+import errno
+import os
+
+from nri_coloc.errors import KernelInterfaceError
+
+_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
+_READ_LIMIT = 65536
+
+
+def read(path: str) -> str | None:
+    """Return a small file's text without the last newline; None if it is gone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(fd, _READ_LIMIT).decode("ascii", "replace").rstrip("\n")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno in _GONE:
+            return None
+        raise KernelInterfaceError(path, "read", os.strerror(error.errno or 0)) from error
+
+
+def write(path: str, text: str) -> bool:
+    """Write a value in one call, as the kernel wants it; False if the file is gone. Never creates a file."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(fd, text.encode("ascii"))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno in _GONE:
+            return False
+        raise KernelInterfaceError(path, f"write {text!r} to", os.strerror(error.errno or 0)) from error
+    return True
+
+
+def children(path: str) -> list[str]:
+    """Return the folders directly below a cgroup's folder; none if it is gone."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError as error:
+        if error.errno in _GONE:
+            return []
+        raise KernelInterfaceError(path, "list", os.strerror(error.errno or 0)) from error

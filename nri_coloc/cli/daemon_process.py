@@ -1,0 +1,99 @@
+"""The daemon as a process of its own, for a command that shows it at work: started, asked over HTTP, ended.
+
+It is the unmodified program, run by this interpreter; what it prints goes to files. Whoever asks learns at
+once, in a sentence, when it is gone.
+"""
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from nri_coloc.errors import ColocError
+
+GRACE_S: Final = 3.0
+"""Between SIGTERM and SIGKILL; the daemon promises two seconds."""
+
+HTTP_TIMEOUT_S: Final = 5.0
+
+
+class DaemonGone(ColocError):
+    """The daemon ended, or does not answer."""
+
+
+class DaemonProcess:
+    """Runs while its `with` block does."""
+
+    def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
+        self._port = _free_port()
+        self._log = folder / "daemon.log"
+        paths = {"--state-dir": folder / "state", "--admin-socket": folder / "run/admin.sock"}
+        own = [part for flag, path in paths.items() for part in (flag, str(path))]
+        self._command = [sys.executable, "-m", "nri_coloc", "run", *arguments, *own]
+        self._command += ["--http", f"127.0.0.1:{self._port}"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            # a session of its own: the terminal's Ctrl-C is ours, and we end it in order
+            self._process = subprocess.Popen(  # noqa: S603 - our own program with our own arguments
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None  # __enter__ has started it
+        self._process.terminate()
+        try:
+            self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    def check(self) -> None:
+        """Raise DaemonGone if it has ended."""
+        assert self._process is not None  # asked only inside the `with` block
+        code = self._process.poll()
+        if code is not None:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            raise DaemonGone(f"the daemon {how}{self._last_words()}")
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Return what the daemon says at a path, None while it does not listen yet."""
+        self.check()
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=HTTP_TIMEOUT_S)
+        try:
+            connection.request("GET", path)
+            found: dict[str, Any] = json.load(connection.getresponse())
+        except ConnectionRefusedError:
+            self.check()
+            return None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.check()
+            raise DaemonGone(f"the daemon does not answer {path}: {error}") from error
+        finally:
+            connection.close()
+        return found
+
+    def _last_words(self) -> str:
+        """Return the last line of its log, where it says what it suffered from."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return f"; its last words: {lines[-1]}" if lines else ""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,92 @@
+"""The demo without a terminal: one plain line per audit record; and what both ways of showing share.
+
+Only the daemon's words are used. The hour is the record's own time, put on the scale of the simulated day.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TextIO
+
+Record = Mapping[str, Any]
+
+EVENT_WIDTH: Final = 18
+"""As long as "annotation.invalid"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A moment of the day: its hour, how to turn real time into hours, and the daemon's /v1/state."""
+
+    hour: float
+    began_at: float
+    hours_per_second: float
+    state: Mapping[str, Any]
+
+    def clock(self, record: Record) -> str:
+        """Return the hour of a record as HH:MM; what came before the day is its first minute."""
+        at = datetime.fromisoformat(record["ts"]).timestamp()
+        return clock(max(0.0, at - self.began_at) * self.hours_per_second)
+
+
+class Show(Protocol):
+    """Takes what is new."""
+
+    def news(self, scene: Scene, records: Sequence[Record]) -> None: ...
+
+
+class PlainLines:
+    """Writes a line for each record."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._out.flush()
+
+    def news(self, scene: Scene, records: Sequence[Record]) -> None:
+        for record in records:
+            self._out.write(f"{scene.clock(record)} {line(record, scene.state)}\n")
+        if records:
+            self._out.flush()
+
+
+def clock(hour: float) -> str:
+    """Return an hour as HH:MM, at most 23:59."""
+    minutes = min(int(hour * 60), 24 * 60 - 1)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def line(record: Record, state: Mapping[str, Any]) -> str:
+    """Return a record in one line: what, whom, which CPUs, why."""
+    words = (record["event"].ljust(EVENT_WIDTH), subject(record), record["class"], placement(record, state))
+    said = " ".join(word for word in words if word)
+    return printable(f"{said} {record['reason']}: {record['because']}")
+
+
+def subject(record: Record) -> str:
+    """Return whom a record is about: namespace/pod/container as far as it names them, else the pool."""
+    parts = (record["namespace"], record["pod"], record["container"])
+    return "/".join(part for part in parts if part) or record["pool"]
+
+
+def placement(record: Record, state: Mapping[str, Any]) -> str:
+    """Return the CPUs that a record gives, or where a container that it admits is according to the state."""
+    before, after = record["before"].get("cpus", ""), record["after"].get("cpus", "")
+    if record["event"] == "pool.resize":
+        return f"CPUs {before or 'none'} -> {after or 'none'}"
+    if not after and record["event"] == "container.admit":
+        places = {one["id"]: one["cpus"] for one in state["containers"]}
+        after = places.get(record["container_id"], "")
+    return f"CPUs {after}" if after else ""
+
+
+def printable(text: str) -> str:
+    """Return a text that a terminal does not obey: names and values come from strangers."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

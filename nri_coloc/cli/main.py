@@ -1,0 +1,122 @@
+"""The command line: arguments in, one function per command, an exit code out (0 done, 1 failed, 2 wrong usage).
+
+An operator's mistake is one sentence on stderr, never a traceback. Commands import what they need when they run:
+`check-config` needs no gRPC, the daemon no terminal drawing.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from nri_coloc.errors import ColocError, SettingsError
+
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run one command; never raises."""
+    if not arguments and "NRI_PLUGIN_SOCKET" in environment:
+        arguments = ["run"]
+    try:
+        options = _parser().parse_args(arguments)
+        return int(options.command(options, environment))
+    except SystemExit as stop:
+        return WRONG_USAGE if stop.code not in (0, None) else DONE
+    except SettingsError as error:
+        print(f"nri-coloc: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    except ColocError as error:
+        print(f"nri-coloc: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nri-coloc", description="Online and offline pods on one machine.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _run_arguments(commands.add_parser("run", help="serve the container runtime (the daemon)"))
+    demo = commands.add_parser("demo", help="play a day on a simulated node, with the real daemon")
+    demo.add_argument("--seconds", type=_seconds, default=30, metavar="N", help="how long the day takes (30)")
+    demo.add_argument("--topology", default="8cpu", metavar="NAME", help="the simulated machine (8cpu)")
+    demo.set_defaults(command=_demo)
+    check = commands.add_parser("check-config", help="read a configuration file and show what it means")
+    check.add_argument("file", metavar="FILE")
+    check.set_defaults(command=_check_config)
+    topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
+    topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
+    topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    topology.set_defaults(command=_topology)
+    return parser
+
+
+def _run_arguments(run: argparse.ArgumentParser) -> None:
+    run.add_argument(
+        "--config", default="", metavar="FILE", help="configuration; without one the defaults hold"
+    )
+    run.add_argument("--nri-socket", default="", metavar="PATH")
+    run.add_argument("--cri-socket", default="", metavar="PATH")
+    run.add_argument("--host-root", default="/", metavar="DIR", help="prefix of every /sys and /proc path")
+    run.add_argument("--state-dir", default="", metavar="DIR")
+    run.add_argument("--admin-socket", default="", metavar="PATH")
+    run.add_argument("--http", default="", metavar="ADDR:PORT|off")
+    run.add_argument("--observe", action="store_true", help="decide and audit, change nothing")
+    run.set_defaults(command=_run)
+
+
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 on")
+    return int(text)
+
+
+def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from nri_coloc.daemon import options as daemon_options
+    from nri_coloc.daemon import runner
+
+    return runner.run(
+        daemon_options.Options(
+            config=options.config,
+            nri_socket=options.nri_socket,
+            cri_socket=options.cri_socket,
+            host_root=options.host_root,
+            state_dir=options.state_dir or daemon_options.DEFAULT_STATE_DIR,
+            admin_socket=options.admin_socket or daemon_options.DEFAULT_ADMIN_SOCKET,
+            http=options.http,
+            observe=options.observe,
+            launched=daemon_options.launched(environment),
+        )
+    )
+
+
+def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import demo
+
+    return int(demo.run(options.seconds, options.topology))
+
+
+def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.config import check
+
+    code, text = check.report(options.file)
+    print(text, file=sys.stdout if code == DONE else sys.stderr)
+    return code
+
+
+def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import topology
+    from nri_coloc.sampling import topology as machine
+
+    found = machine.read(options.host_root)
+    if options.output == "json":
+        print(json.dumps(topology.as_json(found), indent=2))
+    else:
+        print(topology.draw(found))
+    return DONE
+
+
+def entry() -> None:
+    """Be the console script."""
+    sys.exit(main(sys.argv[1:], os.environ))

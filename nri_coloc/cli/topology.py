@@ -1,0 +1,138 @@
+"""The machine as a drawing and as JSON, for `nri-coloc topology`.
+
+Pure: a topology and owners in, text or a dict out; reading and printing are the command's business. A line
+shows the cores of one L3 group, threads side by side in brackets, so that two CPUs take four lines and 256
+take thirty. A CPU carries one mark; where sets overlap the smallest owner is drawn, for a container says
+more than its pool, and the legend below names every owner in full.
+"""
+
+from collections.abc import Iterator, Mapping
+from string import ascii_letters
+from typing import Any, Final
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.topology import NumaNode, Topology
+
+WIDTH: Final = 110
+"""Columns that a row of cores may take."""
+
+_INDENT: Final = " " * 6
+
+FEW: Final = 4
+"""Cores of an L3 group that still go on the line of its title; beyond, every group's rows look alike."""
+
+ISOLATED: Final = "*"
+RESERVED: Final = "#"
+MANY: Final = "+"
+"""The mark of owners beyond the 52 letters."""
+
+
+def draw(topology: Topology, owners: Mapping[str, CPUMask] | None = None) -> str:
+    """Draw the machine, and whose each CPU is; the owner called "reserved" has a mark of its own."""
+    owners = owners or {}
+    signs = _signs(owners)
+    marks = _marks(topology, owners, signs)
+    lines = [_summary(topology), ""]
+    for number, package in enumerate(topology.packages):
+        lines.append(f"socket {number}  {cpuset.render(package)}")
+        for node in topology.nodes:
+            if node.cpus & package:
+                lines += _node_lines(topology, node, package, marks)
+    lines += [_node_title(node, 0) for node in topology.nodes if not node.cpus]
+    legend = list(_legend(topology, owners, signs))
+    return "\n".join([*lines, "", *legend] if legend else lines) + "\n"
+
+
+def as_json(topology: Topology) -> dict[str, Any]:
+    """Return the machine as JSON data, nodes by the names of `/v1/state`."""
+    return {
+        "cpus": cpuset.render(topology.online),
+        "isolated": cpuset.render(topology.isolated),
+        "packages": [cpuset.render(mask) for mask in topology.packages],
+        "numa": [
+            {"id": node.id, "cpus": cpuset.render(node.cpus), "memory_bytes": node.memory_bytes}
+            for node in topology.nodes
+        ],
+        "l3_groups": [cpuset.render(mask) for mask in topology.l3_groups],
+        "cores": [cpuset.render(mask) for mask in topology.cores],
+    }
+
+
+def _summary(topology: Topology) -> str:
+    parts = (
+        _counted(len(topology.packages), "socket"),
+        _counted(len(topology.nodes), "node"),
+        _counted(len(topology.l3_groups), "L3 group"),
+        _counted(len(topology.cores), "core"),
+        _threads(topology),
+    )
+    cpus = _counted(topology.online.bit_count(), "CPU")
+    return f"{cpus} ({cpuset.render(topology.online)}): {', '.join(parts)}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _threads(topology: Topology) -> str:
+    widths = sorted({core.bit_count() for core in topology.cores})
+    return f"{' or '.join(map(str, widths))} {'thread' if widths == [1] else 'threads'} a core"
+
+
+def _node_lines(
+    topology: Topology, node: NumaNode, package: CPUMask, marks: Mapping[int, str]
+) -> Iterator[str]:
+    here = node.cpus & package
+    yield _node_title(node, here)
+    for group in topology.l3_groups:
+        if group & here:
+            cores = [threads for core in topology.cores if (threads := core & group & here)]
+            yield from _rows(f"    L3 {cpuset.render(group & here)}", cores, marks)
+
+
+def _node_title(node: NumaNode, here: CPUMask) -> str:
+    memory = f"{node.memory_bytes / (1 << 30):.1f} GiB" if node.memory_bytes else "no memory"
+    return f"  node {node.id}  {cpuset.render(here) or 'no CPUs'}  {memory}"
+
+
+def _rows(title: str, cores: list[CPUMask], marks: Mapping[int, str]) -> Iterator[str]:
+    """Yield rows of cores, the title before the first row if they are few, above them otherwise.
+
+    A full row has 1, 2, 4, 8… cores: rows of a machine's groups then line up with its ids.
+    """
+    width = max(len(mark) for mark in marks.values())
+    boxes = [f"[{' '.join(marks[cpu].rjust(width) for cpu in cpuset.members(core))}]" for core in cores]
+    if len(boxes) <= FEW:
+        yield f"{title}  {' '.join(boxes)}"
+        return
+    yield title
+    room = max((WIDTH - len(_INDENT)) // (max(map(len, boxes)) + 1), 1)
+    a_row = 1 << (room.bit_length() - 1)
+    yield from (_INDENT + " ".join(boxes[at : at + a_row]) for at in range(0, len(boxes), a_row))
+
+
+def _signs(owners: Mapping[str, CPUMask]) -> dict[str, str]:
+    """Give every owner a letter; the reserved CPUs have a sign of their own."""
+    letters = iter(ascii_letters)
+    return {owner: RESERVED if owner == "reserved" else next(letters, MANY) for owner in owners}
+
+
+def _marks(topology: Topology, owners: Mapping[str, CPUMask], signs: Mapping[str, str]) -> dict[int, str]:
+    """Return each CPU's text: its id, the sign of its smallest owner, a star if it is isolated."""
+    sign_of: dict[int, str] = {}
+    for owner in sorted(owners, key=lambda name: -owners[name].bit_count()):
+        sign_of.update(dict.fromkeys(cpuset.members(owners[owner]), signs[owner]))
+    return {
+        cpu: f"{cpu}{sign_of.get(cpu, '')}{ISOLATED if topology.isolated >> cpu & 1 else ''}"
+        for cpu in cpuset.members(topology.online)
+    }
+
+
+def _legend(topology: Topology, owners: Mapping[str, CPUMask], signs: Mapping[str, str]) -> Iterator[str]:
+    if topology.isolated:
+        yield f"{ISOLATED} isolated from the scheduler  {cpuset.render(topology.isolated)}"
+    for owner, cpus in owners.items():
+        # names come from pods: a terminal must not obey them
+        name = "".join(sign if sign.isprintable() else "?" for sign in owner)
+        yield f"{signs[owner]} {name}  {cpuset.render(cpus) or 'none'}"

@@ -1,0 +1,217 @@
+"""The thread that brings cgroups to what the state wants, right after the reply, and keeps them there.
+
+It is told ids, never values: each write takes its value from the newest state, so an order that waited is not
+stale and two orders for one cgroup are one write. Between orders it sweeps: whatever somebody reset (systemd, the
+kubelet, a late runc) is put back, and what was read is what `/v1/state` shows as actual.
+
+A `Barrier` is what a dedicated container's start waits for: all former users of its CPUs moved, and read back.
+"""
+
+import time
+from threading import Condition, Event, Lock, Thread
+from typing import Final
+
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.daemon import targets
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Moves
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment
+
+SWEEP_S: Final = 2.0
+"""Between two looks at every cgroup; 250 containers cost about 2 ms of one core each time."""
+
+REPAIRS_PER_MINUTE: Final = 6
+"""A cgroup that somebody resets again and again is repaired so often, and no more."""
+
+
+class Barrier:
+    """Counts down the cgroups that must have left some CPUs; waiting is bounded by whoever waits."""
+
+    def __init__(self, taken: CPUMask, moves: Moves) -> None:
+        self.taken = taken
+        self._open = {("pod", k) for k in moves.pods} | {("container", k) for k in moves.containers}
+        self._done = Event()
+        if not self._open:
+            self._done.set()
+
+    def settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
+        """Take note of what a cgroup was read back with; None is a cgroup that does not exist."""
+        if cpus is None or not cpus & self.taken:
+            self._open.discard((kind, id_))
+        if not self._open:
+            self._done.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until everyone has left; False if the time is over."""
+        return self._done.wait(seconds)
+
+    @property
+    def open(self) -> int:
+        """How many are still to be moved."""
+        return len(self._open)
+
+
+class Actuator:
+    """Orders in, kernel files out; `actual` holds what was last read back, by container id."""
+
+    def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
+        self.can = Capability()
+        self.actual: dict[str, CPUMask] = {}
+        self.swept_at = 0.0
+        self._node = node
+        self._writer = writer
+        self._report = report
+        self._pods: dict[str, None] = {}
+        self._containers: dict[str, None] = {}
+        self._barriers: dict[str, Barrier] = {}
+        self._repairs: dict[str, list[float]] = {}
+        self._wanted = Condition(Lock())
+        self._stopping = False
+        self._thread = Thread(target=self._run, name="actuator", daemon=True)
+
+    def start(self) -> None:
+        """Begin to act."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the write at hand; what was applied stays."""
+        with self._wanted:
+            self._stopping = True
+            self._wanted.notify()
+
+    def submit(
+        self, moves: Moves, owner: str = "", taken: CPUMask = 0, waits_for: Moves | None = None
+    ) -> None:
+        """Order cgroups to be brought up to date; `owner` gets a barrier for the CPUs that it took."""
+        with self._wanted:
+            if owner and waits_for:
+                self._barriers[owner] = Barrier(taken, waits_for)
+            self._pods.update(dict.fromkeys(moves.pods))
+            self._containers.update(dict.fromkeys(moves.containers))
+            self._wanted.notify()
+
+    def barrier(self, owner: str) -> Barrier | None:
+        """Return and forget what a container's start has to wait for."""
+        return self._barriers.pop(owner, None)
+
+    def forget(self, container_id: str) -> None:
+        """Drop what was known of a container that ended."""
+        self.actual.pop(container_id, None)
+        self._barriers.pop(container_id, None)
+        self._repairs.pop(container_id, None)
+
+    def place(self, container_id: str) -> bool:
+        """Bring one container to its values now, on the caller's thread; whether its cpuset was wrong."""
+        return self._apply_container(container_id)
+
+    def place_pod(self, pod_id: str) -> None:
+        """Bring one pod's cgroup to its values now, on the caller's thread."""
+        self._apply_pod(pod_id)
+
+    def set_oom_score(self, assignment: Assignment) -> None:
+        """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
+        wanted, pid = assignment.knobs.oom_score_adj, assignment.container.pid
+        if wanted is None or not pid:
+            return
+        failure = self._writer.oom_score_adj(pid, wanted)
+        if failure is not None:
+            self._report.refused_by_kernel(failure, f"{assignment.container.name} ({assignment.id[:12]})")
+
+    def _run(self) -> None:
+        while True:
+            with self._wanted:
+                if not self._pods and not self._containers and not self._stopping:
+                    self._wanted.wait(SWEEP_S)
+                if self._stopping:
+                    return
+                pods, containers = self._pods, self._containers
+                self._pods, self._containers = {}, {}
+            if pods or containers:
+                self._carry_out(pods, containers)
+            else:
+                self._sweep()
+
+    def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
+        for pod_id in pods:
+            self._apply_pod(pod_id)
+        for container_id in containers:
+            self._apply_container(container_id)
+
+    def _sweep(self) -> None:
+        if self._node.tuning.observe:
+            return
+        state = self._node.state
+        for pod_id in state.pods:
+            self._apply_pod(pod_id, sweeping=True)
+        for container_id in state.containers:
+            self._apply_container(container_id, sweeping=True)
+        for gone in self.actual.keys() - self._node.state.containers.keys():
+            self.forget(gone)
+        self.swept_at = time.monotonic()
+
+    def _apply_container(self, container_id: str, *, sweeping: bool = False) -> bool:
+        state = self._node.state
+        assignment = state.containers.get(container_id)
+        target = targets.of_container(state, container_id, self.can)
+        if assignment is None or target is None or self._node.tuning.observe:
+            self._settle("container", container_id, None)
+            return False
+        if sweeping and self._too_often(container_id):
+            return False
+        applied = self._writer.apply(target)
+        cpus = applied.cpus
+        if target.cpus == 0:
+            cpus = self._writer.cpus(target.path)
+        for failure in applied.failures:
+            self._report.refused_by_kernel(failure, f"{assignment.container.name} ({container_id[:12]})")
+        if cpus is not None:
+            self.actual[container_id] = cpus
+        self._settle("container", container_id, cpus)
+        wrong = applied.before is not None and applied.before != target.cpus
+        if wrong and sweeping:
+            self._repaired(container_id, applied.before or 0, target.cpus)
+        return wrong
+
+    def _apply_pod(self, pod_id: str, *, sweeping: bool = False) -> None:
+        state = self._node.state
+        target = targets.of_pod(state, pod_id, self.can)
+        if target is None or self._node.tuning.observe or (sweeping and self._too_often(pod_id)):
+            self._settle("pod", pod_id, None)
+            return
+        applied = self._writer.apply(target)
+        for failure in applied.failures:
+            self._report.refused_by_kernel(failure, f"pod {pod_id[:12]}")
+        self._settle("pod", pod_id, applied.cpus)
+        if sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
+            self._repaired(pod_id, applied.before, target.cpus)
+
+    def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
+        for barrier in list(self._barriers.values()):
+            barrier.settle(kind, id_, cpus)
+
+    def _too_often(self, id_: str) -> bool:
+        """Whether a cgroup was repaired so often in the last minute that its rival may have it for now."""
+        now = time.monotonic()
+        recent = [at for at in self._repairs.get(id_, ()) if now - at < 60]
+        if recent:
+            self._repairs[id_] = recent
+        return len(recent) >= REPAIRS_PER_MINUTE
+
+    def _repaired(self, id_: str, found: CPUMask, wanted: CPUMask) -> None:
+        self._repairs.setdefault(id_, []).append(time.monotonic())
+        self._report.metrics.drift_repaired()
+        because = f"found CPUs {cpuset.render(found)} instead of {cpuset.render(wanted)}; put back"
+        assignment = self._node.state.containers.get(id_)
+        if assignment is not None:
+            self._report.about(
+                assignment, self._node.state, AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, because
+            )
+        else:
+            self._report.said(
+                AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, f"pod cgroup {id_[:12]}: {because}"
+            )

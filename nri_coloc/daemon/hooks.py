@@ -1,0 +1,318 @@
+"""Each hook, from its message to its answer: translate, decide, answer, and only then act and speak.
+
+Runs on the trunk's thread. CreateContainer, Synchronize, Stop, Remove and the Post events do no I/O before
+their reply; RunPodSandbox, StartContainer and UpdateContainer may write a few small files first, for they are the
+last safe points for what NRI cannot carry. The one broad `except` stands in `serve`: a failure of ours is
+answered neutrally and audited, never passed to the runtime.
+"""
+
+import time
+from typing import Any, Final, Protocol
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.translation import Translator
+from nri_coloc.daemon.watchdog import Ticket, Watchdog
+from nri_coloc.knobs import adjustment
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.events import ContainerGone, Event, PodRemoved
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import NodeState
+from nri_coloc.nri import events
+from nri_coloc.nri.subscription import HookKind
+from nri_coloc.policy import admission, record
+
+FAILED_PRECONDITION: Final = 9
+"""The gRPC code of a refusal under `strict`."""
+
+START_WAIT_S: Final = 0.4
+"""How long a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
+
+
+class Answers(Protocol):
+    """The trunk's face towards the hooks: each call is answered once, framed and sent."""
+
+    def answer(self, call: events.Call, message: Any | None) -> None: ...
+
+    def refuse(self, call: events.Call, code: int, message: str) -> None: ...
+
+
+class Hooks:
+    """Serves one hook at a time."""
+
+    def __init__(self, node: Node, actuator: Actuator, translator: Translator, report: Report) -> None:
+        self._node = node
+        self._actuator = actuator
+        self._translator = translator
+        self._report = report
+        self._routes = {
+            HookKind.RUN_POD_SANDBOX: self._run_pod,
+            HookKind.STOP_POD_SANDBOX: self._pod_gone,
+            HookKind.REMOVE_POD_SANDBOX: self._pod_gone,
+            HookKind.CREATE_CONTAINER: self._create,
+            HookKind.START_CONTAINER: self._start,
+            HookKind.POST_START_CONTAINER: self._started,
+            HookKind.UPDATE_CONTAINER: self._update,
+            HookKind.POST_UPDATE_CONTAINER: self._updated,
+            HookKind.STOP_CONTAINER: self._gone,
+            HookKind.REMOVE_CONTAINER: self._gone,
+        }
+
+    def serve(self, hook: events.Hook, answers: Answers, watchdog: Watchdog, read_at: float) -> None:
+        """Answer one hook; whatever goes wrong inside is answered neutrally."""
+        ticket = watchdog.begin(hook.call, hook.kind.value)
+        try:
+            route = self._routes.get(hook.kind, self._nothing)
+            route(hook, _Exchange(ticket, answers, read_at))
+        except Exception as error:  # noqa: BLE001 - a failure of ours never fails a container (invariant 8)
+            self._failed(hook, ticket, answers, error)
+        finally:
+            watchdog.end()
+            self._report.metrics.hook(hook.kind.value, time.monotonic() - read_at)
+
+    # ---- pods ----
+
+    def _run_pod(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        event = self._translator.pod_started(hook, self._node.tuning)
+        before = self._node.state
+        outcome = self._node.decide(event)
+        self._actuator.place_pod(event.pod.id)
+        exchange.answer(None)
+        self._after(outcome, before, exchange)
+
+    def _pod_gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        exchange.answer(None)
+        self._decide_and_act(PodRemoved(hook.pod.id), exchange)
+
+    # ---- containers ----
+
+    def _create(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        before = self._node.state
+        event = self._translator.creating(hook, before, self._node.tuning)
+        reply: list[Any] = [None]
+
+        def deliverable(outcome: Outcome) -> bool:
+            if not outcome.refusal and not self._node.tuning.observe:
+                reply[0] = self._creation(outcome, event.container.id)
+            return exchange.claim()
+
+        outcome = self._node.decide(event, deliverable)
+        if not exchange.claimed_by_us:
+            self._too_late(hook, exchange)
+            return
+        if outcome.refusal:
+            exchange.refuse(outcome.refusal)
+        else:
+            exchange.send(reply[0])
+        self._after(outcome, before, exchange, owner=event.container.id)
+
+    def _creation(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
+        assignment = outcome.state.containers[container_id]
+        can = self._actuator.can
+        response = adjustment.creation(assignment.knobs, record.write(assignment), can)
+        response.update.extend(self._updates(outcome, can))
+        return response
+
+    def _updates(self, outcome: Outcome, can: Any) -> list[nri_pb2.ContainerUpdate]:
+        """Render the others' new sets, as many as one reply may carry; files move the rest."""
+        others = outcome.moves.containers[: self._node.tuning.updates_per_reply]
+        return adjustment.updates(((k, _cpuset_of(outcome.state, k)) for k in others), can)
+
+    def _start(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        before = self._node.state
+        event = self._translator.starting(hook, before, self._node.tuning, running=False)
+        outcome = self._node.decide(event)
+        container_id = event.container.id
+        if outcome.moves:
+            self._act(outcome, container_id)
+        repaired = self._actuator.place(container_id)
+        self._set_oom_score(outcome.state, container_id)
+        self._wait_for_own_cpus(outcome.state, container_id, exchange)
+        exchange.answer(None)
+        self._say(outcome, before, exchange)
+        if repaired and not outcome.decisions:
+            self._say_repaired(outcome.state, container_id)
+
+    def _started(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        exchange.answer(None)
+        before = self._node.state
+        event = self._translator.starting(hook, before, self._node.tuning, running=True)
+        outcome = self._node.decide(event)
+        self._after(outcome, before, exchange)
+        if self._actuator.place(event.container.id) and not outcome.decisions:
+            self._say_repaired(outcome.state, event.container.id)
+
+    def _update(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        before = self._node.state
+        event = self._translator.updating(hook, before, self._node.tuning)
+        reply: list[Any] = [None]
+
+        def deliverable(outcome: Outcome) -> bool:
+            # without resources in the request an answer would crash containerd 1.7 (nri-protocol §5.3)
+            if hook.resources is not None and hook.resources.ByteSize():
+                reply[0] = self._overlay(outcome, event.container.id)
+            return exchange.claim()
+
+        outcome = self._node.decide(event, deliverable)
+        if not exchange.claimed_by_us:
+            self._too_late(hook, exchange)
+            return
+        exchange.send(reply[0])
+        self._after(outcome, before, exchange, owner=event.container.id)
+
+    def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
+        if self._node.tuning.observe:
+            return None
+        can = self._actuator.can
+        orders = outcome.decisions[-1].orders if outcome.decisions else Knobs()
+        own = adjustment.update(container_id, orders, can)
+        others = self._updates(outcome, can)
+        if own is None and not others:
+            return None
+        return nri_pb2.UpdateContainerResponse(update=[*([own] if own is not None else []), *others])
+
+    def _updated(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        exchange.answer(None)
+        assert hook.container is not None  # events of containers carry one
+        if self._actuator.place(hook.container.id):
+            self._say_repaired(self._node.state, hook.container.id)
+
+    def _gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        assert hook.container is not None  # events of containers carry one
+        removed = hook.kind is HookKind.REMOVE_CONTAINER
+        event = ContainerGone(hook.container.id, removed)
+        before = self._node.state
+        outcome = self._node.decide(event)
+        can = self._actuator.can
+        updates = [] if removed or self._node.tuning.observe else self._updates(outcome, can)
+        exchange.answer(nri_pb2.StopContainerResponse(update=updates) if updates else None)
+        self._after(outcome, before, exchange)
+        self._actuator.forget(hook.container.id)
+
+    def _nothing(self, _hook: events.Hook, exchange: "_Exchange") -> None:
+        exchange.answer(None)
+
+    # ---- around the answer ----
+
+    def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
+        """Take the runtime's whole list, answer at once without updates, then compare everything."""
+        before = self._node.state
+        event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
+        outcome = self._node.decide(event)
+        answers.answer(listed.call, nri_pb2.SynchronizeResponse())
+        self._report.decided(outcome.decisions, outcome.state, before)
+        self._act(outcome)
+
+    def _decide_and_act(self, event: Event, exchange: "_Exchange") -> None:
+        before = self._node.state
+        outcome = self._node.decide(event)
+        self._after(outcome, before, exchange)
+
+    def _after(self, outcome: Outcome, before: NodeState, exchange: "_Exchange", owner: str = "") -> None:
+        self._act(outcome, owner)
+        self._say(outcome, before, exchange)
+
+    def _act(self, outcome: Outcome, owner: str = "") -> None:
+        if outcome.moves and not self._node.tuning.observe:
+            taken = outcome.state.owners.get(owner, 0)
+            self._actuator.submit(outcome.moves, owner if taken else "", taken, outcome.waits_for)
+
+    def _say(self, outcome: Outcome, before: NodeState, exchange: "_Exchange") -> None:
+        if outcome.decisions:
+            self._report.decided(outcome.decisions, outcome.state, before, exchange.latency_us)
+
+    def _wait_for_own_cpus(self, state: NodeState, container_id: str, exchange: "_Exchange") -> None:
+        """Hold the first instruction back until the former users of the CPUs are gone, within bounds."""
+        barrier = self._actuator.barrier(container_id)
+        if barrier is None:
+            return
+        left = min(START_WAIT_S, exchange.ticket.deadline - time.monotonic() - 0.02)
+        if barrier.wait(max(left, 0.0)):
+            return
+        self._report.metrics.late_exclusivity()
+        because = f"it starts while {barrier.open} cgroups are not read back off CPUs {cpuset.render(barrier.taken)}"
+        assignment = state.containers[container_id]
+        self._report.about(assignment, state, AuditEvent.LATE, Reason.TOO_LATE, because)
+
+    def _set_oom_score(self, state: NodeState, container_id: str) -> None:
+        assignment = state.containers.get(container_id)
+        if assignment is None or self._node.tuning.observe:
+            return
+        if not assignment.by_file and self._actuator.can.oom_at_create:
+            return
+        self._actuator.set_oom_score(assignment)
+
+    def _say_repaired(self, state: NodeState, container_id: str) -> None:
+        assignment = state.containers.get(container_id)
+        if assignment is not None:
+            cpus = cpuset.render(state.cpus_of(assignment))
+            because = f"its cgroup had other CPUs than {cpus} when the runtime had done its part; put right"
+            self._report.about(assignment, state, AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, because)
+
+    def _too_late(self, hook: events.Hook, exchange: "_Exchange") -> None:
+        assert hook.container is not None  # only creations and updates can be too late
+        because = (
+            f"{hook.kind.value} was decided after {exchange.age_us} µs, when the neutral answer had left; "
+            "the decision is discarded, files place it when it starts"
+        )
+        self._report.said(
+            AuditEvent.LATE,
+            Reason.TOO_LATE,
+            because,
+            container=hook.container.name,
+            container_id=hook.container.id,
+        )
+
+    def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
+        self._report.log.error(
+            "a hook failed inside; it was answered neutrally", hook=hook.kind.value, exc_info=error
+        )
+        self._report.metrics.neutral_reply(hook.kind.value)
+        because = f"{hook.kind.value} failed inside: {type(error).__name__}: {error}; answered neutrally"
+        self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
+        if ticket.claim():
+            answers.answer(hook.call, None)
+
+
+class _Exchange:
+    """One call and the right to answer it."""
+
+    def __init__(self, ticket: Ticket, answers: Answers, read_at: float) -> None:
+        self.ticket = ticket
+        self.claimed_by_us = False
+        self.latency_us: int | None = None
+        self._answers = answers
+        self._read_at = read_at
+
+    def claim(self) -> bool:
+        """Take the right to answer; False if the watchdog was first."""
+        self.claimed_by_us = self.ticket.claim()
+        return self.claimed_by_us
+
+    def answer(self, message: Any | None) -> None:
+        """Claim and send; nothing if the watchdog was first."""
+        if self.claim():
+            self.send(message)
+
+    def send(self, message: Any | None) -> None:
+        """Send what was claimed before."""
+        self._answers.answer(self.ticket.call, message)
+        self.latency_us = self.age_us
+
+    def refuse(self, text: str) -> None:
+        """Fail the runtime's operation with a text."""
+        self._answers.refuse(self.ticket.call, FAILED_PRECONDITION, text)
+        self.latency_us = self.age_us
+
+    @property
+    def age_us(self) -> int:
+        """Microseconds since the call's last byte was read."""
+        return int((time.monotonic() - self._read_at) * 1e6)
+
+
+def _cpuset_of(state: NodeState, container_id: str) -> Knobs:
+    return Knobs(cpus=admission.orders(state, state.containers[container_id]).cpus)

@@ -1,0 +1,116 @@
+"""When the daemon may call itself ready, and what an operator reads when it is not.
+
+Registration has holes: containerd may leave out containers that were in creation (containerd#13698). So three
+seconds after each one the runtime's own CRI list is compared with what Synchronize told; only when nothing is
+missing are we ready. What is missing is cured by a new connection, not more often than once a minute.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from nri_coloc.daemon.actuator import SWEEP_S, Actuator
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.trunk import Trunk
+from nri_coloc.errors import ColocError
+from nri_coloc.model.events import ContainerGone
+from nri_coloc.model.reasons import AuditEvent, Reason
+
+COMPARE_AFTER_S: Final = 3.0
+COMPARE_AGAIN_S: Final = 60.0
+RETRY_S: Final = 2.0
+RESYNCHRONISE_S: Final = 60.0
+"""Between two reconnects for missing containers: each can hold up the node's CRI calls (nri-protocol §6.3)."""
+
+LIVE: Final = ("created", "running")
+
+
+class Listing(Protocol):
+    """What is asked of CRI: every container's state by id."""
+
+    def states(self) -> Mapping[str, str]: ...
+
+
+class Readiness:
+    """Compares, remembers the result, and words the checks."""
+
+    def __init__(
+        self, node: Node, trunk: Trunk, actuator: Actuator, report: Report, listing: Listing
+    ) -> None:
+        self.config_problem = ""
+        self.waiting_for = ""
+        self._node = node
+        self._trunk = trunk
+        self._actuator = actuator
+        self._report = report
+        self._listing = listing
+        self._compared_for = 0.0
+        self._next_compare = 0.0
+        self._resynchronised_at = 0.0
+        self._detail = "not compared with CRI yet"
+
+    def poll(self, now: float) -> None:
+        """Compare when it is time to; called every second or so."""
+        synchronised_at = self._trunk.synchronized_at
+        if not synchronised_at:
+            self._compared_for, self._detail = 0.0, "the runtime has not synchronised us"
+            return
+        fresh = self._compared_for != synchronised_at
+        due = synchronised_at + COMPARE_AFTER_S if fresh else self._next_compare
+        if now < max(due, self._next_compare if not fresh else 0.0):
+            return
+        self._compare(synchronised_at, now)
+
+    def _compare(self, synchronised_at: float, now: float) -> None:
+        known = set(self._node.state.containers)
+        try:
+            states = self._listing.states()
+        except ColocError as error:
+            self._detail = f"cannot compare with CRI: {error}"
+            self._next_compare = now + RETRY_S
+            return
+        live = {k for k, state in states.items() if state in LIVE}
+        missing = live - known - set(self._node.state.containers)
+        self._drop_vanished(known - live - set(self._listing.states()))
+        self._next_compare = now + COMPARE_AGAIN_S
+        if missing:
+            self._missing(missing, now)
+            return
+        if self._compared_for != synchronised_at:
+            because = f"CRI lists {len(live)} live containers and we know all of them"
+            self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
+        self._compared_for, self._detail = synchronised_at, ""
+
+    def _drop_vanished(self, gone: set[str]) -> None:
+        for container_id in gone:
+            before = self._node.state
+            outcome = self._node.decide(ContainerGone(container_id, removed=True))
+            self._report.decided(outcome.decisions, outcome.state, before)
+            self._actuator.submit(outcome.moves)
+
+    def _missing(self, missing: set[str], now: float) -> None:
+        names = ", ".join(sorted(k[:12] for k in missing)[:5])
+        self._detail = f"{len(missing)} containers are in CRI's list and were not told to us: {names}"
+        self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.MISSING, self._detail)
+        self._next_compare = now + RETRY_S
+        if now - self._resynchronised_at > RESYNCHRONISE_S or not self._resynchronised_at:
+            self._resynchronised_at = now
+            self._trunk.drop("containers were missing from Synchronize")
+
+    def checks(self) -> dict[str, Any]:
+        """Return the body of `/readyz`."""
+        synchronised = bool(self._trunk.synchronized_at) and self._compared_for == self._trunk.synchronized_at
+        age = time.monotonic() - self._actuator.swept_at
+        stale = age > 5 * SWEEP_S and not self._node.tuning.observe
+        checks = {
+            "connected": _check(self._trunk.connected, self.waiting_for or "no connection to the runtime"),
+            "synchronised": _check(synchronised, self._detail or "waiting for the comparison with CRI"),
+            "readings": _check(not stale, f"cgroups were last read {age:.0f} s ago"),
+            "config": _check(not self.config_problem, self.config_problem),
+        }
+        return {"ready": all(c["ok"] for c in checks.values()), "checks": checks}
+
+
+def _check(ok: bool, otherwise: str) -> dict[str, Any]:  # noqa: FBT001 - the check's own result
+    return {"ok": ok, "detail": "" if ok else otherwise}

@@ -1,0 +1,53 @@
+"""What a cgroup should hold now, from the newest state: the meeting point of placement and kernel files.
+
+Computed right before each write. None means that there is nothing to write: an unknown id, a cgroup path that
+cannot be one, or hands off.
+"""
+
+from nri_coloc.actuation.cgroups import Target
+from nri_coloc.knobs import files
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.model import cpuset
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.policy import admission, box
+from nri_coloc.sampling import cgroup_layout
+
+
+def of_container(state: NodeState, container_id: str, can: Capability) -> Target | None:
+    """Return a container's target: its cpuset, and the values that its runtime's spec does not carry."""
+    assignment = state.containers.get(container_id)
+    if assignment is None or assignment.wish.handler != "container":
+        return None
+    path = container_path(assignment)
+    if path is None:
+        return None
+    orders = admission.orders(state, assignment)
+    values = files.all_but_cpuset(orders, can) if assignment.by_file else files.beyond_nri(orders, can)
+    if "memory" in assignment.wish.preserve:
+        values = tuple(v for v in values if v.controller != "memory")
+    cpus = cpuset.parse(orders.cpus) if orders.cpus else 0
+    return Target(path, cpus, values, journalled=assignment.by_file)
+
+
+def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
+    """Return the target of a pod's own cgroup."""
+    place = state.pods.get(pod_id)
+    if place is None:
+        return None
+    try:
+        path = cgroup_layout.pod_path(place.pod.cgroup_parent)
+    except ValueError:
+        return None
+    if not path:
+        return None
+    orders = box.knobs(state, pod_id)
+    cpus = cpuset.parse(orders.cpus) if orders.cpus else 0
+    return Target(path, cpus, files.all_but_cpuset(orders, can), journalled=True)
+
+
+def container_path(assignment: Assignment) -> str | None:
+    """Return where a container's cgroup lies below the hierarchy's root; None if nothing tells."""
+    try:
+        return cgroup_layout.container_path(assignment.container.cgroups_path)
+    except ValueError:
+        return None

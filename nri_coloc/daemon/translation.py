@@ -1,0 +1,88 @@
+"""From a hook's messages to the policy's events: facts by `nri.codec`, wishes by `config.annotations`.
+
+A pod that the state knows is not decoded again; one that it does not know is taken from the hook itself, since
+events get lost around a registration. No I/O.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nri_coloc.config import annotations
+from nri_coloc.model.events import (
+    ContainerCreating,
+    ContainerStarting,
+    ContainerUpdating,
+    PodStarted,
+    Synchronized,
+)
+from nri_coloc.model.state import NodeState
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Container, Pod, Resources, Wish
+from nri_coloc.nri import codec
+from nri_coloc.nri.events import Hook
+from nri_coloc.policy import record
+
+
+class Translator:
+    """Holds what every translation needs: the machine's memory, for shares of it."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+
+    def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
+        """Read a container's wish from its pod's annotations and the kubelet's own values."""
+        return annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
+
+    def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
+        """Read a pod's own wish."""
+        return annotations.resolve_pod(pod, tuning)
+
+    def pod_of(self, hook: Hook, state: NodeState) -> Pod:
+        """Return the pod of a hook, from the state if it is known."""
+        place = state.pods.get(hook.pod.id)
+        return place.pod if place is not None else codec.pod_of(hook.pod)
+
+    def pod_started(self, hook: Hook, tuning: Tuning) -> PodStarted:
+        """Translate RunPodSandbox."""
+        pod = codec.pod_of(hook.pod)
+        return PodStarted(pod, self.pod_wish(pod, tuning))
+
+    def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
+        """Translate CreateContainer."""
+        pod, container = self._subject(hook, state)
+        return ContainerCreating(pod, container, self.wish(pod, container, tuning))
+
+    def starting(self, hook: Hook, state: NodeState, tuning: Tuning, *, running: bool) -> ContainerStarting:
+        """Translate StartContainer, and PostStartContainer as running."""
+        pod, container = self._subject(hook, state)
+        return ContainerStarting(pod, container, self.wish(pod, container, tuning), running)
+
+    def updating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerUpdating:
+        """Translate UpdateContainer."""
+        pod, container = self._subject(hook, state)
+        requested = codec.resources_of(hook.resources) if hook.resources is not None else Resources()
+        return ContainerUpdating(pod, container, self.wish(pod, container, tuning), requested)
+
+    def synchronized(self, pods: Sequence[Any], containers: Sequence[Any], tuning: Tuning) -> Synchronized:
+        """Translate the runtime's whole list; a container whose pod is not in it gets an empty pod."""
+        known = {message.id: codec.pod_of(message) for message in pods}
+        listed = []
+        for message in containers:
+            pod = known.get(message.pod_sandbox_id) or Pod(message.pod_sandbox_id)
+            container = codec.container_of(message, pod)
+            listed.append((container, self.wish(pod, container, tuning)))
+        return Synchronized(tuple((pod, self.pod_wish(pod, tuning)) for pod in known.values()), tuple(listed))
+
+    def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
+        """Read every wish anew under another tuning: by container id and by pod id."""
+        containers = {}
+        for assignment in state.containers.values():
+            place = state.pods.get(assignment.container.pod_id)
+            pod = place.pod if place else Pod(assignment.container.pod_id)
+            containers[assignment.id] = self.wish(pod, assignment.container, tuning)
+        return containers, {k: self.pod_wish(place.pod, tuning) for k, place in state.pods.items()}
+
+    def _subject(self, hook: Hook, state: NodeState) -> tuple[Pod, Container]:
+        assert hook.container is not None  # the session gives one to every hook of a container
+        pod = self.pod_of(hook, state)
+        return pod, codec.container_of(hook.container, pod)

@@ -1,0 +1,223 @@
+"""The socket to the runtime: connect, register, serve until it ends, and begin again, for ever.
+
+One thread reads and answers. Writes are serialised by one lock, because the watchdog may answer too; a runtime that
+stops reading makes a write fail after `SEND_TIMEOUT_S`, and the connection is made anew. There is no reconnect in
+the protocol: each connection is a new session that ends in a full Synchronize.
+"""
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Callable
+from threading import Event, Lock
+from typing import Any, Final
+
+from nri_coloc.daemon.hooks import Hooks
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.watchdog import Ticket, Watchdog
+from nri_coloc.errors import ProtocolError, TransportLost
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.nri import events, version
+from nri_coloc.nri.session import Session
+
+FIRST_RETRY_S: Final = 0.5
+RETRY_CAP_S: Final = 10.0
+SEND_TIMEOUT_S: Final = 5
+READ_SIZE: Final = 1 << 18
+"""One read holds a usual request whole; the runtime's socket buffer is about this large."""
+
+LAUNCHED_FD_TIMEOUT: Final = 2.0
+
+OnConfigured = Callable[[events.Configured], None]
+
+
+class Trunk:
+    """`connect` makes a socket; a launched plugin has one that it was given, and only that."""
+
+    def __init__(
+        self,
+        connect: Callable[[], socket.socket],
+        name: tuple[str, str],
+        hooks: Hooks,
+        report: Report,
+        on_configured: OnConfigured,
+    ) -> None:
+        self.synchronized_at = 0.0
+        self.connected = False
+        self.alive_at = time.monotonic()
+        self._connect = connect
+        self._name, self._index = name
+        self._hooks = hooks
+        self._report = report
+        self._on_configured = on_configured
+        self._socket: socket.socket | None = None
+        self._session: Session | None = None
+        self._version = version.OLDEST
+        self._sending = Lock()
+        self._stopping = Event()
+        self._watchdog = Watchdog(self.answer_neutral)
+
+    def run(self, *, once: bool = False) -> None:
+        """Serve connection after connection until `stop`; `once` for a socket that cannot be had again."""
+        self._watchdog.start()
+        delay = FIRST_RETRY_S
+        attempts = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._serve_one(attempts)
+            except (OSError, TransportLost, ProtocolError) as error:
+                self._lost(error, attempts)
+            attempts += 1
+            if once:
+                return
+            if time.monotonic() - began > RETRY_CAP_S:
+                delay = FIRST_RETRY_S
+            self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+            delay = min(delay * 2, RETRY_CAP_S)
+
+    def stop(self) -> None:
+        """End the loop and the connection."""
+        self._stopping.set()
+        self._watchdog.stop()
+        self.drop("stopping")
+
+    def drop(self, why: str) -> None:
+        """Close the connection so that a new one brings a fresh list."""
+        current = self._socket
+        if current is not None:
+            self._report.log.info("closing the connection to the runtime", why=why)
+            try:
+                current.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return
+
+    # ---- the hooks' face ----
+
+    def answer(self, call: events.Call, message: Any | None) -> None:
+        """Frame and send one answer."""
+        with self._sending:
+            if self._session is not None:
+                self._send(self._session.answer(call, message))
+
+    def refuse(self, call: events.Call, code: int, message: str) -> None:
+        """Frame and send one refusal."""
+        with self._sending:
+            if self._session is not None:
+                self._send(self._session.refuse(call, code, message))
+
+    def answer_neutral(self, ticket: Ticket) -> None:
+        """Answer an overdue call without a decision; on the watchdog's thread."""
+        self._report.metrics.neutral_reply(ticket.hook)
+        self._report.log.warning("a hook was overdue; it was answered neutrally", hook=ticket.hook)
+        try:
+            with self._sending:
+                if self._session is not None:
+                    self._send(self._session.neutral(ticket.call))
+        except (OSError, TransportLost, ProtocolError) as error:
+            self.drop(str(error))
+
+    # ---- one connection ----
+
+    def _serve_one(self, attempts: int) -> None:
+        try:
+            connection = self._connect()
+        except OSError as error:
+            if attempts == 0:
+                self._report.log.warning("waiting for the runtime's NRI socket", error=str(error))
+            return
+        with connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+            session = Session(self._name, self._index)
+            with self._sending:
+                self._socket, self._session = connection, session
+                self._send(session.register())
+            try:
+                self._read(connection, session)
+            finally:
+                self._forget()
+
+    def _read(self, connection: socket.socket, session: Session) -> None:
+        while not self._stopping.is_set():
+            data = connection.recv(READ_SIZE)
+            read_at = time.monotonic()
+            self.alive_at = read_at
+            if not data:
+                raise TransportLost("the runtime closed the connection")
+            with self._sending:
+                found = session.receive_data(data)
+                self._send(session.data_to_send())
+            for event in found:
+                self._dispatch(event, read_at)
+
+    def _dispatch(self, event: events.Event, read_at: float) -> None:
+        match event:
+            case events.Hook():
+                self._hooks.serve(event, self, self._watchdog, read_at)
+            case events.Configured():
+                self._configure(event)
+            case events.Synchronize():
+                self._synchronize(event, read_at)
+            case events.RegistrationRefused(message=message):
+                raise TransportLost(f"the runtime refused our registration: {message}")
+            case events.Registered() | events.RuntimeAnswered():
+                return
+
+    def _configure(self, configured: events.Configured) -> None:
+        self._version = configured.nri_version
+        self._on_configured(configured)
+        with self._sending:
+            if self._session is not None:
+                self._send(self._session.configure_answer(configured.call, configured.nri_version))
+        self.connected = True
+        self._report.metrics.connected(now=True)
+        nri = ".".join(map(str, configured.nri_version))
+        because = f"{configured.runtime_name} {configured.runtime_version}, NRI {nri}"
+        self._report.said(AuditEvent.RUNTIME_CONNECT, Reason.CONNECTED, because)
+
+    def _synchronize(self, listed: events.Synchronize, read_at: float) -> None:
+        self._hooks.synchronize(listed, self)
+        took = time.monotonic() - read_at
+        self.synchronized_at = time.monotonic()
+        self._report.log.info(
+            "synchronised", containers=len(listed.containers), pods=len(listed.pods), seconds=round(took, 4)
+        )
+        budget = listed.call.timeout_nano / 1e9
+        if budget and took > budget and version.late_sync_leaves_zombie(self._version):
+            raise TransportLost(
+                f"Synchronize took {took:.2f} s of {budget:.2f} s: the runtime has dropped us silently"
+            )
+
+    def _send(self, data: bytes) -> None:
+        """Send framed bytes whole; requires holding the sending lock."""
+        assert self._sending.locked()
+        if data and self._socket is not None:
+            self._socket.sendall(data)
+
+    def _forget(self) -> None:
+        with self._sending:
+            self._socket = self._session = None
+        was = self.connected
+        self.connected = False
+        self.synchronized_at = 0.0
+        self._report.metrics.connected(now=False)
+        if was:
+            self._report.metrics.reconnected()
+
+    def _lost(self, error: Exception, attempts: int) -> None:
+        if self._stopping.is_set():
+            return
+        self._report.log.warning("lost the runtime", error=str(error), attempt=attempts)
+        self._report.said(AuditEvent.RUNTIME_LOST, Reason.LOST, f"{error}; reconnecting")
+
+
+def connect_to(path: str) -> socket.socket:
+    """Connect to the runtime's socket; OSError while it is not there."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,78 @@
+"""Deadlines of hooks: every stream is answered exactly once, by whoever claims it first.
+
+The runtime waits with a global lock for our answer and drops us when its timeout passes. So a hook that is not
+answered within a quarter of that time gets the neutral answer from this thread; the decision that comes later
+finds its ticket claimed and is discarded.
+"""
+
+import time
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+from typing import Final
+
+from nri_coloc.nri.events import Call
+
+SHARE_OF_TIMEOUT: Final = 0.25
+DEFAULT_TIMEOUT_S: Final = 2.0
+"""containerd's plugin_request_timeout, for a request that states none."""
+
+POLL_S: Final = 0.1
+"""How often deadlines are looked at: a fifth of the usual half second, eight microseconds each time."""
+
+
+class Ticket:
+    """The right to answer one call; taken once."""
+
+    __slots__ = ("_claim", "call", "deadline", "hook")
+
+    def __init__(self, call: Call, hook: str, now: float) -> None:
+        timeout = call.timeout_nano / 1e9 or DEFAULT_TIMEOUT_S
+        self.call = call
+        self.hook = hook
+        self.deadline = now + timeout * SHARE_OF_TIMEOUT
+        self._claim = Lock()
+
+    def claim(self) -> bool:
+        """Take the right to answer; False if somebody has it already."""
+        return self._claim.acquire(blocking=False)
+
+    @property
+    def claimed(self) -> bool:
+        """Whether somebody answers or has answered."""
+        return self._claim.locked()
+
+
+class Watchdog:
+    """Looks at the one ticket in flight (the runtime serialises hooks) and answers it when it is overdue."""
+
+    def __init__(self, answer_neutral: Callable[[Ticket], None]) -> None:
+        self._answer_neutral = answer_neutral
+        self._ticket: Ticket | None = None
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking; returns at once."""
+        self._stopping.set()
+
+    def begin(self, call: Call, hook: str) -> Ticket:
+        """Open a ticket for a call that is being worked on."""
+        ticket = Ticket(call, hook, time.monotonic())
+        self._ticket = ticket
+        return ticket
+
+    def end(self) -> None:
+        """Forget the ticket: its hook was dealt with."""
+        self._ticket = None
+
+    def _run(self) -> None:
+        while not self._stopping.wait(POLL_S):
+            ticket = self._ticket
+            if ticket is None or time.monotonic() < ticket.deadline:
+                continue
+            if ticket.claim():
+                self._answer_neutral(ticket)

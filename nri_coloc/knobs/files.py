@@ -1,0 +1,76 @@
+"""Orders into kernel files: which file of which controller takes a value, and in which form.
+
+The cpuset is not here: its files are written in an order that depends on the tree, which is `actuation`'s work.
+Everything else is one independent write. A file that the kernel does not have is left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
+from nri_coloc.model.knobs import Knobs
+
+Controller = Literal["cpu", "cpuset", "memory", "blkio"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileValue:
+    """One write: the controller's hierarchy (on v2 they are one), the file's name, the text."""
+
+    controller: Controller
+    name: str
+    text: str
+
+
+def beyond_nri(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
+    """Return what a container needs and its runtime's spec cannot carry: I/O weights on v1, CFS burst."""
+    return tuple(v for v in (*_io(orders, can), *_burst(orders, can)) if not can.unified(v.name))
+
+
+def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
+    """Return every value as files: for a pod's cgroup, and for a container whose creation we did not answer."""
+    values = (*_cpu(orders, can), *_burst(orders, can), *_memory(orders, can), *_io(orders, can))
+    return tuple(values)
+
+
+def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:
+    if orders.shares is None:
+        return
+    if can.cgroup == 1:
+        yield FileValue("cpu", "cpu.shares", str(orders.shares))
+    else:
+        yield FileValue("cpu", "cpu.weight", str(cpu_weight(orders.shares)))
+
+
+def _burst(orders: Knobs, can: Capability) -> Iterator[FileValue]:
+    name = "cpu.cfs_burst_us" if can.cgroup == 1 else "cpu.max.burst"
+    if orders.burst is not None and name in can.files:
+        yield FileValue("cpu", name, str(orders.burst))
+
+
+def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:
+    limit = "memory.limit_in_bytes" if can.cgroup == 1 else "memory.max"
+    values = (
+        (limit, orders.memory_limit),
+        ("memory.high", orders.memory_high),
+        ("memory.low", orders.memory_low),
+        ("memory.min", orders.memory_min),
+    )
+    for name, value in values:
+        if value is not None and (name == limit or name in can.files):
+            yield FileValue("memory", name, str(value))
+
+
+def _io(orders: Knobs, can: Capability) -> Iterator[FileValue]:
+    weight = orders.io_weight
+    if weight is None:
+        return
+    if can.cgroup == 1:
+        values = {"blkio.bfq.weight": str(bfq_weight(weight)), "blkio.weight": str(blkio_weight(weight))}
+    else:
+        values = {"io.weight": f"default {weight}", "io.bfq.weight": str(bfq_weight(weight))}
+    for name, text in values.items():
+        if name in can.files:
+            yield FileValue("blkio", name, text)

@@ -1,0 +1,39 @@
+"""Numbers as the kernel's files want them. Pure conversions, each with its source.
+
+`io_weight` is the one scale of the annotations, 1–10000 with 100 as the kernel's default; bfq and the old blkio
+controller have scales of their own (DESIGN 4.1).
+"""
+
+from typing import Final
+
+MIN_WEIGHT: Final = 1
+MAX_IO_WEIGHT: Final = 10_000
+MAX_BFQ_WEIGHT: Final = 1000
+BLKIO_WEIGHTS: Final = (10, 1000)
+"""The range of v1's blkio.weight (Documentation/admin-guide/cgroup-v1/blkio-controller)."""
+
+MIN_SHARES: Final = 2
+MAX_SHARES: Final = 262_144
+
+
+def bfq_weight(io_weight: int) -> int:
+    """Map 1–10000 to bfq's 1–1000: up to 100 unchanged, above it compressed and rounded down."""
+    if io_weight <= 100:
+        return io_weight
+    return 100 + (io_weight - 100) * 900 // 9900
+
+
+def blkio_weight(io_weight: int) -> int:
+    """Map to v1's blkio.weight: bfq's number within its narrower range."""
+    low, high = BLKIO_WEIGHTS
+    return min(max(bfq_weight(io_weight), low), high)
+
+
+def cpu_weight(shares: int) -> int:
+    """Map cgroup v1 shares (2–262144) to v2's cpu.weight (1–10000), as runc and the kubelet do.
+
+    Source: opencontainers/cgroups ConvertCPUSharesToCgroupV2Value, the linear curve. Newer versions bend
+    it; what is read back after a runtime's own write may differ for values between the ends.
+    """
+    shares = min(max(shares, MIN_SHARES), MAX_SHARES)
+    return 1 + (shares - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)

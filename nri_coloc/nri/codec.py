@@ -1,0 +1,61 @@
+"""From the wire's messages to the model: the only translator inward.
+
+Only the fields that placement uses are touched; environment, mounts and devices are never decoded further. What
+a stranger could abuse is dropped here: a record annotation counts only where the pod carries no such key, since
+a runtime may be configured to copy pod annotations onto containers.
+"""
+
+from typing import Final
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.model.workload import Container, Phase, Pod, Resources
+
+RECORD_KEY: Final = "coloc.nri.io/record"
+
+_PHASES: Final = {nri_pb2.CONTAINER_RUNNING: Phase.RUNNING, nri_pb2.CONTAINER_PAUSED: Phase.RUNNING}
+
+
+def pod_of(message: nri_pb2.PodSandbox) -> Pod:
+    """Read a pod."""
+    return Pod(
+        id=message.id,
+        uid=message.uid,
+        name=message.name,
+        namespace=message.namespace,
+        labels=dict(message.labels),
+        annotations=dict(message.annotations),
+        cgroup_parent=message.linux.cgroup_parent,
+        handler=message.runtime_handler,
+        resources=resources_of(message.linux.pod_resources),
+    )
+
+
+def container_of(message: nri_pb2.Container, pod: Pod) -> Container:
+    """Read a container of a pod that was read before."""
+    linux = message.linux
+    record = "" if RECORD_KEY in pod.annotations else message.annotations.get(RECORD_KEY, "")
+    return Container(
+        id=message.id,
+        pod_id=message.pod_sandbox_id or pod.id,
+        name=message.name,
+        phase=_PHASES.get(message.state, Phase.CREATED),
+        pid=message.pid,
+        cgroups_path=linux.cgroups_path,
+        created_at=message.created_at,
+        record=record,
+        oom_score_adj=linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
+        resources=resources_of(linux.resources),
+    )
+
+
+def resources_of(message: nri_pb2.LinuxResources) -> Resources:
+    """Read resources; a wrapper that is absent is None, in an update a zero means "keep"."""
+    cpu, memory = message.cpu, message.memory
+    return Resources(
+        shares=cpu.shares.value if cpu.HasField("shares") else None,
+        quota=cpu.quota.value if cpu.HasField("quota") else None,
+        period=cpu.period.value if cpu.HasField("period") else None,
+        cpus=cpu.cpus,
+        mems=cpu.mems,
+        memory_limit=memory.limit.value if memory.HasField("limit") else None,
+    )

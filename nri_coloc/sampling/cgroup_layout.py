@@ -1,0 +1,199 @@
+"""Where this machine keeps its cgroups, and which folder below that a pod or container has.
+
+Two questions that everything touching cgroups asks first. The paths come from the runtime's messages and so
+from strangers: each is taken apart and put together again, and what could leave the hierarchy is refused.
+
+A path here never begins with a slash, so that joining it to a folder cannot lose the folder; "" is the root
+of the hierarchy. systemd's notation is turned as runc turns it (systemd.slice(5); runc, ExpandSlice).
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.sampling import kernel_files
+
+Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified"]
+
+CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
+"""The v1 names of what we set; on v2 `blkio` is called `io` and all of them share one folder."""
+
+_MARK: Final = "cgroup.controllers"
+"""The file that every cgroup of a v2 hierarchy has and none of v1 (Documentation/admin-guide/cgroup-v2)."""
+
+_NAME_MAX: Final = 255
+_PATH_MAX: Final = 4096
+_SLICE: Final = ".slice"
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupLayout:
+    """The folder of each controller's hierarchy, None where it is not mounted.
+
+    `version` is 1 also where a v2 hierarchy without our controllers is mounted beside them (hybrid).
+    `unified` is that v2 hierarchy, on version 2 the one that everything shares; PSI is found there.
+    """
+
+    version: int
+    cpu: str | None = None
+    cpuset: str | None = None
+    memory: str | None = None
+    blkio: str | None = None
+    unified: str | None = None
+
+    def folder(self, controller: Controller, path: str) -> str | None:
+        """Return the folder of one cgroup in a controller's hierarchy; ValueError as `below_root`."""
+        root: str | None = getattr(self, controller)
+        return None if root is None else f"{root}/{below_root(path)}".rstrip("/")
+
+
+def detect(host_root: str) -> CgroupLayout:
+    """Look below `host_root`; without any cgroup tree the layout has no folders.
+
+    Raises KernelInterfaceError if the tree cannot be listed.
+    """
+    root = f"{host_root.rstrip('/')}/sys/fs/cgroup"
+    names = kernel_files.entries(root)
+    if _MARK in names:
+        return _unified(root)
+    mounts = {name: f"{root}/{name}" for name in sorted(names) if names[name]}
+    beside = f"{root}/unified"
+    has_unified = _MARK in kernel_files.entries(beside)
+    v1 = {controller: mount for controller in CONTROLLERS if (mount := _mount_of(controller, mounts))}
+    if has_unified and not v1:
+        return _unified(beside)
+    return CgroupLayout(1 if v1 else 2, **v1, unified=beside if has_unified else None)
+
+
+def _unified(folder: str) -> CgroupLayout:
+    return CgroupLayout(2, folder, folder, folder, folder, folder)
+
+
+def _mount_of(controller: str, mounts: Mapping[str, str]) -> str | None:
+    """Return a v1 controller's mount; some are mounted together, as "cpu,cpuacct"."""
+    if controller in mounts:
+        return mounts[controller]
+    return next((mounts[name] for name in mounts if controller in name.split(",")), None)
+
+
+def capabilities(layout: CgroupLayout, cgroup_path: str) -> frozenset[str]:
+    """Return the names of the control files that a cgroup has, in any of its controllers' folders.
+
+    A cgroup that does not exist has none. Raises ValueError as `below_root`, KernelInterfaceError if a
+    folder cannot be listed.
+    """
+    folders = {layout.folder(controller, cgroup_path) for controller in CONTROLLERS}
+    return frozenset(
+        name
+        for folder in folders
+        if folder is not None
+        for name, is_folder in kernel_files.entries(folder).items()
+        if not is_folder
+    )
+
+
+def container_path(cgroups_path: str) -> str:
+    """Turn a container's `cgroups_path` into its path below the hierarchy's root.
+
+    "/kubepods/podU/ID" under the cgroupfs driver, "kubepods-podU.slice:cri-containerd:ID" under systemd's.
+    Raises ValueError for anything else, and for the root: no container lives there.
+    """
+    if ":" in cgroups_path.partition("/")[0]:
+        return _systemd_scope(cgroups_path)
+    path = below_root(cgroups_path)
+    if not path:
+        raise ValueError(f"{cgroups_path!r} names no cgroup below the root")
+    return path
+
+
+def _systemd_scope(cgroups_path: str) -> str:
+    parts = cgroups_path.split(":")
+    if len(parts) != 3 or not parts[2]:
+        raise ValueError(f"{cgroups_path!r} is not SLICE:PREFIX:NAME")
+    parent, prefix, name = parts
+    unit = name if name.endswith(_SLICE) else f"{prefix}-{name}.scope"
+    if "/" in unit:
+        raise ValueError(f"{cgroups_path!r} has a slash in the name of a unit")
+    # runc puts a scope without a slice into system.slice
+    return below_root(f"{_expanded(parent or 'system.slice')}/{unit}")
+
+
+def pod_path(cgroup_parent: str) -> str:
+    """Turn a pod's `cgroup_parent` into its path below the hierarchy's root; "" if it has no cgroup.
+
+    Where the last component is a slice, it alone counts, as for containerd: systemd knows the rest.
+    Raises ValueError for what cannot be a cgroup.
+    """
+    path = below_root(cgroup_parent)
+    last = path.rpartition("/")[2]
+    return below_root(_expanded(last)) if last.endswith(_SLICE) else path
+
+
+def _expanded(name: str) -> str:
+    """Return a slice's path: "a-b.slice" lies in "a.slice"; "-.slice" is the root.
+
+    A dash inside a name is written \\x2d, so every dash that is seen parts two levels.
+    """
+    stem = name.removesuffix(_SLICE)
+    if stem == "-" and name != stem:
+        return ""
+    levels = stem.split("-")
+    if name == stem or "/" in name or not all(levels):
+        raise ValueError(f"{name!r} is not the name of a systemd slice")
+    return "/".join("-".join(levels[: depth + 1]) + _SLICE for depth in range(len(levels)))
+
+
+def below_root(path: str) -> str:
+    """Return a path without leading, doubled and trailing slashes and without "." components.
+
+    Raises ValueError for "..", for NUL and for what is longer than a path may be.
+    """
+    components = [component for component in path.split("/") if component not in ("", ".")]
+    if ".." in components or "\0" in path:
+        raise ValueError(f"{path[:200]!r} could lead out of the cgroup hierarchy")
+    if len(os.fsencode(path)) >= _PATH_MAX or any(len(os.fsencode(c)) > _NAME_MAX for c in components):
+        raise ValueError(f"{path[:200]!r}… is longer than a path may be")
+    return "/".join(components)
+
+
+def path_of_pid(host_root: str, pid: int, layout: CgroupLayout) -> Mapping[str, str]:
+    """Return a process's path in each hierarchy of the layout, for when the runtime's word is not enough.
+
+    A process that is gone has none. The kernel writes these paths as seen from our own cgroup namespace: the
+    daemon must run in the host's. Raises KernelInterfaceError for a file that makes no sense, and where a
+    path leaves our namespace.
+    """
+    path = f"{host_root.rstrip('/')}/proc/{pid}/cgroup"
+    content = kernel_files.text(path)
+    try:
+        return paths_in(content or "", layout)
+    except ValueError as error:
+        raise KernelInterfaceError(path, "read", str(error)) from error
+
+
+def paths_in(content: str, layout: CgroupLayout) -> dict[str, str]:
+    """Read the text of /proc/PID/cgroup (cgroups(7)); ValueError for a line that makes no sense."""
+    listed = dict(_memberships(content))
+    if layout.version == 2 and "" in listed:
+        listed |= dict.fromkeys(CONTROLLERS, listed[""])
+    names = {"": "unified"} | {controller: controller for controller in CONTROLLERS}
+    return {
+        name: below_root(listed[key])
+        for key, name in names.items()
+        if key in listed and getattr(layout, name) is not None
+    }
+
+
+def _memberships(content: str) -> Iterator[tuple[str, str]]:
+    """Yield (controller, path), the controller "" for the v2 hierarchy; a deleted cgroup is left out."""
+    for line in content.split("\n"):
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not line or path.endswith(" (deleted)"):
+            continue
+        if not hierarchy.isdecimal() or not path.startswith("/"):
+            raise ValueError(f"{line[:200]!r} is not ID:CONTROLLERS:/PATH")
+        for controller in controllers.split(","):
+            yield controller, path

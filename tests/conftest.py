@@ -1,0 +1,27 @@
+"""Options of the whole suite, and what happens to tests that this machine cannot run.
+
+Nothing is left out in silence: on a plain machine the summary names what was left out and why; under CI=true
+leaving anything out is a failure.
+"""
+
+import os
+
+import pytest
+
+LEFT_OUT = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz-inputs",
+        type=int,
+        default=2000,
+        help="how many inputs each fuzz test makes up (default: 2000)",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"left out under CI=true, where everything must run: {report.longrepr}"

@@ -1,0 +1,111 @@
+"""Fixtures of the tests on a real containerd: one for each version, shared by all that can share it.
+
+`version` groups the tests, so that one containerd at a time is up. Each test finds it without pods
+and leaves it so; one that was wedged is replaced. At the very end nothing may be left on the machine.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+
+import grpc
+import pytest
+
+from tests.rig import RigError, cleanup, versions
+from tests.rig.configuration import VERSIONS, Options, Version
+from tests.rig.containerd import Containerd, bring_up
+from tests.rig.cri import Cri
+
+LOG = pytest.StashKey[Containerd]()
+VERSIONS_FOUND = pytest.StashKey[dict[str, str]]()
+_LOG = logging.getLogger(__name__)
+
+
+@pytest.fixture(scope="session")
+def brought_up() -> Iterator[list[Containerd]]:
+    """Every containerd of this session; all of them must have gone without remains in the end."""
+    made: list[Containerd] = []
+    yield made
+    for containerd in made:
+        for traces in containerd.stopped:
+            assert cleanup.leftovers(traces) == []
+
+
+@pytest.fixture(scope="session", params=VERSIONS, ids=[f"containerd-{version}" for version in VERSIONS])
+def version(request: pytest.FixtureRequest) -> Version:
+    if os.geteuid() != 0:
+        pytest.skip("a real containerd needs root")
+    found: Version = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def shared_containerd(
+    version: Version, brought_up: list[Containerd], request: pytest.FixtureRequest
+) -> Iterator[Containerd]:
+    containerd = bring_up(version)
+    brought_up.append(containerd)
+    request.config.stash.setdefault(VERSIONS_FOUND, {}).update(versions.record(containerd))
+    yield containerd
+    containerd.stop()
+
+
+@pytest.fixture
+def containerd(shared_containerd: Containerd, request: pytest.FixtureRequest) -> Iterator[Containerd]:
+    """The running containerd of this version; a test may kill it and start it again."""
+    request.node.stash[LOG] = shared_containerd
+    yield shared_containerd
+    _without_pods(shared_containerd)
+
+
+@pytest.fixture
+def cri(containerd: Containerd) -> Iterator[Cri]:
+    with containerd.cri() as client:
+        yield client
+
+
+@pytest.fixture
+def own_containerd(
+    version: Version, brought_up: list[Containerd], request: pytest.FixtureRequest
+) -> Iterator[Callable[[Options], Containerd]]:
+    """For a test that needs a configuration of its own: a function from options to a running containerd."""
+    with ExitStack() as mine:
+
+        def up(options: Options) -> Containerd:
+            containerd = bring_up(version, options)
+            mine.callback(containerd.stop)
+            brought_up.append(containerd)
+            request.node.stash[LOG] = containerd
+            return containerd
+
+        yield up
+
+
+def _without_pods(containerd: Containerd) -> None:
+    try:
+        if containerd.pid is None:
+            containerd.start()
+        with containerd.cri() as cri:
+            cri.remove_all()
+    except (RigError, grpc.RpcError) as error:
+        _LOG.warning("containerd is replaced, for its pods could not be removed: %s", error)
+        containerd.rebuild()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows the end of containerd's log."""
+    report = yield
+    containerd = item.stash.get(LOG, None)
+    if report.failed and containerd is not None:
+        report.sections.append(("containerd's log", containerd.log_tail()))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Which versions it was that passed or failed."""
+    for name, found in sorted(config.stash.get(VERSIONS_FOUND, {}).items()):
+        terminalreporter.write_line(f"{name}: {found}")

@@ -1,0 +1,122 @@
+"""What the kernel really holds: values of a cgroup's own files, read for assertions.
+
+Written apart from the product's own reader on purpose, so that a mistake there cannot hide here. Works
+on v1 controllers and on the unified hierarchy. A file or cgroup that does not exist reads as None.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path("/sys/fs/cgroup")
+NO_LIMIT_V1: Final = 1 << 60  # v1 shows "no limit" as the largest multiple of a page
+
+
+def is_v2() -> bool:
+    """Whether the controllers are on the unified hierarchy (a hybrid machine counts as v1)."""
+    return "cpuset" in _words(ROOT / "cgroup.controllers")
+
+
+def file(cgroup: str, controller: str, name: str) -> Path:
+    """The path of one file of a cgroup such as `/kubepods/pod1/abc`."""
+    return (ROOT if is_v2() else ROOT / controller) / cgroup.lstrip("/") / name
+
+
+def unified(cgroup: str, name: str) -> str | None:
+    """A file of the unified mount, which a hybrid machine has beside the v1 controllers (PSI)."""
+    return _text((ROOT if is_v2() else ROOT / "unified") / cgroup.lstrip("/") / name)
+
+
+def cpus(cgroup: str) -> frozenset[int] | None:
+    """The CPUs that were set; on v2 the empty set means "as the parent"."""
+    return _set(_text(file(cgroup, "cpuset", "cpuset.cpus")))
+
+
+def effective_cpus(cgroup: str) -> frozenset[int] | None:
+    """The CPUs that its tasks may use now."""
+    name = "cpuset.cpus.effective" if is_v2() else "cpuset.effective_cpus"
+    return _set(_text(file(cgroup, "cpuset", name)))
+
+
+def mems(cgroup: str) -> frozenset[int] | None:
+    """The memory nodes that were set."""
+    return _set(_text(file(cgroup, "cpuset", "cpuset.mems")))
+
+
+def shares(cgroup: str) -> int | None:
+    """v1's cpu.shares; None on v2, see `weight`."""
+    return None if is_v2() else _number(_text(file(cgroup, "cpu", "cpu.shares")))
+
+
+def weight(cgroup: str) -> int | None:
+    """v2's cpu.weight; None on v1, see `shares`."""
+    return _number(_text(file(cgroup, "cpu", "cpu.weight"))) if is_v2() else None
+
+
+def quota(cgroup: str) -> tuple[int, int] | None:
+    """Quota and period in microseconds; a quota of -1 is no limit."""
+    if not is_v2():
+        limit = _number(_text(file(cgroup, "cpu", "cpu.cfs_quota_us")))
+        period = _number(_text(file(cgroup, "cpu", "cpu.cfs_period_us")))
+        return None if limit is None or period is None else (limit, period)
+    words = _words(file(cgroup, "cpu", "cpu.max"))
+    return (-1 if words[0] == "max" else int(words[0]), int(words[1])) if words else None
+
+
+def memory_limit(cgroup: str) -> int | None:
+    """The hard limit in bytes; None when there is none."""
+    limit = _number(_text(file(cgroup, "memory", "memory.max" if is_v2() else "memory.limit_in_bytes")))
+    return limit if limit is not None and limit < NO_LIMIT_V1 else None
+
+
+def bfq_weight(cgroup: str) -> int | None:
+    """The default BFQ weight."""
+    text = _text(file(cgroup, "blkio", "io.bfq.weight" if is_v2() else "blkio.bfq.weight"))
+    return _number(text.split()[-1]) if text else None
+
+
+def pids(cgroup: str) -> frozenset[int]:
+    """The processes directly in it."""
+    return frozenset(int(word) for word in _words(file(cgroup, "cpuset", "cgroup.procs")))
+
+
+def oom_score_adj(pid: int) -> int | None:
+    """Of a process."""
+    return _number(_text(Path(f"/proc/{pid}/oom_score_adj")))
+
+
+def allowed_cpus(pid: int) -> frozenset[int] | None:
+    """The CPUs that the scheduler would run a process on now, whatever any cgroup says."""
+    for line in (_text(Path(f"/proc/{pid}/status")) or "").splitlines():
+        if line.startswith("Cpus_allowed_list:"):
+            return _set(line.partition(":")[2])
+    return None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        return None
+    except OSError as error:
+        if error.errno == 19:  # ENODEV: the cgroup was removed while the file was open
+            return None
+        raise
+
+
+def _words(path: Path) -> list[str]:
+    return (_text(path) or "").split()
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.lstrip("-").isdigit() else None
+
+
+def _set(text: str | None) -> frozenset[int] | None:
+    return None if text is None else frozenset(_members(text.strip()))
+
+
+def _members(text: str) -> Iterator[int]:
+    for part in filter(None, text.split(",")):
+        low, _, high = part.partition("-")
+        yield from range(int(low), int(high or low) + 1)

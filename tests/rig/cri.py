@@ -1,0 +1,246 @@
+"""A CRI client for tests: the kubelet's calls in short form, over grpc.
+
+Pods look like the kubelet's: its labels, its cgroup paths, made before the sandbox, on the machine's
+own network (which needs no CNI). What was made is remembered by the ledger, so that the clean-up
+finds it whatever happens here.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypedDict, Unpack
+
+import grpc
+from google.protobuf.message import Message
+
+from nri_coloc._pb import cri_pb2, cri_pb2_grpc
+from tests.rig import image, kubepods
+
+CALL_SECONDS: Final = 120  # as the kubelet's
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A running pod sandbox."""
+
+    id: str
+    uid: str
+    name: str
+    namespace: str
+    cgroup: str
+    config: cri_pb2.PodSandboxConfig
+
+
+class Limits(TypedDict, total=False):
+    """Resources of a container; what is left out is not set, or in an update not changed."""
+
+    shares: int
+    quota: int
+    period: int
+    memory: int
+    cpus: str
+    mems: str
+    oom: int
+
+
+class Cri:
+    """One connection. Errors are grpc's own: a test sees what a kubelet would see."""
+
+    def __init__(self, socket: Path, ledger: kubepods.Ledger) -> None:
+        self._channel = grpc.insecure_channel(f"unix:{socket}", options=_CHANNEL_OPTIONS)
+        self._runtime: Any = cri_pb2_grpc.RuntimeServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self._ledger = ledger
+        self._logs = socket.parent / "logs"
+        self._cgroups: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._channel.close()
+
+    def answers(self) -> bool:
+        """Whether CRI is up: it lists pods, which it refuses until it has recovered its state."""
+        try:
+            self._runtime.ListPodSandbox(cri_pb2.ListPodSandboxRequest(), timeout=5)
+        except grpc.RpcError:
+            return False
+        return True
+
+    def _call(self, method: str, request: Message, seconds: float = CALL_SECONDS) -> Any:
+        """One call; a containerd that is just coming back is waited for."""
+        return getattr(self._runtime, method)(request, timeout=seconds, wait_for_ready=True)
+
+    def version(self) -> str:
+        """The runtime's own version."""
+        reply = self._call("Version", cri_pb2.VersionRequest())
+        return str(reply.runtime_version)
+
+    def run_pod(
+        self,
+        name: str,
+        namespace: str = "default",
+        *,
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        cgroup_parent: str = kubepods.BURSTABLE,
+    ) -> Pod:
+        """Make the pod's cgroup and its sandbox; `cgroup_parent` may hold `{uid}`."""
+        uid = str(uuid.uuid4())
+        cgroup = cgroup_parent.format(uid=uid)
+        config = _pod_config(name, namespace, uid)
+        config.log_directory = str(self._logs)
+        config.annotations.update(annotations or {})
+        config.labels.update(labels or {})
+        config.linux.cgroup_parent = cgroup
+        self._ledger.add(cgroup)
+        kubepods.create(cgroup)
+        reply = self._call("RunPodSandbox", cri_pb2.RunPodSandboxRequest(config=config))
+        return Pod(reply.pod_sandbox_id, uid, name, namespace, cgroup, config)
+
+    def create_container(
+        self,
+        pod: Pod,
+        name: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = image.SLEEP,
+        **limits: Unpack[Limits],
+    ) -> str:
+        """Create, not start."""
+        config = cri_pb2.ContainerConfig(
+            metadata=cri_pb2.ContainerMetadata(name=name),
+            image=cri_pb2.ImageSpec(image=image.BUSYBOX),
+            command=command,
+            envs=[cri_pb2.KeyValue(key=key, value=value.encode()) for key, value in (env or {}).items()],
+            labels={**pod.config.labels, "io.kubernetes.container.name": name},
+            linux=cri_pb2.LinuxContainerConfig(resources=resources(**limits)),
+        )
+        config.linux.security_context.namespace_options.network = cri_pb2.NODE
+        request = cri_pb2.CreateContainerRequest(
+            pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config
+        )
+        reply = self._call("CreateContainer", request)
+        self._cgroups[reply.container_id] = f"{pod.cgroup}/{reply.container_id}"
+        return str(reply.container_id)
+
+    def start(self, container: str) -> None:
+        """Start a created container."""
+        request = cri_pb2.StartContainerRequest(container_id=container)
+        self._call("StartContainer", request)
+
+    def run_container(self, pod: Pod, name: str, **limits: Unpack[Limits]) -> str:
+        """Create and start one that sleeps."""
+        container = self.create_container(pod, name, **limits)
+        self.start(container)
+        return container
+
+    def stop(self, container: str, grace: int = 0) -> None:
+        """Stop a container; without grace it is killed at once."""
+        request = cri_pb2.StopContainerRequest(container_id=container, timeout=grace)
+        self._call("StopContainer", request)
+
+    def remove(self, container: str) -> None:
+        """Remove a container; a running one is killed."""
+        request = cri_pb2.RemoveContainerRequest(container_id=container)
+        self._call("RemoveContainer", request)
+
+    def update(self, container: str, **limits: Unpack[Limits]) -> None:
+        """What the kubelet does for an in-place resize."""
+        request = cri_pb2.UpdateContainerResourcesRequest(container_id=container)
+        request.linux.CopyFrom(resources(**limits))
+        self._call("UpdateContainerResources", request)
+
+    def execute(self, container: str, *command: str) -> str:
+        """Run a command inside and give back what it printed; raises when it failed."""
+        request = cri_pb2.ExecSyncRequest(container_id=container, cmd=command, timeout=60)
+        reply = self._call("ExecSync", request)
+        if reply.exit_code:
+            raise AssertionError(f"{command} ended with {reply.exit_code}: {reply.stderr.decode()}")
+        return str(reply.stdout.decode())
+
+    def status(self, container: str) -> cri_pb2.ContainerStatusResponse:
+        """All that is told of a container, `info` included."""
+        request = cri_pb2.ContainerStatusRequest(container_id=container, verbose=True)
+        reply = self._call("ContainerStatus", request)
+        assert isinstance(reply, cri_pb2.ContainerStatusResponse)
+        return reply
+
+    def info(self, container: str) -> dict[str, Any]:
+        """containerd's own view: `pid`, `runtimeSpec`, `config`."""
+        found: dict[str, Any] = json.loads(self.status(container).info["info"])
+        return found
+
+    def pid(self, container: str) -> int:
+        """Of its first process, as the machine sees it."""
+        return int(self.info(container)["pid"])
+
+    def cgroup(self, container: str) -> str:
+        """Its cgroup's path below each hierarchy's root."""
+        known = self._cgroups.get(container)
+        return known or str(self.info(container)["runtimeSpec"]["linux"]["cgroupsPath"])
+
+    def list_pods(self, seconds: float = CALL_SECONDS) -> list[str]:
+        """The ids of all sandboxes."""
+        reply = self._call("ListPodSandbox", cri_pb2.ListPodSandboxRequest(), seconds)
+        return [pod.id for pod in reply.items]
+
+    def list_containers(self) -> list[str]:
+        """The ids of all containers."""
+        reply = self._call("ListContainers", cri_pb2.ListContainersRequest())
+        return [container.id for container in reply.containers]
+
+    def remove_pod(self, pod: str, seconds: float = CALL_SECONDS) -> None:
+        """Stop and remove a sandbox with all its containers; a second time does nothing."""
+        self._call("StopPodSandbox", cri_pb2.StopPodSandboxRequest(pod_sandbox_id=pod), seconds)
+        self._call("RemovePodSandbox", cri_pb2.RemovePodSandboxRequest(pod_sandbox_id=pod), seconds)
+
+    def remove_all(self, seconds: float = 30) -> None:
+        """Remove every pod, and the pods' cgroups; raises grpc's error when the runtime does not."""
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda pod: self.remove_pod(pod, seconds), self.list_pods(seconds)))
+        for cgroup in self._ledger.cgroups():
+            kubepods.remove(cgroup)
+
+
+def resources(**limits: Unpack[Limits]) -> cri_pb2.LinuxContainerResources:
+    """The wire's form."""
+    return cri_pb2.LinuxContainerResources(
+        cpu_shares=limits.get("shares", 0),
+        cpu_quota=limits.get("quota", 0),
+        cpu_period=limits.get("period", 0),
+        memory_limit_in_bytes=limits.get("memory", 0),
+        cpuset_cpus=limits.get("cpus", ""),
+        cpuset_mems=limits.get("mems", ""),
+        oom_score_adj=limits.get("oom", 0),
+    )
+
+
+def _pod_config(name: str, namespace: str, uid: str) -> cri_pb2.PodSandboxConfig:
+    config = cri_pb2.PodSandboxConfig(
+        metadata=cri_pb2.PodSandboxMetadata(name=name, uid=uid, namespace=namespace),
+        labels={
+            "io.kubernetes.pod.name": name,
+            "io.kubernetes.pod.namespace": namespace,
+            "io.kubernetes.pod.uid": uid,
+        },
+    )
+    config.linux.security_context.namespace_options.network = cri_pb2.NODE
+    return config

@@ -1,0 +1,23 @@
+"""The one place of the tests where time passes: a bounded poll for something that will become true."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+POLL_SECONDS: Final = 0.02
+
+
+def poll(predicate: Callable[[], object], seconds: float) -> bool:
+    """Ask again and again until the answer is true or the time is up; the last answer is given back."""
+    end = time.monotonic() + seconds
+    while not predicate():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def wait_until(predicate: Callable[[], object], seconds: float, what: str) -> None:
+    """Wait for `predicate`; `what` says, in the failure, what never came."""
+    if not poll(predicate, seconds):
+        raise AssertionError(f"waited {seconds:g} s in vain for {what}")

@@ -1,0 +1,81 @@
+"""A session and a runtime that hand each other their bytes; both are the real code.
+
+Events come back as Any: a test knows which one it provoked, and the wrong one fails its next line.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.node_sim import adaptation
+from nri_coloc.nri import events
+from nri_coloc.nri.session import Session
+from nri_coloc.nri.version import NriVersion
+
+NEWEST = (0, 12, 1)
+OLDEST = (0, 6, 1)
+
+
+class Pair:
+    def __init__(
+        self, version: NriVersion = NEWEST, release: str = "v2.4.0", message_limit: int = 4 << 20
+    ) -> None:
+        self.runtime = adaptation.Adaptation(version, release, message_limit=message_limit)
+        self.session = Session("nri-coloc", "50")
+        # What the runtime heard in return for automatic answers.
+        self.heard: list[Any] = []
+
+    def tell(self, data: bytes) -> list[Any]:
+        """Bytes of the runtime go to the session, and its automatic answers back."""
+        found: list[Any] = list(self.session.receive_data(data))
+        self.heard += self.runtime.receive_data(self.session.data_to_send())
+        return found
+
+    def reply(self, data: bytes) -> Any:
+        """Bytes of the session go to the runtime, which makes exactly one event of them."""
+        (event,) = self.runtime.receive_data(data)
+        return event
+
+    def call(self, sent: tuple[int, bytes]) -> Any:
+        (event,) = self.tell(sent[1])
+        return event
+
+    def register(self) -> "Pair":
+        self.reply(self.session.register())
+        assert self.tell(self.runtime.data_to_send()) == [events.Registered()]
+        return self
+
+    def configure(self) -> "Pair":
+        self.register()
+        event = self.call(self.runtime.configure())
+        assert isinstance(event, events.Configured)
+        self.reply(self.session.configure_answer(event.call, event.nri_version))
+        return self
+
+    def serve(self) -> "Pair":
+        self.configure()
+        for sent in self.runtime.synchronize([], []):
+            event = self.call(sent)
+            self.reply(self.session.answer(event.call, None))
+        return self
+
+
+def pods(count: int, size: int = 100) -> list[nri_pb2.PodSandbox]:
+    return [nri_pb2.PodSandbox(id=f"pod-{i}", annotations={"filler": "x" * size}) for i in range(count)]
+
+
+def containers(count: int, size: int = 100) -> list[nri_pb2.Container]:
+    return [nri_pb2.Container(id=f"ctr-{i}", annotations={"filler": "x" * size}) for i in range(count)]
+
+
+def raises_alike(error: type[Exception], *verbs: Callable[[], object]) -> list[Exception]:
+    """Runs every verb; each must raise `error`."""
+    raised: list[Exception] = []
+    for verb in verbs:
+        try:
+            verb()
+        except error as found:
+            raised.append(found)
+        else:
+            raise AssertionError(f"{verb} raised nothing")
+    return raised

@@ -1,0 +1,263 @@
+"""sampling/topology.py: every machine is read as it is, and what is missing has a modest meaning."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model import cpuset
+from nri_coloc.node_sim import machines
+from nri_coloc.node_sim.machines import GIB, MACHINES
+from nri_coloc.sampling import topology
+
+CPU = "sys/devices/system/cpu"
+NODE = "sys/devices/system/node"
+
+
+@pytest.fixture
+def eight(tmp_path: Path) -> Path:
+    """The root of the machine with cores 0-1, 2-3 on socket 0 and 4-5, 6-7 on socket 1."""
+    machines.plant(MACHINES["8cpu"], tmp_path)
+    return tmp_path
+
+
+def masks(*lists: str) -> tuple[int, ...]:
+    return tuple(cpuset.parse(text) for text in lists)
+
+
+def cache(root: Path, cpu: int, index: int, facts: tuple[str, str, str]) -> None:
+    """Give a CPU one more cache: (level, type, shared_cpu_list)."""
+    folder = root / CPU / f"cpu{cpu}/cache/index{index}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in zip(("level", "type", "shared_cpu_list"), facts, strict=True):
+        (folder / name).write_text(f"{text}\n")
+
+
+def test_every_level_of_the_eight_cpu_machine_is_found(eight):
+    machine = topology.read(str(eight))
+    assert machine.online == cpuset.parse("0-7")
+    assert machine.packages == masks("0-3", "4-7")
+    assert machine.l3_groups == masks("0-3", "4-7")
+    assert machine.cores == masks("0-1", "2-3", "4-5", "6-7")
+    assert [(n.id, n.cpus, n.memory_bytes) for n in machine.nodes] == [
+        (0, cpuset.parse("0-3"), 16 * GIB),
+        (1, cpuset.parse("4-7"), 16 * GIB),
+    ]
+
+
+def test_the_root_may_end_with_a_slash(eight):
+    assert topology.read(f"{eight}/") == topology.read(str(eight))
+
+
+def test_this_machine_can_be_read():
+    machine = topology.read("/")
+    assert machine.online
+    assert machine.all_mems
+    assert topology.memory_total("/") >= max(n.memory_bytes for n in machine.nodes)
+
+
+def test_the_files_of_a_cores_other_threads_are_not_needed(eight):
+    expected = topology.read(str(eight))
+    for cpu in (1, 3, 5, 7):
+        shutil.rmtree(eight / CPU / f"cpu{cpu}")
+    assert topology.read(str(eight)) == expected
+
+
+class TestCPUs:
+    def test_no_list_of_online_cpus_is_an_error_with_its_path(self, tmp_path):
+        with pytest.raises(KernelInterfaceError, match="no such file") as raised:
+            topology.read(str(tmp_path))
+        assert raised.value.path == f"{tmp_path}/{CPU}/online"
+
+    def test_an_empty_list_of_online_cpus_is_an_error(self, eight):
+        (eight / CPU / "online").write_text("\n")
+        with pytest.raises(KernelInterfaceError, match="it names no CPU"):
+            topology.read(str(eight))
+
+    def test_offline_cpus_belong_to_no_level(self, tmp_path):
+        machines.plant(MACHINES["offline"], tmp_path)
+        machine = topology.read(str(tmp_path))
+        assert machine.online == cpuset.parse("0-2,4-5")
+        assert machine.cores == masks("0-1", "2", "4-5")
+
+    def test_a_sibling_that_went_offline_meanwhile_is_not_counted(self, eight):
+        (eight / CPU / "online").write_text("0-6\n")
+        machine = topology.read(str(eight))
+        assert machine.cores == masks("0-1", "2-3", "4-5", "6")
+        assert machine.nodes[1].cpus == cpuset.parse("4-6")
+
+    @pytest.mark.parametrize("text", ["\n", "", "(null)\n"], ids=["newline", "empty", "null"])
+    def test_an_empty_list_of_isolated_cpus_is_none(self, eight, text):
+        (eight / CPU / "isolated").write_text(text)
+        assert topology.read(str(eight)).isolated == 0
+
+    def test_without_a_list_of_isolated_cpus_there_are_none(self, eight):
+        (eight / CPU / "isolated").unlink()
+        assert topology.read(str(eight)).isolated == 0
+
+    def test_isolated_cpus_are_online_but_not_usable(self, eight):
+        (eight / CPU / "isolated").write_text("2-3\n")
+        machine = topology.read(str(eight))
+        assert machine.online & ~machine.usable == cpuset.parse("2-3")
+
+
+class TestCores:
+    def test_the_siblings_older_name_is_read_too(self, eight):
+        for file in eight.glob(f"{CPU}/cpu*/topology/core_cpus_list"):
+            file.unlink()
+        assert topology.read(str(eight)).cores == masks("0-1", "2-3", "4-5", "6-7")
+
+    def test_a_cpu_without_topology_is_its_own_core_in_package_zero(self, eight):
+        for cpu in (4, 5):
+            shutil.rmtree(eight / CPU / f"cpu{cpu}/topology")
+        machine = topology.read(str(eight))
+        assert machine.cores == masks("0-1", "2-3", "4", "5", "6-7")
+        assert machine.packages == masks("0-5", "6-7")
+
+    def test_an_unknown_package_is_package_zero(self, eight):
+        (eight / CPU / "cpu4/topology/physical_package_id").write_text("-1\n")
+        assert topology.read(str(eight)).packages == masks("0-5", "6-7")
+
+    def test_an_unreadable_package_is_an_error_with_its_path(self, eight):
+        file = eight / CPU / "cpu4/topology/physical_package_id"
+        file.write_text("x\n")
+        with pytest.raises(KernelInterfaceError) as raised:
+            topology.read(str(eight))
+        assert raised.value.path == str(file)
+
+
+class TestCaches:
+    def test_without_caches_a_package_and_node_is_a_group(self, eight):
+        for folder in eight.glob(f"{CPU}/cpu*/cache"):
+            shutil.rmtree(folder)
+        assert topology.read(str(eight)).l3_groups == masks("0-3", "4-7")
+
+    def test_without_level_three_an_l2_beyond_the_core_counts(self, eight):
+        for cpu in range(8):
+            shutil.rmtree(eight / CPU / f"cpu{cpu}/cache")
+            cache(eight, cpu, 2, ("2", "Unified", "0-3" if cpu < 4 else "4-5" if cpu < 6 else "6-7"))
+        assert topology.read(str(eight)).l3_groups == masks("0-3", "4-7")
+
+    def test_a_private_l2_makes_no_groups(self, tmp_path):
+        spec = MACHINES["xeon-64"]
+        machines.plant(spec, tmp_path)
+        for folder in tmp_path.glob(f"{CPU}/cpu*/cache/index3"):
+            shutil.rmtree(folder)
+        assert topology.read(str(tmp_path)).l3_groups == topology.read(str(tmp_path)).packages
+
+    def test_small_cores_with_a_common_l2_and_no_l3_are_a_group_of_their_own(self, tmp_path):
+        machines.plant(MACHINES["hybrid"], tmp_path)
+        for cpu in range(24):
+            shared = "0-21" if cpu < 22 else "22-23"
+            shutil.rmtree(tmp_path / CPU / f"cpu{cpu}/cache")
+            cache(tmp_path, cpu, 3, ("3" if cpu < 22 else "2", "Unified", shared))
+        assert topology.read(str(tmp_path)).l3_groups == masks("0-21", "22-23")
+
+    def test_a_fourth_level_does_not_hide_the_third(self, eight):
+        for cpu in range(8):
+            cache(eight, cpu, 4, ("4", "Unified", "0-7"))
+        assert topology.read(str(eight)).l3_groups == masks("0-3", "4-7")
+
+    def test_a_lower_shared_cache_does_not_beat_a_higher_one(self, eight):
+        for cpu in range(8):
+            cache(eight, cpu, 3, ("2", "Unified", "0-3" if cpu < 4 else "4-7"))
+            cache(eight, cpu, 4, ("4", "Unified", "0-7"))
+        assert topology.read(str(eight)).l3_groups == masks("0-7")
+
+    def test_a_cache_without_level_or_sharers_does_not_count(self, eight):
+        for cpu in range(8):
+            (eight / CPU / f"cpu{cpu}/cache/index2/level").unlink()
+            (eight / CPU / f"cpu{cpu}/cache/index3/shared_cpu_list").unlink()
+        assert topology.read(str(eight)).l3_groups == masks("0-3", "4-7")
+
+    def test_a_cache_without_a_type_counts(self, eight):
+        for file in eight.glob(f"{CPU}/cpu*/cache/index3/type"):
+            file.unlink()
+        shutil.rmtree(eight / NODE)
+        for file in eight.glob(f"{CPU}/cpu*/topology/physical_package_id"):
+            file.unlink()
+        assert topology.read(str(eight)).l3_groups == masks("0-3", "4-7")
+
+
+class TestNodes:
+    def test_a_kernel_without_numa_is_one_node_with_all_memory(self, tmp_path):
+        machines.plant(MACHINES["laptop-no-numa"], tmp_path)
+        (node,) = topology.read(str(tmp_path)).nodes
+        assert (node.id, node.cpus, node.memory_bytes) == (0, cpuset.parse("0-7"), 16 * GIB)
+
+    def test_without_numa_and_meminfo_there_is_still_node_zero(self, tmp_path):
+        machines.plant(MACHINES["laptop-no-numa"], tmp_path)
+        (tmp_path / "proc/meminfo").unlink()
+        machine = topology.read(str(tmp_path))
+        assert machine.nodes[0].memory_bytes == 0
+        assert machine.all_mems == 1
+
+    def test_a_single_node_has_all_the_memory_whatever_its_own_file_says(self, tmp_path):
+        machines.plant(MACHINES["2cpu"], tmp_path)
+        (tmp_path / NODE / "node0/meminfo").write_text("Node 0 MemTotal: 1024 kB\n")
+        assert topology.read(str(tmp_path)).nodes[0].memory_bytes == 16 * GIB
+
+    def test_a_single_node_is_asked_where_the_machine_does_not_say(self, tmp_path):
+        machines.plant(MACHINES["2cpu"], tmp_path)
+        (tmp_path / "proc/meminfo").unlink()
+        assert topology.read(str(tmp_path)).nodes[0].memory_bytes == 16 * GIB
+
+    def test_a_node_without_cpus_has_memory_only(self, tmp_path):
+        machines.plant(MACHINES["memory-only-node"], tmp_path)
+        node = topology.read(str(tmp_path)).nodes[2]
+        assert (node.id, node.cpus, node.memory_bytes) == (4, 0, 128 * GIB)
+
+    def test_a_node_without_memory_is_no_memory_node(self, tmp_path):
+        machines.plant(MACHINES["node-without-memory"], tmp_path)
+        machine = topology.read(str(tmp_path))
+        assert machine.nodes[1].memory_bytes == 0
+        assert machine.all_mems == 0b01
+
+    def test_a_node_without_files_has_neither(self, eight):
+        shutil.rmtree(eight / NODE / "node1")
+        (eight / NODE / "node1").mkdir()
+        machine = topology.read(str(eight))
+        assert machine.nodes[1].cpus == 0
+        assert machine.nodes[1].memory_bytes == 0
+
+    def test_a_cpu_in_no_node_lies_in_the_lowest(self, eight):
+        (eight / NODE / "node0/cpulist").write_text("0-2\n")
+        (eight / NODE / "node0").rename(eight / NODE / "node2")
+        machine = topology.read(str(eight))
+        assert [(n.id, n.cpus) for n in machine.nodes] == [
+            (1, cpuset.parse("3-7")),
+            (2, cpuset.parse("0-2")),
+        ]
+
+    def test_a_cpu_in_two_nodes_lies_in_the_lower(self, eight):
+        (eight / NODE / "node1/cpulist").write_text("3-7\n")
+        assert topology.read(str(eight)).nodes[0].cpus == cpuset.parse("0-3")
+
+    def test_other_names_beside_the_nodes_are_passed_over(self, eight):
+        for name in ("node9999", "nodes", "power"):
+            (eight / NODE / name).mkdir()
+        assert [n.id for n in topology.read(str(eight)).nodes] == [0, 1]
+
+    def test_a_nodes_meminfo_without_a_total_is_an_error(self, eight):
+        (eight / NODE / "node1/meminfo").write_text("Node 1 MemFree: 1 kB\n")
+        with pytest.raises(KernelInterfaceError, match="MemTotal"):
+            topology.read(str(eight))
+
+
+class TestMemoryTotal:
+    def test_it_is_in_bytes(self, eight):
+        assert topology.memory_total(str(eight)) == 32 * GIB
+
+    def test_a_missing_file_is_an_error_with_its_path(self, tmp_path):
+        with pytest.raises(KernelInterfaceError, match="no such file") as raised:
+            topology.memory_total(str(tmp_path))
+        assert raised.value.path == f"{tmp_path}/proc/meminfo"
+
+
+def test_ids_up_to_4095_are_read(tmp_path):
+    machines.plant(replace(MACHINES["sparse"], isolated=1 << 4095), tmp_path)
+    machine = topology.read(str(tmp_path))
+    assert machine.cores == masks("0-1", "64-65", "1024-1025", "4094-4095")
+    assert machine.isolated == 1 << 4095
