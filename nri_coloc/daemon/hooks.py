@@ -114,8 +114,11 @@ class Hooks:
         assignment = outcome.state.containers[container_id]
         can = self._actuator.can
         response = adjustment.creation(assignment.knobs, record.write(assignment), can)
-        response.update.extend(self._updates(outcome, can))
-        return response
+        if not outcome.moves.containers:
+            return response
+        with_others = nri_pb2.CreateContainerResponse(update=self._updates(outcome, can))
+        with_others.MergeFrom(response)
+        return with_others
 
     def _updates(self, outcome: Outcome, can: Any) -> list[nri_pb2.ContainerUpdate]:
         """Render the others' new sets, as many as one reply may carry; files move the rest."""

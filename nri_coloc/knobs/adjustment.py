@@ -6,6 +6,7 @@ resources: containerd would take that as "wipe the kubelet's request".
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.knobs.capability import Capability
@@ -15,8 +16,12 @@ from nri_coloc.model.knobs import Knobs
 RECORD_KEY = "coloc.nri.io/record"
 
 
+@lru_cache(maxsize=256)
 def creation(orders: Knobs, record: str, can: Capability) -> nri_pb2.CreateContainerResponse:
-    """Render the answer to CreateContainer, without updates of others."""
+    """Render the answer to CreateContainer, without updates of others; shared, so not to be changed.
+
+    Cached because the members of a pool mostly get the same one.
+    """
     response = nri_pb2.CreateContainerResponse()
     adjust = response.adjust
     if record:

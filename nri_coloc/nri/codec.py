@@ -35,16 +35,16 @@ def container_of(message: nri_pb2.Container, pod: Pod) -> Container:
     linux = message.linux
     record = "" if RECORD_KEY in pod.annotations else message.annotations.get(RECORD_KEY, "")
     return Container(
-        id=message.id,
-        pod_id=message.pod_sandbox_id or pod.id,
-        name=message.name,
-        phase=_PHASES.get(message.state, Phase.CREATED),
-        pid=message.pid,
-        cgroups_path=linux.cgroups_path,
-        created_at=message.created_at,
-        record=record,
-        oom_score_adj=linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
-        resources=resources_of(linux.resources),
+        message.id,
+        message.pod_sandbox_id or pod.id,
+        message.name,
+        _PHASES.get(message.state, Phase.CREATED),
+        message.pid,
+        linux.cgroups_path,
+        message.created_at,
+        record,
+        linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
+        resources_of(linux.resources),
     )
 
 
@@ -52,10 +52,10 @@ def resources_of(message: nri_pb2.LinuxResources) -> Resources:
     """Read resources; a wrapper that is absent is None, in an update a zero means "keep"."""
     cpu, memory = message.cpu, message.memory
     return Resources(
-        shares=cpu.shares.value if cpu.HasField("shares") else None,
-        quota=cpu.quota.value if cpu.HasField("quota") else None,
-        period=cpu.period.value if cpu.HasField("period") else None,
-        cpus=cpu.cpus,
-        mems=cpu.mems,
-        memory_limit=memory.limit.value if memory.HasField("limit") else None,
+        cpu.shares.value if cpu.HasField("shares") else None,
+        cpu.quota.value if cpu.HasField("quota") else None,
+        cpu.period.value if cpu.HasField("period") else None,
+        cpu.cpus,
+        cpu.mems,
+        memory.limit.value if memory.HasField("limit") else None,
     )

@@ -142,12 +142,13 @@ def orders(state: NodeState, assignment: Assignment) -> Knobs:
     A reclaimed container of the box carries neither cpus nor mems: it inherits them from its pod's cgroup,
     and a spec that named them could not start once the box shrank below (rig: EACCES on cgroup v1).
     """
-    own = Knobs(burst=_burst(assignment))
-    if not _inherits(state, assignment):
-        mems = cpuset.render(assignment.mems) if assignment.mems else None
-        own = Knobs(cpus=cpuset.render(state.cpus_of(assignment)), mems=mems, burst=own.burst)
-    wished = assignment.wish.knobs
-    return own if wished is NO_KNOBS else wished.overlaid(own)
+    wish = assignment.wish
+    burst = None if wish.cpu_burst_percent is None else _burst(assignment)
+    if _inherits(state, assignment):
+        return wish.knobs if burst is None else wish.knobs._replace(burst=burst)
+    mems = cpuset.render(assignment.mems) if assignment.mems else None
+    own = Knobs(cpus=cpuset.render(state.cpus_of(assignment)), mems=mems, burst=burst)
+    return own if wish.knobs is NO_KNOBS else wish.knobs.overlaid(own)
 
 
 def _inherits(state: NodeState, assignment: Assignment) -> bool:
@@ -159,8 +160,8 @@ def _inherits(state: NodeState, assignment: Assignment) -> bool:
 
 def _burst(assignment: Assignment) -> int | None:
     """CFS burst in µs: a percentage of the quota, none without a quota (it would be above it)."""
-    quota, percent = assignment.container.resources.quota or 0, assignment.wish.cpu_burst_percent
-    return quota * percent // 100 if quota > 0 and percent is not None else None
+    quota, percent = assignment.container.resources.quota or 0, assignment.wish.cpu_burst_percent or 0
+    return quota * percent // 100 if quota > 0 else None
 
 
 def remembered(state: NodeState, assignment: Assignment) -> Assignment:
@@ -171,7 +172,19 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
     """
     kubelets = spec_of(record.before_us(assignment.container))
     ours = orders(state, assignment).differing(kubelets)
-    return replace(assignment, knobs=ours, original=kubelets.where_set(ours))
+    # written out: dataclasses.replace costs 2 µs more, in every creation
+    return Assignment(
+        container=assignment.container,
+        qos=assignment.qos,
+        pool=assignment.pool,
+        exclusive=assignment.exclusive,
+        follows=assignment.follows,
+        mems=assignment.mems,
+        hands_off=assignment.hands_off,
+        knobs=ours,
+        original=kubelets.where_set(ours),
+        wish=assignment.wish,
+    )
 
 
 def spec_of(container: Container) -> Knobs:

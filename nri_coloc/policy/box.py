@@ -62,7 +62,7 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
     if not place.boxed:
         return along_the_path
     cpus = None if "cpu" in place.wish.preserve else cpuset.render(state.pools.reclaim)
-    return replace(along_the_path, cpus=cpus, shares=SHARES_OF_THE_BOX)
+    return along_the_path._replace(cpus=cpus, shares=SHARES_OF_THE_BOX)
 
 
 def limit(state: NodeState, pod: Pod, wish: Wish) -> Decision | None:

@@ -8,6 +8,7 @@ ours, with null where the spec had none.
 
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from nri_coloc.model import cpuset
@@ -21,6 +22,7 @@ MAX_LENGTH: Final = 4096
 """Longer text is not ours: the longest we write is a 768-CPU list and fourteen numbers."""
 
 _VERSION: Final = 1
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
 _ATTRIBUTE: Final = {name: attribute for attribute, name in AUDIT_NAMES}
 
 
@@ -38,16 +40,31 @@ class Record:
 
 def write(assignment: Assignment) -> str:
     """Render an assignment as the annotation's value."""
-    fields: dict[str, Any] = {"v": _VERSION, "class": assignment.qos.value, "pool": assignment.pool}
-    if assignment.exclusive:
-        fields["exclusive"] = cpuset.render(assignment.exclusive)
-    if assignment.mems:
-        fields["mems"] = cpuset.render(assignment.mems)
-    ours = assignment.knobs.named()
+    return _text(
+        assignment.qos,
+        assignment.pool,
+        assignment.exclusive,
+        assignment.mems,
+        assignment.knobs,
+        assignment.original,
+    )
+
+
+@lru_cache(maxsize=512)
+def _text(
+    qos: QoSClass, pool: str, exclusive: CPUMask, mems: CPUMask, knobs: Knobs, original: Knobs
+) -> str:
+    """Render a record; most containers of a pool have the same one."""
+    fields: dict[str, Any] = {"v": _VERSION, "class": qos.value, "pool": pool}
+    if exclusive:
+        fields["exclusive"] = cpuset.render(exclusive)
+    if mems:
+        fields["mems"] = cpuset.render(mems)
+    ours = knobs.named()
     if ours:
-        original = assignment.original.named()
-        fields["original"] = {name: original.get(name) for name in ours}
-    return json.dumps(fields, separators=(",", ":"))
+        was = original.named()
+        fields["original"] = {name: was.get(name) for name in ours}
+    return _ENCODE(fields)
 
 
 def read(text: str) -> Record | None:

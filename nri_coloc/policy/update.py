@@ -55,7 +55,7 @@ def _overlay(state: NodeState, assignment: Assignment, requested: Resources, mer
     ours = admission.orders(state, assignment)
     held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(_annotated(assignment))
     if ours.cpus is None and not assignment.hands_off and requested.cpus:
-        held = replace(held, cpus=cpuset.render(state.cpus_of(assignment)))
+        held = held._replace(cpus=cpuset.render(state.cpus_of(assignment)))
     return held.differing(merged.knobs())
 
 

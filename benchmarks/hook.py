@@ -1,0 +1,106 @@
+"""`hook.*`: round trips of hooks against the daemon in its own process (DESIGN §7)."""
+
+import tempfile
+from pathlib import Path
+
+from benchmarks import figures
+from benchmarks.runtime import MeasuredRuntime, container_of, pod_of
+from nri_coloc._pb import nri_pb2
+from nri_coloc.node_sim import machines
+from nri_coloc.nri.subscription import HookKind
+
+ROUNDS = 3000
+WARM_UP = 300
+
+
+def run() -> dict[str, figures.Figures]:
+    """Measure every row against one simulated machine of 64 CPUs or the nearest there is."""
+    results: dict[str, figures.Figures] = {}
+    with tempfile.TemporaryDirectory(prefix="coloc-bench-") as root:
+        machines.plant(machines.MACHINES["epyc-256"], Path(root))
+        for live in (0, 50, 250):
+            with MeasuredRuntime(root) as runtime:
+                numbers = Numbers()
+                _populate(runtime, numbers, live)
+                results[f"hook.create.shared.{live}"] = _creations(runtime, numbers, 512, "burstable")
+                if live == 250:
+                    results["hook.create.reclaimed.250"] = _creations(runtime, numbers, 2, "besteffort")
+                    results["hook.create.dedicated.250"] = _creations(
+                        runtime, numbers, 2048, "burstable", rounds=500, qos_class="dedicated"
+                    )
+                    results["hook.start"] = _starts(runtime, numbers)
+                    results["hook.nothing"] = _nothings(runtime, numbers)
+    return results
+
+
+class Numbers:
+    """Gives every pod and container a number of its own."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
+
+
+def _populate(runtime: MeasuredRuntime, numbers: Numbers, live: int) -> None:
+    for _ in range(live):
+        pod, container = _new(numbers, 512, "burstable")
+        runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
+        runtime.hook(HookKind.CREATE_CONTAINER, pod, container)
+
+
+def _new(
+    numbers: Numbers, shares: int, qos: str, **annotations: str
+) -> tuple[nri_pb2.PodSandbox, nri_pb2.Container]:
+    number = numbers.next()
+    pod = pod_of(number, qos, **annotations)
+    return pod, container_of(pod, f"{number:064x}", shares)
+
+
+def _creations(
+    runtime: MeasuredRuntime,
+    numbers: Numbers,
+    shares: int,
+    qos: str,
+    rounds: int = ROUNDS,
+    **annotations: str,
+) -> figures.Figures:
+    samples = []
+    for turn in range(rounds + WARM_UP):
+        pod, container = _new(numbers, shares, qos, **annotations)
+        runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
+        took, answer = runtime.hook(HookKind.CREATE_CONTAINER, pod, container)
+        assert qos == "besteffort" or answer.message.adjust.linux.resources.cpu.cpus
+        runtime.hook(HookKind.STOP_CONTAINER, pod, container)
+        runtime.hook(HookKind.REMOVE_POD_SANDBOX, pod)
+        if turn >= WARM_UP:
+            samples.append(took)
+    return figures.of(samples)
+
+
+def _starts(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
+    samples = []
+    for turn in range(ROUNDS // 2 + WARM_UP):
+        pod, container = _new(numbers, 512, "burstable")
+        runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
+        runtime.hook(HookKind.CREATE_CONTAINER, pod, container)
+        container.pid = 1
+        took, _ = runtime.hook(HookKind.START_CONTAINER, pod, container)
+        runtime.hook(HookKind.STOP_CONTAINER, pod, container)
+        runtime.hook(HookKind.REMOVE_POD_SANDBOX, pod)
+        if turn >= WARM_UP:
+            samples.append(took)
+    return figures.of(samples)
+
+
+def _nothings(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
+    """Measure an event that needs no decision: what the wire alone costs, in the same run."""
+    samples = []
+    pod, container = _new(numbers, 512, "burstable")
+    for turn in range(ROUNDS + WARM_UP):
+        took, _ = runtime.hook(HookKind.POST_CREATE_CONTAINER, pod, container)
+        if turn >= WARM_UP:
+            samples.append(took)
+    return figures.of(samples)

@@ -1,0 +1,64 @@
+"""The node as `/v1/state` shows it (DESIGN 4.5): a pure translation, stably sorted.
+
+`cpus` is what was decided, `actual_cpus` what was last read back; the difference is for the reader to see,
+nothing here compares them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.state import POOLS, Assignment, NodeState
+from nri_coloc.model.topology import NumaNode
+from nri_coloc.model.workload import Pod
+
+
+def state_json(state: NodeState, observe: bool, actual: Mapping[str, str]) -> dict[str, Any]:  # noqa: FBT001 - the mode of the daemon, always named by its one caller
+    """Return the body of `/v1/state`; `actual` holds cpulists by container id."""
+    containers = [_container(state, assignment, actual) for assignment in state.containers.values()]
+    return {
+        "mode": "observe" if observe else "enforce",
+        "node": {
+            "cpus": cpuset.render(state.topology.online),
+            "reserved": cpuset.render(state.pools.reserved),
+            "numa": [_numa(node) for node in sorted(state.topology.nodes, key=lambda node: node.id)],
+        },
+        "pools": _pools(state),
+        "containers": sorted(containers, key=lambda c: (c["namespace"], c["pod"], c["container"], c["id"])),
+    }
+
+
+def _numa(node: NumaNode) -> dict[str, Any]:
+    return {"id": node.id, "cpus": cpuset.render(node.cpus), "memory_bytes": node.memory_bytes}
+
+
+def _pools(state: NodeState) -> dict[str, Any]:
+    """List the pools that always exist, in their order, then any other that has a member."""
+    members = Counter(assignment.pool for assignment in state.containers.values())
+    names = (*POOLS, *sorted(members.keys() - set(POOLS)))
+    return {name: {"cpus": cpuset.render(state.pools.cpus(name)), "members": members[name]} for name in names}
+
+
+def _container(state: NodeState, assignment: Assignment, actual: Mapping[str, str]) -> dict[str, Any]:
+    place = state.pods.get(assignment.container.pod_id)
+    pod = place.pod if place else Pod(assignment.container.pod_id)
+    return {
+        "id": assignment.id,
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "container": assignment.container.name,
+        "class": assignment.qos.value,
+        "pool": assignment.pool,
+        "cpus": _decided_cpus(state, assignment),
+        "actual_cpus": actual.get(assignment.id, ""),
+        "mems": cpuset.render(state.mems_of(assignment)),
+        "exclusive": bool(assignment.exclusive),
+    }
+
+
+def _decided_cpus(state: NodeState, assignment: Assignment) -> str:
+    """Return the decided set; hands off is a decision too, for what the runtime's spec had ("" is all)."""
+    if assignment.hands_off:
+        return assignment.original.cpus or ""
+    return cpuset.render(state.cpus_of(assignment))

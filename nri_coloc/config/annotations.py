@@ -1,0 +1,198 @@
+"""What a container asks for: its pod's annotations, sifted by the gate, over the defaults of its class.
+
+Runs in the hook, so it is pure lookup: no pydantic, and a pod that carries none of our annotations costs one
+scan of its keys and one cached wish. Bad values never raise: the key counts as absent (the pod's own value,
+then the class default, takes its place) and a `Finding` says so.
+
+The subtle thing: `container` must carry the kubelet's own values. After a restart the runtime reports what
+we had set; whoever calls puts back what the record says, or 50 % of a limit would be halved at each restart
+and an oom_score_adj of ours would be read as a memory request.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from nri_coloc.config import classes, gate, keys, quantity, written
+from nri_coloc.config.written import Written
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.tuning import ClassTuning, Tuning
+from nri_coloc.model.workload import (
+    Container,
+    Finding,
+    FindingKind,
+    Numa,
+    Placement,
+    Pod,
+    QoSClass,
+    Resources,
+    Wish,
+)
+
+_MIN_SHARES: Final = 2
+"""What the kubelet writes for "no CPU request" (pkg/kubelet/cm/helpers_linux.go, MinShares)."""
+
+_DEFAULT_IO_WEIGHT: Final = 100
+
+KNOBS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "memory-limit": "memory_limit",
+        "memory-high": "memory_high",
+        "memory-low": "memory_low",
+        "memory-min": "memory_min",
+        "io-weight": "io_weight",
+        "blockio-class": "blockio_class",
+        "rdt-class": "rdt_class",
+        "oom-score-adj": "oom_score_adj",
+    }
+)
+"""Annotation key to the knob that it orders."""
+
+
+def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: int) -> Wish:
+    """Return a container's wish; never raises for anything that a pod can carry."""
+    limit = gate.known_limit(container)
+    request = gate.certain_request(pod, container, node_memory_bytes)
+    native = _has_shares(container.resources)
+    pairs = written.ours(pod.annotations)
+    if not pairs and not classes.VOCABULARIES:
+        qos, because = classes.by_operator_or_kubernetes(pod, tuning)
+        return _of_class(pod, tuning, qos, because, _Given(native, limit, request))
+    subject = gate.Subject(pod, QoSClass.SHARED, tuning, limit, request)
+    return _annotated(_Reading(written.read(pairs), container.name), subject, native=native)
+
+
+def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
+    """Return the pod's own wish, before any container is known: everything but memory, which has no base."""
+    subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
+    reading = _Reading(written.read(written.ours(pod.annotations)), "")
+    wish = _annotated(reading, subject, native=_has_shares(pod.resources))
+    knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
+    return replace(wish, knobs=knobs, mixed=_is_mixed(reading.written, subject, wish.qos))
+
+
+def _is_mixed(asked: Written, subject: gate.Subject, qos: QoSClass) -> bool:
+    named = (name for name, values in asked.values.items() if name and keys.QOS_CLASS in values)
+    return any(_class_of(_Reading(asked, name), subject)[0] is not qos for name in named)
+
+
+def _has_shares(resources: Resources | None) -> bool:
+    return resources is not None and (resources.shares or 0) > _MIN_SHARES
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One container's pass through its keys: what fits is returned, what does not is noted with its key."""
+
+    written: Written
+    container: str
+    noted: list[tuple[str, Finding]] = field(default_factory=list)
+
+    def first(self, key: str, judge: Callable[[Any], Any]) -> tuple[Any, str] | None:
+        """Return the first value of a key that can be read and may be had, and the name it stood under."""
+        for name, text in self.written.candidates(key, self.container):
+            try:
+                return judge(keys.read(key, text)), name
+            except gate.UnfitError as unfit:
+                self.note(key, unfit.kind, name, text, unfit.allowed)
+            except ValueError:
+                self.note(key, FindingKind.INVALID, name, text, keys.KEYS[key].allowed)
+        return None
+
+    def note(self, key: str, kind: FindingKind, name: str, text: str, allowed: str) -> None:
+        self.noted.append((key, Finding(kind, written.shown(name), written.shown(text), allowed, "")))
+
+    def findings(self, wish: Wish) -> tuple[Finding, ...]:
+        """Return everything noted, now that it is known what holds instead."""
+        told = (replace(finding, used=keys.KEYS[key].used(wish)) for key, finding in self.noted)
+        return (*told, *self.written.findings)
+
+
+class _Given(NamedTuple):
+    """A container's own figures that a class default depends on; `native`: it has a CPU request."""
+
+    native: bool
+    limit: int = 0
+    request: int = 0
+
+
+def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wish:
+    qos, because = _class_of(reading, subject)
+    subject = replace(subject, qos=qos)
+    values: dict[str, Any] = {}
+    for key in reading.written.asked(reading.container):
+        found = reading.first(key, partial(gate.judge, key, subject=subject))
+        if found is None or found[0] is None:
+            continue
+        values[key] = found[0]
+        if key == "memory-limit":  # the limit that memory-high's percentage is of
+            subject = replace(subject, limit=found[0])
+    given = _Given(native, subject.limit, subject.request)
+    base = _of_class(subject.pod, subject.tuning, qos, because, given)
+    wish = _overlaid(base, values)
+    findings = reading.findings(wish)
+    return replace(wish, findings=findings) if findings else wish
+
+
+def _class_of(reading: _Reading, subject: gate.Subject) -> tuple[QoSClass, str]:
+    pod, tuning = subject.pod, subject.tuning
+    own = reading.first(keys.QOS_CLASS, lambda qos: gate.admit_class(qos, pod, tuning))
+    if own is not None:
+        return own[0], f"annotation {own[1]}"
+    for vocabulary in classes.VOCABULARIES:
+        claim = vocabulary(pod, reading.container)
+        if claim is None:
+            continue
+        try:
+            return gate.admit_class(claim.qos, pod, tuning), claim.because
+        except gate.UnfitError as unfit:
+            reading.note(keys.QOS_CLASS, unfit.kind, claim.key, claim.value, unfit.allowed)
+    return classes.by_operator_or_kubernetes(pod, tuning)
+
+
+def _overlaid(base: Wish, values: Mapping[str, Any]) -> Wish:
+    if not values:
+        return base
+    ordered = {KNOBS[key]: value for key, value in values.items() if key in KNOBS}
+    return Wish(
+        qos=base.qos,
+        because=base.because,
+        pool=values.get("cpu-pool", ""),
+        numa=values.get("numa", Numa.NONE),
+        numa_count=values.get("numa-count", 0),
+        numa_ids=values.get("numa-ids", 0),
+        placement=values.get("cpu-placement", Placement.PACKED),
+        knobs=base.knobs._replace(**ordered) if ordered else base.knobs,
+        annotated=Knobs(**ordered) if ordered else NO_KNOBS,
+        cpu_burst_percent=values.get("cpu-burst"),
+        priority=values.get("priority", 0),
+        avoidance=values.get("avoidance"),
+        preserve=values.get("preserve", frozenset()),
+        handler=base.handler,
+    )
+
+
+def _of_class(pod: Pod, tuning: Tuning, qos: QoSClass, because: str, given: _Given) -> Wish:
+    settings = classes.tuned(tuning, qos)
+    if not (settings.memory_high or settings.memory_low or settings.memory_min):
+        given = _Given(given.native)  # the other figures change nothing: fewer entries in the cache
+    return _default(settings, qos, because, tuning.handlers.get(pod.handler, "container"), given)
+
+
+@lru_cache(maxsize=1024)
+def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, given: _Given) -> Wish:
+    knobs = Knobs(
+        shares=None if given.native else settings.cpu_shares,
+        memory_high=_class_bytes(settings.memory_high, given.limit),
+        memory_low=_class_bytes(settings.memory_low, given.request),
+        memory_min=_class_bytes(settings.memory_min, given.request),
+        oom_score_adj=settings.oom_score_adj,
+        io_weight=None if settings.io_weight == _DEFAULT_IO_WEIGHT else settings.io_weight,
+    )
+    return Wish(qos, because, knobs=knobs, handler=handler)
+
+
+def _class_bytes(text: str | None, base: int) -> int | None:
+    return None if text is None else quantity.amount(text).of(base)

@@ -1,0 +1,88 @@
+"""Which class a pod has when its own annotation does not say, or may not.
+
+The order is DESIGN 4.1's: foreign vocabularies, the operator's rules, Kubernetes' own QoS. Each answer comes
+with its reason in words. Knows neither our annotations (`annotations` asks those first) nor what a class
+means to the policy; only the band of oom_score_adj is written here, because settings and gate share it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
+from nri_coloc.model.workload import KubeQoS, Pod, QoSClass
+
+BANDS: Final[Mapping[QoSClass, tuple[int, int]]] = MappingProxyType(
+    {
+        QoSClass.DEDICATED: (-998, 0),
+        QoSClass.SHARED: (-998, 999),
+        QoSClass.RECLAIMED: (500, 1000),
+        QoSClass.SYSTEM: (-999, 999),
+    }
+)
+"""oom_score_adj that a class may have, lowest and highest (DESIGN 4.2)."""
+
+_KUBE_SYSTEM: Final = "kube-system"
+_UNTUNED: Final = ClassTuning()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a vocabulary says about a container: its class, and the key and value that say so."""
+
+    qos: QoSClass
+    key: str
+    value: str
+    because: str
+
+
+Vocabulary = Callable[[Pod, str], Claim | None]
+"""From a pod and a container's name ("" for the pod) to a claim, or None when it is silent."""
+
+VOCABULARIES: tuple[Vocabulary, ...] = ()
+"""Foreign vocabularies in their order. Their claims pass the same gate as ours."""
+
+
+def tuned(tuning: Tuning, qos: QoSClass) -> ClassTuning:
+    """Return the operator's settings of a class."""
+    return tuning.classes.get(qos, _UNTUNED)
+
+
+def matches(namespace: str, globs: tuple[str, ...]) -> bool:
+    """Whether a namespace is one of those that the operator named."""
+    return any(fnmatchcase(namespace, glob) for glob in globs)
+
+
+def by_operator_or_kubernetes(pod: Pod, tuning: Tuning) -> tuple[QoSClass, str]:
+    """Return a class and where it came from; never fails, everything else is `shared`."""
+    for number, rule in enumerate(tuning.rules, 1):
+        if _applies(rule, pod):
+            return rule.qos, _rule_in_words(rule, number)
+    if pod.namespace == _KUBE_SYSTEM:
+        return QoSClass.SYSTEM, "namespace kube-system"
+    if pod.kube_qos is KubeQoS.BEST_EFFORT:
+        return QoSClass.RECLAIMED, "Kubernetes BestEffort"
+    return QoSClass.SHARED, "default"
+
+
+def _applies(rule: ClassRule, pod: Pod) -> bool:
+    if rule.annotation is not None and pod.annotations.get(rule.annotation[0]) != rule.annotation[1]:
+        return False
+    if rule.label is not None and pod.labels.get(rule.label[0]) != rule.label[1]:
+        return False
+    return not rule.namespace or fnmatchcase(pod.namespace, rule.namespace)
+
+
+@lru_cache(maxsize=256)
+def _rule_in_words(rule: ClassRule, number: int) -> str:
+    parts = []
+    if rule.annotation is not None:
+        parts.append("annotation {}={}".format(*rule.annotation))
+    if rule.label is not None:
+        parts.append("label {}={}".format(*rule.label))
+    if rule.namespace:
+        parts.append(f"namespace {rule.namespace}")
+    return f"rule {number} ({', '.join(parts)})"

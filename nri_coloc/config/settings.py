@@ -1,0 +1,202 @@
+"""The operator's configuration: from a file, or a text that the runtime handed over, to `Settings`.
+
+The border where strangers' YAML ends: whatever is wrong becomes one SettingsError that lists every problem
+as `file:line: key: what is wrong; allowed: what is`, so that a file is mended in one go. `schema` says what
+is allowed, `document` where it stands; this module joins the two and fills the model.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from nri_coloc.config import document, quantity, schema
+from nri_coloc.config.document import Document, DocumentError, Problem
+from nri_coloc.errors import SettingsError
+from nri_coloc.model import cpuset
+from nri_coloc.model.tuning import ClassRule, ClassTuning, Settings, Tuning
+from nri_coloc.model.workload import QoSClass
+
+MAX_BYTES: Final = 1 << 20
+"""What a ConfigMap can hold (etcd's default limit, and Kubernetes' own check)."""
+
+_MAX_PROBLEMS: Final = 50
+
+
+def load(text: str, where: str) -> Settings:
+    """Return the settings that a text means; SettingsError lists what is wrong, each line led by `where`."""
+    return _settings(parse(text, where))
+
+
+def read(path: str | Path) -> Settings:
+    """Return the settings that a file means."""
+    return load(text_of(path), str(path))
+
+
+def parse(text: str, where: str) -> schema.File:
+    """Return the file with its defaults filled in; SettingsError as in `load`."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _refused(where, [Problem(0, "", f"too large; allowed: at most {MAX_BYTES} bytes")])
+    try:
+        found = document.read(text)
+    except DocumentError as error:
+        raise _refused(where, [error.problem]) from error
+    problems = found.problems
+    try:
+        file = schema.File.model_validate({} if found.data is None else found.data)
+    except ValidationError as error:
+        problems += [_problem(detail, found) for detail in error.errors(include_url=False)]
+    if problems:
+        raise _refused(where, sorted(problems, key=lambda problem: problem.line))
+    return file
+
+
+def text_of(path: str | Path) -> str:
+    """Read a file whole, but never more than may be in it."""
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise _refused(str(path), [Problem(line, "", "not text in UTF-8")]) from error
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a path with a NUL in it
+        raise SettingsError(f"{path!r}: is not a path") from error
+
+
+def _refused(where: str, problems: list[Problem]) -> SettingsError:
+    lines = [_line(where, problem) for problem in problems[:_MAX_PROBLEMS]]
+    if len(problems) > _MAX_PROBLEMS:
+        lines.append(f"{where}: and {len(problems) - _MAX_PROBLEMS} problems more")
+    return SettingsError("\n".join(lines).encode("utf-8", "backslashreplace").decode())
+
+
+def _line(where: str, problem: Problem) -> str:
+    place = f"{where}:{problem.line}" if problem.line else where
+    return f"{place}: {problem.path}: {problem.text}" if problem.path else f"{place}: {problem.text}"
+
+
+def _problem(detail: ErrorDetails, found: Document) -> Problem:
+    path = detail["loc"]
+    return Problem(found.line_of(path), document.joined(path), _sentence(detail))
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    *parents, key = detail["loc"] or ("",)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(key, _model_at(tuple(parents)))
+    if detail["type"] == "model_type":
+        return f"{_short(detail['input'])} does not fit; allowed: {_names(_model_at(detail['loc']))}"
+    field = _field_at(detail["loc"])
+    allowed = field.description if field else ""
+    if detail["type"] == "missing":
+        return f"missing; allowed: {allowed}"
+    if detail["type"] == "value_error":
+        return f"{detail['ctx']['error']}; allowed: {allowed}"
+    return f"{_short(detail['input'])} does not fit; allowed: {allowed}"
+
+
+def _unknown_key(key: str | int, model: type[BaseModel] | None) -> str:
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(str(key)[:64], _keys(model), n=1)
+    hint = f", did you mean {near[0]}?" if near else ""
+    return f"unknown key{hint}; allowed: {_names(model)}"
+
+
+def _keys(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+
+
+def _names(model: type[BaseModel] | None) -> str:
+    return ", ".join(_keys(model)) or "nothing yet, this section has no keys so far"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a section"
+    if isinstance(value, tuple):
+        return "a list"
+    return repr(value[:80]) if isinstance(value, str) else json.dumps(value)  # null, true, false, 7
+
+
+def _fields_along(path: tuple[str | int, ...]) -> Iterator[FieldInfo]:
+    model: type[BaseModel] | None = schema.File
+    for part in path:
+        if part in (keys := _keys(model)):  # an item of a list or map is described by its field
+            yield keys[part]
+            model = _model_in(keys[part].annotation)
+
+
+def _field_at(path: tuple[str | int, ...]) -> FieldInfo | None:
+    *_, last = (None, *_fields_along(path))
+    return last
+
+
+def _model_at(path: tuple[str | int, ...]) -> type[BaseModel] | None:
+    field = _field_at(path)
+    return schema.File if field is None else _model_in(field.annotation)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
+
+
+def _settings(file: schema.File) -> Settings:
+    return Settings(
+        tuning=_tuning(file),
+        nri_socket=file.runtime.nri_socket,
+        cri_socket=file.runtime.cri_socket,
+        plugin_name=file.runtime.plugin_name,
+        plugin_index=file.runtime.plugin_index,
+        http=file.telemetry.http,
+        audit_ring=file.telemetry.audit_ring,
+        log_level=file.telemetry.log_level,
+    )
+
+
+def _tuning(file: schema.File) -> Tuning:
+    cpus = file.node.reserved_cpus
+    sections = (file.classes.dedicated, file.classes.shared, file.classes.reclaimed, file.classes.system)
+    return Tuning(
+        reserved=cpuset.parse(cpus) if isinstance(cpus, str) else 0,
+        reserved_count=cpus if isinstance(cpus, int) else 0,
+        reserved_memory=quantity.whole_bytes(file.node.reserved_memory),
+        classes={section.name: _class(section) for section in sections},
+        rules=tuple(_rule(rule) for rule in file.classes.rules),
+        handlers=dict(file.runtime.handlers),
+        updates_per_reply=file.runtime.updates_per_reply,
+        observe=file.mode == "observe",
+        strict=file.strict,
+    )
+
+
+def _class(section: schema.ClassSection) -> ClassTuning:
+    return ClassTuning(
+        cpu_shares=section.cpu_shares,
+        io_weight=section.io_weight,
+        oom_score_adj=section.oom_score_adj,
+        memory_high=section.memory_high,
+        memory_low=section.memory_low,
+        memory_min=section.memory_min,
+        allow_namespaces=section.allow_namespaces,
+    )
+
+
+def _rule(rule: schema.Rule) -> ClassRule:
+    return ClassRule(QoSClass(rule.qos), _pair(rule.annotation), _pair(rule.label), rule.namespace or "")
+
+
+def _pair(selector: str | None) -> tuple[str, str] | None:
+    if selector is None:
+        return None
+    key, _, value = selector.partition("=")
+    return key, value

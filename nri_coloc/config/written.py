@@ -1,0 +1,138 @@
+"""What is written on a pod under our prefix, sorted out by container, before any value is read.
+
+Knows the three places of DESIGN 4.1 (`<key>`, `<key>.<container>`, `containers`) and which names exist; not
+what a value means. A pod's author decides how much is written, so every step is bounded: findings in number,
+texts in length, and what is cached in both. Keys are taken in sorted order, since the runtime sends maps in
+any order and the same pod must give the same findings.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from nri_coloc.config.keys import CONTAINERS, KEYS, PREFIX, QOS_CLASS, RECORD
+from nri_coloc.model.workload import Finding, FindingKind
+
+Pairs = tuple[tuple[str, str], ...]
+"""Our annotations of one pod as (name, value), sorted."""
+
+MAX_FINDINGS: Final = 16
+"""Per pod: enough to mend any honest mistake, too few to flood the audit."""
+
+_MAX_TEXT: Final = 256
+_MAX_JSON: Final = 65536
+"""Characters of `containers`: a quarter of what Kubernetes allows for all annotations of a pod."""
+
+_CACHED_LENGTH: Final = 4096
+"""Characters up to which a pod's annotations are kept: 1024 entries are then at most a few MiB."""
+
+_EXAMPLE: Final = '{"<container>": {"<key>": "<value>"}}'
+
+
+@dataclass(slots=True)
+class Written:
+    """By container ("" is the pod): key to (name as written, value). Filled once, then only read."""
+
+    values: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def candidates(self, key: str, container: str) -> Iterator[tuple[str, str]]:
+        """Yield (name, value) for a key, the container's own first."""
+        for owner in dict.fromkeys((container, "")):
+            found = self.values.get(owner, {}).get(key)
+            if found is not None:
+                yield found
+
+    def asked(self, container: str) -> list[str]:
+        """Return the keys that concern a container, in the order of the table, without the class."""
+        present = self.values.get(container, {}).keys() | self.values.get("", {}).keys()
+        return [key for key in KEYS if key in present and key != QOS_CLASS] if present else []
+
+    def add(self, container: str, key: str, name: str, value: str) -> None:
+        """File one value under a known key, or say what is wrong with the key."""
+        if key in KEYS:
+            self.values.setdefault(container, {}).setdefault(key, (name, value))
+        elif key == RECORD:
+            self.refuse(name, value, "nothing: only the plugin writes this key", FindingKind.DENIED)
+        elif len(self.findings) < MAX_FINDINGS:
+            self.refuse(name, value, _hint(key))
+
+    def refuse(self, name: str, value: str, allowed: str, kind: FindingKind = FindingKind.INVALID) -> None:
+        """Note something that does not count at all."""
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(Finding(kind, shown(name), shown(value), allowed, "nothing"))
+
+
+def ours(annotations: Mapping[str, str]) -> Pairs:
+    """Return what concerns us; most pods carry none of it, and for them this is all that is done."""
+    mine = [name for name in annotations if name.startswith(PREFIX)]
+    return tuple((name, annotations[name]) for name in sorted(mine)) if mine else ()
+
+
+def read(pairs: Pairs) -> Written:
+    """Sort out annotations; the same ones are sorted out once (a pod's containers come one by one)."""
+    if sum(len(name) + len(value) for name, value in pairs) > _CACHED_LENGTH:
+        return _sorted_out(pairs)
+    return _remembered(pairs)
+
+
+def shown(text: str) -> str:
+    """Cut a stranger's text to what an audit record may hold, and make it encodable."""
+    return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()
+
+
+def _sorted_out(pairs: Pairs) -> Written:
+    written = Written()
+    for name, value in pairs:
+        key, _, container = name.removeprefix(PREFIX).partition(".")
+        if key != CONTAINERS:
+            written.add(container, key, name, value)
+    for name, value in pairs:  # last, so that a name of its own wins over the JSON
+        if name == PREFIX + CONTAINERS:
+            _read_containers(written, name, value)
+        elif name.startswith(PREFIX + CONTAINERS + "."):
+            written.refuse(name, value, f"{PREFIX}{CONTAINERS} for all containers together")
+    return written
+
+
+_remembered = lru_cache(maxsize=1024)(_sorted_out)
+
+
+def _read_containers(written: Written, name: str, text: str) -> None:
+    try:
+        containers = _parsed(text)
+    except (ValueError, RecursionError):
+        written.refuse(name, text, f"JSON such as {_EXAMPLE}, each key once")
+        return
+    for container, values in sorted(containers.items()):
+        for key, value in sorted(values.items()):
+            written.add(container, key, f"{name}[{container}][{key}]", value)
+
+
+def _parsed(text: str) -> dict[str, dict[str, str]]:
+    if len(text) > _MAX_JSON:
+        raise ValueError(f"longer than {_MAX_JSON} characters")
+    found = json.loads(text, object_pairs_hook=_unique)
+    if not isinstance(found, dict) or not all(_is_texts(values) for values in found.values()):
+        raise ValueError("not containers with keys and texts")
+    return found
+
+
+def _is_texts(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _hint(key: str) -> str:
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(key[:64], KEYS, n=1)
+    return f"did you mean {PREFIX}{near[0]}?" if near else "one of " + ", ".join(KEYS)

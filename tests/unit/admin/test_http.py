@@ -1,0 +1,307 @@
+"""admin/http.py: the paths of DESIGN 4.5 over real sockets, and strangers with bad manners."""
+
+import http.client
+import json
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from nri_coloc.admin import http as subject
+from nri_coloc.admin.http import HttpServer, split_address
+
+READY = {"ready": True, "checks": {"connected": {"ok": True, "detail": "containerd 2.1"}}}
+NOT_READY = {"ready": False, "checks": {"connected": {"ok": False, "detail": "waiting for the socket"}}}
+
+
+class View:
+    """What a daemon would show; tests change it."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.ready: dict[str, Any] = READY
+        self.asked: list[tuple[int, str, int]] = []
+
+    def metrics(self) -> bytes:
+        return b"nri_coloc_connected 1.0\n"
+
+    def healthy(self) -> bool:
+        return self.alive
+
+    def readiness(self) -> dict[str, Any]:
+        return self.ready
+
+    def state(self) -> dict[str, Any]:
+        return {"mode": "enforce"}
+
+    def capacity(self) -> dict[str, Any]:
+        raise RuntimeError("no readings")
+
+    def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
+        self.asked.append((since, pod, limit))
+        return {"records": [], "next": since}
+
+
+@pytest.fixture
+def view() -> View:
+    return View()
+
+
+@pytest.fixture
+def reports() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def server(view, reports):
+    running = HttpServer("127.0.0.1:0", view, reports.append)
+    running.start()
+    assert running.wait_bound(10)
+    yield running
+    running.close()
+
+
+def ask(server: HttpServer, path: str, method: str = "GET", body: bytes | None = None):
+    """Return (status, headers, body)."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request(method, path, body)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, answer.headers, content
+
+
+def raw(server: HttpServer, request: bytes) -> bytes:
+    """Send bytes and return everything that comes back."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(request)
+        pieces = []
+        try:
+            while piece := connection.recv(65536):
+                pieces.append(piece)
+        except ConnectionResetError:  # what we sent in excess was never read
+            pass
+        return b"".join(pieces)
+
+
+class TestPaths:
+    def test_metrics_are_prometheus_text(self, server):
+        status, headers, body = ask(server, "/metrics")
+        assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert body == b"nri_coloc_connected 1.0\n"
+
+    def test_health_follows_the_loop(self, server, view):
+        assert ask(server, "/healthz")[0] == 200
+        view.alive = False
+        assert ask(server, "/healthz")[0] == 503
+
+    @pytest.mark.parametrize(
+        ("ready", "status"), [(READY, 200), (NOT_READY, 503)], ids=["ready", "not ready"]
+    )
+    def test_readiness_is_a_status_and_its_checks(self, server, view, ready, status):
+        view.ready = ready
+        got, headers, body = ask(server, "/readyz")
+        assert (got, headers["Content-Type"], json.loads(body)) == (status, "application/json", ready)
+
+    def test_the_state_is_json(self, server):
+        assert json.loads(ask(server, "/v1/state?pretty")[2]) == {"mode": "enforce"}
+
+    def test_the_audit_gets_its_parameters(self, server, view):
+        _, _, body = ask(server, "/v1/audit?since=41&pod=shop/web&limit=5")
+        assert json.loads(body) == {"records": [], "next": 41}
+        assert view.asked == [(41, "shop/web", 5)]
+
+    def test_the_page_is_html(self, server):
+        status, headers, body = ask(server, "/")
+        assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        assert body.startswith(b"<!doctype html>")
+
+    def test_every_answer_is_safe_in_a_browser(self, server):
+        for path in ("/", "/v1/state", "/nowhere"):
+            _, headers, _ = ask(server, path)
+            assert headers["Content-Security-Policy"].startswith("default-src 'self' 'unsafe-inline'")
+            assert headers["X-Content-Type-Options"] == "nosniff"
+
+    def test_head_is_get_without_the_body(self, server):
+        status, headers, body = ask(server, "/v1/state", "HEAD")
+        assert (status, body) == (200, b"")
+        assert int(headers["Content-Length"]) > 0
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "INVENTED"])
+    def test_changing_methods_are_refused(self, server, method):
+        status, headers, body = ask(server, "/v1/state", method, b"{}")
+        assert (status, headers["Allow"]) == (405, "GET, HEAD")
+        assert json.loads(body) == {"error": "this interface is read-only: GET, HEAD"}
+
+    def test_an_unread_body_does_not_lose_the_answer(self, server):
+        assert ask(server, "/", "POST", b"x" * 8000)[0] == 405
+
+    def test_an_unknown_path_is_not_found(self, server):
+        status, _, body = ask(server, "/v2/state")
+        assert status == 404
+        assert "/v1/state" in json.loads(body)["error"]
+
+    def test_a_bad_query_is_told_why(self, server, view):
+        status, _, body = ask(server, "/v1/audit?since=yesterday")
+        assert status == 400
+        assert json.loads(body) == {"error": "since must be a whole number of at least 0, not 'yesterday'"}
+        assert view.asked == []
+
+    def test_a_view_that_fails_is_one_failed_request(self, server, reports):
+        status, _, body = ask(server, "/v1/capacity")
+        assert status == 500
+        assert b"no readings" not in body
+        assert reports == ["/v1/capacity failed: RuntimeError: no readings"]
+        assert ask(server, "/healthz")[0] == 200
+
+
+class TestBadManners:
+    def test_garbage_is_a_bad_request(self, server):
+        assert b" 400 " in raw(server, b"one two three four\r\n\r\n").splitlines()[0]
+
+    def test_too_many_headers_are_refused(self, server):
+        headers = b"".join(b"X-%d: y\r\n" % n for n in range(150))
+        assert b" 431 " in raw(server, b"GET / HTTP/1.0\r\n" + headers + b"\r\n").splitlines()[0]
+
+    def test_a_request_longer_than_the_limit_is_cut_off(self, server):
+        assert raw(server, b"GET /" + b"x" * 2 * subject.MAX_REQUEST_BYTES) == b""
+        assert ask(server, "/healthz")[0] == 200
+
+    def test_a_stranger_who_only_connects_and_leaves_does_no_harm(self, server, reports):
+        assert raw(server, b"\r\n") == b""
+        socket.create_connection(("127.0.0.1", server.port)).close()
+        assert ask(server, "/healthz")[0] == 200
+        assert reports == []
+
+    def test_a_stranger_who_drips_is_cut_off(self, view, reports, monkeypatch):
+        monkeypatch.setattr(subject, "TIMEOUT_S", 0.05)
+        server = HttpServer("127.0.0.1:0", view, reports.append)
+        server.start()
+        assert server.wait_bound(10)
+        assert raw(server, b"GET / HT") == b""
+        server.close()
+
+    def test_one_connection_too_many_is_sent_away_and_the_next_one_served(self, server):
+        address = ("127.0.0.1", server.port)
+        idle = [socket.create_connection(address, timeout=10) for _ in range(subject.MAX_CONNECTIONS)]
+        assert raw(server, b"").startswith(b"HTTP/1.0 503 ")
+        for connection in idle:
+            connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.0 200 ")
+            while connection.recv(1000):
+                pass
+            connection.close()
+        assert served_again(server)
+
+    def test_a_connection_that_breaks_unexpectedly_is_reported_in_a_sentence(
+        self, server, reports, monkeypatch
+    ):
+        told = threading.Event()
+
+        def failing(handler):
+            raise LookupError("a mistake")
+
+        monkeypatch.setattr(subject._Handler, "do_GET", failing)
+
+        def report(text: str) -> None:
+            reports.append(text)
+            told.set()
+
+        monkeypatch.setattr(server._server, "report", report)
+        assert raw(server, b"GET / HTTP/1.0\r\n\r\n") == b""
+        assert told.wait(10)
+        assert reports == ["a connection to the HTTP port failed unexpectedly; it was closed"]
+
+    def test_a_machine_without_threads_closes_the_connection_and_serves_the_next(self, server, monkeypatch):
+        class NoThread:
+            def __init__(self, **_):
+                raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(subject, "Thread", NoThread)
+            assert raw(server, b"") == b""
+        assert ask(server, "/healthz")[0] == 200
+
+    def test_a_process_without_descriptors_tries_again(self, server, monkeypatch):
+        refusals = [OSError(24, "Too many open files")]
+        accept = server._server.socket.accept
+
+        class Listener:
+            def __getattr__(self, name):
+                return getattr(listening, name)
+
+            def accept(self):
+                if refusals:
+                    raise refusals.pop()
+                return accept()
+
+        listening = server._server.socket
+        monkeypatch.setattr(server._server, "socket", Listener())
+        assert ask(server, "/healthz")[0] == 200
+        assert refusals == []
+
+
+def served_again(server: HttpServer) -> bool:
+    """Whether a connection is served once the threads of the former ones have ended."""
+    return any(ask(server, "/healthz")[0] == 200 for _ in range(1000))
+
+
+class TestPort:
+    def test_a_port_that_is_taken_is_reported_once_and_tried_until_it_is_free(self, view):
+        taken = socket.create_server(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        reports: list[str] = []
+        reported = threading.Event()
+
+        def report(text: str) -> None:
+            reports.append(text)
+            reported.set()
+
+        server = HttpServer(f"127.0.0.1:{port}", view, report, retry_s=0.01)
+        server.start()
+        assert reported.wait(10)
+        assert server.port == 0
+        taken.close()
+        assert server.wait_bound(10)
+        assert (server.port, ask(server, "/healthz")[0]) == (port, 200)
+        server.close()
+        assert len(reports) == 1
+        assert reports[0].startswith(f"cannot serve HTTP at 127.0.0.1:{port}: ")
+
+    def test_an_impossible_address_is_given_up_only_when_closing(self, view, reports):
+        server = HttpServer("999.1.1.1:0", view, reports.append)
+        server.start()
+        server.close()
+        assert server.port == 0
+        assert not server._thread.is_alive()
+
+    def test_closing_frees_the_port(self, view, reports):
+        server = HttpServer("127.0.0.1:0", view, reports.append)
+        server.close()
+        server.start()
+        assert not server.wait_bound(0)
+
+    @pytest.mark.parametrize(
+        ("text", "address"),
+        [("127.0.0.1:9744", ("127.0.0.1", 9744)), ("[::1]:0", ("::1", 0)), (":80", ("", 80))],
+    )
+    def test_an_address_is_split_at_its_last_colon(self, text, address):
+        assert split_address(text) == address
+
+    @pytest.mark.parametrize("text", ["", "9744", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "a:-1"])
+    def test_what_is_no_address_is_refused(self, text):
+        with pytest.raises(ValueError, match="is not ADDRESS:PORT"):
+            HttpServer(text, View(), print)
+
+    def test_an_address_of_the_newer_kind_is_served(self, view, reports):
+        server = HttpServer("[::1]:0", view, reports.append)
+        server.start()
+        if not server.wait_bound(10):
+            pytest.skip(f"no IPv6 here: {reports}")
+        with socket.create_connection(("::1", server.port), timeout=10) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.0 200 ")
+        server.close()

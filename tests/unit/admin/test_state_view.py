@@ -1,0 +1,101 @@
+"""admin/state_view.py: the shape of `/v1/state`, and the example of DESIGN 4.8 in it."""
+
+from nri_coloc.admin.state_view import state_json
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.state import Assignment, NodeState, PodPlace, Pools
+from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.workload import Container, Pod, QoSClass
+
+GIB = 1 << 30
+MACHINE = Topology.build([CPU(n, core=str(n // 2)) for n in range(8)], {0: 8 * GIB})
+POOLS = Pools(dedicated=0b0000_0011, system=0b1111_1100, share=0b1111_1100, reclaim=0b1111_1100)
+APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated", exclusive=0b11)
+
+
+def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
+    return NodeState(topology, POOLS, {pod.id: PodPlace(pod) for pod in pods}, {a.id: a for a in assignments})
+
+
+def test_the_example_of_the_design_is_shown_whole():
+    state = node(APP, pods=(Pod("s1", name="web", namespace="shop"),))
+    assert state_json(state, False, {"9c1b": "0-1"}) == {
+        "mode": "enforce",
+        "node": {
+            "cpus": "0-7",
+            "reserved": "",
+            "numa": [{"id": 0, "cpus": "0-7", "memory_bytes": 8 * GIB}],
+        },
+        "pools": {
+            "reserved": {"cpus": "", "members": 0},
+            "dedicated": {"cpus": "0-1", "members": 1},
+            "system": {"cpus": "2-7", "members": 0},
+            "share": {"cpus": "2-7", "members": 0},
+            "reclaim": {"cpus": "2-7", "members": 0},
+        },
+        "containers": [
+            {
+                "id": "9c1b",
+                "namespace": "shop",
+                "pod": "web",
+                "container": "app",
+                "class": "dedicated",
+                "pool": "dedicated",
+                "cpus": "0-1",
+                "actual_cpus": "0-1",
+                "mems": "0",
+                "exclusive": True,
+            }
+        ],
+    }
+
+
+def test_observing_is_a_mode():
+    assert state_json(node(), True, {})["mode"] == "observe"
+
+
+def test_what_was_never_read_back_is_empty():
+    (container,) = state_json(node(APP), False, {})["containers"]
+    assert container["actual_cpus"] == ""
+
+
+def test_a_container_of_an_unknown_pod_has_no_pod():
+    (container,) = state_json(node(APP), False, {})["containers"]
+    assert (container["namespace"], container["pod"]) == ("", "")
+
+
+def test_a_sidecar_runs_on_the_main_containers_cpus_without_owning_them():
+    sidecar = Assignment(Container("x", "s1", "log"), QoSClass.DEDICATED, "dedicated", follows="9c1b")
+    container = state_json(node(APP, sidecar), False, {})["containers"][1]
+    assert (container["cpus"], container["exclusive"]) == ("0-1", False)
+
+
+def test_where_we_keep_our_hands_off_the_specs_own_cpus_are_shown():
+    left = Assignment(
+        Container("x", "s1"), QoSClass.SHARED, "share", hands_off=True, original=Knobs(cpus="5")
+    )
+    everywhere = Assignment(Container("y", "s1"), QoSClass.SHARED, "share", hands_off=True)
+    first, second = state_json(node(left, everywhere), False, {})["containers"]
+    assert (first["cpus"], second["cpus"]) == ("5", "")
+
+
+def test_containers_are_sorted_by_namespace_pod_name_and_id():
+    pods = (Pod("s1", name="b", namespace="z"), Pod("s2", name="a", namespace="z"), Pod("s3", namespace="a"))
+    places = [("4", "s1", "x"), ("3", "s1", "x"), ("2", "s2", "y"), ("1", "s2", "x"), ("5", "s3", "")]
+    state = node(*(Assignment(Container(*place), QoSClass.SHARED, "share") for place in places), pods=pods)
+    assert [c["id"] for c in state_json(state, False, {})["containers"]] == ["5", "1", "2", "3", "4"]
+
+
+def test_a_pool_of_another_name_is_shown_while_it_has_members():
+    batch = Assignment(Container("x", "s1"), QoSClass.SHARED, "batch")
+    pools = state_json(node(batch), False, {})["pools"]
+    assert list(pools) == ["reserved", "dedicated", "system", "share", "reclaim", "batch"]
+    assert pools["batch"] == {"cpus": "2-7", "members": 1}
+
+
+def test_memory_nodes_are_all_of_them_unless_bound():
+    machine = Topology.build([CPU(0), CPU(1, node=1)], {0: GIB, 1: GIB})
+    free = Assignment(Container("a", "s1"), QoSClass.SHARED, "share")
+    bound = Assignment(Container("b", "s1"), QoSClass.SHARED, "share", mems=0b10)
+    shown = state_json(node(free, bound, topology=machine), False, {})
+    assert [c["mems"] for c in shown["containers"]] == ["0-1", "1"]
+    assert [numa["id"] for numa in shown["node"]["numa"]] == [0, 1]

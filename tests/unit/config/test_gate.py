@@ -1,0 +1,199 @@
+"""Unprivileged input gets what its pod's own requests and namespace allow, and no more."""
+
+from typing import Any
+
+import pytest
+
+from nri_coloc.config import gate
+from nri_coloc.config.quantity import Amount
+from nri_coloc.model.tuning import ClassTuning, Tuning
+from nri_coloc.model.workload import Container, FindingKind, Pod, QoSClass, Resources
+
+BURSTABLE = Pod("p", namespace="shop", cgroup_parent="/kubepods/burstable/pod1")
+GUARANTEED = Pod("p", namespace="shop", cgroup_parent="/kubepods/pod1")
+BEST_EFFORT = Pod("p", namespace="shop", cgroup_parent="/kubepods/besteffort/pod1")
+UNKNOWN = Pod("p", namespace="shop", cgroup_parent="/elsewhere")
+AGENT = Pod("p", namespace="kube-system", cgroup_parent="/kubepods/burstable/pod1")
+OPEN = Tuning(classes={qos: ClassTuning(allow_namespaces=("shop",)) for qos in QoSClass})
+GIB = 1 << 30
+
+
+def container(score: int | None = None, limit: int | None = None) -> Container:
+    return Container("c", "p", oom_score_adj=score, resources=Resources(memory_limit=limit))
+
+
+def subject(pod: Pod = BURSTABLE, qos: QoSClass = QoSClass.SHARED, **facts: Any) -> gate.Subject:
+    return gate.Subject(pod, qos, facts.pop("tuning", Tuning()), **facts)
+
+
+def refused(key: str, value: Any, who: gate.Subject) -> tuple[FindingKind, str]:
+    with pytest.raises(gate.UnfitError) as caught:
+        gate.judge(key, value, who)
+    return caught.value.kind, caught.value.allowed
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(None, 0), (0, 0), (-1, 0), (GIB, GIB), (9223372036854771712, 0)],
+    ids=["absent", "keep", "unlimited", "set", "unlimited on v1"],
+)
+def test_a_memory_limit_is_known_or_not(limit, expected):
+    assert gate.known_limit(container(limit=limit)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "score", "limit", "expected"),
+    [
+        (GUARANTEED, -997, GIB, GIB),
+        (GUARANTEED, -997, None, 0),
+        (BURSTABLE, 500, None, 32 * GIB),
+        (BURSTABLE, 998, None, 64 * GIB * 2 // 1000),
+        (BURSTABLE, 3, None, 64 * GIB * 997 // 1000),
+        (BURSTABLE, 999, GIB, 0),
+        (BURSTABLE, 2, GIB, 0),
+        (BURSTABLE, -997, GIB, 0),
+        (BURSTABLE, None, GIB, 0),
+        (BEST_EFFORT, 500, GIB, 0),
+        (UNKNOWN, 500, GIB, 0),
+    ],
+    ids=[
+        "guaranteed has its limit",
+        "guaranteed without one",
+        "half the machine",
+        "smallest certain",
+        "largest certain",
+        "raised by the kubelet",
+        "below the kubelet's range",
+        "critical pod",
+        "not told",
+        "best effort",
+        "not kubernetes",
+    ],
+)
+def test_a_request_is_certain_or_nothing(pod, score, limit, expected):
+    assert gate.certain_request(pod, container(score, limit), 64 * GIB) == expected
+
+
+def test_an_unknown_machine_makes_no_request_certain():
+    assert gate.certain_request(BURSTABLE, container(500), -1) == 0
+
+
+@pytest.mark.parametrize("qos", [QoSClass.SHARED, QoSClass.RECLAIMED, QoSClass.DEDICATED])
+def test_an_ordinary_class_is_free_to_name(qos):
+    assert gate.admit_class(qos, BURSTABLE, Tuning()) is qos
+
+
+def test_dedicated_needs_a_request():
+    with pytest.raises(gate.UnfitError, match="no request at all"):
+        gate.admit_class(QoSClass.DEDICATED, BEST_EFFORT, Tuning())
+
+
+@pytest.mark.parametrize(
+    ("pod", "tuning"), [(AGENT, Tuning()), (BURSTABLE, OPEN)], ids=["default", "operator's"]
+)
+def test_system_is_for_allowed_namespaces(pod, tuning):
+    assert gate.admit_class(QoSClass.SYSTEM, pod, tuning) is QoSClass.SYSTEM
+
+
+def test_system_is_for_no_other_namespace():
+    with pytest.raises(gate.UnfitError, match=r"classes.system.allowNamespaces: kube-system"):
+        gate.admit_class(QoSClass.SYSTEM, BURSTABLE, Tuning())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("preserve", frozenset({"cpu"})), ("avoidance", frozenset())], ids=str
+)
+def test_a_privilege_is_for_the_classs_namespaces(key, value):
+    closed = Tuning(classes={QoSClass.SHARED: ClassTuning(allow_namespaces=())})
+    assert gate.judge(key, value, subject(tuning=OPEN)) == value
+    assert refused(key, value, subject(tuning=closed))[0] is FindingKind.DENIED
+
+
+def test_a_namespace_of_another_class_gives_no_privilege():
+    tuning = Tuning(classes={QoSClass.SYSTEM: ClassTuning(allow_namespaces=("shop",))})
+    kind, allowed = refused("preserve", frozenset({"cpu"}), subject(tuning=tuning))
+    assert (kind, allowed) == (
+        FindingKind.DENIED,
+        "preserve only in classes.shared.allowNamespaces: kube-system",
+    )
+
+
+def test_who_may_be_throttled_needs_no_privilege():
+    assert gate.judge("avoidance", frozenset({"evict"}), subject()) == {"evict"}
+
+
+@pytest.mark.parametrize("key", ["memory-limit", "memory-high"])
+def test_a_percentage_of_the_limit_becomes_bytes(key):
+    assert gate.judge(key, Amount(percent=50), subject(limit=1000)) == 500
+
+
+@pytest.mark.parametrize("key", ["memory-low", "memory-min"])
+def test_a_percentage_of_the_request_becomes_bytes(key):
+    assert gate.judge(key, Amount(percent=50), subject(request=1000)) == 500
+
+
+def test_a_percentage_never_becomes_a_limit_of_nothing():
+    assert gate.judge("memory-limit", Amount(percent=1), subject(limit=10)) == 1
+
+
+@pytest.mark.parametrize("key", ["memory-limit", "memory-high", "memory-low", "memory-min"])
+def test_a_percentage_of_nothing_is_invalid(key):
+    assert refused(key, Amount(percent=50), subject())[0] is FindingKind.INVALID
+
+
+@pytest.mark.parametrize("key", ["memory-low", "memory-min"])
+def test_protection_goes_up_to_the_request_and_no_further(key):
+    who = subject(request=1000)
+    assert gate.judge(key, Amount(bytes=1000), who) == 1000
+    assert refused(key, Amount(bytes=1001), who) == (
+        FindingKind.DENIED,
+        "at most the container's own memory request, of which 1000 bytes are certain",
+    )
+
+
+def test_no_protection_at_all_is_always_granted():
+    assert gate.judge("memory-min", Amount(), subject()) == 0
+
+
+@pytest.mark.parametrize("key", ["memory-limit", "memory-high", "memory-low", "memory-min"])
+def test_nothing_is_said_about_the_memory_of_a_whole_pod(key):
+    assert gate.judge(key, Amount(bytes=5), subject(whole_pod=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("qos", "asked", "expected"),
+    [
+        (QoSClass.DEDICATED, -1000, -998),
+        (QoSClass.DEDICATED, 1000, 0),
+        (QoSClass.SHARED, -1000, -998),
+        (QoSClass.SHARED, 1000, 999),
+        (QoSClass.RECLAIMED, -1000, 500),
+        (QoSClass.RECLAIMED, 700, 700),
+        (QoSClass.SYSTEM, -1000, -999),
+        (QoSClass.SYSTEM, 1000, 999),
+    ],
+)
+def test_an_oom_score_is_clamped_to_the_band_of_the_class(qos, asked, expected):
+    assert gate.judge("oom-score-adj", asked, subject(qos=qos)) == expected
+
+
+@pytest.mark.parametrize(
+    ("qos", "name", "expected"),
+    [
+        (QoSClass.SHARED, "share", "share"),
+        (QoSClass.SYSTEM, "system", "system"),
+        (QoSClass.DEDICATED, "anything", None),
+        (QoSClass.RECLAIMED, "anything", None),
+    ],
+)
+def test_a_pool_is_one_of_the_classs_own(qos, name, expected):
+    assert gate.judge("cpu-pool", name, subject(qos=qos)) == expected
+
+
+@pytest.mark.parametrize("name", ["reserved", "dedicated", "reclaim", "system", "gold"])
+def test_no_annotation_leads_into_a_pool_of_others(name):
+    assert refused("cpu-pool", name, subject()) == (FindingKind.INVALID, "for class shared: share")
+
+
+def test_what_costs_nobody_anything_is_granted_as_it_is():
+    assert gate.judge("priority", 7, subject()) == 7

@@ -1,0 +1,242 @@
+"""A configuration becomes settings, or one error that lists everything that is wrong with it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc.config import document, settings
+from nri_coloc.errors import SettingsError
+from nri_coloc.model.tuning import ClassRule, ClassTuning, Settings, Tuning
+from nri_coloc.model.workload import QoSClass
+
+EXAMPLE = Path(__file__).parents[3] / "deploy" / "config.example.yaml"
+
+
+def refused(text: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        settings.load(text, "c.yaml")
+    return str(caught.value)
+
+
+# --- what is read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "apiVersion: coloc.nri.io/v1\n"])
+def test_an_empty_file_is_valid_and_means_the_defaults(text):
+    assert settings.load(text, "c.yaml") == Settings()
+
+
+def test_the_example_holds_the_defaults():
+    assert settings.read(EXAMPLE) == Settings()
+
+
+def test_the_example_holds_every_key():
+    def keys(data: dict[str, Any], prefix: str = "") -> Iterator[str]:
+        for key, value in data.items():
+            yield prefix + key
+            if isinstance(value, dict):
+                yield from keys(value, f"{prefix}{key}.")
+
+    found = document.read(EXAMPLE.read_text()).data
+    effective = settings.parse("", "defaults").model_dump(by_alias=True)
+    assert sorted(keys(found)) == sorted(keys(effective))
+
+
+def test_every_key_reaches_the_settings():
+    text = """
+apiVersion: coloc.nri.io/v1
+node: {reservedCPUs: "0-1", reservedMemory: 2Gi}
+classes:
+  rules:
+  - {annotation: "caster.io/resource-type=colocation", class: reclaimed}
+  - {label: "a=b=c", namespace: "x-*", class: dedicated}
+  shared: {cpuShares: 512, ioWeight: 200, oomScoreAdj: 7, memoryHigh: 90%, memoryLow: 1Gi, memoryMin: 5,
+           allowNamespaces: [a, "b-*"]}
+runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
+          handlers: {kata: pod}}
+telemetry: {http: off, auditRing: 5, logLevel: debug}
+mode: observe
+strict: true
+"""
+    found = settings.load(text, "c.yaml")
+    shared = ClassTuning(512, 200, 7, "90%", "1Gi", "5", ("a", "b-*"))
+    assert found == Settings(
+        Tuning(
+            reserved=0b11,
+            reserved_memory=2 << 30,
+            classes={**Tuning().classes, QoSClass.SHARED: shared},
+            rules=(
+                ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation")),
+                ClassRule(QoSClass.DEDICATED, label=("a", "b=c"), namespace="x-*"),
+            ),
+            handlers={"kata": "pod"},
+            updates_per_reply=3,
+            observe=True,
+            strict=True,
+        ),
+        nri_socket="/a",
+        cri_socket="/b",
+        plugin_name="c",
+        plugin_index="07",
+        http="off",
+        audit_ring=5,
+        log_level="debug",
+    )
+
+
+def test_reserved_cpus_may_be_a_count():
+    found = settings.load("node: {reservedCPUs: 2}", "c.yaml").tuning
+    assert (found.reserved, found.reserved_count) == (0, 2)
+
+
+def test_a_class_keeps_its_other_defaults():
+    found = settings.load("classes: {reclaimed: {ioWeight: 50}}", "c.yaml").tuning
+    assert found.classes[QoSClass.RECLAIMED] == ClassTuning(2, 50, 1000)
+
+
+# --- what is refused -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mode: fast", "c.yaml:1: mode: 'fast' does not fit; allowed: enforce or observe"),
+        ("strict: 7", "c.yaml:1: strict: 7 does not fit; allowed: true or false"),
+        ("mode: true", "c.yaml:1: mode: true does not fit; allowed: enforce or observe"),
+        ("mode: [a]", "c.yaml:1: mode: a list does not fit; allowed: enforce or observe"),
+        ("mode: {a: b}", "c.yaml:1: mode: a section does not fit; allowed: enforce or observe"),
+        ("\n\nmode:", "c.yaml:3: mode: null does not fit; allowed: enforce or observe"),
+        ("apiVersion: v2", "c.yaml:1: apiVersion: 'v2' does not fit; allowed: coloc.nri.io/v1"),
+        (
+            "telemetry:\n  loglevel: info",
+            (
+                "c.yaml:2: telemetry.loglevel: unknown key, did you mean logLevel?; "
+                "allowed: http, auditRing, logLevel"
+            ),
+        ),
+        (
+            "pools:\n  gold: 1",
+            "c.yaml:2: pools.gold: unknown key; allowed: nothing yet, this section has no keys so far",
+        ),
+        (
+            "telemetry: 5",
+            "c.yaml:1: telemetry: 5 does not fit; allowed: http, auditRing, logLevel",
+        ),
+        (
+            "classes:\n  rules:\n  - namespace: x",
+            "c.yaml:3: classes.rules[0].class: missing; allowed: one of dedicated, shared, reclaimed, system",
+        ),
+        (
+            "classes: {rules: [{namespace: x, class: shared, tier: 1}]}",
+            "c.yaml:1: classes.rules[0].tier: unknown key; allowed: annotation, label, namespace, class",
+        ),
+        (
+            "runtime: {handlers: {kata: vm}}",
+            (
+                "c.yaml:1: runtime.handlers.kata: 'vm' does not fit; "
+                "allowed: runtime handler to one of container, pod, ignore, such as {kata: pod}"
+            ),
+        ),
+        (
+            "classes: {dedicated: {oomScoreAdj: 5}}",
+            (
+                "c.yaml:1: classes.dedicated.oomScoreAdj: 5 is outside of the band of class dedicated, "
+                "-998 to 0; allowed: an integer in the band of the class, or null for the kubelet's"
+            ),
+        ),
+        (
+            "mode: enforce\nmod",
+            "c.yaml:2: not YAML: while scanning a simple key, could not find expected ':'",
+        ),
+        ("[" * 2000, "c.yaml: nested too deeply to be a configuration"),
+        ("x" * (1 << 21), "c.yaml: too large; allowed: at most 1048576 bytes"),
+    ],
+)
+def test_a_problem_is_told_with_its_place_and_what_is_allowed(text, said):
+    assert refused(text) == said
+
+
+def test_a_file_that_is_no_mapping_is_told_what_it_should_hold():
+    assert refused("- 1").startswith("c.yaml:1: a list does not fit; allowed: apiVersion, node,")
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_file():
+    text = "mode: fast\nmode: slow\nstrict: 7\nother: 1\n"
+    assert [line.split(": ")[:2] for line in refused(text).splitlines()] == [
+        ["c.yaml:1", "mode"],
+        ["c.yaml:2", "mode"],
+        ["c.yaml:3", "strict"],
+        ["c.yaml:4", "other"],
+    ]
+
+
+def test_duplicate_keys_alone_are_refused():
+    assert "duplicate key" in refused("strict: true\nstrict: true")
+
+
+def test_the_list_of_problems_is_bounded():
+    said = refused("".join(f"k{i}: 1\n" for i in range(60))).splitlines()
+    assert (len(said), said[-1]) == (51, "c.yaml: and 10 problems more")
+
+
+def test_a_problem_can_be_printed_whatever_the_file_holds():
+    assert r"\ud800" in refused('mode: "\\ud800"').encode().decode()
+
+
+# --- where it is read from -----------------------------------------------------------------------------
+
+
+def unreadable(path: str | Path) -> str:
+    with pytest.raises(SettingsError) as caught:
+        settings.read(path)
+    return str(caught.value)
+
+
+def test_a_file_is_read(tmp_path):
+    (tmp_path / "c.yaml").write_text("strict: true")
+    assert settings.read(tmp_path / "c.yaml").tuning.strict
+
+
+def test_a_missing_file_is_told(tmp_path):
+    assert unreadable(tmp_path / "no") == f"{tmp_path}/no: cannot be read: No such file or directory"
+
+
+def test_a_directory_is_told(tmp_path):
+    assert unreadable(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+def test_a_path_that_is_none_is_told():
+    assert unreadable("a\0b") == "'a\\x00b': is not a path"
+
+
+def test_an_endless_file_is_not_read_to_its_end():
+    assert unreadable("/dev/zero") == "/dev/zero: too large; allowed: at most 1048576 bytes"
+
+
+def test_a_binary_file_is_told_with_its_line(tmp_path):
+    (tmp_path / "c").write_bytes(b"mode: enforce\n\xff\xfe")
+    assert unreadable(tmp_path / "c") == f"{tmp_path}/c:2: not text in UTF-8"
+
+
+def test_a_file_of_zeros_is_told(tmp_path):
+    (tmp_path / "c").write_bytes(bytes(100))
+    assert unreadable(tmp_path / "c") == f"{tmp_path}/c:1: not text: it holds a control character"
+
+
+def test_a_half_written_file_is_told(tmp_path):
+    text = EXAMPLE.read_text()
+    (tmp_path / "c").write_text(text[: text.index("[kube-system]") + 5])
+    assert "not YAML" in unreadable(tmp_path / "c")
+
+
+# --- what it costs -------------------------------------------------------------------------------------
+
+
+def test_the_annotations_are_read_without_pydantic_and_yaml():
+    code = "import sys, nri_coloc.config.annotations; print({'pydantic', 'yaml'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

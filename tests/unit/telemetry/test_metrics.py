@@ -1,0 +1,144 @@
+"""telemetry/metrics.py: what Prometheus is told, and that strangers cannot make labels."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment, NodeState, Pools
+from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.workload import Container, QoSClass
+from nri_coloc.telemetry.line_writer import LOST_CAUSES
+from nri_coloc.telemetry.metrics import Metrics
+
+DOC = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+NODE = NodeState(
+    Topology.build([CPU(n) for n in range(4)]),
+    Pools(dedicated=0b0011, system=0b1100, share=0b1100, reclaim=0b1000),
+    containers={"c": Assignment(Container("c", "p"), QoSClass.DEDICATED, "dedicated", exclusive=0b0011)},
+)
+
+
+def key_label(key: str) -> str:
+    return "qos-class" if key == "coloc.nri.io/qos-class" else "other"
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics("1.2.3", lambda: NODE, key_label)
+
+
+def value(metrics: Metrics, series: str) -> float | None:
+    """Return the value of one series as it is scraped, None when there is none."""
+    found = re.search(rf"^nri_coloc_{re.escape(series)} (\S+)$", metrics.render().decode(), re.MULTILINE)
+    return float(found[1]) if found else None
+
+
+def test_the_connection_is_one_or_zero(metrics):
+    assert value(metrics, "connected") == 0
+    metrics.connected(now=True)
+    assert value(metrics, "connected") == 1
+    metrics.connected(now=False)
+    assert value(metrics, "connected") == 0
+
+
+def test_a_hook_falls_into_its_bucket(metrics):
+    metrics.hook("CreateContainer", 71e-6)
+    metrics.hook("CreateContainer", 3.0)
+    assert value(metrics, 'hook_seconds_bucket{hook="CreateContainer",le="5e-05"}') == 0
+    assert value(metrics, 'hook_seconds_bucket{hook="CreateContainer",le="0.0001"}') == 1
+    assert value(metrics, 'hook_seconds_bucket{hook="CreateContainer",le="2.0"}') == 1
+    assert value(metrics, 'hook_seconds_count{hook="CreateContainer"}') == 2
+
+
+def test_a_decision_is_counted_by_event_and_reason(metrics):
+    for _ in range(2):
+        metrics.decided(Decision(AuditEvent.ADMIT, Reason.WHOLE_CORE, ""))
+    metrics.decision(AuditEvent.CONFIG_RELOAD, Reason.VALID)
+    assert value(metrics, 'decisions_total{event="container.admit",reason="whole_core"}') == 2
+    assert value(metrics, 'decisions_total{event="config.reload",reason="valid"}') == 1
+    assert value(metrics, "unmet_requests_total") == 0
+
+
+def test_a_request_that_could_not_be_met_is_counted_as_such(metrics):
+    metrics.decided(Decision(AuditEvent.ADMIT, Reason.NO_FREE_CPUS, ""))
+    assert value(metrics, "unmet_requests_total") == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [(AuditEvent.ANNOTATION_INVALID, "invalid"), (AuditEvent.ANNOTATION_DENIED, "denied")],
+)
+def test_an_annotations_key_is_a_label_only_when_it_is_known(metrics, event, name):
+    metrics.decided(Decision(event, Reason.BAD_VALUE, "", key="coloc.nri.io/qos-class"))
+    metrics.decided(Decision(event, Reason.BAD_VALUE, "", key="coloc.nri.io/made-up"))
+    assert value(metrics, f'annotation_{name}_total{{key="qos-class"}}') == 1
+    assert value(metrics, f'annotation_{name}_total{{key="other"}}') == 1
+
+
+def test_small_verbs_count_what_they_say(metrics):
+    metrics.config_reload("invalid")
+    metrics.neutral_reply("CreateContainer")
+    metrics.reconnected()
+    metrics.write_failed("/sys/fs/cgroup/kubepods/pod1/cpuset.cpus")
+    metrics.drift_repaired()
+    metrics.late_exclusivity()
+    metrics.audit_lost("overflow", 3)
+    assert value(metrics, 'config_reload_total{result="invalid"}') == 1
+    assert value(metrics, 'neutral_replies_total{hook="CreateContainer"}') == 1
+    assert value(metrics, "reconnects_total") == 1
+    assert value(metrics, 'write_failures_total{file="cpuset.cpus"}') == 1
+    assert value(metrics, "drift_repairs_total") == 1
+    assert value(metrics, "late_exclusivity_total") == 1
+    assert value(metrics, 'audit_lost_total{why="overflow"}') == 3
+
+
+def test_pools_and_containers_are_read_when_scraped(metrics):
+    assert value(metrics, 'pool_cpus{pool="dedicated"}') == 2
+    assert value(metrics, 'pool_cpus{pool="reserved"}') == 0
+    assert value(metrics, 'containers{class="dedicated"}') == 1
+    assert value(metrics, 'containers{class="reclaimed"}') == 0
+
+
+def test_before_the_first_state_pools_are_not_mentioned():
+    assert b"pool_cpus" not in Metrics("1", lambda: None, key_label).render()
+
+
+def test_the_version_is_told(metrics):
+    assert value(metrics, 'build_info{version="1.2.3"}') == 1
+
+
+def test_the_process_is_told(metrics):
+    assert (value(metrics, "process_resident_memory_bytes") or 0) > 1e6
+    assert (value(metrics, "process_threads") or 0) >= 1
+
+
+def test_two_daemons_in_one_process_do_not_mix(metrics):
+    other = Metrics("1", lambda: None, key_label)
+    other.reconnected()
+    assert value(metrics, "reconnects_total") == 0
+
+
+def test_no_series_tells_when_it_was_created(metrics):
+    metrics.hook("CreateContainer", 0.001)
+    assert b"_created" not in metrics.render()
+
+
+class TestDoc:
+    def rows(self) -> dict[str, str]:
+        """Return name and the rest of each row of the table."""
+        return dict(
+            re.findall(r"^\| `(nri_coloc_\w+)(?:\{[\w,]+\})?` \|(.*)$", DOC.read_text(), re.MULTILINE)
+        )
+
+    def test_it_lists_exactly_what_is_served(self, metrics):
+        served = re.findall(r"^# TYPE (\S+) (\S+)$", metrics.render().decode(), re.MULTILINE)
+        assert self.rows().keys() == {name for name, _ in served}
+        assert all(self.rows()[name].startswith(f" {kind} |") for name, kind in served)
+
+    def test_it_explains_every_cause_of_a_loss(self):
+        told = re.findall(r"`(\w+)`", self.rows()["nri_coloc_audit_lost_total"])
+        assert sorted(told) == list(LOST_CAUSES)

@@ -1,0 +1,59 @@
+"""telemetry/ring.py: the last records, in pages that a client can walk."""
+
+import json
+from typing import Any
+
+import pytest
+
+from nri_coloc.telemetry.ring import MAX_LIMIT, Ring
+
+
+def ring(*pods: str, size: int = 5000) -> Ring:
+    """A ring with one record a pod, "NAMESPACE/NAME", in order."""
+    kept = Ring(size)
+    for seq, pod in enumerate(pods, start=1):
+        namespace, _, name = pod.partition("/")
+        record = {"seq": seq, "namespace": namespace, "pod": name, "nested": [{"pod": "web"}]}
+        kept.append(seq, json.dumps(record).encode())
+    return kept
+
+
+def seqs(page: dict[str, Any]) -> list[int]:
+    return [record["seq"] for record in page["records"]]
+
+
+def test_the_oldest_come_first():
+    assert seqs(ring("a/x", "a/y").query()) == [1, 2]
+
+
+def test_passing_next_back_continues_without_a_gap_or_a_repeat():
+    kept = ring(*["a/x"] * 5)
+    first = kept.query(limit=2)
+    second = kept.query(since=first["next"], limit=2)
+    third = kept.query(since=second["next"], limit=2)
+    assert (seqs(first), seqs(second), seqs(third)) == ([1, 2], [3, 4], [5])
+    assert kept.query(since=third["next"]) == {"records": [], "next": 5}
+
+
+def test_a_since_from_before_a_restart_begins_anew():
+    assert seqs(ring("a/x").query(since=4711)) == [1]
+
+
+def test_a_full_ring_forgets_the_oldest():
+    assert seqs(ring(*["a/x"] * 5, size=2).query()) == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [("web", [1, 3]), ("a/web", [1]), ("b/web", [3]), ("eb", []), ("a/", []), ('we"b', []), ("", [1, 2, 3])],
+)
+def test_a_pod_is_found_by_its_name_or_with_its_namespace(pod, found):
+    page = ring("a/web", "a/db", "b/web").query(pod=pod)
+    assert seqs(page) == found
+    assert page["next"] == (found[-1] if found else 0)
+
+
+def test_a_page_has_an_end():
+    kept = ring(*["a/x"] * (MAX_LIMIT + 5))
+    assert len(kept.query(limit=MAX_LIMIT * 10)["records"]) == MAX_LIMIT
+    assert kept.query(limit=-1) == {"records": [], "next": 0}
