@@ -7,13 +7,16 @@ computed by the caller right before the call, from the newest state, so the last
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
+from typing import Final, Protocol
 
 from nri_coloc.actuation import cpusets, files
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller, FileValue
+from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+
+CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
 
 
 class Layout(Protocol):
@@ -62,10 +65,54 @@ class CgroupWriter:
                 self._write(target, value, failures)
             return Applied(cpus, before, tuple(failures))
 
+    def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
+        """Give a cgroup's journalled files back what they held before us, but for the names in `keep`."""
+        failures: list[KernelInterfaceError] = []
+        with self._lock:
+            for controller in CONTROLLERS:
+                folder = self._layout.folder(controller, path)
+                for file, was in self._journal.below(folder).items() if folder is not None else ():
+                    if file.rpartition("/")[2] in keep:
+                        continue
+                    try:
+                        restore(file, was, self._layout.version)
+                        self._journal.forget(file)
+                    except KernelInterfaceError as error:
+                        failures.append(error)
+        return tuple(failures)
+
+    def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
+        """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
+
+        Never lowers what somebody else protects: a kubelet with MemoryQoS writes the same files.
+        """
+        folder = self._layout.folder("memory", path)
+        if folder is None:
+            return None
+        file = f"{folder}/{name}"
+        with self._lock:
+            try:
+                current = files.read(file)
+                original = self._journal.original(file)
+                if current is None or (original is None and not amount):
+                    return None
+                wanted = _at_least(original if original is not None else current, amount)
+                if wanted != current:
+                    self._journal.note(file, current)
+                    files.write(file, wanted)
+            except KernelInterfaceError as error:
+                return error
+        return None
+
     def cpus(self, path: str) -> CPUMask | None:
         """Read the CPUs that a cgroup really has."""
         folder = self._layout.folder("cpuset", path)
         return None if folder is None else cpusets.actual(folder, self._layout.version)
+
+    def tidy(self) -> None:
+        """Let the journal forget cgroups that are gone."""
+        with self._lock:
+            self._journal.forget_gone()
 
     def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
         """Set a process's score (inherited by what it executes); a refusal is returned, not raised."""
@@ -107,6 +154,21 @@ class CgroupWriter:
             files.write(path, value.text)
         except KernelInterfaceError as error:
             failures.append(error)
+
+
+def restore(file: str, was: str, version: int) -> bool:
+    """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone."""
+    folder, _, name = file.rpartition("/")
+    if name == "cpuset.cpus" and was:
+        return cpusets.move(folder, version, cpuset.parse(was)) is not None
+    return files.write(file, was or "\n")
+
+
+def _at_least(original: str, amount: int) -> str:
+    """Return the larger of a protection and an amount; "max" is larger than any."""
+    if not original.isdigit():
+        return original
+    return str(max(int(original), amount))
 
 
 def same(current: str, wanted: str) -> bool:

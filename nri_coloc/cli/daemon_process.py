@@ -42,7 +42,11 @@ class DaemonProcess:
         with self._log.open("wb") as log:
             # a session of its own: the terminal's Ctrl-C is ours, and we end it in order
             self._process = subprocess.Popen(  # noqa: S603 - our own program with our own arguments
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
             )
         return self
 

@@ -39,12 +39,23 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _run_arguments(commands.add_parser("run", help="serve the container runtime (the daemon)"))
     demo = commands.add_parser("demo", help="play a day on a simulated node, with the real daemon")
-    demo.add_argument("--seconds", type=_seconds, default=30, metavar="N", help="how long the day takes (30)")
+    demo.add_argument(
+        "--seconds", type=_positive, default=30, metavar="N", help="how long the day takes (30)"
+    )
     demo.add_argument("--topology", default="8cpu", metavar="NAME", help="the simulated machine (8cpu)")
     demo.set_defaults(command=_demo)
     check = commands.add_parser("check-config", help="read a configuration file and show what it means")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(command=_check_config)
+    restore = commands.add_parser("restore", help="put back every kernel file that the daemon changed")
+    restore.add_argument("--state-dir", default="", metavar="DIR")
+    restore.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
+    restore.set_defaults(command=_restore)
+    audit = commands.add_parser("audit", help="print the daemon's last decisions")
+    audit.add_argument("--http", default="127.0.0.1:9744", metavar="ADDR:PORT")
+    audit.add_argument("--pod", default="", metavar="[NAMESPACE/]NAME")
+    audit.add_argument("--limit", type=_positive, default=100, metavar="N")
+    audit.set_defaults(command=_audit)
     topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
     topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -66,9 +77,9 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.set_defaults(command=_run)
 
 
-def _seconds(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 on")
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
 
 
@@ -103,6 +114,19 @@ def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) 
     code, text = check.report(options.file)
     print(text, file=sys.stdout if code == DONE else sys.stderr)
     return code
+
+
+def _restore(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import restore
+    from nri_coloc.daemon.options import DEFAULT_STATE_DIR
+
+    return restore.run(options.state_dir or DEFAULT_STATE_DIR, options.host_root)
+
+
+def _audit(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import audit
+
+    return audit.run(options.http, options.pod, options.limit)
 
 
 def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:

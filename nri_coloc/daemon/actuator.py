@@ -19,11 +19,14 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment
+from nri_coloc.policy.protection import NONE
 
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 250 containers cost about 2 ms of one core each time."""
+
+TIDY_EVERY: Final = 30
+"""Sweeps between two cleanings of the journal: a minute."""
 
 REPAIRS_PER_MINUTE: Final = 6
 """A cgroup that somebody resets again and again is repaired so often, and no more."""
@@ -70,6 +73,8 @@ class Actuator:
         self._containers: dict[str, None] = {}
         self._barriers: dict[str, Barrier] = {}
         self._repairs: dict[str, list[float]] = {}
+        self._protected: set[str] = set()
+        self._sweeps = 0
         self._wanted = Condition(Lock())
         self._stopping = False
         self._thread = Thread(target=self._run, name="actuator", daemon=True)
@@ -105,8 +110,8 @@ class Actuator:
         self._barriers.pop(container_id, None)
         self._repairs.pop(container_id, None)
 
-    def place(self, container_id: str) -> bool:
-        """Bring one container to its values now, on the caller's thread; whether its cpuset was wrong."""
+    def place(self, container_id: str) -> tuple[CPUMask, CPUMask] | None:
+        """Bring one container to its values now, on the caller's thread; (found, wanted) if it was wrong."""
         return self._apply_container(container_id)
 
     def place_pod(self, pod_id: str) -> None:
@@ -120,7 +125,7 @@ class Actuator:
             return
         failure = self._writer.oom_score_adj(pid, wanted)
         if failure is not None:
-            self._report.refused_by_kernel(failure, f"{assignment.container.name} ({assignment.id[:12]})")
+            self._report.refused_by_kernel(failure, assignment, self._node.state)
 
     def _run(self) -> None:
         while True:
@@ -141,6 +146,8 @@ class Actuator:
             self._apply_pod(pod_id)
         for container_id in containers:
             self._apply_container(container_id)
+        if pods:
+            self._protect()
 
     def _sweep(self) -> None:
         if self._node.tuning.observe:
@@ -150,32 +157,39 @@ class Actuator:
             self._apply_pod(pod_id, sweeping=True)
         for container_id in state.containers:
             self._apply_container(container_id, sweeping=True)
+        self._protect()
         for gone in self.actual.keys() - self._node.state.containers.keys():
             self.forget(gone)
         self.swept_at = time.monotonic()
+        self._sweeps += 1
+        if self._sweeps % TIDY_EVERY == 0:
+            self._writer.tidy()
 
-    def _apply_container(self, container_id: str, *, sweeping: bool = False) -> bool:
+    def _apply_container(
+        self, container_id: str, *, sweeping: bool = False
+    ) -> tuple[CPUMask, CPUMask] | None:
         state = self._node.state
         assignment = state.containers.get(container_id)
         target = targets.of_container(state, container_id, self.can)
         if assignment is None or target is None or self._node.tuning.observe:
             self._settle("container", container_id, None)
-            return False
+            return None
         if sweeping and self._too_often(container_id):
-            return False
+            return None
         applied = self._writer.apply(target)
         cpus = applied.cpus
         if target.cpus == 0:
             cpus = self._writer.cpus(target.path)
         for failure in applied.failures:
-            self._report.refused_by_kernel(failure, f"{assignment.container.name} ({container_id[:12]})")
+            self._report.refused_by_kernel(failure, assignment, state)
         if cpus is not None:
             self.actual[container_id] = cpus
         self._settle("container", container_id, cpus)
-        wrong = applied.before is not None and applied.before != target.cpus
-        if wrong and sweeping:
-            self._repaired(container_id, applied.before or 0, target.cpus)
-        return wrong
+        if applied.before is None or applied.before == target.cpus:
+            return None
+        if sweeping:
+            self._repaired(container_id, applied.before, target.cpus)
+        return applied.before, target.cpus
 
     def _apply_pod(self, pod_id: str, *, sweeping: bool = False) -> None:
         state = self._node.state
@@ -184,11 +198,29 @@ class Actuator:
             self._settle("pod", pod_id, None)
             return
         applied = self._writer.apply(target)
-        for failure in applied.failures:
-            self._report.refused_by_kernel(failure, f"pod {pod_id[:12]}")
+        failures = applied.failures
+        if not target.cpus:
+            # a pod that left the box, or was never in it: nothing of the box may stay on it
+            keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
+            failures += self._writer.put_back(target.path, frozenset(keep))
+        for failure in failures:
+            self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)
         if sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
             self._repaired(pod_id, applied.before, target.cpus)
+
+    def _protect(self) -> None:
+        """Bring memory protections to their sums along every path, and give back what is no longer asked for."""
+        if self._node.tuning.observe:
+            return
+        sums = targets.protections(self._node.state, self.can)
+        for path in (*sums, *(self._protected - sums.keys())):
+            wanted = sums.get(path, NONE)
+            for name, amount in (("memory.low", wanted.low), ("memory.min", wanted.min)):
+                failure = self._writer.protect(path, name, amount)
+                if failure is not None:
+                    self._report.refused_by_kernel(failure, "", self._node.state)
+        self._protected = set(sums)
 
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         for barrier in list(self._barriers.values()):
@@ -204,14 +236,7 @@ class Actuator:
 
     def _repaired(self, id_: str, found: CPUMask, wanted: CPUMask) -> None:
         self._repairs.setdefault(id_, []).append(time.monotonic())
-        self._report.metrics.drift_repaired()
-        because = f"found CPUs {cpuset.render(found)} instead of {cpuset.render(wanted)}; put back"
-        assignment = self._node.state.containers.get(id_)
-        if assignment is not None:
-            self._report.about(
-                assignment, self._node.state, AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, because
-            )
-        else:
-            self._report.said(
-                AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, f"pod cgroup {id_[:12]}: {because}"
-            )
+        state = self._node.state
+        self._report.drifted(
+            state.containers.get(id_) or id_, state, cpuset.render(found), cpuset.render(wanted)
+        )

@@ -12,11 +12,13 @@ from typing import Any, Final, Protocol
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerGone, Event, PodRemoved
 from nri_coloc.model.knobs import Knobs
@@ -44,9 +46,12 @@ class Answers(Protocol):
 class Hooks:
     """Serves one hook at a time."""
 
-    def __init__(self, node: Node, actuator: Actuator, translator: Translator, report: Report) -> None:
+    def __init__(
+        self, node: Node, actuator: Actuator, pusher: Pusher, translator: Translator, report: Report
+    ) -> None:
         self._node = node
         self._actuator = actuator
+        self._pusher = pusher
         self._translator = translator
         self._report = report
         self._routes = {
@@ -108,6 +113,8 @@ class Hooks:
             exchange.refuse(outcome.refusal)
         else:
             exchange.send(reply[0])
+            assignment = outcome.state.containers[event.container.id]
+            self._pusher.learned(assignment.id, assignment.knobs.cpus or event.container.resources.cpus)
         self._after(outcome, before, exchange, owner=event.container.id)
 
     def _creation(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
@@ -123,7 +130,10 @@ class Hooks:
     def _updates(self, outcome: Outcome, can: Any) -> list[nri_pb2.ContainerUpdate]:
         """Render the others' new sets, as many as one reply may carry; files move the rest."""
         others = outcome.moves.containers[: self._node.tuning.updates_per_reply]
-        return adjustment.updates(((k, _cpuset_of(outcome.state, k)) for k in others), can)
+        orders = [(k, _cpuset_of(outcome.state, k)) for k in others]
+        for container_id, knobs in orders:
+            self._pusher.learned(container_id, knobs.cpus)
+        return adjustment.updates(orders, can)
 
     def _start(self, hook: events.Hook, exchange: "_Exchange") -> None:
         before = self._node.state
@@ -138,7 +148,7 @@ class Hooks:
         exchange.answer(None)
         self._say(outcome, before, exchange)
         if repaired and not outcome.decisions:
-            self._say_repaired(outcome.state, container_id)
+            self._say_repaired(outcome.state, container_id, repaired)
 
     def _started(self, hook: events.Hook, exchange: "_Exchange") -> None:
         exchange.answer(None)
@@ -146,12 +156,16 @@ class Hooks:
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
         outcome = self._node.decide(event)
         self._after(outcome, before, exchange)
-        if self._actuator.place(event.container.id) and not outcome.decisions:
-            self._say_repaired(outcome.state, event.container.id)
+        repaired = self._actuator.place(event.container.id)
+        if repaired and not outcome.decisions:
+            self._say_repaired(outcome.state, event.container.id, repaired)
 
     def _update(self, hook: events.Hook, exchange: "_Exchange") -> None:
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
+        if self._pusher.recognises(event.container.id, event.requested.cpus):
+            exchange.answer(None)
+            return
         reply: list[Any] = [None]
 
         def deliverable(outcome: Outcome) -> bool:
@@ -165,6 +179,10 @@ class Hooks:
             self._too_late(hook, exchange)
             return
         exchange.send(reply[0])
+        orders = outcome.decisions[-1].orders
+        self._pusher.learned(
+            event.container.id, orders.cpus or event.requested.cpus or event.container.resources.cpus
+        )
         self._after(outcome, before, exchange, owner=event.container.id)
 
     def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
@@ -181,8 +199,9 @@ class Hooks:
     def _updated(self, hook: events.Hook, exchange: "_Exchange") -> None:
         exchange.answer(None)
         assert hook.container is not None  # events of containers carry one
-        if self._actuator.place(hook.container.id):
-            self._say_repaired(self._node.state, hook.container.id)
+        repaired = self._actuator.place(hook.container.id)
+        if repaired:
+            self._say_repaired(self._node.state, hook.container.id, repaired)
 
     def _gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
         assert hook.container is not None  # events of containers carry one
@@ -195,6 +214,7 @@ class Hooks:
         exchange.answer(nri_pb2.StopContainerResponse(update=updates) if updates else None)
         self._after(outcome, before, exchange)
         self._actuator.forget(hook.container.id)
+        self._pusher.forget(hook.container.id)
 
     def _nothing(self, _hook: events.Hook, exchange: "_Exchange") -> None:
         exchange.answer(None)
@@ -207,6 +227,8 @@ class Hooks:
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
         outcome = self._node.decide(event)
         answers.answer(listed.call, nri_pb2.SynchronizeResponse())
+        for container, _ in event.containers:
+            self._pusher.learned(container.id, container.resources.cpus)
         self._report.decided(outcome.decisions, outcome.state, before)
         self._act(outcome)
 
@@ -223,6 +245,7 @@ class Hooks:
         if outcome.moves and not self._node.tuning.observe:
             taken = outcome.state.owners.get(owner, 0)
             self._actuator.submit(outcome.moves, owner if taken else "", taken, outcome.waits_for)
+            self._pusher.submit(outcome.moves.containers)
 
     def _say(self, outcome: Outcome, before: NodeState, exchange: "_Exchange") -> None:
         if outcome.decisions:
@@ -239,7 +262,7 @@ class Hooks:
         self._report.metrics.late_exclusivity()
         because = f"it starts while {barrier.open} cgroups are not read back off CPUs {cpuset.render(barrier.taken)}"
         assignment = state.containers[container_id]
-        self._report.about(assignment, state, AuditEvent.LATE, Reason.TOO_LATE, because)
+        self._report.about(assignment, state, (AuditEvent.LATE, Reason.TOO_LATE, because))
 
     def _set_oom_score(self, state: NodeState, container_id: str) -> None:
         assignment = state.containers.get(container_id)
@@ -249,12 +272,11 @@ class Hooks:
             return
         self._actuator.set_oom_score(assignment)
 
-    def _say_repaired(self, state: NodeState, container_id: str) -> None:
+    def _say_repaired(self, state: NodeState, container_id: str, repaired: tuple[CPUMask, CPUMask]) -> None:
         assignment = state.containers.get(container_id)
         if assignment is not None:
-            cpus = cpuset.render(state.cpus_of(assignment))
-            because = f"its cgroup had other CPUs than {cpus} when the runtime had done its part; put right"
-            self._report.about(assignment, state, AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, because)
+            found, wanted = map(cpuset.render, repaired)
+            self._report.drifted(assignment, state, found, wanted)
 
     def _too_late(self, hook: events.Hook, exchange: "_Exchange") -> None:
         assert hook.container is not None  # only creations and updates can be too late

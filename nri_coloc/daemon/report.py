@@ -5,15 +5,19 @@ Everything here runs after the reply has left. Nothing here decides or fails.
 
 from collections.abc import Iterable
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog, Record, record_of
 from nri_coloc.telemetry.metrics import Metrics
+
+REFUSALS_KEPT: Final = 4096
+"""Refused files that are remembered, so that a sweep every two seconds does not say the same for ever."""
 
 
 class Report:
@@ -24,6 +28,7 @@ class Report:
         self.metrics = metrics
         self.log = logs.logger("daemon")
         self._numbers = count(1)
+        self._refusals: dict[str, str] = {}
 
     def decided(
         self,
@@ -45,12 +50,36 @@ class Report:
         self.metrics.decision(event, reason)
 
     def about(
-        self, assignment: Assignment, state: NodeState, event: AuditEvent, reason: Reason, because: str
+        self, subject: Assignment | str, state: NodeState, what: tuple[AuditEvent, Reason, str]
     ) -> None:
-        """Write one record about a container that is not a decision of the policy."""
-        self.decided((Decision(event, reason, because, subject=assignment),), state, state)
+        """Write one record about a container, or about a pod by its id, that is not the policy's decision."""
+        event, reason, because = what
+        if isinstance(subject, str):
+            decision = Decision(event, reason, because, pod_id=subject)
+        else:
+            decision = Decision(event, reason, because, subject=subject)
+        self.decided((decision,), state, state)
 
-    def refused_by_kernel(self, failure: KernelInterfaceError, subject: str) -> None:
-        """Say that a file could not be written or read."""
+    def drifted(self, subject: Assignment | str, state: NodeState, found: str, wanted: str) -> None:
+        """Say that a cgroup's CPUs were not what they should be, and are again."""
+        self.metrics.drift_repaired()
+        because = f"found CPUs {found} instead of {wanted}; put right"
+        words = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, because)
+        before, after = Knobs(cpus=found), Knobs(cpus=wanted)
+        if isinstance(subject, str):
+            decision = Decision(*words, pod_id=subject, before=before, after=after)
+        else:
+            decision = Decision(*words, subject=subject, before=before, after=after)
+        self.decided((decision,), state, state)
+
+    def refused_by_kernel(
+        self, failure: KernelInterfaceError, subject: Assignment | str, state: NodeState
+    ) -> None:
+        """Say that a file could not be written or read; the same refusal again is counted, not said again."""
         self.metrics.write_failed(failure.path)
-        self.said(AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, f"{subject}: {failure}")
+        if self._refusals.get(failure.path) == failure.reason:
+            return
+        if len(self._refusals) >= REFUSALS_KEPT:
+            self._refusals.clear()
+        self._refusals[failure.path] = failure.reason
+        self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, str(failure)))

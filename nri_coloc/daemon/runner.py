@@ -1,8 +1,8 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`audit` (stdout), `http` and its workers. Nothing else in the program starts one. SIGTERM ends the process within two
-seconds and un-pins nothing: the last limits stay in force.
+`pusher` (the runtime's specs), `audit` (stdout), `http` and its workers. Nothing else in the program starts one.
+SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
 import gc
@@ -25,11 +25,12 @@ from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
 from nri_coloc.daemon import probe, trunk
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
-from nri_coloc.daemon.listing import CriListing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
+from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.settings_watch import SettingsWatch
@@ -48,6 +49,7 @@ from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
 
+JOURNAL: Final = "restore.jsonl"
 TICK_S: Final = 0.5
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
@@ -73,15 +75,17 @@ class Daemon:
         self.report = Report(self.audit, metrics)
         self._lock = InstanceLock(options.state_dir)
         self._layout = cgroup_layout.detect(options.host_root)
-        journal = Journal(str(Path(options.state_dir) / "restore.jsonl"), self._journal_failed)
+        path = str(Path(options.state_dir) / JOURNAL)
+        journal = Journal(path, self._journal_failed, options.host_root)
         writer = CgroupWriter(self._layout, journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
         self._translator = Translator(memory)
-        hooks = Hooks(self.node, self.actuator, self._translator, self.report)
+        cri = CriSide(settings.cri_socket)
+        self.pusher = Pusher(self.node, cri, self.report, lambda: self.trunk.connected)
+        hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, hooks, self.report, self._configured)
-        listing = CriListing(settings.cri_socket)
-        self.readiness = Readiness(self.node, self.trunk, self.actuator, self.report, listing)
+        self.readiness = Readiness(self.node, self.trunk, self.actuator, self.report, cri)
         self.view = DaemonView(self.node, self.actuator, self.readiness, self.report)
         self._watch = SettingsWatch(options.config, options.over)
         self._topology_at = time.monotonic()
@@ -97,6 +101,7 @@ class Daemon:
         if not self._stopping.is_set():
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
+            self.pusher.start()
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
             self._tick()
@@ -133,6 +138,7 @@ class Daemon:
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, "stopping; nothing is un-pinned")
         self.trunk.stop()
         self.actuator.stop()
+        self.pusher.stop()
         if http is not None:
             http.close()
         self.audit.close()
@@ -202,6 +208,7 @@ class Daemon:
         outcome = self.node.retune(Reconfigured(topology, wishes, pod_wishes), tuning)
         self.report.decided(outcome.decisions, outcome.state, before)
         self.actuator.submit(outcome.moves)
+        self.pusher.submit(outcome.moves.containers)
 
     # ---- start ----
 

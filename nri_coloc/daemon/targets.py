@@ -9,7 +9,8 @@ from nri_coloc.knobs import files
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
 from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.policy import admission, box
+from nri_coloc.policy import admission, box, protection
+from nri_coloc.policy.protection import Protection
 from nri_coloc.sampling import cgroup_layout
 
 
@@ -34,15 +35,33 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     place = state.pods.get(pod_id)
     if place is None:
         return None
-    try:
-        path = cgroup_layout.pod_path(place.pod.cgroup_parent)
-    except ValueError:
-        return None
+    path = _pod_path(place.pod.cgroup_parent)
     if not path:
         return None
     orders = box.knobs(state, pod_id)
     cpus = cpuset.parse(orders.cpus) if orders.cpus else 0
     return Target(path, cpus, files.all_but_cpuset(orders, can), journalled=True)
+
+
+def protections(state: NodeState, can: Capability) -> dict[str, Protection]:
+    """Return the sums that pods' cgroups and all above them need, outermost first; none where v2 lacks them."""
+    if "memory.low" not in can.files:
+        return {}
+    sums: dict[str, Protection] = {}
+    for pod_id, wanted in protection.by_pod(state).items():
+        place = state.pods.get(pod_id)
+        path = _pod_path(place.pod.cgroup_parent) if place is not None else ""
+        while path:
+            sums[path] = sums.get(path, protection.NONE) + wanted
+            path = path.rpartition("/")[0]
+    return dict(sorted(sums.items(), key=lambda item: item[0].count("/")))
+
+
+def _pod_path(cgroup_parent: str) -> str:
+    try:
+        return cgroup_layout.pod_path(cgroup_parent)
+    except ValueError:
+        return ""
 
 
 def container_path(assignment: Assignment) -> str | None:

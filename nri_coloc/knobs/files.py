@@ -26,13 +26,23 @@ class FileValue:
 
 def beyond_nri(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     """Return what a container needs and its runtime's spec cannot carry: I/O weights on v1, CFS burst."""
-    return tuple(v for v in (*_io(orders, can), *_burst(orders, can)) if not can.unified(v.name))
+    return (*(v for v in _io(orders, can) if not can.unified(v.name)), *_burst(orders, can))
 
 
 def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     """Return every value as files: for a pod's cgroup, and for a container whose creation we did not answer."""
-    values = (*_cpu(orders, can), *_burst(orders, can), *_memory(orders, can), *_io(orders, can))
-    return tuple(values)
+    return (
+        *_mems(orders),
+        *_cpu(orders, can),
+        *_burst(orders, can),
+        *_memory(orders, can),
+        *_io(orders, can),
+    )
+
+
+def _mems(orders: Knobs) -> Iterator[FileValue]:
+    if orders.mems:
+        yield FileValue("cpuset", "cpuset.mems", orders.mems)
 
 
 def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:

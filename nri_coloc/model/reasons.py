@@ -19,6 +19,7 @@ class AuditEvent(StrEnum):
     ANNOTATION_DENIED = "annotation.denied"
     CONFIG_RELOAD = "config.reload"
     DRIFT_REPAIR = "drift.repair"
+    PUSH_FAILED = "push.failed"
     WRITE_FAILED = "write.failed"
     RUNTIME_CONNECT = "runtime.connect"
     RUNTIME_LOST = "runtime.lost"
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     POOL_MEMBER = "pool_member"
     BOX_MEMBER = "box_member"
     HANDS_OFF = "hands_off"
+    PROTECTED = "protected"
     # changes that others cause
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"
@@ -76,5 +78,6 @@ class Reason(StrEnum):
     STARTED = "started"
     SIGNALLED = "signalled"
     KERNEL_REFUSED = "kernel_refused"
+    RUNTIME_REFUSED = "runtime_refused"
     INTERNAL_ERROR = "internal_error"
     CPUS_CHANGED = "cpus_changed"

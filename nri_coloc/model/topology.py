@@ -66,8 +66,8 @@ class Topology:
 
     @cached_property
     def usable(self) -> CPUMask:
-        """Online CPUs that the kernel schedules on: isolated ones are used only when asked for."""
-        return self.online & ~self.isolated
+        """Online CPUs that the kernel schedules on; all of them where only isolated ones are left online."""
+        return self.online & ~self.isolated or self.online
 
     @cached_property
     def threads_per_core(self) -> int:

@@ -49,19 +49,19 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
 
 def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record | None) -> Admission:
     asked = request.of_container(container)
+    main = _main_of(state, container.pod_id)
+    if main is not None and follows(container, main.container):
+        # before its record: what a sidecar owned until its main container came is somebody else's by now
+        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id)
+        cpus = cpuset.render(main.exclusive)
+        asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
+        why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
+        return _settled(assignment, Reason.FOLLOWS_MAIN, why)
     kept = _still_free(state, memory.exclusive) if memory else 0
     if memory and kept:
         assignment = _owner(container, wish, kept, memory.mems)
         why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
         return _settled(assignment, Reason.RESTORED, why)
-    main = _main_of(state, container.pod_id)
-    if main is not None and is_small(container):
-        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id)
-        cpus = cpuset.render(main.exclusive)
-        why = (
-            f"{asked.words.split(',')[0]}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
-        )
-        return _settled(assignment, Reason.FOLLOWS_MAIN, why)
     return _allocate(state, container, wish, asked)
 
 
@@ -77,7 +77,7 @@ def _allocate(state: NodeState, container: Container, wish: Wish, asked: request
         assignment = replace(_pooled(container, wish), pool=SHARE)
         why = (
             f"{asked.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
-            f"and the last one of share is never taken"
+            f"and the last one of share is never taken{allocator.wished(wish_now)}"
         )
         return _settled(assignment, Reason.NO_FREE_CPUS, why, findings)
     mems = state.topology.nodes_of(grant.cpus) & state.topology.all_mems
@@ -137,25 +137,53 @@ def _settled(
 
 
 def orders(state: NodeState, assignment: Assignment) -> Knobs:
-    """Return every value that is ours for a container, by class, annotation and operator's settings.
+    """Return every value that is ours for a container, by class, annotation and operator's settings."""
+    ours = _every_order(state, assignment)
+    return _not_preserved(ours, assignment.wish) if assignment.hands_off or assignment.wish.preserve else ours
+
+
+def _not_preserved(ours: Knobs, wish: Wish) -> Knobs:
+    """Keep what the pod did not ask us to leave alone; of an ignored handler's pod nothing."""
+    if wish.handler == "ignore":
+        return NO_KNOBS
+    if "cpu" in wish.preserve:
+        ours = ours._replace(cpus=None, mems=None, shares=None, quota=None, period=None, burst=None)
+    if "memory" in wish.preserve:
+        ours = ours._replace(memory_limit=None, memory_high=None, memory_low=None, memory_min=None)
+    return ours
+
+
+def _every_order(state: NodeState, assignment: Assignment) -> Knobs:
+    """Return the orders as if nothing were to be preserved.
 
     A reclaimed container of the box carries neither cpus nor mems: it inherits them from its pod's cgroup,
     and a spec that named them could not start once the box shrank below (rig: EACCES on cgroup v1).
     """
     wish = assignment.wish
+    if wish.handler != "container":
+        return NO_KNOBS  # ignored, or the pod's cgroup is the unit: see `box.knobs`
     burst = None if wish.cpu_burst_percent is None else _burst(assignment)
-    if _inherits(state, assignment):
-        return wish.knobs if burst is None else wish.knobs._replace(burst=burst)
+    wished = _permitted(wish)
+    if assignment.hands_off or inherits(state, assignment):
+        return wished if burst is None or assignment.hands_off else wished._replace(burst=burst)
     mems = cpuset.render(assignment.mems) if assignment.mems else None
     own = Knobs(cpus=cpuset.render(state.cpus_of(assignment)), mems=mems, burst=burst)
-    return own if wish.knobs is NO_KNOBS else wish.knobs.overlaid(own)
+    return own if wished is NO_KNOBS else wished.overlaid(own)
 
 
-def _inherits(state: NodeState, assignment: Assignment) -> bool:
-    """Whether a container's own cpuset is left alone."""
-    if assignment.hands_off or assignment.wish.handler != "container":
-        return True
+def inherits(state: NodeState, assignment: Assignment) -> bool:
+    """Whether a container takes its CPUs from its pod's cgroup."""
     return assignment.qos is QoSClass.RECLAIMED and state.boxed(assignment.container.pod_id)
+
+
+def _permitted(wish: Wish) -> Knobs:
+    """Take out of the wished values what `preserve` tells us to keep our hands off."""
+    knobs = wish.knobs
+    if "cpu" in wish.preserve:
+        knobs = knobs._replace(shares=None, quota=None, period=None)
+    if "memory" in wish.preserve:
+        knobs = knobs._replace(memory_limit=None, memory_high=None, memory_low=None, memory_min=None)
+    return knobs
 
 
 def _burst(assignment: Assignment) -> int | None:
@@ -168,13 +196,17 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
     """Complete an assignment with the values that are ours and with those of the spec that they replace.
 
     Only values that differ from the spec are ours: a field set again is claimed all the same, and another
-    plugin that wants it would make the creation fail (nri-protocol §7).
+    plugin that wants it would make the creation fail (nri-protocol §7). The container is kept as the kubelet
+    asked for it: its record has been read, and what stands in it is ours to remember from here on.
     """
-    kubelets = spec_of(record.before_us(assignment.container))
+    container = assignment.container
+    if container.record:
+        container = replace(record.before_us(container), record="")
+    kubelets = spec_of(container)
     ours = orders(state, assignment).differing(kubelets)
     # written out: dataclasses.replace costs 2 µs more, in every creation
     return Assignment(
-        container=assignment.container,
+        container=container,
         qos=assignment.qos,
         pool=assignment.pool,
         exclusive=assignment.exclusive,
@@ -195,3 +227,10 @@ def spec_of(container: Container) -> Knobs:
 def is_small(container: Container) -> bool:
     """Whether a container asked for something, but less than one CPU: a sidecar where there is a main."""
     return 0 < request.of_container(container).milli < 1000
+
+
+def follows(container: Container, main: Container) -> bool:
+    """Whether a container runs on a main one's CPUs: it asked for less than one, or for none (an ephemeral
+    container) beside a main that asked for its own."""
+    asked = request.of_container(container).milli
+    return 0 < asked < 1000 or (asked == 0 and request.of_container(main).milli >= 1000)

@@ -29,19 +29,19 @@ def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Grant
 
     A binding to one node that no node can hold falls back to the tightest spread over nodes.
     """
-    free = _placeable(topology, free, count, wish)
-    if count < 1 or free.bit_count() < count:
+    left = _placeable(topology, free, count, wish)
+    if count < 1 or left.bit_count() < count:
         return None
     if wish.numa is Numa.EXCLUSIVE:
-        free = _whole_nodes(topology, free) or free
-    nodes = _domains(topology, free, count, wish)
+        left = _whole_nodes(topology, left) or left
+    nodes = _domains(topology, left, count, wish)
     chosen = 0
     for domain, part in nodes:
         if wish.placement is Placement.SPREAD:
             chosen |= _spread(topology, domain, part)
         else:
             chosen |= _fill(_search(topology, domain), 0, domain, part)
-    return _explained(topology, free, chosen, count)
+    return _explained(topology, _Choice(free, left, chosen, count), wish)
 
 
 def _placeable(topology: Topology, free: CPUMask, count: int, wish: Wish) -> CPUMask:
@@ -61,12 +61,12 @@ def _placeable(topology: Topology, free: CPUMask, count: int, wish: Wish) -> CPU
 
 def _domains(topology: Topology, free: CPUMask, count: int, wish: Wish) -> list[tuple[CPUMask, int]]:
     """Return where to search and for how many: one domain, or `numa-count` nodes with even parts."""
-    if wish.numa is Numa.NONE or wish.numa_count < 2:
+    if wish.numa is Numa.NONE or not 2 <= wish.numa_count <= count:
         return [(free, count)]
     sized = sorted(((n.cpus & free).bit_count(), n.cpus & free) for n in topology.nodes if n.cpus & free)
     parts = [count // wish.numa_count + (i < count % wish.numa_count) for i in range(wish.numa_count)]
     fitting = [mask for size, mask in sized if size >= parts[0]]
-    if len(fitting) < wish.numa_count or not all(parts):
+    if len(fitting) < wish.numa_count:
         return [(free, count)]
     return list(zip(fitting, parts, strict=False))
 
@@ -154,27 +154,63 @@ def _first(mask: CPUMask) -> int:
     return (mask & -mask).bit_length() - 1
 
 
-def _explained(topology: Topology, free: CPUMask, chosen: CPUMask, count: int) -> Grant:
-    """Name the shape of what was found, with the free CPUs it was chosen from."""
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What was free, what of it the wish left over, what was taken of that, and how many were asked for."""
+
+    free: CPUMask
+    left: CPUMask
+    chosen: CPUMask
+    count: int
+
+
+def _explained(topology: Topology, choice: _Choice, wish: Wish) -> Grant:
+    """Name the shape of what was found, with the free CPUs and the wish that it was chosen by."""
+    chosen = choice.chosen
     nodes = [n for n in topology.nodes if n.cpus & chosen]
-    cores = [core for core in topology.cores if core & chosen]
-    cpus = cpuset.render(chosen)
+    figures = f"; free were {cpuset.render(choice.free)}{wished(wish)}"
     if len(nodes) != 1:
+        why = _across(topology, choice)
         ids = ", ".join(str(n.id) for n in nodes)
-        why = f"CPUs {cpus} lie on nodes {ids}: no single node has {count} CPUs free"
-        return Grant(chosen, Reason.ACROSS_NODES, f"{why}; free were {cpuset.render(free)}")
+        because = f"CPUs {cpuset.render(chosen)} lie on nodes {ids}: {why}{figures}"
+        return Grant(chosen, Reason.ACROSS_NODES, because)
     node = nodes[0]
     size = node.cpus & topology.usable
-    left = f"node {node.id}, which has {(node.cpus & free).bit_count()} of {size.bit_count()} CPUs free"
-    reason, what = Reason.THREADS, f"CPUs {cpus} are the tightest fit of free threads in"
+    of = f"node {node.id}, which has {(node.cpus & choice.free).bit_count()} of {size.bit_count()} CPUs free"
+    reason, what = _shape(topology, choice, node.cpus, size)
+    return Grant(chosen, reason, f"{what} {of}{figures}")
+
+
+def _across(topology: Topology, choice: _Choice) -> str:
+    if any((n.cpus & choice.left).bit_count() >= choice.count for n in topology.nodes):
+        return "as the wish says"
+    return f"no single node has {choice.count} CPUs free"
+
+
+def _shape(topology: Topology, choice: _Choice, node: CPUMask, size: CPUMask) -> tuple[Reason, str]:
+    """Return the reason and the words for CPUs of one node."""
+    chosen, cpus = choice.chosen, cpuset.render(choice.chosen)
+    cores = [core for core in topology.cores if core & chosen]
     if chosen == size:
-        reason, what = Reason.WHOLE_NODE, f"CPUs {cpus} are all of"
-    elif all(core & chosen == core for core in cores):
-        one = len(cores) == 1
-        reason = Reason.WHOLE_CORE if one else Reason.WHOLE_CORES
-        what = (
-            f"core {cpus} is the lowest free whole core of"
-            if one
-            else f"CPUs {cpus} are {len(cores)} whole cores of"
-        )
-    return Grant(chosen, reason, f"{what} {left}; free were {cpuset.render(free)}")
+        return Reason.WHOLE_NODE, f"CPUs {cpus} are all of"
+    if any(core & chosen != core for core in cores):
+        return Reason.THREADS, f"CPUs {cpus} are the tightest fit of free threads in"
+    if len(cores) > 1:
+        return Reason.WHOLE_CORES, f"CPUs {cpus} are {len(cores)} whole cores of"
+    whole = _whole_cores(topology, choice.left & node)
+    if _first(whole) == _first(chosen):
+        return Reason.WHOLE_CORE, f"core {cpus} is the lowest free whole core of"
+    return Reason.WHOLE_CORE, f"core {cpus} is the tightest fit of the free whole cores of"
+
+
+def wished(wish: Wish) -> str:
+    """Return what of a wish steered the choice, for the audit; empty for one that left it to us."""
+    numa = wish.numa is not Numa.NONE
+    parts = (
+        (wish.placement is not Placement.PACKED, f"placement {wish.placement.value}"),
+        (numa, f"numa {wish.numa.value}"),
+        (numa and wish.numa_count > 0, f"numa-count {wish.numa_count}"),
+        (numa and wish.numa_ids > 0, f"numa-ids {cpuset.render(wish.numa_ids)}"),
+    )
+    said = ", ".join(words for counts, words in parts if counts)
+    return f"; wished were {said}" if said else ""

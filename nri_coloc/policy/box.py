@@ -6,9 +6,12 @@ online and system pods live in it too.
 """
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -37,7 +40,8 @@ def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Move
         return with_pod(state, pod, wish)
     if not place.boxed or wish.qos is QoSClass.RECLAIMED:
         return state, NOBODY
-    return change.with_pod(state, replace(place, boxed=False)), Moves(pods=(pod.id,))
+    inherited = tuple(a.id for a in state.of_pod(pod.id))
+    return change.with_pod(state, replace(place, boxed=False)), Moves((pod.id,), inherited)
 
 
 def belongs(wish: Wish) -> bool:
@@ -50,19 +54,27 @@ def _has_others(state: NodeState, pod_id: str) -> bool:
 
 
 def knobs(state: NodeState, pod_id: str) -> Knobs:
-    """Return the values that belong on a pod's cgroup: the box's for its members, weights for every pod.
+    """Return the values that belong on a pod's cgroup: the box's for its members, the I/O weight for every pod.
 
     A weight competes among siblings only, so a container's counts for nothing unless its pod's agrees.
+    (Memory protections are sums over containers: see `protection`.)
     """
     place = state.pods.get(pod_id)
     if place is None or place.wish.handler == "ignore":
         return NO_KNOBS
-    wish = place.wish.knobs
-    along_the_path = Knobs(io_weight=wish.io_weight, memory_low=wish.memory_low, memory_min=wish.memory_min)
-    if not place.boxed:
+    along_the_path = Knobs(io_weight=place.wish.knobs.io_weight)
+    if "cpu" in place.wish.preserve:
         return along_the_path
-    cpus = None if "cpu" in place.wish.preserve else cpuset.render(state.pools.reclaim)
-    return along_the_path._replace(cpus=cpus, shares=SHARES_OF_THE_BOX)
+    if place.boxed:
+        return along_the_path._replace(cpus=cpuset.render(state.pools.reclaim), shares=SHARES_OF_THE_BOX)
+    if place.wish.handler == "pod":
+        return along_the_path._replace(cpus=cpuset.render(_of_all(state, pod_id)) or None)
+    return along_the_path
+
+
+def _of_all(state: NodeState, pod_id: str) -> CPUMask:
+    """Return the CPUs of a pod whose own cgroup is the unit (a VM in it): all that its containers have."""
+    return reduce(or_, (state.cpus_of(a) for a in state.of_pod(pod_id) if not a.hands_off), 0)
 
 
 def limit(state: NodeState, pod: Pod, wish: Wish) -> Decision | None:

@@ -50,7 +50,7 @@ def _with_owners(
     owners: Mapping[str, CPUMask],
 ) -> NodeState:
     derived = state.pools
-    owned = reduce(or_, owners.values(), 0)
+    owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
     if owned != derived.dedicated:
         derived = pools.derive(state.topology, derived.reserved, owned)
     return NodeState(state.topology, derived, pods_known, containers, owners, state.generation + 1)
@@ -84,15 +84,17 @@ def moved(before: NodeState, after: NodeState) -> Moves:
     boxed = tuple(k for k, place in after.pods.items() if place.boxed)
     inherit = set(boxed)
     staying = reowned - before.containers.keys()
-    containers = tuple(
-        k
+    affected = [
+        a
         for k, a in after.containers.items()
         if (a.pool in changed or a.follows in reowned or k in reowned)
         and not a.hands_off
         and a.container.pod_id not in inherit
         and k not in staying
-    )
-    return Moves(boxed if RECLAIM in changed else (), containers)
+    ]
+    as_pods = {a.container.pod_id for a in affected if a.wish.handler == "pod"}
+    pods = (*(boxed if RECLAIM in changed else ()), *sorted(as_pods))
+    return Moves(pods, tuple(a.container.id for a in affected if a.wish.handler == "container"))
 
 
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:

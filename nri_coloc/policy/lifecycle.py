@@ -7,7 +7,7 @@ facts then stand in for what the state lacks, and an end without a beginning cha
 from dataclasses import replace
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Decision, Outcome
+from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
@@ -60,6 +60,11 @@ def admit(
         assignment = replace(assignment, by_file=True)
     after, joined = _followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(admitted, assignment, by_file), *said, *joined)
+    if assignment.knobs.memory_low or assignment.knobs.memory_min:
+        decisions = (*decisions, words.of_protection(after, pod.id))
+        box_moves += Moves(pods=(pod.id,))
+    if wish.handler == "pod":
+        box_moves += Moves(pods=(pod.id,))
     if not assignment.exclusive:
         return Outcome(after, decisions, box_moves)
     moves = change.moved(before, after)
@@ -75,7 +80,10 @@ def _followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeSta
     small = [
         a
         for a in state.of_pod(main.container.pod_id)
-        if a.id != main.id and a.qos is main.qos and not a.follows and admission.is_small(a.container)
+        if a.id != main.id
+        and a.qos is main.qos
+        and not a.follows
+        and admission.follows(a.container, main.container)
     ]
     if not small:
         return state, ()
@@ -100,12 +108,14 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
         *(words.of_release(state, a, reason) for a in leaving),
         *(words.of_orphan(state, after, a) for a in orphans),
     )
+    protected = {a.container.pod_id for a in leaving if a.knobs.memory_low or a.knobs.memory_min}
+    moves = Moves(pods=tuple(sorted(protected)))
     returned = state.pools.dedicated & ~after.pools.dedicated
     if not returned:
-        return Outcome(after, decisions)
+        return Outcome(after, decisions, moves)
     cause = f"CPUs {cpuset.render(returned)} came back"
     resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
-    return Outcome(after, (*decisions, *resized), change.moved(state, after))
+    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
 
 
 def pod_started(state: NodeState, event: PodStarted) -> Outcome:

@@ -7,7 +7,7 @@ ours, with null where the spec had none.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ MAX_LENGTH: Final = 4096
 
 _VERSION: Final = 1
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
+_TEXTS: Final = frozenset({"cpus", "mems", "blockio_class", "rdt_class"})
 _ATTRIBUTE: Final = {name: attribute for attribute, name in AUDIT_NAMES}
 
 
@@ -51,20 +52,18 @@ def write(assignment: Assignment) -> str:
 
 
 @lru_cache(maxsize=512)
-def _text(
-    qos: QoSClass, pool: str, exclusive: CPUMask, mems: CPUMask, knobs: Knobs, original: Knobs
-) -> str:
+def _text(qos: QoSClass, pool: str, exclusive: CPUMask, mems: CPUMask, knobs: Knobs, original: Knobs) -> str:
     """Render a record; most containers of a pool have the same one."""
-    fields: dict[str, Any] = {"v": _VERSION, "class": qos.value, "pool": pool}
+    entry: dict[str, Any] = {"v": _VERSION, "class": qos.value, "pool": pool}
     if exclusive:
-        fields["exclusive"] = cpuset.render(exclusive)
+        entry["exclusive"] = cpuset.render(exclusive)
     if mems:
-        fields["mems"] = cpuset.render(mems)
+        entry["mems"] = cpuset.render(mems)
     ours = knobs.named()
     if ours:
         was = original.named()
-        fields["original"] = {name: was.get(name) for name in ours}
-    return _ENCODE(fields)
+        entry["original"] = {name: was.get(name) for name in ours}
+    return _ENCODE(entry)
 
 
 def read(text: str) -> Record | None:
@@ -72,17 +71,17 @@ def read(text: str) -> Record | None:
     if not text or len(text) > MAX_LENGTH:
         return None
     try:
-        fields = json.loads(text)
-        if fields["v"] != _VERSION:
+        entry = json.loads(text)
+        if entry["v"] != _VERSION:
             return None
         original: dict[str, Any] = {
-            _ATTRIBUTE[name]: _plain(value) for name, value in fields.get("original", {}).items()
+            _ATTRIBUTE[name]: _checked(name, value) for name, value in entry.get("original", {}).items()
         }
         return Record(
-            QoSClass(fields["class"]),
-            str(fields["pool"]),
-            cpuset.parse(str(fields.get("exclusive", ""))),
-            cpuset.parse(str(fields.get("mems", ""))),
+            QoSClass(entry["class"]),
+            str(entry["pool"]),
+            cpuset.parse(str(entry.get("exclusive", ""))),
+            cpuset.parse(str(entry.get("mems", ""))),
             Knobs(**original),
             tuple(original),
         )
@@ -90,10 +89,13 @@ def read(text: str) -> Record | None:
         return None
 
 
-def _plain(value: object) -> KnobValue | None:
-    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
+def _checked(name: str, value: object) -> KnobValue | None:
+    """Return a knob's value if it is of its kind; ValueError for what would not survive arithmetic or the wire."""
+    if value is None or (name in _TEXTS and isinstance(value, str)):
         return value
-    raise ValueError("a knob is a number or a text")
+    if name not in _TEXTS and type(value) is int and value.bit_length() < 64:
+        return value
+    raise ValueError(f"{name} cannot be {value!r}")
 
 
 def before_us(container: Container) -> Container:
@@ -111,3 +113,21 @@ def before_us(container: Container) -> Container:
             kubelet[text] = kubelet[text] or ""
     oom = known.original.oom_score_adj if "oom_score_adj" in known.ours else container.oom_score_adj
     return replace(container, resources=replace(spec, **kubelet), oom_score_adj=oom)
+
+
+def facts_of(container: Container, known: Assignment) -> Container:
+    """Return the runtime's newest facts about a container that we placed, without our own values in them.
+
+    Where its spec now holds ours, the kubelet's value is the one that we remember.
+    """
+    spec = known.container.resources
+    kubelet = {
+        f.name: getattr(spec, f.name) for f in fields(spec) if getattr(known.knobs, f.name) is not None
+    }
+    ours = known.knobs.oom_score_adj is not None
+    return replace(
+        container,
+        record="",
+        resources=replace(container.resources, **kubelet),
+        oom_score_adj=known.container.oom_score_adj if ours else container.oom_score_adj,
+    )

@@ -24,8 +24,10 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     before = state
     listed = {c.id for c, _ in event.containers}
     vanished = tuple(a for a in state.containers.values() if a.id not in listed)
-    decisions = [words.of_release(state, a, Reason.VANISHED) for a in vanished]
-    state = _with_pods(change.without(state, frozenset(a.id for a in vanished)), event, listed)
+    released = lifecycle.release(state, vanished, Reason.VANISHED)
+    own = (AuditEvent.POOL_RESIZE,)
+    decisions = [d for d in released.decisions if d.event not in own]
+    state = _with_pods(released.state, event, listed)
     for container, wish in sorted(event.containers, key=lambda pair: _priority(state, pair[0])):
         state, said = _replayed(state, container, wish, tuning)
         decisions.extend(said)
@@ -42,11 +44,16 @@ def _unless_same(before: NodeState, after: NodeState) -> NodeState:
 
 
 def _priority(state: NodeState, container: Container) -> tuple[int, int, str]:
-    """Order the replay: what we remember, then recorded CPUs, then the rest by age."""
+    """Order the replay: what we remember, then recorded CPUs, then the rest by age.
+
+    Of recorded CPUs the youngest claim first: when it was made, an older one to the same CPU had lapsed.
+    """
     if container.id in state.containers:
         return (0, 0, container.id)
     known = record.read(container.record)
-    return (1 if known and known.exclusive else 2, container.created_at, container.id)
+    if known and known.exclusive:
+        return (1, -container.created_at, container.id)
+    return (2, container.created_at, container.id)
 
 
 def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
@@ -69,17 +76,29 @@ def _replayed(
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     known = state.containers.get(container.id)
     if known is not None and known.wish == wish:
-        facts = replace(container, record=known.container.record)
+        facts = record.facts_of(container, known)
         return change.with_container(state, replace(known, container=facts)), ()
     if known is not None:
         state = change.without(state, frozenset({known.id}))
-        container = replace(container, record=record.write(known))
+        container = replace(record.facts_of(container, known), record=record.write(known))
     place = state.pods.get(container.pod_id)
     pod = place.pod if place else Pod(container.pod_id)
     by_file = None if record.read(container.record) else Reason.ADOPTED
     outcome = lifecycle.admit(state, pod, container, wish, replace(tuning, strict=False), by_file)
-    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
+    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)  # said once, at the end
     return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
+
+
+def _orphans(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
+    """Say who followed a main container that lost its CPUs and got none in their place."""
+    return tuple(
+        words.of_orphan(before, after, a)
+        for k, a in after.containers.items()
+        if (old := before.containers.get(k)) is not None
+        and old.follows
+        and not a.follows
+        and a.wish == old.wish
+    )
 
 
 def box_again(state: NodeState) -> NodeState:
@@ -93,8 +112,8 @@ def box_again(state: NodeState) -> NodeState:
 
 
 def everyone(state: NodeState) -> Moves:
-    """Return every container and every boxed pod, to be compared with the kernel."""
-    return Moves(tuple(k for k, place in state.pods.items() if place.boxed), tuple(state.containers))
+    """Return every container and every pod, to be compared with the kernel."""
+    return Moves(tuple(state.pods), tuple(state.containers))
 
 
 def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcome:
@@ -116,6 +135,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         state, said = _replayed(change.without(state, frozenset({assignment.id})), container, wish, tuning)
         decisions.extend(said)
     state = box_again(state)
+    decisions.extend(_orphans(before, state))
     cause = "the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     return Outcome(state, tuple(decisions), _differing(before, state))
@@ -151,7 +171,7 @@ def _differing(before: NodeState, after: NodeState) -> Moves:
     pods = tuple(
         k
         for k, place in after.pods.items()
-        if (place.boxed or before.boxed(k)) and box.knobs(before, k) != box.knobs(after, k)
+        if before.boxed(k) != place.boxed or box.knobs(before, k) != box.knobs(after, k)
     )
     containers = tuple(
         k

@@ -15,7 +15,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Resources
-from nri_coloc.policy import admission, change, lifecycle
+from nri_coloc.policy import admission, change, lifecycle, record
 
 
 def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcome:
@@ -28,11 +28,18 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
     known = outcome.state.containers[event.container.id]
     before = event.container.resources
     merged = merge(before, event.requested)
-    assignment = replace(known, container=replace(known.container, resources=merged))
+    assignment = _resized(known, event)
     overlay = _overlay(outcome.state, assignment, event.requested, merged)
     decision = _said(assignment, admission.spec_of(event.container), merged, overlay)
     after = change.with_container(outcome.state, assignment)
     return replace(outcome, state=after, decisions=(*outcome.decisions, decision))
+
+
+def _resized(known: Assignment, event: ContainerUpdating) -> Assignment:
+    """Take over what the kubelet wants from now on; the spec in the event holds our values too."""
+    spec = record.facts_of(event.container, known).resources
+    container = replace(known.container, resources=merge(spec, event.requested))
+    return replace(known, container=container, original=admission.spec_of(container).where_set(known.knobs))
 
 
 def merge(spec: Resources, requested: Resources) -> Resources:
@@ -53,7 +60,7 @@ def _overlay(state: NodeState, assignment: Assignment, requested: Resources, mer
     A member of the box gets the box's set only if the request names CPUs: its spec is kept free of them.
     """
     ours = admission.orders(state, assignment)
-    held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(_annotated(assignment))
+    held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(ours.where_set(_annotated(assignment)))
     if ours.cpus is None and not assignment.hands_off and requested.cpus:
         held = held._replace(cpus=cpuset.render(state.cpus_of(assignment)))
     return held.differing(merged.knobs())

@@ -6,6 +6,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.workload import Finding, FindingKind, Pod
+from nri_coloc.policy import protection
 from nri_coloc.policy.admission import Admission
 
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
@@ -18,7 +19,7 @@ def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | 
         because = f"{admitted.reason.value}: {because}; its creation was not answered by us"
     return Decision(
         AuditEvent.ADMIT,
-        by_file or admitted.reason,
+        admitted.reason if admitted.reason is Reason.NO_FREE_CPUS else by_file or admitted.reason,
         because,
         subject=assignment,
         before=assignment.original,
@@ -58,6 +59,17 @@ def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str
 def of_refusal(assignment: Assignment, refusal: str) -> Decision:
     """Say that `strict` failed a creation."""
     return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment)
+
+
+def of_protection(state: NodeState, pod_id: str) -> Decision:
+    """Say what a pod's cgroup is protected with, and with it every cgroup above."""
+    total = protection.by_pod(state).get(pod_id, protection.NONE)
+    because = (
+        f"its containers asked for memory.low {total.low} and memory.min {total.min} bytes in all; "
+        "a protection counts only along the whole path"
+    )
+    after = Knobs(memory_low=total.low, memory_min=total.min)
+    return Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, after=after)
 
 
 def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Decision:

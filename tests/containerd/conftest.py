@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import grpc
 import pytest
@@ -16,8 +17,10 @@ from tests.rig import RigError, cleanup, versions
 from tests.rig.configuration import VERSIONS, Options, Version
 from tests.rig.containerd import Containerd, bring_up
 from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
 
 LOG = pytest.StashKey[Containerd]()
+DAEMONS = pytest.StashKey[list[Daemon]]()
 VERSIONS_FOUND = pytest.StashKey[dict[str, str]]()
 _LOG = logging.getLogger(__name__)
 
@@ -82,6 +85,40 @@ def own_containerd(
         yield up
 
 
+@pytest.fixture(scope="module")
+def shared_daemon(shared_containerd: Containerd) -> Iterator[Daemon]:
+    with Daemon(shared_containerd) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(containerd: Containerd, shared_daemon: Daemon, request: pytest.FixtureRequest) -> Daemon:
+    """A ready daemon with the defaults, shared by a module's tests; a test that kills one takes its own."""
+    if not shared_daemon.is_fit:
+        shared_daemon.kill()
+        shared_daemon.start()
+        shared_daemon.wait_ready()
+    request.node.stash[DAEMONS] = [shared_daemon]
+    return shared_daemon
+
+
+@pytest.fixture
+def own_daemon(
+    containerd: Containerd, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Daemon]]:
+    """For a test that needs other settings or kills: a function from Daemon's arguments to a synchronised one."""
+    mine = request.node.stash[DAEMONS] = []
+    with ExitStack() as stack:
+
+        def up(**settings: Any) -> Daemon:
+            daemon = stack.enter_context(Daemon(containerd, **settings))
+            mine.append(daemon)
+            daemon.wait_synchronised()
+            return daemon
+
+        yield up
+
+
 def _without_pods(containerd: Containerd) -> None:
     try:
         if containerd.pid is None:
@@ -95,13 +132,15 @@ def _without_pods(containerd: Containerd) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows the end of containerd's log."""
+    """A failure shows the end of containerd's log, and what the daemons said."""
     report = yield
     containerd = item.stash.get(LOG, None)
     if report.failed and containerd is not None:
         report.sections.append(("containerd's log", containerd.log_tail()))
+    for daemon in item.stash.get(DAEMONS, []) if report.failed and call.when == "call" else []:
+        report.sections.append(("a daemon's log", daemon.last_words()))
     return report
 
 

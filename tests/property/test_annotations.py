@@ -192,4 +192,4 @@ def test_a_quantity_is_what_exact_arithmetic_says(digits, behind, suffix):
 
 def test_a_wish_names_no_knob_that_annotations_cannot_order():
     ordered = set(annotations.KNOBS.values())
-    assert ordered <= set(Knobs.__dataclass_fields__)
+    assert ordered <= set(Knobs._fields)

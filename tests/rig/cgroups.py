@@ -12,6 +12,11 @@ ROOT: Final = Path("/sys/fs/cgroup")
 NO_LIMIT_V1: Final = 1 << 60  # v1 shows "no limit" as the largest multiple of a page
 
 
+def online() -> frozenset[int]:
+    """The CPUs that this machine has."""
+    return members(Path("/sys/devices/system/cpu/online").read_text())
+
+
 def is_v2() -> bool:
     """Whether the controllers are on the unified hierarchy (a hybrid machine counts as v1)."""
     return "cpuset" in _words(ROOT / "cgroup.controllers")
@@ -69,6 +74,12 @@ def memory_limit(cgroup: str) -> int | None:
     return limit if limit is not None and limit < NO_LIMIT_V1 else None
 
 
+def memory_and_swap_limit(cgroup: str) -> int | None:
+    """v1's limit of memory and swap together; None on v2, and when there is none."""
+    limit = None if is_v2() else _number(_text(file(cgroup, "memory", "memory.memsw.limit_in_bytes")))
+    return limit if limit is not None and limit < NO_LIMIT_V1 else None
+
+
 def bfq_weight(cgroup: str) -> int | None:
     """The default BFQ weight."""
     text = _text(file(cgroup, "blkio", "io.bfq.weight" if is_v2() else "blkio.bfq.weight"))
@@ -113,10 +124,15 @@ def _number(text: str | None) -> int | None:
 
 
 def _set(text: str | None) -> frozenset[int] | None:
-    return None if text is None else frozenset(_members(text.strip()))
+    return None if text is None else members(text)
+
+
+def members(text: str) -> frozenset[int]:
+    """The members of a list such as "0-3,8"."""
+    return frozenset(_members(text))
 
 
 def _members(text: str) -> Iterator[int]:
-    for part in filter(None, text.split(",")):
+    for part in filter(None, text.strip().split(",")):
         low, _, high = part.partition("-")
         yield from range(int(low), int(high or low) + 1)

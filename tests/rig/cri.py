@@ -49,6 +49,7 @@ class Limits(TypedDict, total=False):
     quota: int
     period: int
     memory: int
+    swap: int
     cpus: str
     mems: str
     oom: int
@@ -122,15 +123,21 @@ class Cri:
         *,
         env: Mapping[str, str] | None = None,
         command: Sequence[str] = image.SLEEP,
+        mounts: Mapping[str, Path] | None = None,
         **limits: Unpack[Limits],
     ) -> str:
-        """Create, not start."""
+        """Create, not start; `mounts` are paths inside to files or folders of the machine."""
         config = cri_pb2.ContainerConfig(
             metadata=cri_pb2.ContainerMetadata(name=name),
             image=cri_pb2.ImageSpec(image=image.BUSYBOX),
             command=command,
             envs=[cri_pb2.KeyValue(key=key, value=value.encode()) for key, value in (env or {}).items()],
+            mounts=[
+                cri_pb2.Mount(container_path=inside, host_path=str(outside))
+                for inside, outside in (mounts or {}).items()
+            ],
             labels={**pod.config.labels, "io.kubernetes.container.name": name},
+            log_path=f"{pod.uid}-{name}.log",
             linux=cri_pb2.LinuxContainerConfig(resources=resources(**limits)),
         )
         config.linux.security_context.namespace_options.network = cri_pb2.NODE
@@ -227,6 +234,7 @@ def resources(**limits: Unpack[Limits]) -> cri_pb2.LinuxContainerResources:
         cpu_quota=limits.get("quota", 0),
         cpu_period=limits.get("period", 0),
         memory_limit_in_bytes=limits.get("memory", 0),
+        memory_swap_limit_in_bytes=limits.get("swap", 0),
         cpuset_cpus=limits.get("cpus", ""),
         cpuset_mems=limits.get("mems", ""),
         oom_score_adj=limits.get("oom", 0),

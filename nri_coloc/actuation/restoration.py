@@ -1,0 +1,39 @@
+"""`nri-coloc restore`: put back every journalled value that was there before us.
+
+Works on the journal alone, with the daemon stopped, also after a crash in the middle of anything. A file that is
+gone needs nothing; one that the kernel refuses is reported and kept in the journal for another try.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nri_coloc.actuation import cgroups, journal
+from nri_coloc.errors import KernelInterfaceError
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What came of it, by file as the host names it."""
+
+    done: tuple[str, ...]
+    gone: tuple[str, ...]
+    refused: tuple[KernelInterfaceError, ...]
+
+
+def restore(path: str, host_root: str, version: int) -> Restored:
+    """Write back all originals, the outermost cgroups first, so that children find room; shorten the journal."""
+    root = host_root.rstrip("/")
+    done: list[str] = []
+    gone: list[str] = []
+    refused: list[KernelInterfaceError] = []
+    left: dict[str, str] = {}
+    for file, was in sorted(journal.load(path).items(), key=lambda entry: entry[0].count("/")):
+        try:
+            found = cgroups.restore(root + file, was, version)
+            (done if found else gone).append(file)
+        except KernelInterfaceError as error:
+            refused.append(error)
+            left[file] = was
+    if done or gone:
+        Path(path).write_text(journal.lines(left))
+    return Restored(tuple(done), tuple(gone), tuple(refused))

@@ -1,0 +1,80 @@
+"""Whether what the daemon reports is what the simulated cgroup files hold: the demo's own proof.
+
+Asked again and again for a while, since writing, reading back and reporting are not one moment.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nri_coloc.errors import ColocError
+from nri_coloc.model import cpuset
+from nri_coloc.node_sim.node import Node
+
+SETTLE_S: Final = 4.0
+"""How long one and the same difference may last: the daemon looks at everything every two seconds."""
+
+Reported = Sequence[Mapping[str, Any]]
+
+
+class ReportIsWrong(ColocError):
+    """The daemon reports something else than it did."""
+
+
+class Check:
+    """Becomes due at certain hours and stays so until report and files agree; too long is a failure."""
+
+    def __init__(self, node: Node, hours: Sequence[float]) -> None:
+        self.compared: list[int] = []
+        self._node = node
+        self._due = list(hours)
+        self._waits = False
+        self._wrong: list[str] = []
+        self._since = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a comparison is still to succeed."""
+        return self._waits
+
+    def look(self, hour: float, reported: Reported) -> None:
+        """Compare if it is time to; raise ReportIsWrong if they have differed for too long."""
+        while self._due and self._due[0] <= hour:
+            self._due.pop(0)
+            self._waits = True
+        if not self._waits:
+            return
+        wrong = list(differences(self._node, reported))
+        if wrong != self._wrong:
+            self._wrong, self._since = wrong, time.monotonic()
+        if not wrong:
+            self.compared.append(len(reported))
+            self._waits = False
+        elif time.monotonic() > self._since + SETTLE_S:
+            raise ReportIsWrong("the daemon's report and the cgroup files differ: " + "; ".join(wrong))
+
+    def words(self) -> str:
+        """Return what was compared."""
+        counts = ", ".join(map(str, self.compared))
+        return (
+            f"Check passed: the daemon's report and the cgroup files agree on {sum(self.compared)} pins "
+            f"({len(self.compared)} comparisons, of {counts} containers);\n"
+            "no other pod could run on a dedicated container's CPUs."
+        )
+
+
+def differences(node: Node, reported: Reported) -> Iterator[str]:
+    """Yield a sentence for each container whose files say something else than the daemon."""
+    known = node.runtime.containers
+    if {one["id"] for one in reported} != set(known):
+        yield f"{len(reported)} containers are reported, {len(known)} exist"
+        return
+    files = {one["id"]: node.cpus(one["id"]) for one in reported}
+    for one in reported:
+        name, found = known[one["id"]].name, files[one["id"]]
+        for kind in ("cpus", "actual_cpus"):
+            if cpuset.parse(one[kind]) != found:
+                yield f"{name}: {kind} {one[kind] or 'none'}, the files have {cpuset.render(found)}"
+        strangers = (other for other in files if known[other].pod is not known[one["id"]].pod)
+        if one["exclusive"] and any(files[stranger] & found for stranger in strangers):
+            yield f"{name}: another pod may run on its CPUs {cpuset.render(found)}"

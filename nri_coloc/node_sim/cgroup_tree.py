@@ -1,0 +1,195 @@
+"""A cgroup hierarchy in a folder: made, removed and written as the kernel, runc and the kubelet would.
+
+It knows paths, files and what is effective. It cannot refuse a stranger's write as a kernel can (EBUSY,
+EINVAL); the runtime asks `fits` before it writes what a kernel would refuse it.
+
+The subtle thing: files do not change by themselves. Where a set is in force as it was written, the effective
+file is a second name of the same inode, and where it is inherited a second name of the parent's effective
+file, so that whoever writes one reads the other at once. `settle` ties these names anew when that changes.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from threading import RLock
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.node_sim import cgroup_files as files
+
+Watcher = Callable[[str, Path], None]
+"""Told of each new cgroup: its path and the folder in which its cpuset files lie."""
+
+
+class CgroupTree:
+    """Paths have no leading slash; "" is the root. Safe to use from several threads."""
+
+    def __init__(
+        self, host_root: Path, version: int, cpus: CPUMask, mems: CPUMask, *, legacy: bool = False
+    ) -> None:
+        self.version = version
+        self._base = host_root / "sys/fs/cgroup"
+        self._spare = host_root / ".name"
+        self._cpus = cpus
+        self._mems = mems
+        self._legacy = legacy
+        self._lock = RLock()
+        self.watcher: Watcher | None = None
+
+    # ---- cgroups ----
+
+    def plant(self) -> None:
+        """Make the hierarchies and the cgroups that the kubelet keeps for the QoS classes."""
+        root_of = {"cpuset.cpus": self._cpus, "cpuset.mems": self._mems}
+        for folder, content in self._new_files(root=True):
+            _write_all(folder, content)
+            for name, mask in root_of.items():
+                if self.version == 2:
+                    _put(folder / files.EFFECTIVE[2][name], cpuset.render(mask))
+                elif name in content:
+                    _put(folder / name, cpuset.render(mask))
+        for link, mount in files.V1_LINKS.items() if self.version == 1 else ():
+            (self._base / link).symlink_to(mount)
+        self.settle()
+        for path in ("kubepods", "kubepods/burstable", "kubepods/besteffort", "system.slice"):
+            self.make(path)
+        self.write("kubepods/besteffort", *self.weight(2))
+
+    def make(self, path: str) -> None:
+        """Make one cgroup; its parent is there. A second time does nothing."""
+        with self._lock:
+            if self.exists(path):
+                return
+            for folder, content in self._new_files(path):
+                _write_all(folder, content)
+            parent = path.rpartition("/")[0]
+            if self.version == 1:
+                for name in files.EFFECTIVE[1]:
+                    self.write(path, name, self.read(parent, name) or "")
+            elif parent:
+                self.write(parent, "cgroup.subtree_control", files.V2_ROOT["cgroup.subtree_control"])
+            self.settle(path)
+            if self.watcher is not None:
+                self.watcher(path, self.folder("cpuset.cpus", path))
+
+    def remove(self, path: str) -> None:
+        """Remove a cgroup and what lies below it."""
+        with self._lock:
+            for folder, _ in self._new_files(path):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def exists(self, path: str) -> bool:
+        return self.folder("cpuset.cpus", path).is_dir()
+
+    def children(self, path: str) -> list[str]:
+        """Return the paths directly below a cgroup."""
+        try:
+            with os.scandir(self.folder("cpuset.cpus", path)) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir())
+        except FileNotFoundError:
+            return []
+        return [f"{path}/{name}".lstrip("/") for name in names]
+
+    # ---- files ----
+
+    def folder(self, name: str, path: str) -> Path:
+        """Return the folder in which a cgroup keeps a file of this name."""
+        mount = self._base if self.version == 2 else self._base / files.mount_of(name)
+        return mount / path
+
+    def read(self, path: str, name: str) -> str | None:
+        """Return a file's text, None where there is no such file or cgroup."""
+        try:
+            return (self.folder(name, path) / name).read_text().rstrip("\n")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write(self, path: str, name: str, text: str) -> None:
+        """Write a file that exists, in place; one that does not is left out, as a kernel has no such file."""
+        file = self.folder(name, path) / name
+        if file.exists():
+            _put(file, text)
+
+    def mask(self, path: str, name: str) -> CPUMask:
+        """Return a cpulist file's set, empty where there is none."""
+        return cpuset.parse(self.read(path, name) or "")
+
+    def effective(self, path: str) -> CPUMask:
+        """Return the CPUs on which a cgroup's tasks may run."""
+        return self.mask(path, files.EFFECTIVE[self.version]["cpuset.cpus"])
+
+    def fits(self, path: str, cpus: str) -> bool:
+        """Whether the kernel would take this set: v1 wants it within the parent's, v2 takes any."""
+        parent = path.rpartition("/")[0]
+        return self.version == 2 or not cpuset.parse(cpus) & ~self.mask(parent, "cpuset.cpus")
+
+    def weight(self, shares: int) -> tuple[str, str]:
+        """Return the file and text for cpu shares; v2 by the linear curve of runc 1.1."""
+        if self.version == 1:
+            return "cpu.shares", str(shares)
+        return "cpu.weight", str(1 + (min(max(shares, 2), 262144) - 2) * 9999 // 262142)
+
+    # ---- what is effective ----
+
+    def settle(self, path: str = "") -> None:
+        """Bring the effective sets of a cgroup and of all below it in line with what is written."""
+        with self._lock:
+            for own, shown in files.EFFECTIVE[self.version].items():
+                self._settle(path, own, shown)
+            for child in self.children(path) if self.version == 2 else ():
+                self.settle(child)
+
+    def _settle(self, path: str, own: str, shown: str) -> None:
+        folder = self.folder(own, path)
+        if self.version == 1:
+            self._same(folder / shown, folder / own)
+            return
+        if not path or not (folder / own).exists():
+            return
+        above = folder.parent / shown
+        wanted, granted = self.mask(path, own), cpuset.parse(above.read_text())
+        if not wanted & granted:
+            self._same(folder / shown, above)
+        elif not wanted & ~granted:
+            self._same(folder / shown, folder / own)
+        else:
+            _put(self._alone(folder / shown), cpuset.render(wanted & granted))
+
+    def _same(self, name: Path, source: Path) -> None:
+        """Make one file a second name of another; replaced in one step, so that no reader misses it."""
+        if not source.exists() or (name.exists() and name.samefile(source)):
+            return
+        self._spare.hardlink_to(source)
+        self._spare.replace(name)
+
+    def _alone(self, name: Path) -> Path:
+        """Make sure that a file shares its inode with no other."""
+        if name.exists() and name.stat().st_nlink > 1:
+            _put(self._spare, name.read_text())
+            self._spare.replace(name)
+        return name
+
+    def _new_files(self, path: str = "", *, root: bool = False) -> list[tuple[Path, dict[str, str]]]:
+        if self.version == 2:
+            return [(self._base / path, dict(files.V2_ROOT if root else files.V2))]
+        return [(self._base / mount / path, files.of_v1(mount, legacy=self._legacy)) for mount in files.V1]
+
+
+def _write_all(folder: Path, content: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in content.items():
+        _put(folder / name, text)
+
+
+def _put(file: Path, text: str) -> None:
+    """Write in place, in one step: what was longer is filled up with newlines.
+
+    Cutting it would be a second step, and whoever reads or writes in between would meet a half of two values.
+    """
+    content = f"{text}\n".encode()
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size, b"\n"), 0)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,145 @@
+"""A simulated node in a folder: machine, cgroups, runtime, CRI, the kubelet's own part, and the workload.
+
+    folder/host      what the daemon takes for "/": sys and proc
+    folder/run       the sockets of NRI and CRI
+
+The daemon runs unchanged against it, as its own process. Threads are the runtime's; time comes in with `tick`.
+"""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nri_coloc.errors import RuntimeRefused
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.workload import KubeQoS
+from nri_coloc.node_sim import machines
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.node_sim.cri_server import CriServer
+from nri_coloc.node_sim.identity import Identity
+from nri_coloc.node_sim.kernel import Kernel
+from nri_coloc.node_sim.processes import ProcessTable
+from nri_coloc.node_sim.runtime import Runtime
+from nri_coloc.node_sim.spec import Container, ContainerRequest, PodRequest
+from nri_coloc.node_sim.workload import Load, Workload
+
+QOS_CGROUPS = {
+    KubeQoS.BURSTABLE: "kubepods/burstable",
+    KubeQoS.BEST_EFFORT: "kubepods/besteffort",
+}
+
+
+class Node:
+    """Use it in a `with` block, or call `start` and `close`."""
+
+    def __init__(
+        self, folder: Path, machine: str = "8cpu", *, cgroup: int = 2, runtime_version: str = "2.1.9"
+    ) -> None:
+        spec = machines.MACHINES[machine]
+        topology = machines.topology(spec)
+        self.host_root = folder / "host"
+        self.nri_socket = folder / "run/nri.sock"
+        self.cri_socket = folder / "run/cri.sock"
+        machines.plant(spec, self.host_root)
+        self.tree = CgroupTree(self.host_root, cgroup, topology.online, topology.all_mems, legacy=spec.legacy)
+        self._kernel = Kernel(self.tree) if cgroup == 2 else None
+        self.tree.plant()
+        self.processes = ProcessTable(self.host_root, cgroup)
+        self.runtime = Runtime(self.nri_socket, self.tree, self.processes, runtime_version)
+        self.cri = CriServer(self.cri_socket, self.runtime)
+        self.workload = Workload(self.tree, self.host_root, topology.online)
+        self._identity = Identity()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begin to serve."""
+        if self._kernel:
+            self._kernel.start()
+        self.start_runtime()
+
+    def close(self) -> None:
+        """End everything that runs; the files stay."""
+        self.kill_runtime()
+        if self._kernel:
+            self._kernel.close()
+
+    def start_runtime(self) -> None:
+        """Start the runtime's process, or start it again."""
+        self.runtime.listen()
+        self.cri.listen()
+
+    def kill_runtime(self) -> None:
+        """End the runtime's process: both sockets go, the containers stay."""
+        self.cri.close()
+        self.runtime.kill()
+
+    # ---- the kubelet's calls, with its own part in them ----
+
+    def run_pod(self, request: PodRequest) -> str:
+        """Make the pod's cgroup, then its sandbox; return the sandbox's id."""
+        uid = self._identity.uid()
+        cgroup = request.cgroup_parent(uid).lstrip("/")
+        self.tree.make(cgroup)
+        self.tree.write(cgroup, *self.tree.weight(request.shares))
+        try:
+            pod_id = self.runtime.run_pod(request, uid)
+        except RuntimeRefused:
+            self.tree.remove(cgroup)
+            raise
+        self._weigh_classes()
+        return pod_id
+
+    def run_container(self, pod_id: str, request: ContainerRequest, load: Load | None = None) -> str:
+        """Create and start a container; `load` is what it wants from then on."""
+        container_id = self.runtime.create(pod_id, request)
+        self.runtime.start(container_id)
+        if load is not None:
+            self.workload.attach(self.runtime.containers[container_id].cgroup, load)
+        return container_id
+
+    def remove_pod(self, pod_id: str) -> None:
+        """Stop and remove a pod, and its cgroup after it."""
+        pod = self.runtime.pods[pod_id]
+        for container in self.runtime.of_pod(pod_id):
+            self.workload.detach(container.cgroup)
+        self.runtime.remove_pod(pod_id)
+        self.tree.remove(pod.cgroup)
+        self._weigh_classes()
+
+    def _weigh_classes(self) -> None:
+        """Give each QoS class the weight of its pods; BestEffort always has the smallest."""
+        requests = [pod.request for pod in self.runtime.pods.values()]
+        burstable = sum(request.shares for request in requests if request.qos is KubeQoS.BURSTABLE)
+        self.tree.write(QOS_CGROUPS[KubeQoS.BURSTABLE], *self.tree.weight(max(2, burstable)))
+
+    # ---- looking ----
+
+    def pod(self, name: str) -> str:
+        """Return the id of the pod called "namespace/name"."""
+        for pod in self.runtime.pods.values():
+            if f"{pod.request.namespace}/{pod.request.name}" == name:
+                return pod.id
+        raise KeyError(name)
+
+    def container(self, name: str) -> Container:
+        """Return the container called "namespace/pod/container"."""
+        for container in self.runtime.containers.values():
+            if container.name == name:
+                return container
+        raise KeyError(name)
+
+    def cpus(self, container_id: str) -> CPUMask:
+        """Return the CPUs on which a container really may run, by its files."""
+        return self.tree.effective(self.runtime.containers[container_id].cgroup)
+
+    def tick(self, now: float) -> None:
+        """Let the workload use CPU up to `now` (seconds)."""
+        self.workload.tick(now)

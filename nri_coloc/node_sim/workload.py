@@ -1,0 +1,224 @@
+"""What containers use: load curves, and the counters that a kernel would keep of it.
+
+A curve says how many CPUs a container wants at a time; each tick shares the CPUs out among those who want
+them, within the sets, quotas and weights that the files hold then, and moves the counters on. Fluid, not
+scheduled: no latency comes out of it, and PSI is the part of the wanted time that was not had.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+
+Load = Callable[[float], float]
+"""Seconds to the number of CPUs wanted."""
+
+ROUNDS: Final = 8
+"""Of offering what is left; the last ones move thousandths."""
+
+EPSILON: Final = 1e-6
+TICKS_PER_SECOND: Final = 100  # USER_HZ, in which /proc/stat counts
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one cgroup wants in a tick; `weight` is relative to all others, `quota` in CPUs."""
+
+    path: str
+    wanted: float
+    cpus: CPUMask
+    weight: float = 1.0
+    quota: float = float("inf")
+
+
+@dataclass(slots=True)
+class Shares:
+    """What came of it, in CPUs: by cgroup and by CPU."""
+
+    by_path: dict[str, float] = field(default_factory=dict)
+    by_cpu: dict[int, float] = field(default_factory=dict)
+
+
+def share_out(tasks: Sequence[Task]) -> Shares:
+    """Give each task CPU time where it may run; where it does not suffice, by weight."""
+    shares = Shares({task.path: 0.0 for task in tasks})
+    open_for = {task.path: min(task.wanted, task.quota) for task in tasks}
+    for _ in range(ROUNDS):
+        bids = _bids(tasks, open_for, shares.by_cpu)
+        for cpu, bidders in bids.items():
+            granted = _by_weight(1.0 - shares.by_cpu.get(cpu, 0.0), bidders)
+            for path, amount in granted.items():
+                shares.by_path[path] += amount
+                shares.by_cpu[cpu] = shares.by_cpu.get(cpu, 0.0) + amount
+                open_for[path] -= amount
+        if not bids:
+            break
+    return shares
+
+
+def _bids(
+    tasks: Iterable[Task], open_for: Mapping[str, float], used: Mapping[int, float]
+) -> dict[int, list[tuple[Task, float]]]:
+    """Spread what each task still wants evenly over its CPUs that have time left."""
+    bids: dict[int, list[tuple[Task, float]]] = {}
+    for task in tasks:
+        if open_for[task.path] <= EPSILON:
+            continue
+        free = [cpu for cpu in cpuset.members(task.cpus) if used.get(cpu, 0.0) < 1.0 - EPSILON]
+        for cpu in free:
+            bids.setdefault(cpu, []).append((task, open_for[task.path] / len(free)))
+    return bids
+
+
+def _by_weight(capacity: float, bidders: list[tuple[Task, float]]) -> dict[str, float]:
+    """Divide one CPU: who wants less than its share gets all of it, the rest goes to the others."""
+    total = sum(task.weight for task, _ in bidders)
+    granted = {}
+    for task, bid in sorted(bidders, key=lambda one: one[1] / one[0].weight):
+        granted[task.path] = amount = min(bid, capacity * task.weight / total)
+        capacity -= amount
+        total -= task.weight
+    return granted
+
+
+@dataclass(slots=True)
+class Counters:
+    """Seconds since the cgroup was made."""
+
+    used: float = 0.0
+    stalled: float = 0.0
+    throttled: float = 0.0
+    periods: float = 0.0
+    throttled_periods: float = 0.0
+
+
+class Workload:
+    """Moves the counters of a tree's cgroups; `attach` and `detach` say who runs."""
+
+    def __init__(self, tree: CgroupTree, host_root: Path, cpus: CPUMask) -> None:
+        self._tree = tree
+        self._stat = host_root / "proc/stat"
+        self._cpus = list(cpuset.members(cpus))
+        self._loads: dict[str, Load] = {}
+        self._counters: dict[str, Counters] = {"": Counters()}
+        self._busy = dict.fromkeys(self._cpus, 0.0)
+        self._began: float | None = None
+        self._last = 0.0
+
+    def attach(self, path: str, load: Load) -> None:
+        self._loads[path] = load
+
+    def detach(self, path: str) -> None:
+        self._loads.pop(path, None)
+
+    def tick(self, now: float) -> Shares:
+        """Let the time since the last tick pass; the first one only sets the clock."""
+        if self._began is None:
+            self._began = self._last = now
+            return Shares()
+        elapsed, self._last = now - self._last, now
+        live = {path: load(now) for path, load in self._loads.items() if self._tree.exists(path)}
+        tasks = [self._task(path, wanted, live) for path, wanted in live.items()]
+        shares = share_out(tasks)
+        for task in tasks:
+            self._count(task, shares.by_path[task.path], elapsed)
+        for cpu, part in shares.by_cpu.items():
+            self._busy[cpu] = self._busy.get(cpu, 0.0) + part * elapsed
+        self._write()
+        return shares
+
+    # ---- what the files allow ----
+
+    def _task(self, path: str, wanted: float, live: Mapping[str, float]) -> Task:
+        return Task(path, wanted, self._tree.effective(path), self._weight(path, live), self._quota(path))
+
+    def _weight(self, path: str, live: Iterable[str]) -> float:
+        """Return the part of a CPU that a cgroup is worth: at each level its weight among the busy siblings."""
+        worth = 1.0
+        for level in _levels(path):
+            depth = level.count("/")
+            parent = level.rpartition("/")[0]
+            busy = {"/".join(other.split("/")[: depth + 1]) for other in live}
+            siblings = [other for other in busy if other.rpartition("/")[0] == parent]
+            worth *= self._own_weight(level) / sum(self._own_weight(other) for other in siblings)
+        return worth
+
+    def _own_weight(self, path: str) -> int:
+        name = "cpu.shares" if self._tree.version == 1 else "cpu.weight"
+        return int(self._tree.read(path, name) or 1)
+
+    def _quota(self, path: str) -> float:
+        if self._tree.version == 1:
+            quota = int(self._tree.read(path, "cpu.cfs_quota_us") or -1)
+            return (
+                quota / int(self._tree.read(path, "cpu.cfs_period_us") or 100_000)
+                if quota > 0
+                else float("inf")
+            )
+        text, _, period = (self._tree.read(path, "cpu.max") or "max 100000").partition(" ")
+        return float("inf") if text == "max" else int(text) / int(period)
+
+    # ---- counting ----
+
+    def _count(self, task: Task, used: float, elapsed: float) -> None:
+        waited = max(0.0, task.wanted - used) / task.wanted if task.wanted > EPSILON else 0.0
+        for path in ("", *_levels(task.path)):
+            counters = self._counters.setdefault(path, Counters())
+            counters.used += used * elapsed
+            counters.stalled += waited * elapsed
+        own = self._counters[task.path]
+        if task.quota < float("inf"):
+            own.periods += elapsed * 10
+            if task.wanted > task.quota:
+                own.throttled_periods += elapsed * 10
+                own.throttled += (task.wanted - task.quota) * elapsed
+
+    def _write(self) -> None:
+        for path in [path for path in self._counters if path and not self._tree.exists(path)]:
+            del self._counters[path]
+        for path, counters in self._counters.items():
+            for name, text in self._files(counters):
+                self._tree.write(path, name, text)
+        self._write_stat()
+
+    def _files(self, counters: Counters) -> list[tuple[str, str]]:
+        usage = f"usage_usec {_us(counters.used)}\nuser_usec {_us(counters.used)}\nsystem_usec 0"
+        pressure = f"avg10=0.00 avg60=0.00 avg300=0.00 total={_us(counters.stalled)}"
+        both = [("cpu.pressure", f"some {pressure}\nfull {pressure}")]
+        periods = f"nr_periods {int(counters.periods)}\nnr_throttled {int(counters.throttled_periods)}"
+        if self._tree.version == 2:
+            bursts = f"throttled_usec {_us(counters.throttled)}\nnr_bursts 0\nburst_usec 0"
+            return [*both, ("cpu.stat", f"{usage}\n{periods}\n{bursts}")]
+        bursts = f"throttled_time {_us(counters.throttled) * 1000}\nnr_bursts 0\nburst_time 0"
+        return [
+            *both,
+            ("cpuacct.usage", str(int(counters.used * 1e9))),
+            ("cpu.stat", f"{periods}\n{bursts}"),
+        ]
+
+    def _write_stat(self) -> None:
+        assert self._began is not None  # only a second tick comes here
+        lived = self._last - self._began
+        rows = [("cpu ", sum(self._busy.values()), lived * len(self._busy))]
+        rows += [(f"cpu{cpu}", busy, lived) for cpu, busy in sorted(self._busy.items())]
+        self._stat.write_text("".join(_stat_line(*row) for row in rows))
+
+
+def _stat_line(name: str, busy: float, lived: float) -> str:
+    ticks = int(busy * TICKS_PER_SECOND)
+    idle = max(0, int((lived - busy) * TICKS_PER_SECOND))
+    return f"{name} {ticks} 0 0 {idle} 0 0 0 0 0 0\n"
+
+
+def _levels(path: str) -> list[str]:
+    """Return a cgroup and those above it, without the root, from the top."""
+    parts = path.split("/")
+    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1_000_000)

@@ -1,0 +1,99 @@
+"""The kubelet updates a container: our CPUs hold, everything else is the kubelet's."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.rig import cgroups, workloads
+from tests.rig.containerd import Containerd
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS, PERIOD
+
+pytestmark = [pytest.mark.containerd, pytest.mark.usefixtures("daemon")]
+
+ALL = ",".join(map(str, sorted(NODE_CPUS)))
+
+
+def test_cpus_in_an_update_of_a_dedicated_container_are_ours(daemon: Daemon, cri: Cri):
+    web = workloads.dedicated(cri)
+    owned = web.first_cpus()
+    cri.update(web.id, cpus=ALL)
+    assert web.cpus == cgroups.members(web.spec_cpus) == owned
+    assert daemon.audited("container.update", container_id=web.id)["reason"] == "kubelet_update"
+
+
+def test_cpus_in_an_update_of_a_shared_container_are_ours(cri: Cri):
+    neighbour, web = workloads.shared(cri), workloads.dedicated(cri)
+    cri.update(neighbour.id, cpus=ALL)
+    assert neighbour.cpus == cgroups.members(neighbour.spec_cpus) == NODE_CPUS - web.first_cpus()
+
+
+def test_cpus_in_an_update_of_an_offline_container_stay_within_the_box(cri: Cri):
+    batch, web = workloads.reclaimed(cri), workloads.dedicated(cri)
+    cri.update(batch.id, cpus=ALL)
+    assert batch.cpus == NODE_CPUS - web.first_cpus()
+    cri.remove_pod(web.pod.id)
+    wait_until(lambda: batch.cpus == NODE_CPUS, 5, "the offline container to grow with its box")
+    again = workloads.dedicated(cri, "again")
+    assert batch.cpus == NODE_CPUS - again.first_cpus()
+    cri.update(batch.id, shares=2)
+
+
+def test_what_else_the_update_carries_is_the_kubelets(cri: Cri):
+    web = workloads.run(cri, "web", "dedicated", cpus=1, memory=64 << 20)
+    owned = web.first_cpus()
+    cri.update(web.id, cpus=ALL, shares=512, quota=50_000, period=PERIOD, memory=96 << 20)
+    assert web.cpus == owned
+    assert cgroups.shares(web.cgroup) in (512, None)
+    assert cgroups.quota(web.cgroup) == (50_000, PERIOD)
+    assert cgroups.memory_limit(web.cgroup) == 96 << 20
+
+
+@pytest.mark.parametrize("qos", ["dedicated", "shared"])
+def test_an_update_in_which_nothing_is_ours_passes_untouched(daemon: Daemon, cri: Cri, qos: str):
+    web = workloads.run(cri, "web", qos, cpus=1, memory=64 << 20)
+    owned = web.cpus
+    cri.update(web.id, shares=512, quota=50_000, period=PERIOD, memory=96 << 20, swap=128 << 20)
+    assert cgroups.shares(web.cgroup) in (512, None)
+    assert cgroups.quota(web.cgroup) == (50_000, PERIOD)
+    assert cgroups.memory_limit(web.cgroup) == 96 << 20
+    # an answer of any plugin would have lost this one: NRI cannot carry it
+    assert cgroups.memory_and_swap_limit(web.cgroup) in (128 << 20, None)
+    assert web.cpus == cgroups.members(web.spec_cpus) == owned
+    assert daemon.audited("container.update", container_id=web.id)["reason"] == "nothing_ours"
+
+
+@pytest.mark.parametrize("before", [{}, {"coloc.nri.io/memory-limit": "48Mi"}], ids=["plain", "annotated"])
+def test_an_annotated_limit_holds_against_an_update(cri: Cri, before: Mapping[str, str]):
+    web = workloads.run(cri, "web", annotations=before, cpus=0.1, memory=64 << 20)
+    assert cgroups.memory_limit(web.cgroup) == (48 << 20 if before else 64 << 20)
+    cri.update(web.id, memory=96 << 20, shares=256)
+    assert cgroups.memory_limit(web.cgroup) == (48 << 20 if before else 96 << 20)
+    assert cgroups.shares(web.cgroup) in (256, None)
+
+
+def test_an_update_that_asks_for_nothing_changes_nothing(containerd: Containerd, cri: Cri):
+    web = workloads.dedicated(cri)
+    pid, owned = containerd.pid, web.first_cpus()
+    cri.update(web.id)
+    assert web.cpus == cgroups.members(web.spec_cpus) == owned
+    assert cgroups.quota(web.cgroup) == (PERIOD, PERIOD)
+    assert containerd.pid == pid
+
+
+def test_an_update_before_the_start_leaves_our_cpus(cri: Cri):
+    web = workloads.dedicated(cri, started=False)
+    cri.update(web.id, cpus=ALL, shares=512)
+    web.start()
+    assert len(web.first_cpus()) == 1
+    assert cgroups.shares(web.cgroup) in (512, None)
+
+
+def test_cpus_that_somebody_else_wrote_are_put_back(daemon: Daemon, cri: Cri):
+    neighbour, web = workloads.shared(cri), workloads.dedicated(cri)
+    left = NODE_CPUS - web.first_cpus()
+    neighbour.cpuset_file.write_text(ALL)
+    wait_until(lambda: neighbour.cpus == left, 6, "the repair")
+    assert daemon.audited("drift.repair", container_id=neighbour.id)["reason"] == "found_different"

@@ -1,0 +1,166 @@
+"""`nri-coloc demo`: the whole of it, with the real daemon as its own process."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.cli import demo
+from nri_coloc.errors import SettingsError
+from tests.rig.waiting import wait_until
+
+LINE = re.compile(r"\d\d:\d\d [a-z]+\.[a-z]+ +\S")
+PATIENCE_S = 60
+
+
+@contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "nri_coloc", "demo", *arguments]
+    environment = os.environ | {"TMPDIR": str(folder)}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def short():
+    """A folder with a short path: a Unix socket's path has 107 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def daemon_of(process: subprocess.Popen[str]) -> int:
+    """The pid of the daemon that the demo has started, 0 while there is none."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(children[0]) if children else 0
+
+
+def play_until_first_admission(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "container.admit" in line:
+            return
+    raise AssertionError("the demo ended before it admitted anything")
+
+
+@pytest.fixture(scope="module")
+def day():
+    with tempfile.TemporaryDirectory() as folder, started(Path(folder), "--seconds", "6") as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out.splitlines(), err, list(Path(folder).iterdir())
+
+
+def test_a_day_ends_well_and_leaves_nothing_behind(day):
+    code, _, err, left = day
+    assert (code, err, left) == (0, "", [])
+
+
+def test_without_a_terminal_there_is_one_line_for_each_record(day):
+    _, lines, _, _ = day
+    told = lines[: lines.index("")]
+    assert all(LINE.match(line) for line in told)
+    assert lines[len(told) + 1] == f"The day is over: {len(told)} audit records."
+    assert told == sorted(told, key=lambda line: line[:5])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "shop/web/app dedicated CPUs 0-1 whole_core: asked 1.5 CPUs",
+        "share CPUs 0-7 -> 2-7 cpus_taken",
+        "pay/ledger/main dedicated CPUs 2-3 whole_core",
+        "pay/ledger/proxy dedicated CPUs 2-3 follows_main",
+        "annotation.invalid shop/ads/app",
+        "annotation.denied  shop/greedy/app",
+        "container.update   shop/search/app shared",
+        "batch/etl-1/worker reclaimed CPUs 0-7 box_member",
+        "share CPUs 4-7 -> 0-1,4-7 cpus_returned",
+        "share CPUs 0-1,4-7 -> 0-7 cpus_returned",
+    ],
+)
+def test_the_day_has_everything_that_it_promises(day, part):
+    _, lines, _, _ = day
+    assert any(part in line for line in lines), "\n".join(lines)
+
+
+def test_the_check_compares_more_than_once(day):
+    _, lines, _, _ = day
+    assert any(line.startswith("Check passed: ") for line in lines)
+
+
+@pytest.mark.parametrize("topology", ["1cpu", "2cpu", "laptop-no-numa", "epyc-256"])
+def test_other_machines_have_days_too(topology, short):
+    with started(short, "--seconds", "2", "--topology", topology) as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (0, ""), out
+
+
+def test_killing_the_daemon_fails_the_demo_at_once(short):
+    with started(short, "--seconds", "60") as process:
+        play_until_first_admission(process)
+        os.kill(daemon_of(process), signal.SIGKILL)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert err.startswith("nri-coloc demo: the daemon was killed by signal 9")
+    assert list(short.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+def test_an_interrupted_demo_ends_the_daemon_and_removes_its_folder(number, short):
+    with started(short, "--seconds", "60") as process:
+        play_until_first_admission(process)
+        daemon = daemon_of(process)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=10)
+    assert (process.returncode, "interrupted" in err) == (1, True)
+    assert list(short.iterdir()) == []
+    wait_until(lambda: not Path(f"/proc/{daemon}").exists(), 5, "the daemon's end")
+
+
+def test_an_unknown_machine_is_named_with_those_that_exist():
+    with pytest.raises(SettingsError, match="there is no machine 'moon'; there are 1cpu"):
+        demo.run(1, "moon")
+
+
+def test_in_a_terminal_it_draws_and_ends_with_the_summary(short):
+    primary, secondary = pty.openpty()
+    environment = os.environ | {
+        "TMPDIR": str(short),
+        "TERM": "xterm-256color",
+        "COLUMNS": "110",
+        "LINES": "45",
+    }
+    command = [sys.executable, "-m", "nri_coloc", "demo", "--seconds", "2"]
+    process = subprocess.Popen(
+        command, stdin=secondary, stdout=secondary, stderr=subprocess.PIPE, env=environment
+    )
+    os.close(secondary)
+    drawn = b"".join(iter(lambda: _read(primary), b""))
+    os.close(primary)
+    assert process.wait(PATIENCE_S) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode())
+    for part in ("which CPU belongs to whom", "shop/web/app", "what was decided, and why", "Check passed"):
+        assert part in text
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # EIO: the other side is closed
+        return b""

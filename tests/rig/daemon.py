@@ -1,0 +1,224 @@
+"""The product under test: the unmodified `nri-coloc run` as a process of its own beside a rig's containerd.
+
+It has a state folder, a port and an output file of its own, and is told everything by flags and one
+configuration file, as an operator would. The file lies behind a `..data` link as in a ConfigMap mount.
+"""
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tests.rig import RigError
+from tests.rig.containerd import Containerd
+from tests.rig.waiting import poll, wait_until
+
+READY_SECONDS: Final = 20
+HTTP_SECONDS: Final = 5
+PROGRAM: Final = ("-m", "nri_coloc")
+SLOW_PROGRAM: Final = ("-m", "tests.rig.slow_daemon")
+PROJECT: Final = Path(__file__).parents[2]
+
+
+class ConfigMap:
+    """A folder as the kubelet mounts a ConfigMap: a new version is swapped in whole, by one link."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "config.yaml"
+        self._folder = folder
+        self._versions = 0
+        folder.mkdir()
+        self.file.symlink_to("..data/config.yaml")
+
+    def write(self, text: str) -> None:
+        """Publish a new content."""
+        self._versions += 1
+        version = self._folder / f"..version_{self._versions}"
+        version.mkdir()
+        (version / "config.yaml").write_text(text)
+        link = self._folder / "..data_tmp"
+        link.symlink_to(version.name)
+        link.rename(self._folder / "..data")
+
+
+class Daemon:
+    """One copy of the daemon; `with` starts it and always stops it. It may be killed and started again."""
+
+    def __init__(
+        self,
+        containerd: Containerd,
+        *,
+        config: str = "",
+        flags: Sequence[str] = (),
+        program: Sequence[str] = PROGRAM,
+        state_dir: Path | None = None,
+    ) -> None:
+        self._home = tempfile.TemporaryDirectory(prefix="daemon-")
+        self.folder = Path(self._home.name)
+        self.state_dir = state_dir or self.folder / "state"
+        self.config = ConfigMap(self.folder / "etc")
+        self.config.write(config)
+        self._containerd = containerd
+        self._port = _free_port()
+        self._arguments = ([*program, "run"], [*flags])
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        self._audit_start = 0
+        self._served = ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._home.cleanup()
+
+    def start(self) -> None:
+        """Start it, for the first time or again with the same folders."""
+        with (self.folder / "audit").open("ab") as audit, (self.folder / "log").open("ab") as log:
+            self._served = str(self._containerd.nri_socket)
+            self._audit_start, self._log_start = audit.tell(), len(self.log())
+            self._process = subprocess.Popen(
+                self._command(), cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=audit, stderr=log
+            )
+
+    def _command(self) -> list[str]:
+        program, flags = self._arguments
+        paths = {
+            "--config": self.config.file,
+            "--nri-socket": self._containerd.nri_socket,
+            "--cri-socket": self._containerd.cri_socket,
+            "--state-dir": self.state_dir,
+            "--admin-socket": self.folder / "admin" / "admin.sock",
+            "--http": f"127.0.0.1:{self._port}",
+        }
+        own = [str(part) for pair in paths.items() for part in pair]
+        return [sys.executable, *program, *own, *flags]
+
+    def wait_synchronised(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until it knows the runtime's containers: from here on nothing escapes it."""
+        if not poll(lambda: self._is_synchronised() or self.is_dead, seconds) or self.is_dead:
+            raise RigError(f"the daemon was not synchronised: {self.readyz()}\n{self.log()}")
+
+    def _is_synchronised(self) -> bool:
+        return " synchronised " in self.log()[self._log_start :]
+
+    def wait_ready(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until `/readyz` says so."""
+        if not poll(lambda: self.readyz().get("ready") or self.is_dead, seconds) or self.is_dead:
+            raise RigError(f"the daemon did not get ready: {self.readyz()}\n{self.log()}")
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._end(signal.SIGKILL)
+
+    def terminate(self, seconds: float = 10) -> int:
+        """Ask it to end and return its exit code."""
+        return self._end(signal.SIGTERM, seconds)
+
+    def _end(self, number: signal.Signals, seconds: float = 10) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it serves the containerd that runs now."""
+        served = str(self._containerd.nri_socket)
+        return not self.is_dead and self._served == served and bool(self.readyz().get("ready"))
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has ended by itself, or was never started."""
+        return self._process is None or self._process.poll() is not None
+
+    @property
+    def pid(self) -> int:
+        """Of the running daemon."""
+        return 0 if self._process is None else self._process.pid
+
+    # ---- what it says ----
+
+    def state(self) -> dict[str, Any]:
+        """Return `/v1/state`."""
+        return self._json("/v1/state")
+
+    def container(self, container_id: str) -> dict[str, Any]:
+        """Return one container of `/v1/state`; empty if it is not there."""
+        return next((c for c in self.state().get("containers", []) if c["id"] == container_id), {})
+
+    def readyz(self) -> dict[str, Any]:
+        """Return `/readyz`; empty while nobody listens."""
+        return self._json("/readyz")
+
+    def check(self, name: str) -> dict[str, Any]:
+        """Return one check of `/readyz`."""
+        found: dict[str, Any] = self.readyz().get("checks", {}).get(name, {})
+        return found
+
+    def metric(self, sample: str) -> float:
+        """Return a sample such as `nri_coloc_connected`, labels included; 0 if there is none."""
+        lines = (line.rpartition(" ") for line in self._get("/metrics").splitlines())
+        return next((float(value) for name, _, value in lines if name == sample), 0.0)
+
+    def audit(self, event: str = "", **fields: Any) -> list[dict[str, Any]]:
+        """Return the audit records since its last start that have these fields, oldest first."""
+        with (self.folder / "audit").open() as file:
+            file.seek(self._audit_start)
+            lines = file.read().split("\n")[:-1]  # what follows the last newline is not whole yet
+        wanted = {"event": event, **fields} if event else fields
+        records = [json.loads(line) for line in lines]
+        return [r for r in records if all(r.get(name) == value for name, value in wanted.items())]
+
+    def audited(self, event: str, seconds: float = 5, **fields: Any) -> dict[str, Any]:
+        """Wait for an audit record and return it: they are written after the reply."""
+        wait_until(lambda: self.audit(event, **fields), seconds, f"{event} {fields} in the audit")
+        return self.audit(event, **fields)[-1]
+
+    def log(self) -> str:
+        """Return what it wrote to stderr."""
+        path = self.folder / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def last_words(self, lines: int = 40) -> str:
+        """Return the end of its log and of its audit."""
+        audit = [json.dumps(record)[:400] for record in self.audit()]
+        return "\n".join([*self.log().splitlines()[-lines:], *audit[-lines:]])
+
+    def _json(self, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._get(path) or "{}")
+        return found
+
+    def _get(self, path: str) -> str:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=HTTP_SECONDS)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        except ConnectionRefusedError:
+            return ""
+        finally:
+            connection.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,134 @@
+"""Pods as tests want them: one container in a pod of some class, which says first thing where it runs.
+
+What a container asks for is what the kubelet would make of its requests. The first thing that its first
+process does, before any other program runs in it, is to print the CPUs that it may use.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Unpack
+
+from tests.rig import cgroups, kubepods, packages
+from tests.rig.cri import Cri, Limits, Pod
+from tests.rig.waiting import wait_until
+
+QOS: Final = "coloc.nri.io/qos-class"
+PERIOD: Final = 100_000
+_SAY_CPUS: Final = (
+    'while read -r line; do case "$line" in Cpus_allowed_list*) echo "$line";; esac; done < /proc/self/status'
+)
+COMMAND: Final = ("/bin/sh", "-c", f"{_SAY_CPUS}; exec sleep 1000000")
+NODE_CPUS: Final = cgroups.online()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A container and its pod; reads what the kernel holds for it."""
+
+    cri: Cri
+    pod: Pod
+    id: str
+
+    @property
+    def cgroup(self) -> str:
+        """The container's cgroup."""
+        return self.cri.cgroup(self.id)
+
+    @property
+    def cpus(self) -> frozenset[int] | None:
+        """The CPUs of its cgroup now."""
+        return cgroups.cpus(self.cgroup)
+
+    @property
+    def cpuset_file(self) -> Path:
+        """Where these CPUs are written."""
+        return cgroups.file(self.cgroup, "cpuset", "cpuset.cpus")
+
+    @property
+    def spec_cpus(self) -> str:
+        """The CPUs in the specification that the runtime keeps."""
+        resources = self.cri.info(self.id)["runtimeSpec"]["linux"]["resources"]
+        return str(resources.get("cpu", {}).get("cpus", ""))
+
+    def start(self) -> "Workload":
+        """Start it, if it was only created."""
+        self.cri.start(self.id)
+        return self
+
+    def first_cpus(self) -> frozenset[int]:
+        """The CPUs on which its very first instructions could run, by its own words."""
+        path = Path(self.cri.status(self.id).status.log_path)
+        wait_until(lambda: path.exists() and "Cpus_allowed_list" in path.read_text(), 10, f"words in {path}")
+        line = path.read_text().splitlines()[0]
+        return cgroups.members(line.rpartition(":")[2])
+
+
+def run(
+    cri: Cri,
+    name: str,
+    qos: str = "",
+    *,
+    cpus: float = 0,
+    namespace: str = "default",
+    annotations: Mapping[str, str] | None = None,
+    parent: str = kubepods.BURSTABLE,
+    command: Sequence[str] = COMMAND,
+    started: bool = True,
+    **limits: Unpack[Limits],
+) -> Workload:
+    """Make a pod with one container `app`; `qos` is asked for by annotation."""
+    wanted = {**({QOS: qos} if qos else {}), **(annotations or {})}
+    pod = cri.run_pod(name, namespace, annotations=wanted, cgroup_parent=parent)
+    return add(cri, pod, "app", cpus=cpus, command=command, started=started, **limits)
+
+
+def dedicated(cri: Cri, name: str = "web", cpus: float = 1, *, started: bool = True) -> Workload:
+    """Make a pod whose container wants CPUs of its own."""
+    return run(cri, name, "dedicated", cpus=cpus, started=started)
+
+
+def shared(cri: Cri, name: str = "neighbour", *, started: bool = True) -> Workload:
+    """Make a pod of the online pool."""
+    return run(cri, name, cpus=0.1, started=started)
+
+
+def reclaimed(cri: Cri, name: str = "batch") -> Workload:
+    """Make a BestEffort pod, which is an offline one without any annotation."""
+    return run(cri, name, parent=kubepods.BESTEFFORT, oom=1000)
+
+
+def add(
+    cri: Cri,
+    pod: Pod,
+    name: str,
+    *,
+    cpus: float = 0,
+    command: Sequence[str] = COMMAND,
+    started: bool = True,
+    **limits: Unpack[Limits],
+) -> Workload:
+    """Make one more container in a pod; `cpus` are its request and its limit."""
+    wanted: Limits = {"shares": 2}
+    if cpus:
+        wanted = {"shares": int(cpus * 1024), "quota": int(cpus * PERIOD), "period": PERIOD}
+    container = cri.create_container(pod, name, command=command, **{**wanted, **limits})
+    found = Workload(cri, pod, container)
+    return found.start() if started else found
+
+
+
+def witnessed(cri: Cri, program: Path, name: str = "web") -> Workload:
+    """Create a dedicated container whose very first program is the machine's own file `program`.
+
+    It is a copy of busybox and mounted over the container's. Whoever watches it sees it opened right before
+    the first instruction, and by nobody else.
+    """
+    shutil.copyfile(packages.unpacked("busybox").program("busybox"), program)
+    program.chmod(0o755)
+    pod = cri.run_pod(name, annotations={QOS: "dedicated"})
+    container = cri.create_container(
+        pod, "app", command=COMMAND, mounts={"/bin/busybox": program}, shares=1024, quota=PERIOD, period=PERIOD
+    )
+    return Workload(cri, pod, container)

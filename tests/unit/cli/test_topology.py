@@ -1,0 +1,105 @@
+"""cli/topology.py: the drawing is readable at 2 and at 256 CPUs, and says whose each CPU is."""
+
+import json
+import re
+
+import pytest
+
+from nri_coloc.cli import topology
+from nri_coloc.model import cpuset
+from nri_coloc.model.topology import Topology
+from nri_coloc.node_sim import machines
+from nri_coloc.node_sim.machines import MACHINES
+
+
+def machine(name: str) -> Topology:
+    return machines.topology(MACHINES[name])
+
+
+def test_two_cpus_take_five_lines():
+    assert topology.draw(machine("2cpu"), None) == (
+        "2 CPUs (0-1): 1 socket, 1 node, 1 L3 group, 2 cores, 1 thread a core\n"
+        "\n"
+        "socket 0  0-1\n"
+        "  node 0  0-1  16.0 GiB\n"
+        "    L3 0-1  [0] [1]\n"
+    )
+
+
+def test_owners_reserved_and_isolated_cpus_are_marked():
+    owners = {
+        "share": cpuset.parse("1,4-7"),
+        "shop/web/app": cpuset.parse("4-5"),
+        "reserved": 1,
+        "dedicated": 0,
+    }
+    assert topology.draw(machine("isolated"), owners) == (
+        "8 CPUs (0-7): 2 sockets, 2 nodes, 2 L3 groups, 4 cores, 2 threads a core\n"
+        "\n"
+        "socket 0  0-3\n"
+        "  node 0  0-3  16.0 GiB\n"
+        "    L3 0-3  [ 0#  1a] [ 2*  3*]\n"
+        "socket 1  4-7\n"
+        "  node 1  4-7  16.0 GiB\n"
+        "    L3 4-7  [ 4b  5b] [6a*  7a]\n"
+        "\n"
+        "* isolated from the scheduler  2-3,6\n"
+        "a share  1,4-7\n"
+        "b shop/web/app  4-5\n"
+        "# reserved  0\n"
+        "c dedicated  none\n"
+    )
+
+
+def test_nodes_without_cpus_or_memory_are_shown():
+    assert "  node 4  no CPUs  128.0 GiB" in topology.draw(machine("memory-only-node"), None)
+    assert "  node 1  4-7  no memory" in topology.draw(machine("node-without-memory"), None)
+
+
+def test_cores_of_different_widths_are_said():
+    assert "16 cores, 1 or 2 threads a core" in topology.draw(machine("hybrid"), None)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_cpu_is_drawn_once(name):
+    boxes = re.findall(r"\[([^]]*)\]", topology.draw(machine(name)))
+    drawn = [int(mark.rstrip("*")) for box in boxes for mark in box.split()]
+    assert sorted(drawn) == list(cpuset.members(machine(name).online))
+
+
+def test_256_cpus_fit_one_screen():
+    lines = topology.draw(machine("epyc-256"), {"share": (1 << 256) - 1}).splitlines()
+    assert max(map(len, lines)) <= topology.WIDTH
+    assert len(lines) <= 50
+
+
+def test_a_core_too_wide_for_a_line_is_drawn_all_the_same():
+    wide = machines.topology(machines.regular(machines.Shape(threads=64)))
+    assert f"[{' '.join(f'{cpu:>2}' for cpu in range(64))}]" in topology.draw(wide)
+
+
+def test_owners_beyond_the_letters_share_a_mark():
+    owners = {f"pod-{number}": 1 << number for number in range(60)}
+    text = topology.draw(machine("xeon-64"), owners)
+    assert "51Z" in text
+    assert "59+" in text
+    assert "+ pod-59  59" in text
+
+
+def test_names_cannot_command_the_terminal():
+    assert "a x?[2Jy  0" in topology.draw(machine("2cpu"), {"x\x1b[2Jy": 1})
+
+
+def test_json_names_the_nodes_as_the_http_interface_does():
+    data = topology.as_json(machine("isolated"))
+    assert json.loads(json.dumps(data)) == {
+        "cpus": "0-7",
+        "isolated": "2-3,6",
+        "packages": ["0-3", "4-7"],
+        "numa": [
+            {"id": 0, "cpus": "0-3", "memory_bytes": 16 << 30},
+            {"id": 1, "cpus": "4-7", "memory_bytes": 16 << 30},
+        ],
+        "l3_groups": ["0-3", "4-7"],
+        "cores": ["0-1", "2-3", "4-5", "6-7"],
+    }

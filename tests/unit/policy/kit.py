@@ -1,0 +1,204 @@
+"""Machines, pods and containers in a few words, and a node that lives through events one by one.
+
+The node also plays the runtime's part as far as the policy can see it: what a container's spec holds after our
+answer, and the record that is handed back with it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from nri_coloc.knobs.adjustment import creation
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Decision, Moves, Outcome
+from nri_coloc.model.events import (
+    ContainerCreating,
+    ContainerGone,
+    ContainerStarting,
+    ContainerUpdating,
+    Event,
+    PodRemoved,
+    PodStarted,
+    Reconfigured,
+    Synchronized,
+)
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Container, Pod, QoSClass, Resources, Wish
+from nri_coloc.node_sim import machines
+from nri_coloc.policy import pools, record
+from nri_coloc.policy.step import step
+from nri_coloc.telemetry.audit import Record, record_of
+
+KEY = "coloc.nri.io/qos-class"
+DEDICATED = Wish(QoSClass.DEDICATED, f"annotation {KEY}")
+SHARED = Wish(QoSClass.SHARED, "Kubernetes QoS Burstable")
+RECLAIMED = Wish(QoSClass.RECLAIMED, "Kubernetes QoS BestEffort", knobs=Knobs(shares=2, oom_score_adj=1000))
+SYSTEM = Wish(QoSClass.SYSTEM, "namespace kube-system")
+
+EVERYTHING = Capability(
+    2,
+    frozenset({"memory.high", "memory.low", "memory.min", "io.weight", "io.bfq.weight", "cpu.max.burst"}),
+    resctrl=True,
+)
+
+
+@cache
+def machine(name: str = "8cpu") -> Topology:
+    """Return a named machine; "8cpu" has cores 0-1, 2-3, 4-5, 6-7 on two sockets, a node each."""
+    return machines.topology(machines.MACHINES[name])
+
+
+def asking(milli: int, **values: Any) -> Resources:
+    """Return what the kubelet makes of a CPU request."""
+    return Resources(shares=max(2, milli * 1024 // 1000), **values)
+
+
+def container(name: str, pod_id: str = "web", milli: int = 0, **facts: Any) -> Container:
+    """Return a container whose id is its name."""
+    return Container(name, pod_id, name, resources=facts.pop("resources", asking(milli)), **facts)
+
+
+def pod(name: str = "web", **facts: Any) -> Pod:
+    """Return a pod whose id is its name."""
+    return Pod(name, f"uid-{name}", name, "shop", cgroup_parent=f"/kubepods/pod{name}", **facts)
+
+
+class Node:
+    """A state that each event replaces; every verb returns the whole outcome."""
+
+    def __init__(self, name: str = "8cpu", tuning: Tuning | None = None, state: NodeState | None = None) -> None:
+        self.tuning = tuning or Tuning()
+        self.state = state or pools.initial(machine(name), self.tuning)
+        self.listed: dict[str, Container] = {}
+
+    # ---- events ----
+
+    def happen(self, event: Event) -> Outcome:
+        outcome = step(self.state, event, self.tuning)
+        self.state = outcome.state
+        return outcome
+
+    def create(self, name: str, milli: int = 0, wish: Wish = DEDICATED, on: str = "web", **facts: Any) -> Outcome:
+        asked = container(name, on, milli, **facts)
+        outcome = self.happen(ContainerCreating(pod(on), asked, wish))
+        if name in self.state.containers:
+            created = replace(asked, created_at=len(self.listed) + 1)
+            self.listed[name] = as_listed(created, self.state.containers[name])
+        return outcome
+
+    def start(self, name: str, *, running: bool = False, wish: Wish = DEDICATED, on: str = "web") -> Outcome:
+        return self.happen(ContainerStarting(pod(on), container(name, on, pid=7), wish, running))
+
+    def update(self, name: str, requested: Resources, wish: Wish = DEDICATED, on: str = "web") -> Outcome:
+        listed = self.listed.get(name, container(name, on))
+        return self.happen(ContainerUpdating(pod(on), listed, wish, requested))
+
+    def stop(self, name: str, *, removed: bool = False) -> Outcome:
+        self.listed.pop(name, None)
+        return self.happen(ContainerGone(name, removed))
+
+    def start_pod(self, name: str = "web", wish: Wish = RECLAIMED) -> Outcome:
+        return self.happen(PodStarted(pod(name), wish))
+
+    def remove_pod(self, name: str = "web") -> Outcome:
+        self.listed = {k: c for k, c in self.listed.items() if c.pod_id != name}
+        return self.happen(PodRemoved(name))
+
+    def synchronize(self) -> Outcome:
+        return self.happen(self.listing())
+
+    def reconfigure(
+        self,
+        tuning: Tuning | None = None,
+        wishes: dict[str, Wish] | None = None,
+        pod_wishes: dict[str, Wish] | None = None,
+        topology: Topology | None = None,
+    ) -> Outcome:
+        self.tuning = tuning or self.tuning
+        return self.happen(Reconfigured(topology or self.state.topology, wishes or {}, pod_wishes or {}))
+
+    # ---- looks ----
+
+    def listing(self) -> Synchronized:
+        """Return what the runtime lists now: its specs with our values and our records in them."""
+        return Synchronized(
+            tuple((place.pod, place.wish) for place in self.state.pods.values()),
+            tuple((c, self.state.containers[k].wish) for k, c in self.listed.items()),
+        )
+
+    def anew(self) -> "Node":
+        """Return a node whose plugin came back without a memory and was told everything."""
+        other = Node(tuning=self.tuning, state=pools.initial(self.state.topology, self.tuning))
+        other.listed = dict(self.listed)
+        other.happen(self.listing())
+        return other
+
+    def __getitem__(self, name: str) -> Assignment:
+        return self.state.containers[name]
+
+    def cpus(self, name: str) -> str:
+        return cpuset.render(self.state.cpus_of(self[name]))
+
+    def pool(self, name: str) -> str:
+        return cpuset.render(self.state.pools.cpus(name))
+
+    def owners(self) -> dict[str, str]:
+        return {k: cpuset.render(mask) for k, mask in self.state.owners.items()}
+
+
+def as_listed(asked: Container, assignment: Assignment) -> Container:
+    """Return a created container as the runtime lists it: its spec with our values, and our record."""
+    spec, ours = asked.resources, assignment.knobs
+    resources = Resources(
+        shares=ours.shares or spec.shares,
+        quota=ours.quota or spec.quota,
+        period=ours.period or spec.period,
+        cpus=ours.cpus or spec.cpus,
+        mems=ours.mems or spec.mems,
+        memory_limit=ours.memory_limit or spec.memory_limit,
+    )
+    score = asked.oom_score_adj if ours.oom_score_adj is None else ours.oom_score_adj
+    return replace(asked, resources=resources, oom_score_adj=score, record=record.write(assignment))
+
+
+def reply(outcome: Outcome, name: str) -> bytes:
+    """Return the bytes that would answer a creation."""
+    assignment = outcome.state.containers[name]
+    answer = creation(assignment.knobs, record.write(assignment), EVERYTHING)
+    return answer.SerializeToString(deterministic=True)
+
+
+def audit(outcome: Outcome, before: NodeState | None = None) -> list[Record]:
+    """Return the audit's records of an outcome, as the daemon writes them."""
+    return [record_of(d, outcome.state, "d1", None, before) for d in outcome.decisions]
+
+
+def first(outcome: Outcome) -> Decision:
+    return outcome.decisions[0]
+
+
+def said(outcome: Outcome) -> list[tuple[str, str]]:
+    """Return what was decided, as (event, reason)."""
+    return [(d.event.value, d.reason.value) for d in outcome.decisions]
+
+
+def moved(outcome: Outcome) -> tuple[set[str], set[str]]:
+    """Return who is to be moved, as (pods, containers)."""
+    return everyone_in(outcome.moves)
+
+
+def everyone_in(moves: Moves) -> tuple[set[str], set[str]]:
+    return set(moves.pods), set(moves.containers)
+
+
+def mask(text: str) -> int:
+    return cpuset.parse(text)
+
+
+def texts(masks: Iterable[int]) -> list[str]:
+    return [cpuset.render(m) for m in masks]
