@@ -104,6 +104,12 @@ class CgroupWriter:
                 return error
         return None
 
+    def members(self, path: str) -> tuple[int, ...]:
+        """Return the processes of a cgroup itself."""
+        folder = self._layout.folder("cpuset", path) or self._layout.folder("memory", path)
+        text = files.read(f"{folder}/cgroup.procs") if folder is not None else None
+        return tuple(int(line) for line in (text or "").split() if line.isdigit())
+
     def cpus(self, path: str) -> CPUMask | None:
         """Read the CPUs that a cgroup really has."""
         folder = self._layout.folder("cpuset", path)

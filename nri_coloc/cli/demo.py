@@ -41,7 +41,7 @@ def run(seconds: float, topology: str) -> int:
         except KeyboardInterrupt:
             text = "interrupted; the daemon was ended and nothing is left behind"
             print(f"nri-coloc demo: {text}", file=sys.stderr)
-        except ColocError as error:
+        except (ColocError, OSError) as error:  # OSError: no room, or a folder too deep for a socket
             print(f"nri-coloc demo: {error}", file=sys.stderr)
     return FAILED
 

@@ -32,6 +32,10 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return FAILED
     except KeyboardInterrupt:
         return FAILED
+    except BrokenPipeError:
+        # whoever read our output has seen enough; the interpreter's own flush at exit must not complain either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.state import Assignment
+from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy.protection import NONE
 
 SWEEP_S: Final = 2.0
@@ -74,6 +74,7 @@ class Actuator:
         self._barriers: dict[str, Barrier] = {}
         self._repairs: dict[str, list[float]] = {}
         self._protected: set[str] = set()
+        self._scored: set[str] = set()
         self._sweeps = 0
         self._wanted = Condition(Lock())
         self._stopping = False
@@ -100,15 +101,21 @@ class Actuator:
             self._containers.update(dict.fromkeys(moves.containers))
             self._wanted.notify()
 
-    def barrier(self, owner: str) -> Barrier | None:
-        """Return and forget what a container's start has to wait for."""
-        return self._barriers.pop(owner, None)
+    def await_departure(self, owner: str, seconds: float) -> Barrier | None:
+        """Wait until the former users of a container's CPUs are gone; the barrier if some are still there."""
+        barrier = self._barriers.get(owner)
+        if barrier is None:
+            return None
+        gone = barrier.wait(seconds)
+        self._barriers.pop(owner, None)
+        return None if gone else barrier
 
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""
         self.actual.pop(container_id, None)
         self._barriers.pop(container_id, None)
         self._repairs.pop(container_id, None)
+        self._scored.discard(container_id)
 
     def place(self, container_id: str) -> tuple[CPUMask, CPUMask] | None:
         """Bring one container to its values now, on the caller's thread; (found, wanted) if it was wrong."""
@@ -123,23 +130,28 @@ class Actuator:
         wanted, pid = assignment.knobs.oom_score_adj, assignment.container.pid
         if wanted is None or not pid:
             return
-        failure = self._writer.oom_score_adj(pid, wanted)
-        if failure is not None:
-            self._report.refused_by_kernel(failure, assignment, self._node.state)
+        self._scored.add(assignment.id)
+        path = targets.container_path(assignment)
+        for member in {pid, *(self._writer.members(path) if path is not None else ())}:
+            failure = self._writer.oom_score_adj(member, wanted)
+            if failure is not None:
+                self._report.refused_by_kernel(failure, assignment, self._node.state)
+                return
 
     def _run(self) -> None:
+        sweep_at = time.monotonic() + SWEEP_S
         while True:
             with self._wanted:
                 if not self._pods and not self._containers and not self._stopping:
-                    self._wanted.wait(SWEEP_S)
+                    self._wanted.wait(max(0.0, sweep_at - time.monotonic()))
                 if self._stopping:
                     return
                 pods, containers = self._pods, self._containers
                 self._pods, self._containers = {}, {}
-            if pods or containers:
-                self._carry_out(pods, containers)
-            else:
+            self._carry_out(pods, containers)
+            if time.monotonic() >= sweep_at:
                 self._sweep()
+                sweep_at = time.monotonic() + SWEEP_S
 
     def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
         for pod_id in pods:
@@ -150,6 +162,7 @@ class Actuator:
             self._protect()
 
     def _sweep(self) -> None:
+        self.swept_at = time.monotonic()
         if self._node.tuning.observe:
             return
         state = self._node.state
@@ -160,7 +173,6 @@ class Actuator:
         self._protect()
         for gone in self.actual.keys() - self._node.state.containers.keys():
             self.forget(gone)
-        self.swept_at = time.monotonic()
         self._sweeps += 1
         if self._sweeps % TIDY_EVERY == 0:
             self._writer.tidy()
@@ -177,6 +189,8 @@ class Actuator:
         if sweeping and self._too_often(container_id):
             return None
         applied = self._writer.apply(target)
+        if assignment.by_file and assignment.container.pid and container_id not in self._scored:
+            self.set_oom_score(assignment)
         cpus = applied.cpus
         if target.cpus == 0:
             cpus = self._writer.cpus(target.path)
@@ -206,8 +220,18 @@ class Actuator:
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)
+        if applied.cpus is not None and applied.before != applied.cpus:
+            self._look_at_members(state, pod_id)
         if sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
             self._repaired(pod_id, applied.before, target.cpus)
+
+    def _look_at_members(self, state: NodeState, pod_id: str) -> None:
+        """Read what the containers of a moved pod have now: they inherited it."""
+        for assignment in state.of_pod(pod_id):
+            path = targets.container_path(assignment)
+            cpus = self._writer.cpus(path) if path is not None else None
+            if cpus is not None:
+                self.actual[assignment.id] = cpus
 
     def _protect(self) -> None:
         """Bring memory protections to their sums along every path, and give back what is no longer asked for."""

@@ -120,7 +120,8 @@ class Hooks:
     def _creation(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
         assignment = outcome.state.containers[container_id]
         can = self._actuator.can
-        response = adjustment.creation(assignment.knobs, record.write(assignment), can)
+        former_oom = assignment.original.oom_score_adj
+        response = adjustment.creation(assignment.knobs, record.write(assignment), can, former_oom)
         if not outcome.moves.containers:
             return response
         with_others = nri_pb2.CreateContainerResponse(update=self._updates(outcome, can))
@@ -253,11 +254,9 @@ class Hooks:
 
     def _wait_for_own_cpus(self, state: NodeState, container_id: str, exchange: "_Exchange") -> None:
         """Hold the first instruction back until the former users of the CPUs are gone, within bounds."""
-        barrier = self._actuator.barrier(container_id)
-        if barrier is None:
-            return
         left = min(START_WAIT_S, exchange.ticket.deadline - time.monotonic() - 0.02)
-        if barrier.wait(max(left, 0.0)):
+        barrier = self._actuator.await_departure(container_id, max(left, 0.0))
+        if barrier is None:
             return
         self._report.metrics.late_exclusivity()
         because = f"it starts while {barrier.open} cgroups are not read back off CPUs {cpuset.render(barrier.taken)}"
@@ -268,9 +267,9 @@ class Hooks:
         assignment = state.containers.get(container_id)
         if assignment is None or self._node.tuning.observe:
             return
-        if not assignment.by_file and self._actuator.can.oom_at_create:
-            return
-        self._actuator.set_oom_score(assignment)
+        wanted, former = assignment.knobs.oom_score_adj, assignment.original.oom_score_adj
+        if assignment.by_file or not self._actuator.can.oom_by_answer(wanted, former):
+            self._actuator.set_oom_score(assignment)
 
     def _say_repaired(self, state: NodeState, container_id: str, repaired: tuple[CPUMask, CPUMask]) -> None:
         assignment = state.containers.get(container_id)

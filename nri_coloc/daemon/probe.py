@@ -5,6 +5,7 @@ runtime connects and again whenever a pod starts while nothing was found yet.
 """
 
 from pathlib import Path
+from typing import Final
 
 from nri_coloc.errors import ColocError
 from nri_coloc.knobs.capability import Capability
@@ -17,14 +18,28 @@ PLACES = ("kubepods", "kubepods.slice", "system.slice", "init.scope", "")
 """Where to look, the most telling first; the root itself only for what even it has."""
 
 
-def capability(layout: CgroupLayout, version: NriVersion, host_root: str) -> Capability:
+CAP_SYS_RESOURCE: Final = 24
+
+
+def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
     """Return what may be used; a place that cannot be read tells nothing."""
     return Capability(
         cgroup=layout.version,
         files=_files(layout),
         oom_at_create=nri_version.takes_oom_score_adj(version),
+        oom_may_fall=_has_capability(host_root, runtime_pid, CAP_SYS_RESOURCE),
         resctrl=Path(f"{host_root.rstrip('/')}/sys/fs/resctrl/schemata").exists(),
     )
+
+
+def _has_capability(host_root: str, pid: int, number: int) -> bool:
+    """Whether a process has a capability; one that we cannot see is taken not to (a foreign PID namespace)."""
+    try:
+        status = Path(f"{host_root.rstrip('/')}/proc/{pid}/status").read_text() if pid > 0 else ""
+    except OSError:
+        return False
+    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) >> number & 1)
 
 
 def _files(layout: CgroupLayout) -> frozenset[str]:

@@ -18,12 +18,15 @@ from nri_coloc.model.events import ContainerGone
 from nri_coloc.model.reasons import AuditEvent, Reason
 
 COMPARE_AFTER_S: Final = 3.0
-COMPARE_AGAIN_S: Final = 60.0
+COMPARE_AGAIN_S: Final = 15.0
+"""A start that failed is told to nobody (containerd sends no StopContainer): its CPUs are back after this."""
+
 RETRY_S: Final = 2.0
 RESYNCHRONISE_S: Final = 60.0
 """Between two reconnects for missing containers: each can hold up the node's CRI calls (nri-protocol §6.3)."""
 
 LIVE: Final = ("created", "running")
+EXITED: Final = "exited"
 
 
 class Listing(Protocol):
@@ -48,6 +51,7 @@ class Readiness:
         self._compared_for = 0.0
         self._next_compare = 0.0
         self._resynchronised_at = 0.0
+        self._unlisted: set[str] = set()
         self._detail = "not compared with CRI yet"
 
     def poll(self, now: float) -> None:
@@ -72,7 +76,9 @@ class Readiness:
             return
         live = {k for k, state in states.items() if state in LIVE}
         missing = live - known - set(self._node.state.containers)
-        self._drop_vanished(known - live - set(self._listing.states()))
+        self._drop_vanished(
+            {k for k in known if states.get(k) == EXITED} | self._twice_unlisted(known - states.keys())
+        )
         self._next_compare = now + COMPARE_AGAIN_S
         if missing:
             self._missing(missing, now)
@@ -82,12 +88,19 @@ class Readiness:
             self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
         self._compared_for, self._detail = synchronised_at, ""
 
+    def _twice_unlisted(self, unlisted: set[str]) -> set[str]:
+        """Return what CRI did not list this time and the last: once may be a container in creation."""
+        gone = unlisted & self._unlisted
+        self._unlisted = unlisted - gone
+        return gone
+
     def _drop_vanished(self, gone: set[str]) -> None:
         for container_id in gone:
             before = self._node.state
-            outcome = self._node.decide(ContainerGone(container_id, removed=True))
+            outcome = self._node.decide(ContainerGone(container_id, vanished=True))
             self._report.decided(outcome.decisions, outcome.state, before)
             self._actuator.submit(outcome.moves)
+            self._actuator.forget(container_id)
 
     def _missing(self, missing: set[str], now: float) -> None:
         names = ", ".join(sorted(k[:12] for k in missing)[:5])

@@ -149,7 +149,8 @@ class Daemon:
     def _configured(self, configured: events.Configured) -> None:
         """Learn what this runtime takes; a launched plugin may get its configuration here."""
         root = self._options.host_root
-        self.actuator.can = probe.capability(self._layout, configured.nri_version, root)
+        pid = self.trunk.peer_pid
+        self.actuator.can = probe.capability(self._layout, configured.nri_version, root, pid)
         if self._options.launched is None or not configured.config.strip():
             return
         try:

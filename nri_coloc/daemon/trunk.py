@@ -24,7 +24,7 @@ from nri_coloc.nri.session import Session
 FIRST_RETRY_S: Final = 0.5
 RETRY_CAP_S: Final = 10.0
 SEND_TIMEOUT_S: Final = 5
-READ_SIZE: Final = 1 << 18
+READ_SIZE: Final = 1 << 15
 """One read holds a usual request whole; the runtime's socket buffer is about this large."""
 
 LAUNCHED_FD_TIMEOUT: Final = 2.0
@@ -82,6 +82,19 @@ class Trunk:
         self._stopping.set()
         self._watchdog.stop()
         self.drop("stopping")
+
+    @property
+    def peer_pid(self) -> int:
+        """The runtime's process as the socket tells it; 0 if it is unknown or of another PID namespace."""
+        current = self._socket
+        if current is None:
+            return 0
+        try:
+            found = current.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except OSError:
+            return 0
+        pid: int = struct.unpack("3i", found)[0]
+        return pid
 
     def drop(self, why: str) -> None:
         """Close the connection so that a new one brings a fresh list."""

@@ -17,7 +17,9 @@ RECORD_KEY = "coloc.nri.io/record"
 
 
 @lru_cache(maxsize=256)
-def creation(orders: Knobs, record: str, can: Capability) -> nri_pb2.CreateContainerResponse:
+def creation(
+    orders: Knobs, record: str, can: Capability, former_oom: int | None = None
+) -> nri_pb2.CreateContainerResponse:
     """Render the answer to CreateContainer, without updates of others; shared, so not to be changed.
 
     Cached because the members of a pool mostly get the same one.
@@ -29,7 +31,7 @@ def creation(orders: Knobs, record: str, can: Capability) -> nri_pb2.CreateConta
     resources = resources_of(orders, can)
     if resources is not None:
         adjust.linux.resources.CopyFrom(resources)
-    if orders.oom_score_adj is not None and can.oom_at_create:
+    if orders.oom_score_adj is not None and can.oom_by_answer(orders.oom_score_adj, former_oom):
         adjust.linux.oom_score_adj.value = orders.oom_score_adj
     if orders.blockio_class is not None:
         adjust.linux.resources.blockio_class.value = orders.blockio_class

@@ -8,17 +8,25 @@ from typing import Final
 class Capability:
     """`cgroup`: 1 or 2. `files`: control files that a pod's cgroup has here; a file not in it is not written.
 
-    `oom_at_create`: the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7). `resctrl`: mounted.
+    `oom_at_create`: the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7). `oom_may_fall`: it may also
+    lower one below the kubelet's (CAP_SYS_RESOURCE); runc cannot create the container otherwise. `resctrl`: mounted.
     """
 
     cgroup: int = 1
     files: frozenset[str] = frozenset()
     oom_at_create: bool = True
+    oom_may_fall: bool = False
     resctrl: bool = False
 
     def unified(self, name: str) -> bool:
         """Whether a value may travel in `unified`: on v2 only (v1 fails the creation), for a file that exists."""
         return self.cgroup == 2 and name in self.files
+
+    def oom_by_answer(self, wanted: int | None, former: int | None) -> bool:
+        """Whether an oom_score_adj may travel in the answer to a creation; otherwise it is written at start."""
+        if wanted is None or not self.oom_at_create:
+            return False
+        return self.oom_may_fall or wanted >= (former or 0)
 
 
 NOTHING_KNOWN: Final = Capability()

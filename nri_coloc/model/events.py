@@ -58,10 +58,11 @@ class ContainerUpdating:
 
 @dataclass(frozen=True, slots=True)
 class ContainerGone:
-    """The container's process is dead, or the container was removed."""
+    """The container's process is dead, or the container was removed; `vanished`: nobody told, CRI's list did."""
 
     container_id: str
     removed: bool = False
+    vanished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
         return _settled(assignment, Reason.FOLLOWS_MAIN, why)
-    kept = _still_free(state, memory.exclusive) if memory else 0
+    kept = _still_free(state, _claimed(container, memory)) if memory else 0
     if memory and kept:
         assignment = _owner(container, wish, kept, memory.mems)
         why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
@@ -67,10 +67,7 @@ def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record
 
 def _allocate(state: NodeState, container: Container, wish: Wish, asked: request.Request) -> Admission:
     count = asked.whole
-    findings: tuple[Finding, ...] = ()
-    wish_now, finding = _satisfiable(state, wish, count)
-    if finding:
-        findings = (finding,)
+    wish_now, findings = _satisfiable(state, wish, count)
     free = state.pools.share
     grant = allocator.allocate(state.topology, free, count, wish_now) if count < free.bit_count() else None
     if grant is None:
@@ -85,25 +82,36 @@ def _allocate(state: NodeState, container: Container, wish: Wish, asked: request
     return _settled(assignment, grant.reason, f"{asked.words}; {grant.because}", findings)
 
 
-def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, Finding | None]:
-    """Take back what the request does not cover: whole nodes, or whole cores that do not divide it."""
+def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[Finding, ...]]:
+    """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
+    findings: tuple[Finding, ...] = ()
     if wish.numa is Numa.EXCLUSIVE:
         smallest = min((n.cpus.bit_count() for n in state.topology.nodes if n.cpus), default=0)
         if count < smallest:
             allowed = (
                 f"a request of at least a whole node, here {smallest} CPUs; this container asked {count}"
             )
-            return replace(wish, numa=Numa.SINGLE), _denied("numa", wish.numa.value, allowed, "single")
+            findings = (_denied("numa", wish.numa.value, allowed, "single"),)
+            wish = replace(wish, numa=Numa.SINGLE)
     threads = state.topology.threads_per_core
     if wish.placement is Placement.FULL_CORES and count % threads:
         allowed = f"a request of a multiple of {threads} CPUs (one core); this container asked {count}"
-        finding = _denied("cpu-placement", wish.placement.value, allowed, "packed")
-        return replace(wish, placement=Placement.PACKED), finding
-    return wish, None
+        findings = (*findings, _denied("cpu-placement", wish.placement.value, allowed, "packed"))
+        wish = replace(wish, placement=Placement.PACKED)
+    return wish, findings
 
 
 def _denied(key: str, value: str, allowed: str, used: str) -> Finding:
     return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
+
+
+def _claimed(container: Container, memory: Record) -> CPUMask:
+    """Return the CPUs that a record claims; the spec's, where a later move was pushed there, are newer."""
+    try:
+        spec = cpuset.parse(container.resources.cpus)
+    except ValueError:
+        spec = 0
+    return spec if spec.bit_count() == memory.exclusive.bit_count() else memory.exclusive
 
 
 def _still_free(state: NodeState, exclusive: CPUMask) -> CPUMask:
@@ -137,24 +145,7 @@ def _settled(
 
 
 def orders(state: NodeState, assignment: Assignment) -> Knobs:
-    """Return every value that is ours for a container, by class, annotation and operator's settings."""
-    ours = _every_order(state, assignment)
-    return _not_preserved(ours, assignment.wish) if assignment.hands_off or assignment.wish.preserve else ours
-
-
-def _not_preserved(ours: Knobs, wish: Wish) -> Knobs:
-    """Keep what the pod did not ask us to leave alone; of an ignored handler's pod nothing."""
-    if wish.handler == "ignore":
-        return NO_KNOBS
-    if "cpu" in wish.preserve:
-        ours = ours._replace(cpus=None, mems=None, shares=None, quota=None, period=None, burst=None)
-    if "memory" in wish.preserve:
-        ours = ours._replace(memory_limit=None, memory_high=None, memory_low=None, memory_min=None)
-    return ours
-
-
-def _every_order(state: NodeState, assignment: Assignment) -> Knobs:
-    """Return the orders as if nothing were to be preserved.
+    """Return every value that is ours for a container, by class, annotation and operator's settings.
 
     A reclaimed container of the box carries neither cpus nor mems: it inherits them from its pod's cgroup,
     and a spec that named them could not start once the box shrank below (rig: EACCES on cgroup v1).

@@ -110,6 +110,11 @@ def _fill(search: _Search, depth: int, free: CPUMask, count: int) -> CPUMask:
     if depth == len(search.levels) or count >= free.bit_count():
         return cpuset.lowest(free, count)
     groups = [part for group in search.levels[depth] if (part := group & free)]
+    whole, cores = free & search.whole, count - count % search.threads
+    if whole != free and 0 < cores <= whole.bit_count() and all(g.bit_count() < count for g in groups):
+        # no group holds it: of several groups, too, whole cores go before threads
+        chosen = _fill(search, depth, whole, cores)
+        return chosen | _fill(search, depth, free & ~chosen, count - cores)
     chosen = 0
     while count > 0:
         holding = [g for g in groups if g.bit_count() >= count]

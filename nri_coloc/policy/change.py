@@ -104,7 +104,7 @@ def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: s
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            f"{cause}; {counts[pool]} members follow",
+            f"{cause}; {counts[pool]} {'member follows' if counts[pool] == 1 else 'members follow'}",
             pool=pool,
             before=Knobs(cpus=cpuset.render(old)),
             after=Knobs(cpus=cpuset.render(new)),

@@ -18,9 +18,15 @@ from nri_coloc.policy import admission, box, change, words
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
     """Admit a container before it exists; one with a known id is a second try and starts afresh."""
-    if event.container.id in state.containers:
-        state = change.without(state, frozenset({event.container.id}))
-    return admit(state, event.pod, event.container, event.wish, tuning)
+    known = state.containers.get(event.container.id)
+    if known is None:
+        return admit(state, event.pod, event.container, event.wish, tuning)
+    released = release(state, (known,), Reason.VANISHED)
+    again = admit(released.state, event.pod, event.container, event.wish, tuning)
+    if again.refusal:
+        return replace(again, state=state)
+    decisions = (*released.decisions, *again.decisions)
+    return replace(again, decisions=decisions, moves=released.moves + again.moves)
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
@@ -31,7 +37,11 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
         container = replace(event.container, phase=phase)
         return admit(state, event.pod, container, event.wish, tuning, Reason.PLACED_AT_START)
     container = replace(
-        known.container, phase=phase, pid=event.container.pid, cgroups_path=event.container.cgroups_path
+        known.container,
+        phase=phase,
+        pid=event.container.pid,
+        cgroups_path=event.container.cgroups_path,
+        created_at=event.container.created_at or known.container.created_at,
     )
     return Outcome(change.with_container(state, replace(known, container=container)))
 
@@ -97,6 +107,8 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
     known = state.containers.get(event.container_id)
     if known is None:
         return Outcome(state)
+    if event.vanished:
+        return release(state, (known,), Reason.VANISHED)
     return release(state, (known,), Reason.REMOVED if event.removed else Reason.STOPPED)
 
 

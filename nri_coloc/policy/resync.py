@@ -29,7 +29,8 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     decisions = [d for d in released.decisions if d.event not in own]
     state = _with_pods(released.state, event, listed)
     for container, wish in sorted(event.containers, key=lambda pair: _priority(state, pair[0])):
-        state, said = _replayed(state, container, wish, tuning)
+        by_file = None if record.read(container.record) else Reason.ADOPTED
+        state, said = _replayed(state, container, wish, tuning, by_file)
         decisions.extend(said)
     state = box_again(state)
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
@@ -72,7 +73,7 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
 
 
 def _replayed(
-    state: NodeState, container: Container, wish: Wish, tuning: Tuning
+    state: NodeState, container: Container, wish: Wish, tuning: Tuning, by_file: Reason | None
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     known = state.containers.get(container.id)
     if known is not None and known.wish == wish:
@@ -81,9 +82,9 @@ def _replayed(
     if known is not None:
         state = change.without(state, frozenset({known.id}))
         container = replace(record.facts_of(container, known), record=record.write(known))
+        by_file = Reason.RECONFIGURED
     place = state.pods.get(container.pod_id)
     pod = place.pod if place else Pod(container.pod_id)
-    by_file = None if record.read(container.record) else Reason.ADOPTED
     outcome = lifecycle.admit(state, pod, container, wish, replace(tuning, strict=False), by_file)
     own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)  # said once, at the end
     return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
@@ -132,7 +133,8 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
         container = replace(assignment.container, record=record.write(assignment))
-        state, said = _replayed(change.without(state, frozenset({assignment.id})), container, wish, tuning)
+        without = change.without(state, frozenset({assignment.id}))
+        state, said = _replayed(without, container, wish, tuning, Reason.RECONFIGURED)
         decisions.extend(said)
     state = box_again(state)
     decisions.extend(_orphans(before, state))

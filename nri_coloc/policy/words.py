@@ -14,11 +14,16 @@ _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Re
 
 def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | None) -> Decision:
     """Say where a container was put; `by_file` says why only files could put it there."""
-    because = admitted.because
-    if by_file is not None:
+    because, event = admitted.because, AuditEvent.ADMIT
+    if by_file is Reason.RECONFIGURED:
+        because, event = (
+            f"{admitted.reason.value}: {because}; other settings hold for it now",
+            AuditEvent.UPDATE,
+        )
+    elif by_file is not None:
         because = f"{admitted.reason.value}: {because}; its creation was not answered by us"
     return Decision(
-        AuditEvent.ADMIT,
+        event,
         admitted.reason if admitted.reason is Reason.NO_FREE_CPUS else by_file or admitted.reason,
         because,
         subject=assignment,

@@ -87,8 +87,9 @@ def own_containerd(
 
 @pytest.fixture(scope="module")
 def shared_daemon(shared_containerd: Containerd) -> Iterator[Daemon]:
-    with Daemon(shared_containerd) as daemon:
-        yield daemon
+    daemon = Daemon(shared_containerd)
+    yield daemon
+    daemon.close()
 
 
 @pytest.fixture
@@ -104,9 +105,10 @@ def daemon(containerd: Containerd, shared_daemon: Daemon, request: pytest.Fixtur
 
 @pytest.fixture
 def own_daemon(
-    containerd: Containerd, request: pytest.FixtureRequest
+    containerd: Containerd, shared_daemon: Daemon, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Daemon]]:
     """For a test that needs other settings or kills: a function from Daemon's arguments to a synchronised one."""
+    shared_daemon.kill()  # there is one daemon on a node
     mine = request.node.stash[DAEMONS] = []
     with ExitStack() as stack:
 

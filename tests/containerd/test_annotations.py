@@ -125,7 +125,11 @@ def test_cpus_of_its_own_are_denied_to_a_pod_without_requests(daemon: Daemon, cr
     assert pretender.first_cpus() == NODE_CPUS
     assert cgroups.shares(pretender.pod.cgroup) in (2, None)
     record = daemon.audited("annotation.denied", container_id=pretender.id)
-    assert (record["key"], record["value"], record["used"]) == (f"{PREFIX}qos-class", "dedicated", "reclaimed")
+    assert (record["key"], record["value"], record["used"]) == (
+        f"{PREFIX}qos-class",
+        "dedicated",
+        "reclaimed",
+    )
     assert daemon.container(pretender.id)["class"] == "reclaimed"
 
 

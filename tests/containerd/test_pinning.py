@@ -36,15 +36,14 @@ def test_others_are_moved_off_a_dedicated_cpu_and_stay_disjoint(cri: Cri):
 def test_others_are_moved_before_the_first_instruction_and_not_touched_again(cri: Cri, tmp_path: Path):
     neighbours, batch = [workloads.shared(cri, f"n{i}") for i in range(3)], workloads.reclaimed(cri)
     files = [*(n.cpuset_file for n in neighbours), batch.cpuset_file, _pod_cpuset(batch)]
-    with Writes(files) as writes:
-        web = workloads.witnessed(cri, tmp_path / "first")
-        writes.watch_open(tmp_path / "first")
-        web.start()
-        left = NODE_CPUS - web.first_cpus()
+    program = tmp_path / "program"
+    pod = workloads.witness_pod(cri, program)
+    with Writes(files, [program]) as writes:
+        left = NODE_CPUS - workloads.witness(cri, pod, program).first_cpus()
         seen = writes.seen()
-    begin = seen.index(tmp_path / "first")
+    begin = seen.index(program)
     assert set(seen[:begin]) == set(files)
-    assert set(seen[begin:]) == {tmp_path / "first"}
+    assert set(seen[begin:]) == {program}
     assert {n.cpus for n in (*neighbours, batch)} == {left}
 
 

@@ -88,6 +88,10 @@ def test_containers_from_before_the_plugin_get_their_cpus(cri: Cri, own_daemon: 
     wait_until(lambda: neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS), 5, "its neighbour to leave")
     assert daemon.audited("container.admit", container_id=web.id)["reason"] == "adopted"
     assert workloads.shared(cri, "late").first_cpus() == neighbour.cpus
+    for placed in (web, neighbour):
+        wait_until(
+            lambda it=placed: cgroups.members(it.spec_cpus) == it.cpus, 10, "the runtime's spec to agree"
+        )
 
 
 def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: OwnDaemon):
@@ -147,7 +151,9 @@ def test_a_second_copy_waits_and_takes_over_when_the_first_is_killed(
     first = own_daemon()
     web = workloads.dedicated(cri)
     with Daemon(containerd, state_dir=first.state_dir) as second:
-        wait_until(lambda: "lock" in second.check("connected").get("detail", ""), 10, "it to say why it waits")
+        wait_until(
+            lambda: "lock" in second.check("connected").get("detail", ""), 10, "it to say why it waits"
+        )
         assert not second.is_dead
         assert second.readyz()["ready"] is False
         first.kill()

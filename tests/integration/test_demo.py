@@ -1,5 +1,6 @@
 """`nri-coloc demo`: the whole of it, with the real daemon as its own process."""
 
+import io
 import os
 import pty
 import re
@@ -12,9 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from nri_coloc.cli import demo
+from nri_coloc.cli import demo, demo_check, demo_lines
+from nri_coloc.cli.demo_screen import Screen
 from nri_coloc.errors import SettingsError
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from tests.rig.waiting import wait_until
 
 LINE = re.compile(r"\d\d:\d\d [a-z]+\.[a-z]+ +\S")
@@ -53,7 +58,8 @@ def play_until_first_admission(process: subprocess.Popen[str]) -> None:
     for line in process.stdout:
         if "container.admit" in line:
             return
-    raise AssertionError("the demo ended before it admitted anything")
+    assert process.stderr is not None
+    raise AssertionError(f"the demo ended before it admitted anything: {process.stderr.read()}")
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +170,109 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 65536)
     except OSError:  # EIO: the other side is closed
         return b""
+
+
+# ---- the parts, without a daemon ----
+
+RECORD = {
+    "ts": "2026-01-01T00:00:05.000000Z",
+    "event": "container.admit",
+    "namespace": "shop",
+    "pod": "web",
+    "container": "app",
+    "container_id": "1",
+    "class": "dedicated",
+    "pool": "dedicated",
+    "before": {},
+    "after": {"cpus": "0-1"},
+    "reason": "whole_core",
+    "because": "asked 1.5 CPUs\x1b[2J",
+}
+CONTAINER = {
+    "id": "1",
+    "namespace": "shop",
+    "pod": "web",
+    "container": "app",
+    "class": "dedicated",
+    "cpus": "0-1",
+    "actual_cpus": "0-1",
+    "exclusive": True,
+}
+STATE = {
+    "mode": "enforce",
+    "node": {"cpus": "0-3", "reserved": "", "numa": [{"id": 0, "cpus": "0-3", "memory_bytes": 0}]},
+    "pools": {
+        "reserved": {"cpus": "", "members": 0},
+        "dedicated": {"cpus": "0-1", "members": 1},
+        "share": {"cpus": "2-3", "members": 0},
+        "reclaim": {"cpus": "3", "members": 0},
+    },
+    "containers": [CONTAINER],
+}
+SCENE = demo_lines.Scene(9.5, 1767225600.0, 2.0, STATE)
+
+
+def test_a_record_is_put_on_the_clock_of_the_simulated_day():
+    assert SCENE.clock(RECORD) == "10:00"
+    assert SCENE.clock(RECORD | {"ts": "2025-12-31T23:59:59Z"}) == "00:00"
+    assert demo_lines.clock(24.0) == "23:59"
+
+
+def test_a_line_says_what_whom_where_and_why_and_steers_no_terminal():
+    expected = "container.admit    shop/web/app dedicated CPUs 0-1 whole_core: asked 1.5 CPUs?[2J"
+    assert demo_lines.line(RECORD, STATE) == expected
+
+
+def test_a_container_without_cpus_of_its_own_is_shown_where_the_state_has_it():
+    inheriting = RECORD | {"after": {}}
+    assert demo_lines.placement(inheriting, STATE) == "CPUs 0-1"
+
+
+def test_the_screen_colours_each_cpu_by_its_owner():
+    console = Console(file=io.StringIO(), width=100, height=40, force_terminal=True, record=True)
+    with Screen("4cpu", console) as screen:
+        screen.news(SCENE, [RECORD])
+    drawn = console.export_text()
+    for part in (
+        "09:30",
+        "0     1     2     3",
+        "shop/web/app",
+        "online pods only",
+        "online pods, lent to batch",
+    ):
+        assert part in drawn
+
+
+@pytest.fixture
+def pinned(short):
+    with Node(short) as node:
+        pod = node.run_pod(PodRequest("web", "shop"))
+        container_id = node.run_container(pod, ContainerRequest("app", native(1000)))
+        yield node, CONTAINER | {"id": container_id, "cpus": "0-7", "actual_cpus": "0-7"}
+
+
+def test_a_report_that_agrees_with_the_files_has_no_differences(pinned):
+    node, reported = pinned
+    assert list(demo_check.differences(node, [reported])) == []
+
+
+@pytest.mark.parametrize(
+    ("lie", "found"),
+    [
+        ({"cpus": "0-1"}, "shop/web/app: cpus 0-1, the files have 0-7"),
+        ({"actual_cpus": ""}, "shop/web/app: actual_cpus none, the files have 0-7"),
+        ({"id": "other"}, "1 containers are reported, 1 exist"),
+    ],
+    ids=["decided", "read-back", "unknown"],
+)
+def test_a_report_that_differs_is_named(pinned, lie, found):
+    node, reported = pinned
+    assert next(demo_check.differences(node, [reported | lie])) == found
+
+
+def test_a_stranger_on_dedicated_cpus_is_named(pinned):
+    node, reported = pinned
+    pod = node.run_pod(PodRequest("other", "shop"))
+    stranger = node.run_container(pod, ContainerRequest("app", native(1000)))
+    both = [reported, reported | {"id": stranger, "pod": "other", "exclusive": False}]
+    assert "another pod may run on its CPUs 0-7" in next(demo_check.differences(node, both))

@@ -68,6 +68,11 @@ def quota(cgroup: str) -> tuple[int, int] | None:
     return (-1 if words[0] == "max" else int(words[0]), int(words[1])) if words else None
 
 
+def burst(cgroup: str) -> int | None:
+    """CFS burst in microseconds; None where the kernel has none."""
+    return _number(_text(file(cgroup, "cpu", "cpu.max.burst" if is_v2() else "cpu.cfs_burst_us")))
+
+
 def memory_limit(cgroup: str) -> int | None:
     """The hard limit in bytes; None when there is none."""
     limit = _number(_text(file(cgroup, "memory", "memory.max" if is_v2() else "memory.limit_in_bytes")))

@@ -80,6 +80,10 @@ class Daemon:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it and take its files away."""
         self.kill()
         self._home.cleanup()
 

@@ -65,6 +65,12 @@ class Workload:
         return cgroups.members(line.rpartition(":")[2])
 
 
+def may_lower_oom_scores() -> bool:
+    """Whether root has CAP_SYS_RESOURCE here (capability 24)."""
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("CapEff:"))
+    return bool(int(line.split()[1], 16) >> 24 & 1)
+
+
 def run(
     cri: Cri,
     name: str,
@@ -118,17 +124,20 @@ def add(
     return found.start() if started else found
 
 
-
-def witnessed(cri: Cri, program: Path, name: str = "web") -> Workload:
-    """Create a dedicated container whose very first program is the machine's own file `program`.
-
-    It is a copy of busybox and mounted over the container's. Whoever watches it sees it opened right before
-    the first instruction, and by nobody else.
-    """
+def witness_pod(cri: Cri, program: Path) -> Pod:
+    """Make a pod for a `witness`, and its program: a copy of busybox that nobody else opens."""
     shutil.copyfile(packages.unpacked("busybox").program("busybox"), program)
     program.chmod(0o755)
-    pod = cri.run_pod(name, annotations={QOS: "dedicated"})
-    container = cri.create_container(
-        pod, "app", command=COMMAND, mounts={"/bin/busybox": program}, shares=1024, quota=PERIOD, period=PERIOD
-    )
-    return Workload(cri, pod, container)
+    return cri.run_pod("witness", annotations={QOS: "dedicated"})
+
+
+def witness(cri: Cri, pod: Pod, program: Path) -> Workload:
+    """Run a dedicated container whose programs are the machine's own file `program`.
+
+    It is mounted over the container's; whoever watches it sees it opened right before the first instruction.
+    """
+    limits: Limits = {"shares": 1024, "quota": PERIOD, "period": PERIOD}
+    mounts = {"/bin/busybox": program}
+    return Workload(
+        cri, pod, cri.create_container(pod, "app", command=COMMAND, mounts=mounts, **limits)
+    ).start()

@@ -71,10 +71,13 @@ def pod(name: str = "web", **facts: Any) -> Pod:
 class Node:
     """A state that each event replaces; every verb returns the whole outcome."""
 
-    def __init__(self, name: str = "8cpu", tuning: Tuning | None = None, state: NodeState | None = None) -> None:
+    def __init__(
+        self, name: str = "8cpu", tuning: Tuning | None = None, state: NodeState | None = None
+    ) -> None:
         self.tuning = tuning or Tuning()
         self.state = state or pools.initial(machine(name), self.tuning)
         self.listed: dict[str, Container] = {}
+        self.clock = 0
 
     # ---- events ----
 
@@ -83,16 +86,21 @@ class Node:
         self.state = outcome.state
         return outcome
 
-    def create(self, name: str, milli: int = 0, wish: Wish = DEDICATED, on: str = "web", **facts: Any) -> Outcome:
+    def create(
+        self, name: str, milli: int = 0, wish: Wish = DEDICATED, on: str = "web", **facts: Any
+    ) -> Outcome:
         asked = container(name, on, milli, **facts)
         outcome = self.happen(ContainerCreating(pod(on), asked, wish))
         if name in self.state.containers:
-            created = replace(asked, created_at=len(self.listed) + 1)
+            self.clock += 1
+            created = replace(asked, created_at=self.clock)
             self.listed[name] = as_listed(created, self.state.containers[name])
         return outcome
 
-    def start(self, name: str, *, running: bool = False, wish: Wish = DEDICATED, on: str = "web") -> Outcome:
-        return self.happen(ContainerStarting(pod(on), container(name, on, pid=7), wish, running))
+    def start(
+        self, name: str, *, running: bool = False, wish: Wish = DEDICATED, on: str = "web", **facts: Any
+    ) -> Outcome:
+        return self.happen(ContainerStarting(pod(on), container(name, on, pid=7, **facts), wish, running))
 
     def update(self, name: str, requested: Resources, wish: Wish = DEDICATED, on: str = "web") -> Outcome:
         listed = self.listed.get(name, container(name, on))

@@ -172,7 +172,9 @@ class TestNuma:
 
 class TestWords:
     def test_a_whole_core_is_the_lowest_of_its_node(self):
-        because = "core 0-1 is the lowest free whole core of node 0, which has 4 of 4 CPUs free; free were 0-7"
+        because = (
+            "core 0-1 is the lowest free whole core of node 0, which has 4 of 4 CPUs free; free were 0-7"
+        )
         assert grant(2) == Grant(0b11, Reason.WHOLE_CORE, because)
 
     def test_a_core_that_is_not_the_lowest_is_not_called_so(self):
@@ -184,10 +186,20 @@ class TestWords:
     @pytest.mark.parametrize(
         ("count", "free", "reason", "because"),
         [
-            (3, "0-7", Reason.THREADS, "CPUs 0-2 are the tightest fit of free threads in node 0, which has 4 of 4"),
+            (
+                3,
+                "0-7",
+                Reason.THREADS,
+                "CPUs 0-2 are the tightest fit of free threads in node 0, which has 4 of 4",
+            ),
             (4, "0-7", Reason.WHOLE_NODE, "CPUs 0-3 are all of node 0, which has 4 of 4 CPUs free"),
             (5, "0-7", Reason.ACROSS_NODES, "CPUs 0-4 lie on nodes 0, 1: no single node has 5 CPUs free"),
-            (1, "3-7", Reason.THREADS, "CPUs 3 are the tightest fit of free threads in node 0, which has 1 of 4"),
+            (
+                1,
+                "3-7",
+                Reason.THREADS,
+                "CPUs 3 are the tightest fit of free threads in node 0, which has 1 of 4",
+            ),
         ],
         ids=["threads", "node", "across", "one"],
     )

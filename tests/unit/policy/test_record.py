@@ -35,7 +35,9 @@ class TestWriting:
     def test_original_names_every_value_of_ours_and_what_it_replaced(self):
         ours = Knobs(cpus="2-7", shares=2, memory_limit=5, oom_score_adj=1000)
         original = Knobs(shares=512, oom_score_adj=0)
-        written = record.write(assignment(qos=QoSClass.RECLAIMED, pool=RECLAIM, knobs=ours, original=original))
+        written = record.write(
+            assignment(qos=QoSClass.RECLAIMED, pool=RECLAIM, knobs=ours, original=original)
+        )
         assert json.loads(written)["original"] == {
             "cpus": None,
             "shares": 512,

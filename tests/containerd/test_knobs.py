@@ -1,0 +1,138 @@
+"""Memory limits, I/O weights, oom_score_adj and the offline pod's limits arrive in the kernel's files."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rig import cgroups, kubepods, workloads
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS
+
+pytestmark = [pytest.mark.containerd, pytest.mark.usefixtures("daemon")]
+
+PREFIX = "coloc.nri.io/"
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit"), [("48Mi", 48 << 20), ("50%", 32 << 20), ("50331648", 48 << 20)], ids=str
+)
+def test_an_annotated_memory_limit_holds_in_the_cgroup_and_the_spec(cri: Cri, asked: str, limit: int):
+    web = workloads.run(cri, "web", annotations={f"{PREFIX}memory-limit": asked}, cpus=0.1, memory=64 << 20)
+    assert cgroups.memory_limit(web.cgroup) == limit
+    assert cri.info(web.id)["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == limit
+
+
+@pytest.mark.parametrize(("asked", "weight"), [(1, 1), (100, 100), (300, 118), (10000, 1000)])
+def test_an_io_weight_acts_along_the_whole_path(cri: Cri, asked: int, weight: int):
+    web = workloads.run(cri, "web", annotations={f"{PREFIX}io-weight": str(asked)}, cpus=0.1)
+    assert cgroups.bfq_weight(web.pod.cgroup) in (weight, None)
+    assert cgroups.bfq_weight(web.cgroup) in (weight, None)
+
+
+def test_an_io_weight_is_in_force_at_the_first_instruction(cri: Cri):
+    pod = cri.run_pod("web", annotations={f"{PREFIX}io-weight": "300"})
+    assert cgroups.bfq_weight(pod.cgroup) in (118, None)
+    web = workloads.add(cri, pod, "app")
+    assert cgroups.bfq_weight(web.cgroup) in (118, None)
+
+
+def test_one_containers_values_are_its_own(cri: Cri):
+    annotations = {f"{PREFIX}memory-limit.app": "48Mi", f"{PREFIX}memory-limit": "32Mi"}
+    pod = cri.run_pod("web", annotations=annotations)
+    app, other = (workloads.add(cri, pod, name, memory=64 << 20) for name in ("app", "other"))
+    assert cgroups.memory_limit(app.cgroup) == 48 << 20
+    assert cgroups.memory_limit(other.cgroup) == 32 << 20
+
+
+def test_an_offline_pod_is_limited_from_its_sandbox_on(cri: Cri):
+    web = workloads.dedicated(cri)
+    pod = cri.run_pod("batch", cgroup_parent=kubepods.BESTEFFORT)
+    left = NODE_CPUS - web.first_cpus()
+    assert cgroups.cpus(pod.cgroup) == left
+    assert cgroups.shares(pod.cgroup) in (2, None)
+    assert cgroups.bfq_weight(pod.cgroup) in (10, None)
+    assert cgroups.cpus(f"{pod.cgroup}/{pod.id}") == left
+
+
+def test_an_offline_container_inherits_its_pods_cpus(cri: Cri):
+    web = workloads.dedicated(cri)
+    batch = workloads.reclaimed(cri)
+    assert batch.first_cpus() == batch.cpus == NODE_CPUS - web.first_cpus()
+    assert batch.spec_cpus == ""
+    assert cgroups.shares(batch.cgroup) in (2, None)
+    assert cgroups.bfq_weight(batch.cgroup) in (10, None)
+
+
+def test_an_offline_pod_is_never_limited_above_itself(cri: Cri):
+    workloads.dedicated(cri)
+    batch = workloads.reclaimed(cri)
+    above = [path for path in kubepods.parents(batch.pod.cgroup) if "besteffort" in path]
+    assert [cgroups.cpus(path) for path in above] == [NODE_CPUS]
+    assert cgroups.bfq_weight(above[0]) in (100, None)
+
+
+def test_an_annotation_makes_a_pod_of_any_kind_an_offline_one(cri: Cri):
+    batch = workloads.run(cri, "batch", "reclaimed", cpus=0.5)
+    assert cgroups.shares(batch.pod.cgroup) in (2, None)
+    assert cgroups.shares(batch.cgroup) in (512, None)  # native requests stay the kubelet's
+    assert cgroups.quota(batch.cgroup) == (50_000, workloads.PERIOD)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [("", 1000), ("700", 700), ("100", 500), ("-1000", 500), ("1000", 1000)],
+    ids=["default", "within", "below", "far below", "highest"],
+)
+def test_an_offline_containers_oom_score_lies_in_its_band(cri: Cri, asked: str, given: int):
+    annotations = {f"{PREFIX}oom-score-adj": asked} if asked else {}
+    batch = workloads.run(cri, "batch", "reclaimed", cpus=0.1, oom=300, annotations=annotations)
+    assert cgroups.oom_score_adj(cri.pid(batch.id)) == given
+
+
+def test_an_online_containers_oom_score_is_the_kubelets(cri: Cri):
+    web, neighbour = workloads.run(cri, "web", "dedicated", cpus=1, oom=300), workloads.shared(cri)
+    assert cgroups.oom_score_adj(cri.pid(web.id)) == 300
+    assert cgroups.oom_score_adj(cri.pid(neighbour.id)) == 0
+
+
+def test_an_oom_score_that_the_kernel_refuses_never_fails_the_container(daemon: Daemon, cri: Cri):
+    """Without CAP_SYS_RESOURCE a score cannot go below the lowest it ever was: here 0."""
+    annotations = {f"{PREFIX}oom-score-adj": "-500"}
+    web = workloads.run(cri, "web", "dedicated", cpus=1, oom=300, annotations=annotations)
+    assert len(web.first_cpus()) == 1
+    if workloads.may_lower_oom_scores():
+        assert cgroups.oom_score_adj(cri.pid(web.id)) == -500
+    else:
+        refused = daemon.audited("write.failed")
+        assert "oom_score_adj" in refused["because"]
+        assert cgroups.oom_score_adj(cri.pid(web.id)) == 300
+
+
+def test_a_burst_reaches_the_container(cri: Cri):
+    web = workloads.run(cri, "web", cpus=0.5, annotations={f"{PREFIX}cpu-burst": "50%"})
+    assert cgroups.burst(web.cgroup) in (25_000, None)
+
+
+def test_the_daemon_reports_the_values_that_it_changed(daemon: Daemon, cri: Cri):
+    annotations = {f"{PREFIX}memory-limit": "48Mi", f"{PREFIX}io-weight": "300"}
+    web = workloads.run(cri, "web", cpus=0.1, memory=64 << 20, annotations=annotations)
+    record = daemon.audited("container.admit", container_id=web.id)
+    assert record["before"]["memory.limit"] == 64 << 20
+    assert record["after"]["memory.limit"] == cgroups.memory_limit(web.cgroup)
+    assert record["after"]["io.weight"] == 300
+
+
+def test_an_offline_pod_with_an_online_container_is_no_part_of_the_box(
+    cri: Cri, own_daemon: Callable[..., Daemon]
+):
+    own_daemon()
+    mixed = cri.run_pod(
+        "mixed", annotations={f"{PREFIX}qos-class": "reclaimed", f"{PREFIX}qos-class.app": "shared"}
+    )
+    online, web = workloads.add(cri, mixed, "app", cpus=0.1), workloads.dedicated(cri)
+    offline = workloads.add(cri, mixed, "batch")
+    assert cgroups.cpus(mixed.cgroup) == NODE_CPUS
+    assert cgroups.shares(mixed.cgroup) not in (2,)
+    wait_until(lambda: online.cpus == offline.cpus == NODE_CPUS - web.first_cpus(), 2, "both to make room")

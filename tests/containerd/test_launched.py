@@ -1,0 +1,113 @@
+"""Launched by containerd itself through its `plugin_path`: the same placement, without a socket to connect to."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.rig import cgroups, workloads
+from tests.rig.configuration import Options
+from tests.rig.containerd import Containerd
+from tests.rig.cri import Cri
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS
+
+pytestmark = pytest.mark.containerd
+
+PROGRAM = Path(sys.executable).parent / "nri-coloc"
+NAME = "50-nri-coloc"
+OwnContainerd = Callable[[Options], Containerd]
+
+
+def test_a_launched_plugin_places_containers(own_containerd: OwnContainerd, tmp_path: Path):
+    with _launched(own_containerd, tmp_path) as cri:
+        neighbour, web, batch = workloads.shared(cri), workloads.dedicated(cri), workloads.reclaimed(cri)
+        assert len(web.first_cpus()) == 1
+        assert neighbour.cpus == batch.first_cpus() == NODE_CPUS - web.first_cpus()
+        assert cgroups.shares(batch.pod.cgroup) in (2, None)
+        cri.remove_pod(web.pod.id)
+        wait_until(lambda: neighbour.cpus == NODE_CPUS, 5, "the CPUs to come back")
+
+
+def test_it_needs_no_arguments_at_all(own_containerd: OwnContainerd, tmp_path: Path):
+    with _launched(own_containerd, tmp_path, arguments=False) as cri:
+        assert len(workloads.dedicated(cri).first_cpus()) == 1
+
+
+def test_the_configuration_that_containerd_hands_over_counts(own_containerd: OwnContainerd, tmp_path: Path):
+    config = 'classes:\n  rules: [{namespace: "batch-*", class: reclaimed}]\n'
+    with _launched(own_containerd, tmp_path, config=config) as cri:
+        batch = workloads.run(cri, "batch", namespace="batch-7", cpus=0.1, oom=300)
+        assert cgroups.shares(batch.pod.cgroup) in (2, None)
+        assert cgroups.oom_score_adj(cri.pid(batch.id)) == 1000
+        assert cgroups.shares(workloads.shared(cri).pod.cgroup) in (1024, None)
+
+
+def test_it_can_be_told_to_observe(own_containerd: OwnContainerd, tmp_path: Path):
+    with _launched(own_containerd, tmp_path, config="mode: observe\n") as cri:
+        assert workloads.dedicated(cri).first_cpus() == NODE_CPUS
+
+
+def test_an_invalid_configuration_is_reported_and_the_defaults_hold(
+    own_containerd: OwnContainerd, tmp_path: Path
+):
+    with _launched(own_containerd, tmp_path, config="mode: maybe\n") as cri:
+        assert len(workloads.dedicated(cri).first_cpus()) == 1
+        wait_until(lambda: '"reason": "invalid"' in _audit(tmp_path), 5, "the audit to say so")
+
+
+def test_cpus_stay_owned_when_containerd_and_with_it_the_plugin_restart(
+    own_containerd: OwnContainerd, tmp_path: Path
+):
+    containerd = _launching(own_containerd, tmp_path)
+    with containerd.cri() as cri:
+        web, neighbour = workloads.dedicated(cri), workloads.shared(cri)
+        owned = web.first_cpus()
+        containerd.kill()
+        wait_until(lambda: "daemon.stop" in _audit(tmp_path), 5, "the plugin to end with its runtime")
+        containerd.start()
+        second = workloads.dedicated(cri, "second", cpus=1)
+        assert second.first_cpus().isdisjoint(owned)
+        assert web.cpus == owned
+        assert neighbour.cpus == NODE_CPUS - owned
+
+
+@contextmanager
+def _launched(
+    own_containerd: OwnContainerd, folder: Path, config: str = "", *, arguments: bool = True
+) -> Iterator[Cri]:
+    with _launching(own_containerd, folder, config, arguments=arguments).cri() as cri:
+        yield cri
+
+
+def _launching(
+    own_containerd: OwnContainerd, folder: Path, config: str = "", *, arguments: bool = True
+) -> Containerd:
+    """A containerd that launches the plugin; `config` is what it hands over to it."""
+    script = _WITH_ARGUMENTS if arguments else _WITHOUT
+    values = {"PROGRAM": PROGRAM, "FOLDER": folder}
+    for name, value in values.items():
+        script = script.replace(f"@{name}@", str(value))
+    configs = {f"{NAME}.conf": config} if config else {}
+    return own_containerd(Options(plugins={NAME: script}, plugin_configs=configs))
+
+
+def _audit(folder: Path) -> str:
+    path = folder / "audit"
+    return path.read_text() if path.exists() else ""
+
+
+_WITH_ARGUMENTS = """\
+#!/bin/sh
+exec "@PROGRAM@" run --http off --state-dir "@FOLDER@/state" --admin-socket "@FOLDER@/admin/admin.sock" \\
+    >>"@FOLDER@/audit" 2>>"@FOLDER@/log"
+"""
+
+# the default places are the machine's own: here they are a mount and a network of the plugin's own
+_WITHOUT = """\
+#!/bin/sh
+exec unshare --mount --net /bin/sh -c 'mount -t tmpfs none /var/lib && exec "@PROGRAM@"' \\
+    >>"@FOLDER@/audit" 2>>"@FOLDER@/log"
+"""

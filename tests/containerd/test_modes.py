@@ -1,0 +1,156 @@
+"""Observing, reloading, ending, being slow: what the daemon does besides placing."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.rig import cgroups, slow_daemon, workloads
+from tests.rig.cri import Cri
+from tests.rig.daemon import SLOW_PROGRAM, Daemon
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS
+from tests.rig.writes import Writes
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+RESERVED = frozenset({min(NODE_CPUS)})
+RESERVE = f'node:\n  reservedCPUs: "{min(NODE_CPUS)}"\n'
+SLOW_SECONDS = "0.9"  # a quarter of the runtime's two seconds is 0.5; the whole of it may not pass
+
+
+@pytest.mark.parametrize("how", ["flag", "file"])
+def test_observing_changes_nothing_but_says_what_it_would_do(cri: Cri, own_daemon: OwnDaemon, how: str):
+    before = workloads.reclaimed(cri, "before")
+    unplaced = _files_of(before)
+    with Writes(unplaced) as writes:
+        daemon = own_daemon(flags=["--observe"]) if how == "flag" else own_daemon(config="mode: observe\n")
+        web = workloads.run(cri, "web", "dedicated", cpus=1, annotations={"coloc.nri.io/io-weight": "300"})
+        batch = workloads.run(cri, "batch", "reclaimed", cpus=0.1, oom=300)
+        daemon.wait_ready()
+        assert writes.seen() == []
+    for container in (before, web, batch):
+        assert container.cpus == cgroups.cpus(container.pod.cgroup) == NODE_CPUS
+        assert cgroups.bfq_weight(container.cgroup) in (100, None)
+        assert cgroups.bfq_weight(container.pod.cgroup) in (100, None)
+    assert web.spec_cpus == ""
+    assert "coloc.nri.io/record" not in cri.info(web.id)["runtimeSpec"].get("annotations", {})
+    assert cgroups.shares(batch.pod.cgroup) in (1024, None)
+    assert cgroups.oom_score_adj(cri.pid(batch.id)) == 300
+    assert len(cgroups.members(daemon.audited("container.admit", container_id=web.id)["after"]["cpus"])) == 1
+    assert daemon.state()["mode"] == "observe"
+
+
+def test_sigterm_ends_it_within_two_seconds_and_pins_stay(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon()
+    web, neighbour, batch = workloads.dedicated(cri), workloads.shared(cri), workloads.reclaimed(cri)
+    owned, left = web.first_cpus(), neighbour.cpus
+    with Writes([*_files_of(web), *_files_of(neighbour), *_files_of(batch)]) as writes:
+        began = time.monotonic()
+        assert daemon.terminate() == 0
+        assert time.monotonic() - began < 2
+        assert writes.seen() == []
+    assert (web.cpus, neighbour.cpus, batch.cpus) == (owned, left, left)
+    assert daemon.audit("daemon.stop")
+    assert workloads.shared(cri, "later").cpus == NODE_CPUS
+
+
+def test_a_reload_moves_only_what_differs(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon()
+    neighbour, batch, agent = workloads.shared(cri), workloads.reclaimed(cri), _agent(cri)
+    with Writes([agent.cpuset_file]) as writes:
+        daemon.config.write(RESERVE)
+        wait_until(lambda: neighbour.cpus == NODE_CPUS - RESERVED, 5, "the shared container to move")
+        wait_until(
+            lambda: cgroups.cpus(batch.pod.cgroup) == NODE_CPUS - RESERVED, 5, "the offline pod to move"
+        )
+        assert writes.seen() == []
+    assert agent.cpus == NODE_CPUS
+    assert daemon.audited("config.reload")["reason"] == "valid"
+    assert daemon.metric('nri_coloc_config_reload_total{result="valid"}') == 1
+    assert cgroups.members(daemon.state()["node"]["reserved"]) == RESERVED
+    daemon.config.write("")
+    wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 5, "the CPUs to come back")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["node: [", "node:\n  reservedCPU: 1\n", f"node:\n  reservedCPUs: {len(NODE_CPUS)}\n", "mode: maybe\n"],
+    ids=["no YAML", "unknown key", "everything reserved", "bad value"],
+)
+def test_an_invalid_reload_changes_nothing_and_is_reported(cri: Cri, own_daemon: OwnDaemon, broken: str):
+    daemon = own_daemon(config=RESERVE)
+    neighbour = workloads.shared(cri)
+    with Writes(_files_of(neighbour)) as writes:
+        daemon.config.write(broken)
+        wait_until(lambda: not daemon.check("config")["ok"], 5, "readiness to say so")
+        assert writes.seen() == []
+    assert neighbour.cpus == workloads.shared(cri, "later").first_cpus() == NODE_CPUS - RESERVED
+    assert daemon.audited("config.reload")["reason"] == "invalid"
+    assert daemon.metric('nri_coloc_config_reload_total{result="invalid"}') == 1
+    assert "Traceback" not in daemon.log()
+    daemon.config.write(RESERVE)
+    wait_until(lambda: daemon.check("config")["ok"], 5, "the mended file to count")
+    assert daemon.audited("config.reload", reason="valid")
+
+
+def test_a_file_that_vanishes_changes_nothing(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon(config=RESERVE)
+    neighbour = workloads.shared(cri)
+    (daemon.config.file.parent / "..data").unlink()
+    wait_until(lambda: not daemon.check("config")["ok"], 5, "readiness to say so")
+    assert neighbour.cpus == NODE_CPUS - RESERVED
+    assert not daemon.is_dead
+
+
+def test_a_dedicated_container_leaves_cpus_that_become_reserved(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon()
+    web = workloads.dedicated(cri)
+    assert web.first_cpus() == RESERVED
+    daemon.config.write(RESERVE)
+    wait_until(lambda: web.cpus and web.cpus.isdisjoint(RESERVED), 5, "the reserve to be free")
+
+
+@pytest.mark.parametrize("qos", ["dedicated", "shared", "reclaimed"])
+def test_a_slow_decision_is_made_good_before_the_first_instruction(cri: Cri, own_daemon: OwnDaemon, qos: str):
+    daemon = own_daemon(program=SLOW_PROGRAM)
+    first = workloads.dedicated(cri, "first") if qos != "dedicated" else workloads.shared(cri, "first")
+    late = workloads.run(
+        cri, "late", qos, cpus=1, annotations={slow_daemon.SLOW: SLOW_SECONDS}, started=False
+    )
+    assert late.spec_cpus == ""
+    late.start()
+    assert late.first_cpus() == late.cpus == NODE_CPUS - (first.cpus or NODE_CPUS)
+    record = daemon.audited("container.admit", container_id=late.id)
+    assert record["reason"] == "placed_at_start"
+    assert daemon.audited("container.late", container_id=late.id)["reason"] == "too_late"
+    assert daemon.metric('nri_coloc_neutral_replies_total{hook="CreateContainer"}') == 1
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
+
+
+def test_a_slow_decision_keeps_its_cpus_through_a_restart(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon(program=SLOW_PROGRAM)
+    late = workloads.run(cri, "late", "dedicated", cpus=1, annotations={slow_daemon.SLOW: SLOW_SECONDS})
+    owned = late.first_cpus()
+    daemon.kill()
+    daemon.start()
+    daemon.wait_ready()
+    assert late.cpus == owned
+    wait_until(lambda: cgroups.members(late.spec_cpus) == owned, 10, "the runtime's spec to agree")
+
+
+def _agent(cri: Cri) -> workloads.Workload:
+    return workloads.run(cri, "agent", namespace="kube-system", cpus=0.1)
+
+
+def _files_of(workload: workloads.Workload) -> list[Path]:
+    """Everything that the product might write for a running container, of those that exist."""
+    names = (
+        *(("cpuset", "cpuset.cpus"), ("cpuset", "cpuset.mems"), ("cpu", "cpu.shares"), ("cpu", "cpu.weight")),
+        *(("blkio", "blkio.bfq.weight"), ("blkio", "io.weight"), ("memory", "memory.limit_in_bytes")),
+    )
+    groups = (workload.cgroup, workload.pod.cgroup)
+    files = [cgroups.file(group, *name) for group in groups for name in names]
+    return [path for path in files if path.exists()]

@@ -1,0 +1,299 @@
+"""policy/admission.py: where one container goes, and which of its values are ours."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import FindingKind, Numa, Placement, QoSClass, Resources, Wish
+from nri_coloc.policy import admission
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, container, first, mask
+
+
+def placed(node: Node, wish: Wish, milli: int = 1000, **facts: object) -> admission.Admission:
+    return admission.place(node.state, container("c", milli=milli, **facts), wish)
+
+
+def owned(reserved: str = "") -> str:
+    return f'{{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"{reserved}"}}'
+
+
+class TestPools:
+    @pytest.mark.parametrize(
+        ("wish", "pool", "reason", "because"),
+        [
+            (SHARED, "share", "pool_member", "class by Kubernetes QoS Burstable; pool share has CPUs 1-7"),
+            (SYSTEM, "system", "pool_member", "class by namespace kube-system; pool system has CPUs 0-7"),
+            (
+                RECLAIMED,
+                "reclaim",
+                "box_member",
+                "class by Kubernetes QoS BestEffort; the reclaim box has CPUs 1-7",
+            ),
+        ],
+        ids=["shared", "system", "reclaimed"],
+    )
+    def test_a_class_without_cpus_of_its_own_joins_its_pool(self, wish, pool, reason, because):
+        found = placed(Node(tuning=Tuning(reserved=1)), wish)
+        assert (found.assignment.pool, found.reason.value, found.because) == (pool, reason, because)
+        assert found.assignment.exclusive == 0
+
+    @pytest.mark.parametrize("wish", [SHARED, RECLAIMED, SYSTEM], ids=["shared", "reclaimed", "system"])
+    def test_a_record_gives_only_dedicated_containers_cpus(self, wish):
+        assert placed(Node(), wish, record=owned("0-1")).assignment.exclusive == 0
+
+
+class TestHandsOff:
+    @pytest.mark.parametrize(
+        ("values", "because"),
+        [
+            ({"preserve": frozenset({"cpu"})}, "preserve names cpu"),
+            ({"handler": "ignore"}, "runtime handler is ignored"),
+        ],
+        ids=["preserve", "handler"],
+    )
+    def test_a_container_may_be_left_alone(self, values, because):
+        found = placed(Node(), replace(DEDICATED, **values))
+        assert (found.reason.value, found.because) == ("hands_off", because)
+        assert (found.assignment.hands_off, found.assignment.exclusive) == (True, 0)
+
+    def test_preserving_memory_leaves_the_cpus_ours(self):
+        found = placed(Node(), replace(DEDICATED, preserve=frozenset({"memory"})))
+        assert found.assignment.exclusive
+
+
+class TestDedicated:
+    def test_it_owns_the_cpus_that_the_allocator_finds(self):
+        found = placed(Node(), DEDICATED, 1500)
+        assert found.assignment.exclusive == 0b11
+        assert found.because.startswith("asked 1.5 CPUs, rounded up to 2; core 0-1 is")
+
+    def test_its_memory_is_everywhere_unless_it_is_bound(self):
+        assert placed(Node(), DEDICATED).assignment.mems == 0
+
+    @pytest.mark.parametrize("numa", [Numa.SINGLE, Numa.EXCLUSIVE])
+    def test_a_bound_ones_memory_is_on_its_nodes(self, numa):
+        wish = replace(DEDICATED, numa=numa, numa_ids=0b10)
+        assert placed(Node(), wish, 4000).assignment.mems == 0b10
+
+    def test_nodes_without_memory_bind_nobody(self):
+        wish = replace(DEDICATED, numa=Numa.SINGLE, numa_ids=0b10)
+        assert placed(Node("node-without-memory"), wish, 2000).assignment.mems == 0
+
+    def test_the_last_cpu_of_share_is_never_taken(self):
+        assert placed(Node(), DEDICATED, 7000).assignment.exclusive == mask("0-6")
+        assert placed(Node(), DEDICATED, 8000).assignment.exclusive == 0
+
+    def test_a_request_that_cannot_be_met_runs_in_share(self):
+        found = placed(Node("2cpu"), DEDICATED, 2000)
+        assert (found.assignment.pool, found.reason.value) == ("share", "no_free_cpus")
+        words = "asked 2 CPUs; 2 CPUs are free (0-1), and the last one of share is never taken"
+        assert found.because == words
+
+    def test_what_the_wish_narrowed_is_said_too(self):
+        node = Node(tuning=Tuning(reserved=mask("0,2,4,6")))
+        found = placed(node, replace(DEDICATED, placement=Placement.FULL_CORES), 2000)
+        assert found.reason.value == "no_free_cpus"
+        assert found.because.endswith("; wished were placement full-cores")
+
+    def test_reserved_and_isolated_cpus_are_not_to_be_had(self):
+        assert placed(Node(tuning=Tuning(reserved=0b11)), DEDICATED).assignment.exclusive == mask("2")
+        assert placed(Node("isolated"), DEDICATED).assignment.exclusive == mask("7")
+
+
+class TestUncoveredWishes:
+    """Whole nodes and whole cores are granted only up to the request (DESIGN 4.1)."""
+
+    def test_a_whole_node_needs_a_request_of_one(self):
+        found = placed(Node(), replace(DEDICATED, numa=Numa.EXCLUSIVE), 3000)
+        (finding,) = found.findings
+        assert (finding.kind, finding.key) == (FindingKind.DENIED, "coloc.nri.io/numa")
+        assert (finding.value, finding.used) == ("exclusive", "single")
+        assert finding.allowed == "a request of at least a whole node, here 4 CPUs; this container asked 3"
+        assert found.because.endswith("wished were numa single")
+
+    def test_whole_cores_need_a_request_that_they_divide(self):
+        found = placed(Node(), replace(DEDICATED, placement=Placement.FULL_CORES), 3000)
+        (finding,) = found.findings
+        assert (finding.key, finding.value, finding.used) == (
+            "coloc.nri.io/cpu-placement",
+            "full-cores",
+            "packed",
+        )
+        assert finding.allowed == "a request of a multiple of 2 CPUs (one core); this container asked 3"
+
+    def test_both_may_be_too_much(self):
+        wish = replace(DEDICATED, numa=Numa.EXCLUSIVE, placement=Placement.FULL_CORES)
+        assert [f.key for f in placed(Node(), wish, 3000).findings] == [
+            "coloc.nri.io/numa",
+            "coloc.nri.io/cpu-placement",
+        ]
+
+    def test_what_the_request_covers_is_granted(self):
+        wish = replace(DEDICATED, numa=Numa.EXCLUSIVE, placement=Placement.FULL_CORES)
+        assert placed(Node(), wish, 4000).findings == ()
+
+
+class TestRecords:
+    def test_recorded_cpus_are_kept_while_they_are_free(self):
+        found = placed(Node(), DEDICATED, 2000, record=owned("5-6"))
+        assert (found.assignment.exclusive, found.reason.value) == (mask("5-6"), "restored")
+        assert found.because == "asked 2 CPUs; record gives CPUs 5-6, still free"
+
+    @pytest.mark.parametrize(
+        "taken", ["0-7", "7-8", "99"], ids=["all-of-share", "partly-offline", "not-of-this-machine"]
+    )
+    def test_cpus_that_cannot_be_had_any_more_are_chosen_anew(self, taken):
+        found = placed(Node(), DEDICATED, 2000, record=owned(taken))
+        assert (found.assignment.exclusive, found.reason.value) == (mask("0-1"), "whole_core")
+
+    def test_cpus_of_somebody_else_are_not_given_twice(self):
+        node = Node()
+        node.create("other", 2000, on="other")
+        assert placed(node, DEDICATED, 2000, record=owned("1-2")).assignment.exclusive == mask("2-3")
+
+
+class TestFollowers:
+    def test_less_than_a_cpu_runs_with_the_main_container(self):
+        node = Node()
+        node.create("main", 2000)
+        found = placed(node, DEDICATED, 250)
+        assert (found.assignment.follows, found.assignment.pool) == ("main", "dedicated")
+        assert found.because == "asked 0.25 CPUs, less than one, so it runs on CPUs 0-1 of main"
+
+    def test_an_ephemeral_container_runs_with_the_main_container(self):
+        node = Node()
+        node.create("main", 2000)
+        found = placed(node, DEDICATED, 0)
+        assert found.assignment.follows == "main"
+        assert "asked for no amount of CPU" in found.because
+
+    def test_of_two_main_containers_the_larger_is_followed(self):
+        node = Node()
+        node.create("small", 1000)
+        node.create("large", 2000)
+        assert placed(node, DEDICATED, 100).assignment.follows == "large"
+
+    def test_of_two_equal_ones_the_lower_id_is_followed(self):
+        node = Node()
+        node.create("b", 1000)
+        node.create("a", 1000)
+        assert placed(node, DEDICATED, 100).assignment.follows == "a"
+
+    def test_another_pods_main_container_is_not_followed(self):
+        node = Node()
+        node.create("main", 2000, on="other")
+        assert placed(node, DEDICATED, 100).assignment.follows == ""
+
+    def test_an_old_claim_of_its_own_does_not_count_beside_a_main_container(self):
+        node = Node()
+        node.create("main", 2000)
+        assert placed(node, DEDICATED, 100, record=owned("7")).assignment.follows == "main"
+
+    def test_a_whole_cpu_is_no_sidecar(self):
+        node = Node()
+        node.create("main", 2000)
+        assert placed(node, DEDICATED, 1000).assignment.exclusive == mask("2")
+
+
+class TestOrders:
+    def test_everyones_cpus_are_ours(self):
+        node = Node()
+        node.create("c", wish=SHARED)
+        assert node["c"].knobs == Knobs(cpus="0-7")
+
+    def test_a_member_of_the_box_inherits_its_cpus(self):
+        node = Node()
+        node.create("c", wish=RECLAIMED)
+        assert node["c"].knobs == Knobs(oom_score_adj=1000)
+
+    def test_a_reclaimed_container_of_a_mixed_pod_does_not(self):
+        node = Node()
+        node.start_pod(wish=replace(RECLAIMED, mixed=True))
+        node.create("c", wish=RECLAIMED)
+        assert node["c"].knobs.cpus == "0-7"
+
+    def test_only_a_bound_containers_mems_are_ours(self):
+        node = Node()
+        node.create("c", 2000, replace(DEDICATED, numa=Numa.SINGLE))
+        assert node["c"].knobs == Knobs(cpus="0-1", mems="0")
+
+    @pytest.mark.parametrize(
+        ("quota", "percent", "burst"),
+        [(100_000, 25, 25_000), (100_000, 0, 0), (-1, 25, None), (None, 25, None), (100_000, None, None)],
+        ids=["quarter", "zero", "unlimited", "no-quota", "not-asked"],
+    )
+    def test_a_burst_is_a_part_of_the_quota(self, quota, percent, burst):
+        node = Node()
+        wish = replace(SHARED, cpu_burst_percent=percent)
+        node.create("c", wish=wish, resources=Resources(quota=quota))
+        assert node["c"].knobs.burst == burst
+
+    def test_a_member_of_the_box_may_burst_too(self):
+        node = Node()
+        wish = replace(RECLAIMED, cpu_burst_percent=50)
+        node.create("c", wish=wish, resources=Resources(quota=100, shares=2), oom_score_adj=1000)
+        assert node["c"].knobs == Knobs(burst=50)
+
+    def test_what_the_spec_says_already_is_not_ours(self):
+        node = Node()
+        wish = replace(SHARED, knobs=Knobs(shares=512, memory_limit=7))
+        node.create("c", wish=wish, resources=Resources(shares=512, memory_limit=9, cpus="0-7"))
+        assert node["c"].knobs == Knobs(memory_limit=7)
+        assert node["c"].original == Knobs(memory_limit=9)
+
+    def test_ours_is_told_from_the_kubelets_by_the_record(self):
+        node = Node()
+        wish = replace(SHARED, knobs=Knobs(memory_limit=7))
+        node.create("c", wish=wish, resources=Resources(memory_limit=9))
+        again = node.anew()
+        assert again["c"].knobs == node["c"].knobs
+        assert again["c"].original == Knobs(memory_limit=9)
+        assert again["c"].container.resources == Resources(memory_limit=9)
+
+
+class TestPreserving:
+    WISHED = Knobs(shares=2, quota=9, memory_limit=1, memory_high=1, memory_low=1, memory_min=1, io_weight=50)
+
+    def ours(self, **values: object) -> Knobs:
+        node = Node()
+        wish = replace(SHARED, knobs=self.WISHED, cpu_burst_percent=10, **values)
+        node.create("c", wish=wish, resources=Resources(quota=100))
+        return node["c"].knobs
+
+    def test_preserved_cpu_takes_every_value_of_the_cpu(self):
+        ours = self.ours(preserve=frozenset({"cpu"}))
+        assert ours == Knobs(memory_limit=1, memory_high=1, memory_low=1, memory_min=1, io_weight=50)
+
+    def test_preserved_memory_takes_every_value_of_memory(self):
+        ours = self.ours(preserve=frozenset({"memory"}))
+        assert ours == Knobs(cpus="0-7", shares=2, quota=9, burst=10, io_weight=50)
+
+    def test_both_may_be_preserved(self):
+        assert self.ours(preserve=frozenset({"cpu", "memory"})) == Knobs(io_weight=50)
+
+    def test_an_ignored_handlers_pod_gets_nothing(self):
+        assert self.ours(handler="ignore") == NO_KNOBS
+
+    def test_of_a_vm_the_pods_cgroup_is_the_unit(self):
+        assert self.ours(handler="pod") == NO_KNOBS
+
+
+def test_the_spec_is_said_without_what_it_keeps():
+    asked = container("c", resources=Resources(shares=0, quota=5), oom_score_adj=0)
+    assert admission.spec_of(asked) == Knobs(quota=5, oom_score_adj=0)
+
+
+@pytest.mark.parametrize(
+    ("milli", "small"), [(0, False), (999, True), (1000, False)], ids=["0", "999", "1000"]
+)
+def test_small_is_some_but_less_than_one(milli, small):
+    assert admission.is_small(container("c", milli=milli)) is small
+
+
+def test_a_decision_carries_what_the_reply_must_order():
+    node = Node()
+    decision = first(node.create("c", 2000))
+    assert decision.orders == decision.after == Knobs(cpus="0-1")
+    assert node["c"].qos is QoSClass.DEDICATED

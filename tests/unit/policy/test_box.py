@@ -1,0 +1,150 @@
+"""policy/box.py: which pods are limited as a whole, and what is written on a pod's own cgroup."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.model.decisions import NOBODY
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.policy import box
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, everyone_in, pod, said
+
+WEIGHED = replace(SHARED, knobs=Knobs(io_weight=300))
+
+
+class TestBelonging:
+    @pytest.mark.parametrize(
+        ("wish", "boxed"),
+        [
+            (RECLAIMED, True),
+            (SHARED, False),
+            (DEDICATED, False),
+            (replace(RECLAIMED, mixed=True), False),
+            (replace(RECLAIMED, handler="ignore"), False),
+            (replace(RECLAIMED, handler="pod"), True),
+        ],
+        ids=["reclaimed", "shared", "dedicated", "mixed", "ignored", "vm"],
+    )
+    def test_only_pods_that_are_reclaimed_throughout_are_limited(self, wish, boxed):
+        node = Node()
+        node.start_pod(wish=wish)
+        assert node.state.boxed("web") is boxed is box.belongs(wish)
+
+    def test_a_pod_that_holds_another_class_stays_out(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        node.start_pod()
+        assert not node.state.boxed("web")
+
+    def test_a_pod_that_came_before_us_joins_with_its_first_container(self):
+        node = Node()
+        outcome = node.create("batch", wish=RECLAIMED)
+        assert node.state.boxed("web")
+        assert outcome.moves.pods == ("web",)
+
+
+class TestJoining:
+    def test_a_pod_of_the_box_is_written_at_once(self):
+        assert Node().start_pod().moves.pods == ("web",)
+
+    def test_another_pod_is_not(self):
+        assert Node().start_pod(wish=SHARED).moves == NOBODY
+
+    def test_the_same_news_twice_changes_nothing(self):
+        node = Node()
+        node.start_pod()
+        state, moves = box.with_pod(node.state, pod(), RECLAIMED)
+        assert (state, moves) == (node.state, NOBODY)
+        assert state is node.state
+
+    def test_another_reclaimed_container_changes_nothing(self):
+        node = Node()
+        node.start_pod()
+        state, moves = box.with_member(node.state, pod(), RECLAIMED)
+        assert (state, moves) == (node.state, NOBODY)
+
+
+class TestLeaving:
+    def test_another_class_takes_the_pod_out_of_the_box(self):
+        node = Node()
+        node.start_pod()
+        outcome = node.create("app", wish=SHARED)
+        assert not node.state.boxed("web")
+        assert outcome.moves.pods == ("web",)
+
+    def test_who_inherited_the_boxs_cpus_gets_its_own(self):
+        node = Node()
+        node.create("batch", wish=RECLAIMED)
+        outcome = node.create("app", wish=SHARED)
+        assert everyone_in(outcome.moves) == ({"web"}, {"batch"})
+
+    def test_nobody_is_moved_twice(self):
+        node = Node()
+        node.create("batch", wish=RECLAIMED)
+        outcome = node.create("main", 2000)
+        assert outcome.moves.containers == ("batch",)
+        assert outcome.moves.pods == ("web",)
+
+
+class TestKnobs:
+    def test_the_box_has_its_cpus_and_the_smallest_weight(self):
+        node = Node()
+        node.start_pod()
+        node.create("main", 2000, on="other")
+        assert box.knobs(node.state, "web") == Knobs(cpus="2-7", shares=2)
+
+    def test_a_weight_counts_along_the_whole_path(self):
+        node = Node()
+        node.start_pod(wish=WEIGHED)
+        assert box.knobs(node.state, "web") == Knobs(io_weight=300)
+
+    def test_a_reclaimed_pods_weight_is_written_beside_the_boxs_values(self):
+        node = Node()
+        node.start_pod(wish=replace(RECLAIMED, knobs=Knobs(io_weight=10)))
+        assert box.knobs(node.state, "web") == Knobs(cpus="0-7", shares=2, io_weight=10)
+
+    def test_a_pod_that_keeps_its_cpus_is_not_limited_in_them(self):
+        node = Node()
+        node.start_pod(wish=replace(RECLAIMED, preserve=frozenset({"cpu"})))
+        assert box.knobs(node.state, "web").cpus is None
+
+    @pytest.mark.parametrize("wish", [SHARED, replace(WEIGHED, handler="ignore")], ids=["shared", "ignored"])
+    def test_others_have_none(self, wish):
+        node = Node()
+        node.start_pod(wish=wish)
+        assert box.knobs(node.state, "web") == NO_KNOBS
+
+    def test_an_unknown_pod_has_none(self):
+        assert box.knobs(Node().state, "web") == NO_KNOBS
+
+
+class TestVirtualMachines:
+    """A runtime that puts a VM into the pod's cgroup: that cgroup is the unit (DESIGN 4.2)."""
+
+    def test_the_pod_has_all_that_its_containers_have(self):
+        node = Node()
+        node.create("a", 1000, replace(DEDICATED, handler="pod"))
+        node.create("b", 1000, replace(DEDICATED, handler="pod"))
+        assert box.knobs(node.state, "web").cpus == "0-1"
+
+    def test_an_empty_one_is_left_as_it_is(self):
+        node = Node()
+        node.start_pod(wish=replace(SHARED, handler="pod"))
+        assert box.knobs(node.state, "web") == NO_KNOBS
+
+
+class TestWords:
+    def test_a_limit_is_said_with_its_figures(self):
+        (decision,) = Node().start_pod().decisions
+        assert (decision.event.value, decision.reason.value) == ("pod.limit", "box_member")
+        words = "class reclaimed by Kubernetes QoS BestEffort; the box has CPUs 0-7 and the smallest weight"
+        assert decision.because == words
+        assert (decision.pod_id, decision.after) == ("web", Knobs(cpus="0-7", shares=2))
+
+    def test_a_weight_is_said_too(self):
+        (decision,) = Node().start_pod(wish=WEIGHED).decisions
+        assert (decision.reason.value, decision.after) == ("pool_member", Knobs(io_weight=300))
+        assert decision.because.startswith("class shared by Kubernetes QoS Burstable; ")
+
+    def test_a_pod_without_limits_is_not_worth_a_record(self):
+        assert said(Node().start_pod(wish=SHARED)) == []

@@ -1,0 +1,134 @@
+"""policy/update.py: whose value holds when the kubelet asks for new resources."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.workload import Resources, Wish
+from nri_coloc.policy import update
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node, first, said
+
+LIMITED = replace(SHARED, knobs=Knobs(memory_limit=512), annotated=Knobs(memory_limit=512))
+KUBELETS = Resources(shares=1024, memory_limit=1024)
+
+
+def running(wish: Wish = SHARED, resources: Resources = KUBELETS) -> Node:
+    node = Node()
+    node.create("app", wish=wish, resources=resources)
+    return node
+
+
+class TestWhoseValueHolds:
+    def test_what_is_not_ours_is_the_kubelets(self):
+        node = running()
+        outcome = node.update("app", Resources(shares=2048, quota=100))
+        assert said(outcome) == [("container.update", "nothing_ours")]
+        assert first(outcome).orders == NO_KNOBS
+        words = "the kubelet asked for shares=2048, quota=100; nothing of ours differs, its request passes untouched"
+        assert first(outcome).because == words
+
+    def test_cpus_and_mems_are_ours(self):
+        node = running()
+        outcome = node.update("app", Resources(cpus="0-3"))
+        assert said(outcome) == [("container.update", "kubelet_update")]
+        assert first(outcome).orders == Knobs(cpus="0-7")
+        assert first(outcome).because == "the kubelet asked for cpus=0-3; ours holds for cpus=0-7"
+
+    def test_the_newest_cpus_are_laid_over_an_old_spec(self):
+        node = running()
+        node.create("main", 2000, on="other")
+        assert first(node.update("app", Resources(shares=2048))).orders == Knobs(cpus="2-7")
+
+    def test_what_an_annotation_ordered_is_ours(self):
+        node = running(LIMITED)
+        outcome = node.update("app", Resources(memory_limit=2048))
+        assert first(outcome).orders == Knobs(memory_limit=512)
+
+    def test_what_only_the_class_ordered_is_the_kubelets(self):
+        node = running(replace(RECLAIMED, mixed=True))
+        outcome = node.update("app", Resources(shares=2048))
+        assert "shares" not in first(outcome).orders.named()
+
+    def test_an_update_of_nothing_is_answered_with_nothing(self):
+        outcome = running().update("app", Resources())
+        assert first(outcome).orders == NO_KNOBS
+        assert "asked for nothing new" in first(outcome).because
+
+    def test_a_preserved_cpuset_is_the_kubelets(self):
+        node = running(replace(SHARED, preserve=frozenset({"cpu"})))
+        assert first(node.update("app", Resources(cpus="0-3"))).orders == NO_KNOBS
+
+    def test_preserved_memory_is_the_kubelets_also_against_its_own_annotation(self):
+        node = running(replace(LIMITED, preserve=frozenset({"memory"})))
+        assert first(node.update("app", Resources(memory_limit=2048))).orders == NO_KNOBS
+
+    def test_an_ignored_handlers_container_is_the_kubelets(self):
+        node = running(replace(LIMITED, handler="ignore"))
+        asked = Resources(cpus="0", memory_limit=2048)
+        assert first(node.update("app", asked)).orders == NO_KNOBS
+
+    def test_a_member_of_the_box_keeps_a_spec_without_cpus(self):
+        node = running(RECLAIMED)
+        assert first(node.update("app", Resources(shares=2))).orders == NO_KNOBS
+
+    def test_a_request_that_names_cpus_for_it_gets_the_boxs(self):
+        node = running(RECLAIMED)
+        assert first(node.update("app", Resources(cpus="0"))).orders == Knobs(cpus="0-7")
+
+
+class TestAudit:
+    def test_before_and_after_hold_what_changes(self):
+        decision = first(running(LIMITED).update("app", Resources(shares=2048, memory_limit=4096)))
+        assert (decision.before, decision.after) == (Knobs(shares=1024), Knobs(shares=2048))
+
+    def test_our_value_in_place_of_the_asked_one_is_shown(self):
+        node = running()
+        node.create("main", 2000, on="other")
+        decision = first(node.update("app", Resources(cpus="0-3")))
+        assert (decision.before, decision.after) == (Knobs(cpus="0-7"), Knobs(cpus="2-7"))
+
+
+class TestMemory:
+    """The kubelet's own figures stay apart from ours, or half of a limit would be halved again."""
+
+    def test_the_kubelets_new_values_are_remembered_as_its_own(self):
+        node = running(LIMITED)
+        node.update("app", Resources(shares=2048, memory_limit=4096))
+        assert node["app"].container.resources == replace(KUBELETS, shares=2048, memory_limit=4096)
+        assert node["app"].original == Knobs(memory_limit=4096)
+
+    def test_our_values_in_the_spec_are_not_taken_for_the_kubelets(self):
+        node = running(LIMITED)
+        node.update("app", Resources(shares=2048))
+        assert node["app"].container.resources == replace(KUBELETS, shares=2048)
+
+    def test_an_update_of_an_unknown_container_places_it_first(self):
+        node = Node()
+        outcome = node.update("app", Resources(shares=2048), SHARED)
+        assert said(outcome) == [
+            ("container.admit", "placed_at_start"),
+            ("container.update", "kubelet_update"),
+        ]
+        assert node["app"].by_file
+        assert outcome.decisions[1].orders == Knobs(cpus="0-7")
+
+    def test_an_unknown_dedicated_container_takes_its_cpus(self):
+        node = running()
+        outcome = node.update("main", Resources(shares=2048), on="other")
+        assert outcome.moves.containers == ("app",)
+        assert node.cpus("app") == "1-7"
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        (Resources(), KUBELETS),
+        (Resources(shares=0, quota=0, memory_limit=0), KUBELETS),
+        (Resources(period=5, mems="0"), replace(KUBELETS, period=5, mems="0")),
+        (Resources(9, 9, 9, "9", "9", 9), Resources(9, 9, 9, "9", "9", 9)),
+    ],
+    ids=["nothing", "zeros", "some", "all"],
+)
+def test_zero_and_empty_mean_keep(requested, expected):
+    assert update.merge(KUBELETS, requested) == expected
