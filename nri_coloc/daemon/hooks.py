@@ -20,7 +20,7 @@ from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerGone, Event, PodRemoved
+from nri_coloc.model.events import ContainerGone, Event, PodRemoved, Synchronized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
@@ -228,6 +228,15 @@ class Hooks:
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
         outcome = self._node.decide(event)
         answers.answer(listed.call, nri_pb2.SynchronizeResponse())
+        self._compare_everything(event, outcome, before)
+
+    def learn(self, listed: events.Synchronize) -> None:
+        """Take the runtime's list that came over a connection made for it alone."""
+        before = self._node.state
+        event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
+        self._compare_everything(event, self._node.decide(event), before)
+
+    def _compare_everything(self, event: Synchronized, outcome: Outcome, before: NodeState) -> None:
         for container, _ in event.containers:
             self._pusher.learned(container.id, container.resources.cpus)
         self._report.decided(outcome.decisions, outcome.state, before)

@@ -1,7 +1,8 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `audit` (stdout), `http` and its workers. Nothing else in the program starts one.
+`pusher` (the runtime's specs), `audit` (stdout), `http` and its workers, `census` (once, for old runtimes that launch
+us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
@@ -23,7 +24,7 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import probe, trunk
+from nri_coloc.daemon import census, probe, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.hooks import Hooks
@@ -36,12 +37,12 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.view import DaemonView
-from nri_coloc.errors import SettingsError
+from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model.events import Reconfigured
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Settings
-from nri_coloc.nri import events
+from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import topology as machine
@@ -51,6 +52,9 @@ from nri_coloc.telemetry.metrics import Metrics
 
 JOURNAL: Final = "restore.jsonl"
 TICK_S: Final = 0.5
+CENSUS_PAUSE_S: Final = 0.01
+"""An old runtime opens its socket a few milliseconds after it has configured what it launched."""
+
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
 
@@ -82,9 +86,9 @@ class Daemon:
         self._translator = Translator(memory)
         cri = CriSide(settings.cri_socket)
         self.pusher = Pusher(self.node, cri, self.report, lambda: self.trunk.connected)
-        hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
+        self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
-        self.trunk = trunk.Trunk(self._connector(), name, hooks, self.report, self._configured)
+        self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self.report, cri)
         self.view = DaemonView(self.node, self.actuator, self.readiness, self.report)
         self._watch = SettingsWatch(options.config, options.over)
@@ -144,6 +148,22 @@ class Daemon:
         self.audit.close()
         return 0
 
+    def _take_census(self) -> None:
+        """Ask an old runtime that launched us for its list, as soon as its socket is there."""
+        pause = CENSUS_PAUSE_S
+        while not self._stopping.is_set():
+            try:
+                listed = census.take(self.settings.nri_socket, self.settings.plugin_name)
+            except (OSError, ColocError) as error:
+                self.readiness.waiting_for = f"the runtime's list cannot be had: {error}"
+                self._stopping.wait(pause)
+                pause = min(pause * 1.5, trunk.RETRY_CAP_S)
+                continue
+            self.readiness.waiting_for = ""
+            self._hooks.learn(listed)
+            self.trunk.took_list_from_elsewhere()
+            return
+
     # ---- settings ----
 
     def _configured(self, configured: events.Configured) -> None:
@@ -151,7 +171,11 @@ class Daemon:
         root = self._options.host_root
         pid = self.trunk.peer_pid
         self.actuator.can = probe.capability(self._layout, configured.nri_version, root, pid)
-        if self._options.launched is None or not configured.config.strip():
+        if self._options.launched is None:
+            return
+        if version.late_sync_leaves_zombie(configured.nri_version):
+            Thread(target=self._take_census, name="census", daemon=True).start()
+        if not configured.config.strip():
             return
         try:
             found = self._options.over(reader.load(configured.config, "the runtime's plugin configuration"))

@@ -177,6 +177,10 @@ class Trunk:
             case events.Registered() | events.RuntimeAnswered():
                 return
 
+    def took_list_from_elsewhere(self) -> None:
+        """Note that the runtime's list came over another connection."""
+        self.synchronized_at = time.monotonic()
+
     def _configure(self, configured: events.Configured) -> None:
         self._version = configured.nri_version
         self._on_configured(configured)

@@ -49,7 +49,13 @@ class Moves:
         return bool(self.pods or self.containers)
 
     def __add__(self, other: "Moves") -> "Moves":
-        return Moves(self.pods + other.pods, self.containers + other.containers)
+        """Join, each id once: two updates of one container in a reply would be a conflict with ourselves."""
+        if not self:
+            return other
+        return Moves(
+            tuple(dict.fromkeys(self.pods + other.pods)),
+            tuple(dict.fromkeys(self.containers + other.containers)),
+        )
 
 
 NOBODY: Final = Moves()

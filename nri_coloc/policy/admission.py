@@ -57,11 +57,14 @@ def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
         return _settled(assignment, Reason.FOLLOWS_MAIN, why)
-    kept = _still_free(state, _claimed(container, memory)) if memory else 0
+    kept = _still_free(state, claim_of(container))
     if memory and kept:
         assignment = _owner(container, wish, kept, memory.mems)
         why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
         return _settled(assignment, Reason.RESTORED, why)
+    if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
+        assignment = replace(_pooled(container, wish), pool=SHARE)
+        return _settled(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
     return _allocate(state, container, wish, asked)
 
 
@@ -105,8 +108,11 @@ def _denied(key: str, value: str, allowed: str, used: str) -> Finding:
     return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
 
 
-def _claimed(container: Container, memory: Record) -> CPUMask:
-    """Return the CPUs that a record claims; the spec's, where a later move was pushed there, are newer."""
+def claim_of(container: Container) -> CPUMask:
+    """Return the CPUs that a container's record claims; the spec's, where a later move was pushed there, are newer."""
+    memory = record.read(container.record)
+    if memory is None or not memory.exclusive:
+        return 0
     try:
         spec = cpuset.parse(container.resources.cpus)
     except ValueError:

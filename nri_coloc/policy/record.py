@@ -131,3 +131,10 @@ def facts_of(container: Container, known: Assignment) -> Container:
         resources=replace(container.resources, **kubelet),
         oom_score_adj=known.container.oom_score_adj if ours else container.oom_score_adj,
     )
+
+
+def as_listed(assignment: Assignment) -> Container:
+    """Return a container as the runtime hands it back: our CPUs in its spec, and its record beside."""
+    spec = assignment.container.resources
+    cpus = cpuset.render(assignment.exclusive) or spec.cpus
+    return replace(assignment.container, resources=replace(spec, cpus=cpus), record=write(assignment))

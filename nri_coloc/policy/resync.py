@@ -16,7 +16,7 @@ from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Pod, Wish
-from nri_coloc.policy import box, change, lifecycle, pools, record, words
+from nri_coloc.policy import admission, box, change, lifecycle, pools, record, words
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
@@ -28,7 +28,7 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     own = (AuditEvent.POOL_RESIZE,)
     decisions = [d for d in released.decisions if d.event not in own]
     state = _with_pods(released.state, event, listed)
-    for container, wish in sorted(event.containers, key=lambda pair: _priority(state, pair[0])):
+    for container, wish in _in_order(state, event.containers):
         by_file = None if record.read(container.record) else Reason.ADOPTED
         state, said = _replayed(state, container, wish, tuning, by_file)
         decisions.extend(said)
@@ -44,17 +44,33 @@ def _unless_same(before: NodeState, after: NodeState) -> NodeState:
     return before if same else after
 
 
-def _priority(state: NodeState, container: Container) -> tuple[int, int, str]:
-    """Order the replay: what we remember, then recorded CPUs, then the rest by age.
+def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> list[tuple[Container, Wish]]:
+    """Order the replay: what we remember, then recorded CPUs that are still to be had, then the rest by age.
 
-    Of recorded CPUs the youngest claim first: when it was made, an older one to the same CPU had lapsed.
+    A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
+    had lapsed. A sidecar's comes last, for it lapses when its main container comes.
     """
-    if container.id in state.containers:
-        return (0, 0, container.id)
-    known = record.read(container.record)
-    if known and known.exclusive:
-        return (1, -container.created_at, container.id)
-    return (2, container.created_at, container.id)
+    claims = [
+        (admission.is_small(container), -container.created_at, container.id, cpus)
+        for container, _ in listed
+        if container.id not in state.containers and (cpus := admission.claim_of(container))
+    ]
+    taken = state.pools.dedicated
+    ranks: dict[str, int] = {}
+    for *_, container_id, cpus in sorted(claims):
+        if not cpus & taken:
+            taken |= cpus
+            ranks[container_id] = len(ranks)
+
+    def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
+        container = pair[0]
+        if container.id in state.containers:
+            return (0, 0, container.id)
+        if container.id in ranks:
+            return (1, ranks[container.id], container.id)
+        return (2, container.created_at, container.id)
+
+    return sorted(listed, key=place_in_line)
 
 
 def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
@@ -81,7 +97,7 @@ def _replayed(
         return change.with_container(state, replace(known, container=facts)), ()
     if known is not None:
         state = change.without(state, frozenset({known.id}))
-        container = replace(record.facts_of(container, known), record=record.write(known))
+        container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
     place = state.pods.get(container.pod_id)
     pod = place.pod if place else Pod(container.pod_id)
@@ -132,7 +148,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
-        container = replace(assignment.container, record=record.write(assignment))
+        container = record.as_listed(assignment)
         without = change.without(state, frozenset({assignment.id}))
         state, said = _replayed(without, container, wish, tuning, Reason.RECONFIGURED)
         decisions.extend(said)

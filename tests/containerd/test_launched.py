@@ -101,8 +101,9 @@ def _audit(folder: Path) -> str:
 
 _WITH_ARGUMENTS = """\
 #!/bin/sh
+at="${0%/nriplugins/*}"
 exec "@PROGRAM@" run --http off --state-dir "@FOLDER@/state" --admin-socket "@FOLDER@/admin/admin.sock" \\
-    >>"@FOLDER@/audit" 2>>"@FOLDER@/log"
+    --nri-socket "$at/nri.sock" --cri-socket "$at/containerd.sock" >>"@FOLDER@/audit" 2>>"@FOLDER@/log"
 """
 
 # the default places are the machine's own: here they are a mount and a network of the plugin's own

@@ -44,16 +44,22 @@ def peopled() -> Node:
 class TestOurOwnState:
     def test_synchronising_changes_nothing(self):
         node = peopled()
+        node.synchronize()
         before = node.state
         outcome = node.synchronize()
         assert outcome.state is before
         assert outcome.decisions == ()
 
-    def test_what_runs_by_now_is_learned(self):
+    def test_only_facts_are_learned(self):
         node = peopled()
+        before = node.state
         node.listed["main"] = replace(node.listed["main"], pid=7)
-        node.synchronize()
-        assert node["main"].container.pid == 7
+        outcome = node.synchronize()
+        assert (node["main"].container.pid, node["main"].container.created_at) == (7, 5)
+        assert (outcome.decisions, node.state.pools, node.state.pods) == ((), before.pools, before.pods)
+        for name, known in before.containers.items():
+            facts = replace(node[name].container, created_at=0, pid=0)
+            assert replace(node[name], container=facts) == known
 
     def test_everyone_is_compared_with_the_kernel(self):
         node = peopled()
@@ -282,7 +288,7 @@ class TestChangedMachine:
         outcome = node.reconfigure(topology=machine())
         assert node.cpus("app") == "0-7"
         assert said(outcome) == [("pool.resize", "reconfigured")]
-        assert outcome.decisions[0].because.startswith("the configuration or the machine changed; 1 members")
+        assert outcome.decisions[0].because.startswith("the configuration or the machine changed; 1 member ")
 
 
 def test_a_pod_stays_in_the_box_while_nothing_else_is_in_it():

@@ -1,0 +1,40 @@
+"""The runtime's list, for a plugin that is never given one: containerd 1.7 does not synchronise what it launches.
+
+A second, external registration gets a Synchronize like any other; once it has come this connection is closed. The
+runtime notices at its next event and goes on without it. Nothing is subscribed that could not be missed: whatever is
+sent here before the end is answered by the end of the connection, which counts as "no change".
+"""
+
+from typing import Final
+
+from nri_coloc.daemon.trunk import connect_to
+from nri_coloc.errors import TransportLost
+from nri_coloc.nri import events
+from nri_coloc.nri.session import Session
+
+PATIENCE_S: Final = 5.0
+"""For each read: the runtime serves one registration at a time, and a failed census is tried again."""
+
+INDEX: Final = "99"
+"""Last in the order of plugins: nobody waits for a connection that is about to end."""
+
+READ_SIZE: Final = 1 << 18
+
+
+def take(path: str, name: str) -> events.Synchronize:
+    """Register, take the list, leave; raises OSError or ColocError when it cannot be had now."""
+    session = Session(f"{name}.census", INDEX)
+    with connect_to(path) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.sendall(session.register())
+        while True:
+            data = connection.recv(READ_SIZE)
+            if not data:
+                raise TransportLost("the runtime closed the connection before it told its list")
+            for event in session.receive_data(data):
+                if isinstance(event, events.Synchronize):
+                    connection.sendall(session.answer(event.call, None))
+                    return event
+                if isinstance(event, events.Configured):
+                    connection.sendall(session.configure_answer(event.call, event.nri_version))
+            connection.sendall(session.data_to_send())

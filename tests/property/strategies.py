@@ -1,0 +1,67 @@
+"""Machines, wishes and amounts to draw from; shared by the properties of the placement."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.workload import Numa, Placement, QoSClass, Resources, Wish
+from nri_coloc.node_sim import machines
+
+SMALL = ("1cpu", "2cpu", "8cpu", "laptop-no-numa", "4node", "offline", "isolated", "smt-off", "virtual", "sparse")
+
+
+@st.composite
+def drawn_machines(draw: st.DrawFn) -> Topology:
+    """Draw up to 16 CPUs with any ids, in cores of one to three threads, any L3 groups and nodes."""
+    ids = draw(st.lists(st.integers(0, 300), min_size=1, max_size=16, unique=True))
+    cpus: list[CPU] = []
+    while len(cpus) < len(ids):
+        node, l3 = draw(st.integers(0, 2)), draw(st.sampled_from(("", "x", "y")))
+        core = draw(st.sampled_from(("", f"core-{len(cpus)}")))
+        width = draw(st.integers(1, 3))
+        cpus += [CPU(n, node, node, l3 and f"{node}{l3}", core) for n in ids[len(cpus) : len(cpus) + width]]
+    memory = draw(st.dictionaries(st.integers(0, 3), st.sampled_from((0, 1 << 30)), max_size=4))
+    return Topology.build(cpus, memory, draw(st.sampled_from((0, cpuset.of(ids[1::2])))))
+
+
+TOPOLOGIES = st.one_of(
+    st.sampled_from(SMALL).map(lambda name: machines.topology(machines.MACHINES[name])), drawn_machines()
+)
+
+MILLI = st.sampled_from((0, 2, 100, 500, 999, 1000, 1001, 1500, 2000, 3000, 4000, 6000, 64000))
+
+RESOURCES = st.builds(
+    Resources,
+    shares=st.sampled_from((None, 0, 2, 512, 1024, 2048, 262144)),
+    quota=st.sampled_from((None, -1, 0, 50_000, 250_000)),
+    period=st.sampled_from((None, 0, 100_000)),
+    cpus=st.sampled_from(("", "0", "0-1", "nonsense")),
+    mems=st.sampled_from(("", "0")),
+    memory_limit=st.sampled_from((None, 0, 1 << 20, 1 << 30)),
+)
+
+CLASS_WISHES = (
+    Wish(QoSClass.DEDICATED, "annotation"),
+    Wish(QoSClass.SHARED, "Kubernetes"),
+    Wish(QoSClass.RECLAIMED, "Kubernetes", knobs=Knobs(shares=2, oom_score_adj=1000)),
+    Wish(QoSClass.SYSTEM, "namespace"),
+)
+
+_ODD = st.builds(
+    replace,
+    st.sampled_from(CLASS_WISHES),
+    numa=st.sampled_from(Numa),
+    numa_count=st.sampled_from((0, 1, 2, 1024)),
+    numa_ids=st.sampled_from((0, 1, 2, 1 << 900)),
+    placement=st.sampled_from(Placement),
+    preserve=st.sampled_from((frozenset[str](), frozenset({"cpu"}), frozenset({"memory"}))),
+    handler=st.sampled_from(("container", "pod", "ignore")),
+    mixed=st.booleans(),
+    cpu_burst_percent=st.sampled_from((None, 0, 100)),
+)
+
+WISHES = st.one_of(st.sampled_from(CLASS_WISHES), _ODD)
+"""Half of them are what nearly every container asks for, half are odd."""

@@ -1,0 +1,133 @@
+"""What must hold for every choice of CPUs, on every machine and whatever is free."""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.workload import Numa, Placement, QoSClass, Wish
+from nri_coloc.node_sim import machines
+from nri_coloc.policy import allocator
+from tests.property.strategies import TOPOLOGIES, WISHES
+
+PACKED = Wish(QoSClass.DEDICATED)
+FULL = Wish(QoSClass.DEDICATED, placement=Placement.FULL_CORES)
+ONE_EACH = Wish(QoSClass.DEDICATED, placement=Placement.ONE_THREAD_PER_CORE)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Topology, CPUMask, int]:
+    """Draw a machine, what is free of it, and a number that often can be had."""
+    machine = draw(TOPOLOGIES)
+    some = machine.usable & draw(st.integers(0, machine.usable))
+    free = draw(st.sampled_from((machine.usable, some))) or machine.usable
+    return machine, free, draw(st.integers(1, max(1, free.bit_count())))
+
+
+def taken(machine: Topology, free: CPUMask, count: int, wish: Wish = PACKED) -> CPUMask:
+    grant = allocator.allocate(machine, free, count, wish)
+    return grant.cpus if grant else 0
+
+
+def whole_cores(machine: Topology, free: CPUMask) -> CPUMask:
+    return cpuset.of(c for core in machine.cores if core & free == core for c in cpuset.members(core))
+
+
+@given(problems(), WISHES)
+def test_a_grant_is_so_many_of_the_free_cpus_and_the_same_again(problem, wish):
+    machine, free, count = problem
+    grant = allocator.allocate(machine, free, count, wish)
+    assert grant == allocator.allocate(machine, free, count, wish)
+    if grant is not None:
+        assert grant.cpus & free == grant.cpus
+        assert grant.cpus.bit_count() == count
+
+
+@given(problems())
+def test_whatever_is_free_in_number_can_be_had_without_a_wish(problem):
+    assert taken(*problem).bit_count() == problem[2]
+
+
+@given(problems())
+def test_one_node_serves_where_one_holds_it(problem):
+    machine, free, count = problem
+    if any((n.cpus & free).bit_count() >= count for n in machine.nodes):
+        assert machine.nodes_of(taken(*problem)).bit_count() == 1
+
+
+@given(problems())
+def test_no_smaller_node_that_serves_as_well_was_passed_over(problem):
+    """Tightest fit: a node with fewer free CPUs was not taken only for want of whole cores."""
+    machine, free, count = problem
+    chosen = taken(*problem)
+    homes = [n.cpus & free for n in machine.nodes if n.cpus & chosen]
+    assume(len(homes) == 1)
+    threads = machine.threads_per_core
+    for node in machine.nodes:
+        rival = node.cpus & free
+        if count >= threads and count <= rival.bit_count() < homes[0].bit_count():
+            assert whole_cores(machine, rival).bit_count() < count - count % threads
+
+
+@given(problems())
+def test_whole_cores_go_first_where_a_node_or_the_machine_has_enough(problem):
+    machine, free, count = problem
+    threads = machine.threads_per_core
+    # where cores differ, "whole" is ambiguous
+    assume({core.bit_count() for core in machine.cores} == {threads} and count % threads == 0)
+    chosen = taken(*problem)
+    home = [n.cpus & free for n in machine.nodes if (n.cpus & free).bit_count() >= count] or [free]
+    if any(whole_cores(machine, part).bit_count() >= count for part in home):
+        assert whole_cores(machine, chosen) == chosen
+
+
+@given(st.sampled_from(("8cpu", "4node", "laptop-no-numa")), st.integers(1, 0xFFFF))
+def test_one_cpu_breaks_no_whole_core_while_a_broken_one_serves(name, some):
+    machine = machines.topology(machines.MACHINES[name])
+    free = machine.usable & some or machine.usable
+    whole = whole_cores(machine, free)
+    assert bool(taken(machine, free, 1) & whole) is (whole == free)
+
+
+@given(problems())
+def test_full_cores_are_full(problem):
+    machine, _, count = problem
+    chosen = taken(*problem, FULL)
+    cores = [core for core in machine.cores if core & chosen]
+    split = [core for core in cores if core & chosen != core]
+    assert len(split) <= 1
+    if count % machine.threads_per_core == 0 and {c.bit_count() for c in machine.cores} == {
+        machine.threads_per_core
+    }:
+        assert not split
+
+
+@given(problems())
+def test_one_thread_per_core_is_one(problem):
+    chosen = taken(*problem, ONE_EACH)
+    assert all((core & chosen).bit_count() <= 1 for core in problem[0].cores)
+
+
+@given(
+    TOPOLOGIES,
+    st.integers(0, 1 << 400),
+    st.integers(-(1 << 70), 1 << 70),
+    WISHES,
+    st.integers(-5, 1 << 60),
+    st.integers(0, 1 << 2000),
+)
+def test_absurd_questions_have_an_answer_too(machine, free, count, wish, numa_count, numa_ids):
+    odd = Wish(
+        wish.qos, numa=Numa.SINGLE, placement=wish.placement, numa_count=numa_count, numa_ids=numa_ids
+    )
+    free &= machine.usable
+    grant = allocator.allocate(machine, free, count, odd)
+    assert grant is None or grant.cpus.bit_count() == count
+
+
+@given(problems())
+def test_what_is_left_over_is_left_to_the_next(problem):
+    machine, free, _ = problem
+    rest = free & ~taken(*problem)
+    assert taken(machine, rest, rest.bit_count()) == rest
