@@ -13,11 +13,15 @@ from nri_coloc.model.cpuset import CPUMask
 
 def actual(folder: str, version: int) -> CPUMask | None:
     """Return the CPUs that a cgroup's tasks may really use; None if it is gone or has no such file."""
-    if version == 2:
-        text = files.read(f"{folder}/cpuset.cpus.effective")
-    else:
-        text = files.read(f"{folder}/cpuset.cpus")
-    return None if text is None else cpuset.parse(text)
+    own = files.read(f"{folder}/cpuset.cpus")
+    if version == 1:
+        return None if own is None else cpuset.parse(own)
+    effective = files.read(f"{folder}/cpuset.cpus.effective")
+    if effective is None:
+        return cpuset.parse(own) if own else None
+    granted = cpuset.parse(effective)
+    # where nothing of a cgroup's own set is left to it, the kernel lets it use its parent's
+    return granted & cpuset.parse(own or "") or granted
 
 
 def move(folder: str, version: int, wanted: CPUMask) -> CPUMask | None:

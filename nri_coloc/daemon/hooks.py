@@ -16,6 +16,7 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
+from nri_coloc.errors import TransportLost
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
@@ -73,6 +74,8 @@ class Hooks:
         try:
             route = self._routes.get(hook.kind, self._nothing)
             route(hook, _Exchange(ticket, answers, read_at))
+        except TransportLost:
+            raise  # there is nobody left to answer
         except Exception as error:  # noqa: BLE001 - a failure of ours never fails a container (invariant 8)
             self._failed(hook, ticket, answers, error)
         finally:
@@ -301,14 +304,14 @@ class Hooks:
         )
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
+        if ticket.claim():
+            answers.answer(hook.call, None)
         self._report.log.error(
             "a hook failed inside; it was answered neutrally", hook=hook.kind.value, exc_info=error
         )
         self._report.metrics.neutral_reply(hook.kind.value)
         because = f"{hook.kind.value} failed inside: {type(error).__name__}: {error}; answered neutrally"
         self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
-        if ticket.claim():
-            answers.answer(hook.call, None)
 
 
 class _Exchange:

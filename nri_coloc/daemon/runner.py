@@ -68,6 +68,7 @@ class Daemon:
         self.settings = settings
         self._options = options
         self._stopping = Event()
+        self._failed = False
         self._file_settings = settings
         topology = machine.read(options.host_root)
         _refuse_full_reserve(topology.usable.bit_count(), settings)
@@ -123,8 +124,8 @@ class Daemon:
             self.trunk.run(once=launched)
         except Exception as error:
             self.report.log.exception("the trunk's thread failed; leaving", exc_info=error)
+            self._failed = True
             self._stopping.set()
-            raise
         if launched:
             # the runtime is gone and with it the only socket that we shall ever have
             self._stopping.set()
@@ -146,7 +147,7 @@ class Daemon:
         if http is not None:
             http.close()
         self.audit.close()
-        return 0
+        return 1 if self._failed else 0
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""

@@ -33,6 +33,11 @@ class Translator:
         """Read a container's wish from its pod's annotations and the kubelet's own values."""
         return annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
 
+    def _wish(self, state: NodeState, pod: Pod, container: Container, tuning: Tuning) -> Wish:
+        place = state.pods.get(pod.id)
+        as_pod = annotations.resolve_as_pod(place.wish, container) if place is not None else None
+        return as_pod if as_pod is not None else self.wish(pod, container, tuning)
+
     def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
         """Read a pod's own wish."""
         return annotations.resolve_pod(pod, tuning)
@@ -50,12 +55,12 @@ class Translator:
     def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
         """Translate CreateContainer."""
         pod, container = self._subject(hook, state)
-        return ContainerCreating(pod, container, self.wish(pod, container, tuning))
+        return ContainerCreating(pod, container, self._wish(state, pod, container, tuning))
 
     def starting(self, hook: Hook, state: NodeState, tuning: Tuning, *, running: bool) -> ContainerStarting:
         """Translate StartContainer, and PostStartContainer as running."""
         pod, container = self._subject(hook, state)
-        return ContainerStarting(pod, container, self.wish(pod, container, tuning), running)
+        return ContainerStarting(pod, container, self._wish(state, pod, container, tuning), running)
 
     def updating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerUpdating:
         """Translate UpdateContainer."""

@@ -63,17 +63,21 @@ class Trunk:
         self._watchdog.start()
         delay = FIRST_RETRY_S
         attempts = 0
+        found_before = True
         while not self._stopping.is_set():
             began = time.monotonic()
+            found = True
             try:
-                self._serve_one(attempts)
+                found = self._serve_one(attempts)
             except (OSError, TransportLost, ProtocolError) as error:
                 self._lost(error, attempts)
             attempts += 1
             if once:
                 return
-            if time.monotonic() - began > RETRY_CAP_S:
+            # who waited long for a runtime to come has no quarrel with it: only its own faults count
+            if (found and not found_before) or time.monotonic() - began > RETRY_CAP_S:
                 delay = FIRST_RETRY_S
+            found_before = found
             self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
             delay = min(delay * 2, RETRY_CAP_S)
 
@@ -122,24 +126,25 @@ class Trunk:
 
     def answer_neutral(self, ticket: Ticket) -> None:
         """Answer an overdue call without a decision; on the watchdog's thread."""
-        self._report.metrics.neutral_reply(ticket.hook)
-        self._report.log.warning("a hook was overdue; it was answered neutrally", hook=ticket.hook)
         try:
             with self._sending:
                 if self._session is not None:
                     self._send(self._session.neutral(ticket.call))
         except (OSError, TransportLost, ProtocolError) as error:
             self.drop(str(error))
+        self._report.metrics.neutral_reply(ticket.hook)
+        self._report.log.warning("a hook was overdue; it was answered neutrally", hook=ticket.hook)
 
     # ---- one connection ----
 
-    def _serve_one(self, attempts: int) -> None:
+    def _serve_one(self, attempts: int) -> bool:
+        """Serve one connection to its end, which is always an error; False if nobody listens."""
         try:
             connection = self._connect()
         except OSError as error:
             if attempts == 0:
                 self._report.log.warning("waiting for the runtime's NRI socket", error=str(error))
-            return
+            return False
         with connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
             session = Session(self._name, self._index)
@@ -150,6 +155,7 @@ class Trunk:
                 self._read(connection, session)
             finally:
                 self._forget()
+        return True
 
     def _read(self, connection: socket.socket, session: Session) -> None:
         while not self._stopping.is_set():
@@ -210,7 +216,12 @@ class Trunk:
         """Send framed bytes whole; requires holding the sending lock."""
         assert self._sending.locked()
         if data and self._socket is not None:
-            self._socket.sendall(data)
+            try:
+                self._socket.sendall(data)
+            except OSError as error:
+                # a part may be out: whatever followed would be read as its rest, which can crash a runtime
+                self._session = None
+                raise TransportLost(f"the runtime does not take what we send: {error}") from error
 
     def _forget(self) -> None:
         with self._sending:

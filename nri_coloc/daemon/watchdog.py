@@ -70,9 +70,13 @@ class Watchdog:
         self._ticket = None
 
     def _run(self) -> None:
-        while not self._stopping.wait(POLL_S):
-            ticket = self._ticket
-            if ticket is None or time.monotonic() < ticket.deadline:
+        pause = POLL_S
+        while not self._stopping.wait(pause):
+            ticket, pause = self._ticket, POLL_S
+            if ticket is None or ticket.claimed:
                 continue
-            if ticket.claim():
+            left = ticket.deadline - time.monotonic()
+            if left > 0:
+                pause = min(POLL_S, left)
+            elif ticket.claim():
                 self._answer_neutral(ticket)

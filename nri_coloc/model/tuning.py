@@ -22,6 +22,11 @@ class ClassTuning:
     memory_min: str | None = None
     allow_namespaces: tuple[str, ...] = ("kube-system",)
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether a memory value is set: those may depend on a container's limit or request."""
+        return any(v is not None for v in (self.memory_high, self.memory_low, self.memory_min))
+
 
 @dataclass(frozen=True, slots=True)
 class ClassRule:

@@ -105,6 +105,13 @@ class Pod:
             return KubeQoS.BURSTABLE
         return KubeQoS.GUARANTEED if "kubepods" in parent else KubeQoS.UNKNOWN
 
+    @property
+    def owns_cgroup(self) -> bool:
+        """Whether its cgroup parent is this pod's alone, as the kubelet makes them; a QoS class's is not, and
+        whoever asks the runtime by hand may name any ("/kubepods/besteffort", "system.slice")."""
+        last = self.cgroup_parent.rstrip("/").rpartition("/")[2]
+        return last.startswith("pod") or "-pod" in last
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -145,8 +152,9 @@ class Wish:
     """What one container asks for after the gate; `because` says where the class came from.
 
     `knobs` holds the values that an annotation or the operator's class settings order, `annotated` those of
-    them that an annotation ordered (an update from the kubelet may not undo these). `mixed`, on a pod's own
-    wish: an annotation gives some container of the pod a class of its own.
+    them that an annotation ordered (an update from the kubelet may not undo these). On a pod's own wish:
+    `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation of ours and
+    no setting that depends on the container took part, so its containers wish the same.
     """
 
     qos: QoSClass
@@ -164,6 +172,7 @@ class Wish:
     preserve: frozenset[str] = frozenset()
     handler: str = "container"
     mixed: bool = False
+    plain: bool = field(default=False, compare=False)
     findings: tuple[Finding, ...] = ()
 
 

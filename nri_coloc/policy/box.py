@@ -28,7 +28,7 @@ def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
     known = state.pods.get(pod.id)
     if known is not None and known.wish == wish and known.pod == pod:
         return state, NOBODY
-    boxed = belongs(wish) and not _has_others(state, pod.id)
+    boxed = pod.owns_cgroup and belongs(wish) and not _has_others(state, pod.id)
     state = change.with_pod(state, PodPlace(pod, wish, boxed))
     return state, Moves(pods=(pod.id,)) if boxed else NOBODY
 
