@@ -5,15 +5,14 @@ that the decision used, enough to derive it again). `before` and `after` hold th
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """One decision and its words; the subject is a container, a pod or a pool.
 
     `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;

@@ -4,7 +4,9 @@ The result holds the new state, the assignment and its words; turning it into an
 A request that cannot be met is never an error: the container runs in `share` and the audit says so.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
@@ -16,8 +18,7 @@ from nri_coloc.policy import allocator, record, request
 from nri_coloc.policy.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """Where a container goes and why; `findings` are what the policy itself could not grant."""
 
     assignment: Assignment
@@ -165,7 +166,7 @@ def orders(state: NodeState, assignment: Assignment) -> Knobs:
         return wished if burst is None or assignment.hands_off else wished._replace(burst=burst)
     mems = cpuset.render(assignment.mems) if assignment.mems else None
     own = Knobs(cpus=cpuset.render(state.cpus_of(assignment)), mems=mems, burst=burst)
-    return own if wished is NO_KNOBS else wished.overlaid(own)
+    return own if wished == NO_KNOBS else wished.overlaid(own)
 
 
 def inherits(state: NodeState, assignment: Assignment) -> bool:
@@ -199,8 +200,7 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
     container = assignment.container
     if container.record:
         container = replace(record.before_us(container), record="")
-    kubelets = spec_of(container)
-    ours = orders(state, assignment).differing(kubelets)
+    ours, original = _compared(orders(state, assignment), spec_of(container))
     # written out: dataclasses.replace costs 2 µs more, in every creation
     return Assignment(
         container=container,
@@ -211,9 +211,16 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
         mems=assignment.mems,
         hands_off=assignment.hands_off,
         knobs=ours,
-        original=kubelets.where_set(ours),
+        original=original,
         wish=assignment.wish,
     )
+
+
+@lru_cache(maxsize=1024)
+def _compared(wanted: Knobs, kubelets: Knobs) -> tuple[Knobs, Knobs]:
+    """Return what of our values differs, and what it replaces; the members of a pool mostly agree."""
+    ours = wanted.differing(kubelets)
+    return ours, kubelets.where_set(ours)
 
 
 def spec_of(container: Container) -> Knobs:

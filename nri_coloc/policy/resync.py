@@ -78,7 +78,7 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
     places: dict[str, PodPlace] = {}
     for pod, wish in event.pods:
         known = state.pods.get(pod.id)
-        boxed = known.boxed if known is not None and known.wish == wish else box.belongs(wish)
+        boxed = known.boxed if known is not None and known.wish == wish else _belongs(pod, wish)
         places[pod.id] = PodPlace(pod, wish, boxed)
     for container, wish in event.containers:
         if container.pod_id not in places and container.id in listed:
@@ -86,6 +86,10 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
                 Pod(container.pod_id), wish
             )
     return replace(state, pods=places, generation=state.generation + 1)
+
+
+def _belongs(pod: Pod, wish: Wish) -> bool:
+    return pod.owns_cgroup and box.belongs(wish)
 
 
 def _replayed(
@@ -141,7 +145,9 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     owners = {k: a.exclusive for k, a in kept.items() if a.exclusive}
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0))
     places = {
-        k: replace(p, wish=w, boxed=box.belongs(w)) if (w := event.pod_wishes.get(k, p.wish)) != p.wish else p
+        k: replace(p, wish=w, boxed=_belongs(p.pod, w))
+        if (w := event.pod_wishes.get(k, p.wish)) != p.wish
+        else p
         for k, p in state.pods.items()
     }
     state = NodeState(event.topology, derived, places, kept, owners, state.generation + 1)
