@@ -69,9 +69,9 @@ class CgroupWriter:
         """Give a cgroup's journalled files back what they held before us, but for the names in `keep`."""
         failures: list[KernelInterfaceError] = []
         with self._lock:
-            for controller in CONTROLLERS:
-                folder = self._layout.folder(controller, path)
-                for file, was in self._journal.below(folder).items() if folder is not None else ():
+            folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
+            for folder in folders - {None}:
+                for file, was in self._journal.below(str(folder)).items():
                     if file.rpartition("/")[2] in keep:
                         continue
                     try:
@@ -103,6 +103,17 @@ class CgroupWriter:
             except KernelInterfaceError as error:
                 return error
         return None
+
+    def protected(self) -> set[str]:
+        """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
+        root = f"{self._layout.folder('memory', '')}/"
+        with self._lock:
+            parts = [
+                file.removeprefix(root).rpartition("/")
+                for file in self._journal.files()
+                if file.startswith(root)
+            ]
+        return {path for path, _, name in parts if name in ("memory.low", "memory.min")}
 
     def members(self, path: str) -> tuple[int, ...]:
         """Return the processes of a cgroup itself."""
@@ -166,7 +177,10 @@ def restore(file: str, was: str, version: int) -> bool:
     """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone."""
     folder, _, name = file.rpartition("/")
     if name == "cpuset.cpus" and was:
-        return cpusets.move(folder, version, cpuset.parse(was)) is not None
+        try:
+            return cpusets.move(folder, version, cpuset.parse(was)) is not None
+        except ValueError as error:  # no journal of ours says such a thing
+            raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
     return files.write(file, was or "\n")
 
 

@@ -1,10 +1,12 @@
 """What was there before us, so that `restore` can put it back (DESIGN invariant 9).
 
 One line of JSON per file, appended before the first write to it; the first value recorded for a file is the
-original, later ones are ours. A line that is cut off (a crash, a full disk) is skipped when read. A journal
-that cannot be written costs restore, never placement: the failure is reported once and the value is written.
+original, later ones are ours, and a value of null says that the file has its original again. A line that is cut off
+(a crash, a full disk) is skipped when read. A journal that cannot be written costs restore, never placement: the
+failure is reported once, the value is written, and the whole journal is tried again with every cleaning.
 """
 
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -20,8 +22,14 @@ class Journal:
         self._path = Path(path)
         self._root = host_root.rstrip("/")
         self._report = report
-        self._originals = load(path)
+        self._originals: dict[str, str] = {}
+        self._in_folder: dict[str, set[str]] = {}
         self._failed = False
+        self.load_again()
+
+    def load_again(self) -> None:
+        """Take what the file holds now: another daemon may have written it while we waited for our turn."""
+        self._hold(load(str(self._path)))
 
     def note(self, file: str, original: str) -> None:
         """Record a file's value before our first write to it; kept as the host names it."""
@@ -29,15 +37,8 @@ class Journal:
         if file in self._originals:
             return
         self._originals[file] = original
-        line = lines({file: original})
-        try:
-            self._append(line.encode())
-            self._failed = False
-        except OSError as error:
-            if not self._failed:
-                reason = os.strerror(error.errno or 0)
-                self._report(f"cannot write the restore journal {self._path}: {reason}; placing goes on")
-            self._failed = True
+        self._in_folder.setdefault(file.rpartition("/")[0], set()).add(file)
+        self._try_to_append(lines({file: original}))
 
     def original(self, file: str) -> str | None:
         """Return what a file held before us, None if we never wrote it."""
@@ -45,27 +46,48 @@ class Journal:
 
     def below(self, folder: str) -> dict[str, str]:
         """Return what the files of one folder held before us, by path on this machine."""
-        prefix = folder.removeprefix(self._root) + "/"
-        return {
-            self._root + f: was for f, was in self._originals.items() if f.rpartition("/")[0] + "/" == prefix
-        }
+        files = self._in_folder.get(folder.removeprefix(self._root), ())
+        return {self._root + file: self._originals[file] for file in files}
+
+    def files(self) -> list[str]:
+        """Return every file that it holds, by path on this machine."""
+        return [self._root + file for file in self._originals]
 
     def forget(self, file: str) -> None:
-        """Drop a file that holds its former value again; the line goes when the journal is next shortened."""
-        self._originals.pop(file.removeprefix(self._root), None)
+        """Drop a file that holds its former value again; what it holds the next time is another original."""
+        file = file.removeprefix(self._root)
+        if self._originals.pop(file, None) is not None:
+            self._in_folder[file.rpartition("/")[0]].discard(file)
+            self._try_to_append(lines({file: None}))
 
     def forget_gone(self) -> None:
         """Drop what belongs to cgroups that are gone, and write the rest anew."""
         kept = {file: was for file, was in self._originals.items() if Path(self._root + file).exists()}
-        if len(kept) == len(self._originals):
+        if len(kept) == len(self._originals) and not self._failed:
             return
-        self._originals = kept
-        fresh = self._path.with_suffix(".new")
+        self._hold(kept)
         try:
-            fresh.write_text(lines(kept))
-            fresh.replace(self._path)
+            replace(self._path, kept)
+            self._failed = False
         except OSError as error:
-            self._report(f"cannot shorten the restore journal {self._path}: {os.strerror(error.errno or 0)}")
+            self._fail(error)
+
+    def _hold(self, originals: dict[str, str]) -> None:
+        self._originals, self._in_folder = originals, {}
+        for file in originals:
+            self._in_folder.setdefault(file.rpartition("/")[0], set()).add(file)
+
+    def _try_to_append(self, line: str) -> None:
+        try:
+            self._append(line.encode())
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        if not self._failed:
+            reason = os.strerror(error.errno or 0)
+            self._report(f"cannot write the restore journal {self._path}: {reason}; placing goes on")
+        self._failed = True
 
     def _append(self, line: bytes) -> None:
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -75,12 +97,24 @@ class Journal:
                 line = (
                     b"\n" + line
                 )  # a crash or a full disk cut the last line off; it must not swallow this one
-            os.write(fd, line)
+            if os.write(fd, line) < len(line):  # a disk that fills up takes a part and says nothing
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(fd)
 
 
-def lines(originals: Mapping[str, str]) -> str:
+def replace(path: Path, originals: Mapping[str, str]) -> None:
+    """Write a journal anew, in one step: whoever is killed in between leaves the old one or the new one."""
+    fresh = path.with_suffix(".new")
+    try:
+        fresh.write_text(lines(originals))
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def lines(originals: Mapping[str, str | None]) -> str:
     """Render entries as the journal's text."""
     return "".join(
         json.dumps({"file": f, "was": w}, separators=(",", ":")) + "\n" for f, w in originals.items()
@@ -97,7 +131,11 @@ def load(path: str) -> dict[str, str]:
     for line in entries:
         try:
             entry = json.loads(line)
-            originals.setdefault(str(entry["file"]), str(entry["was"]))
-        except (ValueError, KeyError, TypeError):
+            file, was = str(entry["file"]), entry["was"]
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
+        if was is None:
+            originals.pop(file, None)
+        elif file.startswith("/") and "\0" not in file:
+            originals.setdefault(file, str(was))
     return originals

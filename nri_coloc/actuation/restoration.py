@@ -35,5 +35,5 @@ def restore(path: str, host_root: str, version: int) -> Restored:
             refused.append(error)
             left[file] = was
     if done or gone:
-        Path(path).write_text(journal.lines(left))
+        journal.replace(Path(path), left)
     return Restored(tuple(done), tuple(gone), tuple(refused))

@@ -23,6 +23,7 @@ def state_json(state: NodeState, observe: bool, actual: Mapping[str, str]) -> di
             "cpus": cpuset.render(state.topology.online),
             "reserved": cpuset.render(state.pools.reserved),
             "numa": [_numa(node) for node in sorted(state.topology.nodes, key=lambda node: node.id)],
+            **({"kept_by_kubelet": cpuset.render(state.pools.kept)} if state.pools.kept else {}),
         },
         "pools": _pools(state),
         "containers": sorted(containers, key=lambda c: (c["namespace"], c["pod"], c["container"], c["id"])),
@@ -60,5 +61,5 @@ def _container(state: NodeState, assignment: Assignment, actual: Mapping[str, st
 def _decided_cpus(state: NodeState, assignment: Assignment) -> str:
     """Return the decided set; hands off is a decision too, for what the runtime's spec had ("" is all)."""
     if assignment.hands_off:
-        return assignment.original.cpus or ""
+        return assignment.original.cpus or assignment.container.resources.cpus
     return cpuset.render(state.cpus_of(assignment))

@@ -11,8 +11,14 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.tuning import Settings
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
+
+DAEMON = "127.0.0.1:9744"
+"""Where the daemon answers by default."""
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -56,14 +62,22 @@ def _parser() -> argparse.ArgumentParser:
     restore.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     restore.set_defaults(command=_restore)
     audit = commands.add_parser("audit", help="print the daemon's last decisions")
-    audit.add_argument("--http", default="127.0.0.1:9744", metavar="ADDR:PORT")
+    audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     audit.add_argument("--pod", default="", metavar="[NAMESPACE/]NAME")
     audit.add_argument("--limit", type=_positive, default=100, metavar="N")
     audit.set_defaults(command=_audit)
     topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
     topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    topology.add_argument("--http", default="", metavar="ADDR:PORT", help="ask this daemon who is where")
     topology.set_defaults(command=_topology)
+    explain = commands.add_parser("explain", help="say why a pod's containers are where they are")
+    explain.add_argument("pod", metavar="NAMESPACE/POD[/CONTAINER]")
+    explain.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    explain.set_defaults(command=_explain)
+    _doctor_arguments(
+        commands.add_parser("doctor", help="look whether this machine has what the daemon needs")
+    )
     return parser
 
 
@@ -79,6 +93,17 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--http", default="", metavar="ADDR:PORT|off")
     run.add_argument("--observe", action="store_true", help="decide and audit, change nothing")
     run.set_defaults(command=_run)
+
+
+def _doctor_arguments(doctor: argparse.ArgumentParser) -> None:
+    doctor.add_argument("--nri-socket", default="", metavar="PATH")
+    doctor.add_argument("--cri-socket", default="", metavar="PATH")
+    doctor.add_argument(
+        "--host-root", default="/", metavar="DIR", help="prefix of /sys, /proc and /var/lib/kubelet"
+    )
+    doctor.add_argument("--state-dir", default="", metavar="DIR")
+    doctor.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    doctor.set_defaults(command=_doctor)
 
 
 def _positive(text: str) -> int:
@@ -138,11 +163,41 @@ def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> i
     from nri_coloc.sampling import topology as machine
 
     found = machine.read(options.host_root)
+    whose = _owners(options.http) if options.http else {}
     if options.output == "json":
-        print(json.dumps(topology.as_json(found), indent=2))
+        named = {"owners": {name: cpuset.render(cpus) for name, cpus in whose.items()}} if whose else {}
+        print(json.dumps({**topology.as_json(found), **named}, indent=2))
     else:
-        print(topology.draw(found))
+        print(topology.draw(found, whose))
     return DONE
+
+
+def _owners(address: str) -> dict[str, CPUMask]:
+    from nri_coloc.cli import asking, owners
+
+    return owners.owners(asking.ask(address, "/v1/state"))
+
+
+def _explain(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import explain
+
+    return explain.run(options.http, options.pod)
+
+
+def _doctor(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import doctor
+    from nri_coloc.daemon.options import DEFAULT_STATE_DIR
+
+    defaults = Settings()
+    return doctor.run(
+        doctor.Patient(
+            nri_socket=options.nri_socket or defaults.nri_socket,
+            cri_socket=options.cri_socket or defaults.cri_socket,
+            host_root=options.host_root,
+            state_dir=options.state_dir or DEFAULT_STATE_DIR,
+            http=options.http,
+        )
+    )
 
 
 def entry() -> None:

@@ -14,8 +14,18 @@ def run(state_dir: str, host_root: str) -> int:
     """Restore everything; 1 if the kernel refused something."""
     if not Path(state_dir).is_dir():
         raise SettingsError(f"there is no state folder {state_dir}; name the daemon's with --state-dir")
-    if not InstanceLock(state_dir).take():
-        raise SettingsError(f"a daemon is using {state_dir}; stop it first, or it would undo the restoration")
+    lock = InstanceLock(state_dir)
+    try:
+        if not lock.take():
+            raise SettingsError(
+                f"a daemon is using {state_dir}; stop it first, or it would undo the restoration"
+            )
+        return _restore(state_dir, host_root)
+    finally:
+        lock.release()
+
+
+def _restore(state_dir: str, host_root: str) -> int:
     version = cgroup_layout.detect(host_root).version
     result = restoration.restore(str(Path(state_dir) / JOURNAL), host_root, version)
     for file in result.done:

@@ -1,21 +1,31 @@
 """What a container asks for: its pod's annotations, sifted by the gate, over the defaults of its class.
 
-Runs in the hook, so it is pure lookup: no pydantic, and a pod that carries none of our annotations costs one
+Runs in the hook, so it is pure lookup: no pydantic, and a pod that carries nothing of what we read costs one
 scan of its keys and one cached wish. Bad values never raise: the key counts as absent (the pod's own value,
-then the class default, takes its place) and a `Finding` says so.
+then another vocabulary's, then the class default, takes its place) and a `Finding` says so.
 
 The subtle thing: `container` must carry the kubelet's own values. After a restart the runtime reports what
 we had set; whoever calls puts back what the record says, or 50 % of a limit would be halved at each restart
 and an oom_score_adj of ours would be read as a memory request.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.config import classes, gate, keys, quantity, written
+from nri_coloc.config.vocabularies import order
+from nri_coloc.config.vocabularies.claims import (
+    CPU_REQUEST,
+    LENT_QUOTA,
+    LENT_SHARES,
+    ORDERED_CPUS,
+    USED,
+    Claim,
+    Claims,
+)
 from nri_coloc.config.written import Written
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.tuning import ClassTuning, Tuning
@@ -36,6 +46,9 @@ _MIN_SHARES: Final = 2
 
 _DEFAULT_IO_WEIGHT: Final = 100
 
+_LENT_PERIOD_US: Final = 100_000
+"""The kubelet's own default; `LENT_QUOTA` is counted in it."""
+
 KNOBS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "memory-limit": "memory_limit",
@@ -46,9 +59,14 @@ KNOBS: Final[Mapping[str, str]] = MappingProxyType(
         "blockio-class": "blockio_class",
         "rdt-class": "rdt_class",
         "oom-score-adj": "oom_score_adj",
+        LENT_SHARES: "shares",
+        LENT_QUOTA: "quota",
     }
 )
 """Annotation key to the knob that it orders."""
+
+_JUDGED: Final = (*(key for key in keys.KEYS if key != keys.QOS_CLASS), *USED)
+"""Every key but the class, in the order in which they are judged."""
 
 
 def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: int) -> Wish:
@@ -56,12 +74,12 @@ def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: i
     limit = gate.known_limit(container)
     request = gate.certain_request(pod, container, node_memory_bytes)
     native = _has_shares(container.resources)
-    pairs = written.ours(pod.annotations)
-    if not pairs and not classes.VOCABULARIES:
+    carried = order.found(pod)
+    if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
         return _of_class(pod, tuning, qos, because, _Given(native, limit, request))
-    subject = gate.Subject(pod, QoSClass.SHARED, tuning, limit, request)
-    return _annotated(_Reading(written.read(pairs), container.name), subject, native=native)
+    subject = gate.Subject(pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources)
+    return _annotated(_reading(carried, container.name), subject, native=native)
 
 
 def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
@@ -79,25 +97,35 @@ def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
 
 def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
     """Return the pod's own wish, before any container is known: everything but memory, which has no base."""
-    pairs = written.ours(pod.annotations)
-    if not pairs and not classes.VOCABULARIES:
+    carried = order.found(pod)
+    if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
         if not classes.tuned(tuning, qos).has_memory:
             return replace(_of_class(pod, tuning, qos, because, _Given(native=False)), plain=True)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
-    reading = _Reading(written.read(pairs), "")
+    reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
     knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
-    return replace(wish, knobs=knobs, mixed=_is_mixed(reading.written, subject, wish.qos))
+    return replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos))
 
 
-def _is_mixed(asked: Written, subject: gate.Subject, qos: QoSClass) -> bool:
-    named = (name for name, values in asked.values.items() if name and keys.QOS_CLASS in values)
-    return any(_class_of(_Reading(asked, name), subject)[0] is not qos for name in named)
+def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:
+    asked = of_pod.written.values
+    named = (name for name, values in asked.items() if name and keys.QOS_CLASS in values)
+    # other vocabularies name no class for one container only: the pod's claims hold for each
+    return any(_class_of(replace(of_pod, container=name, noted=[]), subject)[0] is not qos for name in named)
 
 
 def _has_shares(resources: Resources | None) -> bool:
     return resources is not None and (resources.shares or 0) > _MIN_SHARES
+
+
+class _Answer(NamedTuple):
+    """What a key comes to, where that was said, and the claim behind it if not in our own words."""
+
+    value: Any
+    because: str
+    claim: Claim | None = None
 
 
 @dataclass(slots=True)
@@ -105,27 +133,49 @@ class _Reading:
     """One container's pass through its keys: what fits is returned, what does not is noted with its key."""
 
     written: Written
+    claims: Claims
     container: str
     noted: list[tuple[str, Finding]] = field(default_factory=list)
 
-    def first(self, key: str, judge: Callable[[Any], Any]) -> tuple[Any, str] | None:
-        """Return the first value of a key that can be read and may be had, and the name it stood under."""
+    def first(self, key: str, subject: gate.Subject) -> _Answer | None:
+        """Return the first value that can be read and may be had: ours, then the other vocabularies'."""
         for name, text in self.written.candidates(key, self.container):
             try:
-                return judge(keys.read(key, text)), name
+                return _Answer(gate.judge(key, keys.read(key, text), subject), f"annotation {name}")
             except gate.UnfitError as unfit:
                 self.note(key, unfit.kind, name, text, unfit.allowed)
             except ValueError:
                 self.note(key, FindingKind.INVALID, name, text, keys.KEYS[key].allowed)
+        for claim in self.claims.of(key):
+            try:
+                value = claim.judged(subject)
+            except gate.UnfitError as unfit:
+                self.note(key, unfit.kind, claim.name, claim.text, unfit.allowed)
+                continue
+            if value is not None:
+                return _Answer(value, f"{claim.source} {claim.name}", claim)
         return None
+
+    def asked(self) -> list[str]:
+        """Return the keys that anybody says something about, in the order in which they are judged."""
+        present = {*self.written.asked(self.container), *self.claims.by_key}
+        return [key for key in _JUDGED if key in present] if present else []
 
     def note(self, key: str, kind: FindingKind, name: str, text: str, allowed: str) -> None:
         self.noted.append((key, Finding(kind, written.shown(name), written.shown(text), allowed, "")))
 
     def findings(self, wish: Wish) -> tuple[Finding, ...]:
         """Return everything noted, now that it is known what holds instead."""
-        told = (replace(finding, used=keys.KEYS[key].used(wish)) for key, finding in self.noted)
-        return (*told, *self.written.findings)
+        told = (replace(finding, used=_used(key, wish)) for key, finding in self.noted)
+        return (*told, *self.written.findings, *self.claims.findings)
+
+
+def _reading(carried: order.Found, container: str) -> _Reading:
+    return _Reading(written.read(carried.ours), order.claims_of(carried, container), container)
+
+
+def _used(key: str, wish: Wish) -> str:
+    return keys.KEYS[key].used(wish) if key in keys.KEYS else USED[key](wish)
 
 
 class _Given(NamedTuple):
@@ -140,40 +190,36 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
     qos, because = _class_of(reading, subject)
     subject = replace(subject, qos=qos)
     values: dict[str, Any] = {}
-    for key in reading.written.asked(reading.container):
-        found = reading.first(key, partial(gate.judge, key, subject=subject))
-        if found is None or found[0] is None:
+    origins: list[tuple[str, str, str]] = []
+    for key in reading.asked():
+        found = reading.first(key, subject)
+        if found is None or found.value is None:
             continue
-        values[key] = found[0]
+        values[key] = found.value
+        if found.claim is not None:
+            origins.append((key, written.shown(found.claim.name), written.shown(found.claim.text)))
         if key == "memory-limit":  # the limit that memory-high's percentage is of
-            subject = replace(subject, limit=found[0])
+            subject = replace(subject, limit=found.value)
     given = _Given(native, subject.limit, subject.request)
     base = _of_class(subject.pod, subject.tuning, qos, because, given)
-    wish = _overlaid(base, values)
+    wish = _overlaid(base, values, tuple(origins))
     findings = reading.findings(wish)
     return replace(wish, findings=findings) if findings else wish
 
 
 def _class_of(reading: _Reading, subject: gate.Subject) -> tuple[QoSClass, str]:
-    pod, tuning = subject.pod, subject.tuning
-    own = reading.first(keys.QOS_CLASS, lambda qos: gate.admit_class(qos, pod, tuning))
-    if own is not None:
-        return own[0], f"annotation {own[1]}"
-    for vocabulary in classes.VOCABULARIES:
-        claim = vocabulary(pod, reading.container)
-        if claim is None:
-            continue
-        try:
-            return gate.admit_class(claim.qos, pod, tuning), claim.because
-        except gate.UnfitError as unfit:
-            reading.note(keys.QOS_CLASS, unfit.kind, claim.key, claim.value, unfit.allowed)
-    return classes.by_operator_or_kubernetes(pod, tuning)
+    found = reading.first(keys.QOS_CLASS, subject)
+    if found is not None:
+        return found.value, written.shown(found.because)
+    return classes.by_operator_or_kubernetes(subject.pod, subject.tuning)
 
 
-def _overlaid(base: Wish, values: Mapping[str, Any]) -> Wish:
+def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, str, str], ...]) -> Wish:
     if not values:
         return base
     ordered = {KNOBS[key]: value for key, value in values.items() if key in KNOBS}
+    if LENT_QUOTA in values:
+        ordered["period"] = _LENT_PERIOD_US
     return Wish(
         qos=base.qos,
         because=base.because,
@@ -182,6 +228,8 @@ def _overlaid(base: Wish, values: Mapping[str, Any]) -> Wish:
         numa_count=values.get("numa-count", 0),
         numa_ids=values.get("numa-ids", 0),
         placement=values.get("cpu-placement", Placement.PACKED),
+        cpus_ordered=values.get(ORDERED_CPUS, 0),
+        cpu_milli=values.get(CPU_REQUEST, 0),
         knobs=base.knobs._replace(**ordered) if ordered else base.knobs,
         annotated=Knobs(**ordered) if ordered else NO_KNOBS,
         cpu_burst_percent=values.get("cpu-burst"),
@@ -189,6 +237,7 @@ def _overlaid(base: Wish, values: Mapping[str, Any]) -> Wish:
         avoidance=values.get("avoidance"),
         preserve=values.get("preserve", frozenset()),
         handler=base.handler,
+        origins=origins,
     )
 
 

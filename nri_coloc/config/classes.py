@@ -1,12 +1,11 @@
-"""Which class a pod has when its own annotation does not say, or may not.
+"""Which class a pod has when no annotation says, or none that may.
 
-The order is DESIGN 4.1's: foreign vocabularies, the operator's rules, Kubernetes' own QoS. Each answer comes
-with its reason in words. Knows neither our annotations (`annotations` asks those first) nor what a class
-means to the policy; only the band of oom_score_adj is written here, because settings and gate share it.
+The order is DESIGN 4.1's: the operator's rules, Kubernetes' own QoS. Each answer comes with its reason in
+words. Knows neither annotations, ours or foreign (`annotations` asks those first), nor what a class means to
+the policy; only the band of oom_score_adj is written here, because settings and gate share it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import MappingProxyType
@@ -27,23 +26,6 @@ BANDS: Final[Mapping[QoSClass, tuple[int, int]]] = MappingProxyType(
 
 _KUBE_SYSTEM: Final = "kube-system"
 _UNTUNED: Final = ClassTuning()
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a vocabulary says about a container: its class, and the key and value that say so."""
-
-    qos: QoSClass
-    key: str
-    value: str
-    because: str
-
-
-Vocabulary = Callable[[Pod, str], Claim | None]
-"""From a pod and a container's name ("" for the pod) to a claim, or None when it is silent."""
-
-VOCABULARIES: tuple[Vocabulary, ...] = ()
-"""Foreign vocabularies in their order. Their claims pass the same gate as ours."""
 
 
 def tuned(tuning: Tuning, qos: QoSClass) -> ClassTuning:

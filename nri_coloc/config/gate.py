@@ -12,13 +12,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nri_coloc.config.classes import BANDS, matches, tuned
+from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.quantity import Amount
 from nri_coloc.model.state import SHARE, SYSTEM
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, FindingKind, KubeQoS, Pod, QoSClass
+from nri_coloc.model.workload import Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
 _UNLIMITED: Final = 1 << 62
 """cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
+
+_NO_RESOURCES: Final = Resources()
 
 _TIERS: Final[Mapping[QoSClass, tuple[str, ...]]] = MappingProxyType(
     {QoSClass.SHARED: (SHARE,), QoSClass.SYSTEM: (SYSTEM,)}
@@ -39,7 +42,8 @@ class UnfitError(ValueError):
 class Subject:
     """For whom values are judged. `limit` and `request` are bytes, 0 where there is none or none is known.
 
-    `whole_pod`: no container is known yet, so nothing can be said about memory, which is a container's.
+    `resources` are the kubelet's own values of the container. `whole_pod`: no container is known yet, so nothing
+    can be said about memory, which is a container's.
     """
 
     pod: Pod
@@ -48,6 +52,7 @@ class Subject:
     limit: int = 0
     request: int = 0
     whole_pod: bool = False
+    resources: Resources = _NO_RESOURCES
 
 
 def judge(key: str, value: Any, subject: Subject) -> Any:
@@ -148,6 +153,7 @@ def _avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
 
 _RULES: Final[Mapping[str, Callable[[Any, Subject], Any]]] = MappingProxyType(
     {
+        QOS_CLASS: lambda qos, subject: admit_class(qos, subject.pod, subject.tuning),
         "cpu-pool": _own_tier,
         "memory-limit": _bytes_of_limit,
         "memory-high": _bytes_of_limit,

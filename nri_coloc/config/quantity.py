@@ -46,6 +46,16 @@ class Amount:
 
 def whole_bytes(text: str) -> int:
     """Read a quantity as bytes; ValueError says what is allowed."""
+    return _rounded_up(text, 0)
+
+
+def thousandths(text: str) -> int:
+    """Read a quantity in thousandths, as CPUs are counted; ValueError says what is allowed."""
+    return _rounded_up(text, 3)
+
+
+def _rounded_up(text: str, tens: int) -> int:
+    """Read a quantity times a power of ten; what is left of it behind the point counts as one."""
     found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None or not (found["whole"] or found["part"]):
         raise ValueError(f"{text[:_LONGEST]!r} is not a quantity")
@@ -53,10 +63,10 @@ def whole_bytes(text: str) -> int:
         raise ValueError(f"{text} is negative")
     part = found["part"] or ""
     number = int(found["whole"] + part) << _TWOS.get(found["suffix"] or "", 0)
-    tens = int(found["exponent"] or 0) + _TENS.get(found["suffix"] or "", 0) - len(part)
+    tens += int(found["exponent"] or 0) + _TENS.get(found["suffix"] or "", 0) - len(part)
     value: int = number * 10**tens if tens >= 0 else -(-number // 10**-tens)
     if value > LARGEST:
-        raise ValueError(f"{text} is more than {LARGEST} bytes")
+        raise ValueError(f"{text} is more than {LARGEST}")
     return value
 
 

@@ -103,6 +103,10 @@ class Node(Section):
         BeforeValidator(_written),
         Field(alias="reservedMemory", description=quantity.QUANTITY_ALLOWED),
     ] = str(_DEFAULTS.tuning.reserved_memory)
+    kubelet_cpu_manager: Annotated[
+        Literal["refuse", "preserve-kubelet"],
+        Field(alias="kubeletCPUManager", description="refuse or preserve-kubelet"),
+    ] = "refuse"
 
     _bytes = field_validator("reserved_memory")(_quantity)
 

@@ -170,6 +170,7 @@ def _tuning(file: schema.File) -> Tuning:
         reserved=cpuset.parse(cpus) if isinstance(cpus, str) else 0,
         reserved_count=cpus if isinstance(cpus, int) else 0,
         reserved_memory=quantity.whole_bytes(file.node.reserved_memory),
+        preserve_kubelet=file.node.kubelet_cpu_manager == "preserve-kubelet",
         classes={section.name: _class(section) for section in sections},
         rules=tuple(_rule(rule) for rule in file.classes.rules),
         handlers=dict(file.runtime.handlers),

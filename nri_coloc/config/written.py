@@ -16,14 +16,14 @@ from nri_coloc.config.keys import CONTAINERS, KEYS, PREFIX, QOS_CLASS, RECORD
 from nri_coloc.model.workload import Finding, FindingKind
 
 Pairs = tuple[tuple[str, str], ...]
-"""Our annotations of one pod as (name, value), sorted."""
+"""Annotations of one pod as (name, value), sorted."""
 
 MAX_FINDINGS: Final = 16
 """Per pod: enough to mend any honest mistake, too few to flood the audit."""
 
 _MAX_TEXT: Final = 256
-_MAX_JSON: Final = 65536
-"""Characters of `containers`: a quarter of what Kubernetes allows for all annotations of a pod."""
+MAX_JSON: Final = 65536
+"""Characters of one annotation that holds JSON: a quarter of what Kubernetes allows for all annotations of a pod."""
 
 _CACHED_LENGTH: Final = 4096
 """Characters up to which a pod's annotations are kept: 1024 entries are then at most a few MiB."""
@@ -66,21 +66,24 @@ class Written:
 
 
 def ours(annotations: Mapping[str, str]) -> Pairs:
-    """Return what concerns us; most pods carry none of it, and for them this is all that is done."""
+    """Return what is written in our own words; most pods carry none of it."""
     mine = [name for name in annotations if name.startswith(PREFIX)]
     return tuple((name, annotations[name]) for name in sorted(mine)) if mine else ()
 
 
 def read(pairs: Pairs) -> Written:
     """Sort out annotations; the same ones are sorted out once (a pod's containers come one by one)."""
-    if sum(len(name) + len(value) for name, value in pairs) > _CACHED_LENGTH:
-        return _sorted_out(pairs)
-    return _remembered(pairs)
+    return _remembered(pairs) if is_short(pairs) else _sorted_out(pairs)
+
+
+def is_short(pairs: Pairs) -> bool:
+    """Whether annotations are short enough to be kept with what was made of them."""
+    return sum(len(name) + len(value) for name, value in pairs) <= _CACHED_LENGTH
 
 
 def shown(text: str) -> str:
     """Cut a stranger's text to what an audit record may hold, and make it encodable."""
-    return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()
+    return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()[:_MAX_TEXT]
 
 
 def _sorted_out(pairs: Pairs) -> Written:
@@ -112,8 +115,8 @@ def _read_containers(written: Written, name: str, text: str) -> None:
 
 
 def _parsed(text: str) -> dict[str, dict[str, str]]:
-    if len(text) > _MAX_JSON:
-        raise ValueError(f"longer than {_MAX_JSON} characters")
+    if len(text) > MAX_JSON:
+        raise ValueError(f"longer than {MAX_JSON} characters")
     found = json.loads(text, object_pairs_hook=_unique)
     if not isinstance(found, dict) or not all(_is_texts(values) for values in found.values()):
         raise ValueError("not containers with keys and texts")

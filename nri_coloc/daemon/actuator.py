@@ -8,6 +8,7 @@ A `Barrier` is what a dedicated container's start waits for: all former users of
 """
 
 import time
+from collections.abc import Callable
 from threading import Condition, Event, Lock, Thread
 from typing import Final
 
@@ -75,6 +76,7 @@ class Actuator:
         self._repairs: dict[str, list[float]] = {}
         self._protected: set[str] = set()
         self._scored: set[str] = set()
+        self._takes_over = False
         self._sweeps = 0
         self._wanted = Condition(Lock())
         self._stopping = False
@@ -109,6 +111,10 @@ class Actuator:
         gone = barrier.wait(seconds)
         self._barriers.pop(owner, None)
         return None if gone else barrier
+
+    def take_over(self) -> None:
+        """Know that the runtime told everything: what a former life protected may be given back."""
+        self._takes_over = True
 
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""
@@ -155,9 +161,9 @@ class Actuator:
 
     def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
         for pod_id in pods:
-            self._apply_pod(pod_id)
+            self._guarded(self._apply_pod, pod_id)
         for container_id in containers:
-            self._apply_container(container_id)
+            self._guarded(self._apply_container, container_id)
         if pods:
             self._protect()
 
@@ -167,15 +173,24 @@ class Actuator:
             return
         state = self._node.state
         for pod_id in state.pods:
-            self._apply_pod(pod_id, sweeping=True)
+            self._guarded(self._apply_pod, pod_id, sweeping=True)
         for container_id in state.containers:
-            self._apply_container(container_id, sweeping=True)
+            self._guarded(self._apply_container, container_id, sweeping=True)
         self._protect()
-        for gone in self.actual.keys() - self._node.state.containers.keys():
+        known = {*self.actual, *self._barriers, *self._repairs, *self._scored}
+        now = self._node.state
+        for gone in known - now.containers.keys() - now.pods.keys():
             self.forget(gone)
         self._sweeps += 1
         if self._sweeps % TIDY_EVERY == 0:
             self._writer.tidy()
+
+    def _guarded(self, apply: Callable[..., object], id_: str, **how: bool) -> None:
+        """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
+        try:
+            apply(id_, **how)
+        except Exception as error:
+            self._report.log.exception("a cgroup could not be dealt with", id=id_, exc_info=error)
 
     def _apply_container(
         self, container_id: str, *, sweeping: bool = False
@@ -237,7 +252,12 @@ class Actuator:
         """Bring memory protections to their sums along every path, and give back what is no longer asked for."""
         if self._node.tuning.observe:
             return
-        sums = targets.protections(self._node.state, self.can)
+        state = self._node.state
+        sums = targets.protections(state, self.can)
+        if self._takes_over:
+            self._takes_over = False
+            live = {targets.container_path(a) for a in state.containers.values()}
+            self._protected |= self._writer.protected() - live
         for path in (*sums, *(self._protected - sums.keys())):
             wanted = sums.get(path, NONE)
             for name, amount in (("memory.low", wanted.low), ("memory.min", wanted.min)):

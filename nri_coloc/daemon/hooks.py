@@ -94,7 +94,11 @@ class Hooks:
 
     def _pod_gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
         exchange.answer(None)
+        gone = [assignment.id for assignment in self._node.state.of_pod(hook.pod.id)]
         self._decide_and_act(PodRemoved(hook.pod.id), exchange)
+        for container_id in gone:
+            self._actuator.forget(container_id)
+            self._pusher.forget(container_id)
 
     # ---- containers ----
 
@@ -117,7 +121,9 @@ class Hooks:
         else:
             exchange.send(reply[0])
             assignment = outcome.state.containers[event.container.id]
-            self._pusher.learned(assignment.id, assignment.knobs.cpus or event.container.resources.cpus)
+            ours = assignment.knobs.cpus if reply[0] is not None else None
+            self._pusher.learned(assignment.id, ours or event.container.resources.cpus)
+            self._learn(reply[0])
         self._after(outcome, before, exchange, owner=event.container.id)
 
     def _creation(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
@@ -134,10 +140,13 @@ class Hooks:
     def _updates(self, outcome: Outcome, can: Any) -> list[nri_pb2.ContainerUpdate]:
         """Render the others' new sets, as many as one reply may carry; files move the rest."""
         others = outcome.moves.containers[: self._node.tuning.updates_per_reply]
-        orders = [(k, _cpuset_of(outcome.state, k)) for k in others]
-        for container_id, knobs in orders:
-            self._pusher.learned(container_id, knobs.cpus)
-        return adjustment.updates(orders, can)
+        return adjustment.updates([(k, _cpuset_of(outcome.state, k)) for k in others], can)
+
+    def _learn(self, sent: Any | None) -> None:
+        """Note what the runtime's specs hold after an answer of ours; one that was discarded taught it nothing."""
+        for update in getattr(sent, "update", ()):
+            if update.linux.resources.cpu.cpus:
+                self._pusher.learned(update.container_id, update.linux.resources.cpu.cpus)
 
     def _start(self, hook: events.Hook, exchange: "_Exchange") -> None:
         before = self._node.state
@@ -183,10 +192,8 @@ class Hooks:
             self._too_late(hook, exchange)
             return
         exchange.send(reply[0])
-        orders = outcome.decisions[-1].orders
-        self._pusher.learned(
-            event.container.id, orders.cpus or event.requested.cpus or event.container.resources.cpus
-        )
+        self._pusher.learned(event.container.id, event.requested.cpus or event.container.resources.cpus)
+        self._learn(reply[0])
         self._after(outcome, before, exchange, owner=event.container.id)
 
     def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
@@ -215,7 +222,10 @@ class Hooks:
         outcome = self._node.decide(event)
         can = self._actuator.can
         updates = [] if removed or self._node.tuning.observe else self._updates(outcome, can)
-        exchange.answer(nri_pb2.StopContainerResponse(update=updates) if updates else None)
+        answer = nri_pb2.StopContainerResponse(update=updates) if updates else None
+        exchange.answer(answer)
+        if exchange.claimed_by_us:
+            self._learn(answer)
         self._after(outcome, before, exchange)
         self._actuator.forget(hook.container.id)
         self._pusher.forget(hook.container.id)
@@ -240,10 +250,10 @@ class Hooks:
         self._compare_everything(event, self._node.decide(event), before)
 
     def _compare_everything(self, event: Synchronized, outcome: Outcome, before: NodeState) -> None:
-        for container, _ in event.containers:
-            self._pusher.learned(container.id, container.resources.cpus)
+        self._pusher.learned_all({c.id: c.resources.cpus for c, _ in event.containers})
         self._report.decided(outcome.decisions, outcome.state, before)
         self._act(outcome)
+        self._actuator.take_over()
 
     def _decide_and_act(self, event: Event, exchange: "_Exchange") -> None:
         before = self._node.state

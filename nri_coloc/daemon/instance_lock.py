@@ -31,3 +31,7 @@ class InstanceLock:
         except OSError:
             return False
         return True
+
+    def release(self) -> None:
+        """Let somebody else have it, for whoever needs it only for a while; it cannot be taken again."""
+        os.close(self._fd)

@@ -1,13 +1,21 @@
 """What the command line and the environment order; flags beat the file."""
 
+import os
+import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
+from nri_coloc.admin import http
 from nri_coloc.errors import SettingsError
 from nri_coloc.model.tuning import Settings
 
 DEFAULT_STATE_DIR = "/var/lib/nri-coloc"
 DEFAULT_ADMIN_SOCKET = "/run/nri-coloc/admin.sock"
+
+LONGEST_SOCKET: Final = 107
+"""sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +32,23 @@ def launched(environment: Mapping[str, str]) -> Launched | None:
     text = environment.get("NRI_PLUGIN_SOCKET", "")
     if not text:
         return None
-    if not text.isascii() or not text.isdigit():
-        raise SettingsError(f"NRI_PLUGIN_SOCKET={text!r} is not the number of an open descriptor")
-    name, index = environment.get("NRI_PLUGIN_NAME", "nri-coloc"), environment.get("NRI_PLUGIN_IDX", "50")
-    return Launched(int(text), name, index)
+    if not _is_open_socket(text):
+        raise SettingsError(f"NRI_PLUGIN_SOCKET={text[:80]!r} is not the number of an open socket")
+    name, index = environment.get("NRI_PLUGIN_NAME", ""), environment.get("NRI_PLUGIN_IDX", "")
+    # the runtime goes by the name of our file, whatever we call ourselves; leaving could cost it its CRI
+    own = Settings()
+    return Launched(
+        int(text),
+        name if re.fullmatch(r"[A-Za-z0-9._+-]+", name) else own.plugin_name,
+        index if re.fullmatch(r"[0-9]{2}", index) else own.plugin_index,
+    )
+
+
+def _is_open_socket(text: str) -> bool:
+    try:
+        return text.isascii() and text.isdigit() and stat.S_ISSOCK(os.fstat(int(text)).st_mode)
+    except (OSError, OverflowError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +66,8 @@ class Options:
     launched: Launched | None = None
 
     def over(self, settings: Settings) -> Settings:
-        """Lay the flags over what a file said."""
+        """Lay the flags over what a file said; SettingsError for a flag that can never work."""
+        self._check()
         tuning = replace(settings.tuning, observe=True) if self.observe else settings.tuning
         return replace(
             settings,
@@ -56,3 +78,15 @@ class Options:
             plugin_name=self.launched.name if self.launched else settings.plugin_name,
             plugin_index=self.launched.index if self.launched else settings.plugin_index,
         )
+
+    def _check(self) -> None:
+        for flag, path in (("--nri-socket", self.nri_socket), ("--cri-socket", self.cri_socket)):
+            if len(os.fsencode(path)) > LONGEST_SOCKET:
+                raise SettingsError(
+                    f"{flag} {path[:40]}…: a socket's path has at most {LONGEST_SOCKET} bytes"
+                )
+        try:
+            if self.http not in ("", "off"):
+                http.split_address(self.http)
+        except ValueError as error:
+            raise SettingsError(f"--http: {error}, and not off") from error

@@ -4,6 +4,7 @@ A control file counts as there if some pod's or slice's cgroup has it: roots lac
 runtime connects and again whenever a pod starts while nothing was found yet.
 """
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -38,8 +39,8 @@ def _has_capability(host_root: str, pid: int, number: int) -> bool:
         status = Path(f"{host_root.rstrip('/')}/proc/{pid}/status").read_text() if pid > 0 else ""
     except OSError:
         return False
-    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
-    return bool(int(effective, 16) >> number & 1)
+    effective = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.ASCII | re.MULTILINE)
+    return bool(effective and int(effective[1], 16) >> number & 1)
 
 
 def _files(layout: CgroupLayout) -> frozenset[str]:

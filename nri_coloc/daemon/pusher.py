@@ -7,7 +7,7 @@ call and adds nothing. No short deadline, ever: one that passes while containerd
 plugin. One call is in flight, the newest value wins, slowness is answered by sending no further one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
@@ -59,6 +59,10 @@ class Pusher:
         """Note what a runtime's spec holds now: from Synchronize, an adjustment, an update."""
         self._specs[container_id] = cpus or ""
 
+    def learned_all(self, specs: Mapping[str, str]) -> None:
+        """Note what all specs hold now; containers that are not among them are gone."""
+        self._specs = dict(specs)
+
     def forget(self, container_id: str) -> None:
         """Drop a container that ended."""
         self._specs.pop(container_id, None)
@@ -95,7 +99,10 @@ class Pusher:
         """Push one container's set if its spec holds another; False if it must be tried again later."""
         state = self._node.state
         assignment = state.containers.get(container_id)
-        if assignment is None or self._node.tuning.observe:
+        if assignment is None:
+            self.forget(container_id)
+            return True
+        if self._node.tuning.observe:
             return True
         cpus = admission.orders(state, assignment).cpus
         if cpus is None or self._specs.get(container_id) == cpus:

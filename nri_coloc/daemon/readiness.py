@@ -3,10 +3,12 @@
 Registration has holes: containerd may leave out containers that were in creation (containerd#13698). So three
 seconds after each one the runtime's own CRI list is compared with what Synchronize told; only when nothing is
 missing are we ready. What is missing is cured by a new connection, not more often than once a minute.
+CRI may take its time, so it is asked on a thread of its own: the housekeeping loop never waits for it.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from threading import Thread
 from typing import Any, Final, Protocol
 
 from nri_coloc.daemon.actuator import SWEEP_S, Actuator
@@ -25,6 +27,9 @@ RETRY_S: Final = 2.0
 RESYNCHRONISE_S: Final = 60.0
 """Between two reconnects for missing containers: each can hold up the node's CRI calls (nri-protocol §6.3)."""
 
+UNLISTED_FOR_S: Final = 10.0
+"""A container that we know and CRI does not list is taken for one in creation for so long, then for gone."""
+
 LIVE: Final = ("created", "running")
 EXITED: Final = "exited"
 
@@ -35,23 +40,39 @@ class Listing(Protocol):
     def states(self) -> Mapping[str, str]: ...
 
 
+def in_background(work: Callable[[], None]) -> None:
+    """Run something on a thread of its own."""
+    Thread(target=work, name="compare", daemon=True).start()
+
+
 class Readiness:
     """Compares, remembers the result, and words the checks."""
 
     def __init__(
-        self, node: Node, trunk: Trunk, actuator: Actuator, report: Report, listing: Listing
+        self,
+        node: Node,
+        trunk: Trunk,
+        actuator: Actuator,
+        report: Report,
+        listing: Listing,
+        *,
+        spawn: Callable[[Callable[[], None]], None] = in_background,
     ) -> None:
         self.config_problem = ""
+        self.kubelet_problem = ""
         self.waiting_for = ""
         self._node = node
         self._trunk = trunk
         self._actuator = actuator
         self._report = report
         self._listing = listing
+        self._spawn = spawn
+        self._asking = False
+        self._registration = 0.0
         self._compared_for = 0.0
         self._next_compare = 0.0
         self._resynchronised_at = 0.0
-        self._unlisted: set[str] = set()
+        self._unlisted: dict[str, float] = {}
         self._detail = "not compared with CRI yet"
 
     def poll(self, now: float) -> None:
@@ -60,11 +81,18 @@ class Readiness:
         if not synchronised_at:
             self._compared_for, self._detail = 0.0, "the runtime has not synchronised us"
             return
-        fresh = self._compared_for != synchronised_at
-        due = synchronised_at + COMPARE_AFTER_S if fresh else self._next_compare
-        if now < max(due, self._next_compare if not fresh else 0.0):
+        if self._registration != synchronised_at:
+            self._registration, self._next_compare = synchronised_at, synchronised_at + COMPARE_AFTER_S
+        if now < self._next_compare or self._asking:
             return
-        self._compare(synchronised_at, now)
+        self._asking = True
+        self._spawn(lambda: self._ask(synchronised_at, now))
+
+    def _ask(self, synchronised_at: float, now: float) -> None:
+        try:
+            self._compare(synchronised_at, now)
+        finally:
+            self._asking = False
 
     def _compare(self, synchronised_at: float, now: float) -> None:
         known = set(self._node.state.containers)
@@ -76,9 +104,8 @@ class Readiness:
             return
         live = {k for k, state in states.items() if state in LIVE}
         missing = live - known - set(self._node.state.containers)
-        self._drop_vanished(
-            {k for k in known if states.get(k) == EXITED} | self._twice_unlisted(known - states.keys())
-        )
+        exited = {k for k in known if states.get(k) == EXITED}
+        self._drop_vanished(exited | self._long_unlisted(known - states.keys(), now))
         self._next_compare = now + COMPARE_AGAIN_S
         if missing:
             self._missing(missing, now)
@@ -88,11 +115,10 @@ class Readiness:
             self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
         self._compared_for, self._detail = synchronised_at, ""
 
-    def _twice_unlisted(self, unlisted: set[str]) -> set[str]:
-        """Return what CRI did not list this time and the last: once may be a container in creation."""
-        gone = unlisted & self._unlisted
-        self._unlisted = unlisted - gone
-        return gone
+    def _long_unlisted(self, unlisted: set[str], now: float) -> set[str]:
+        """Return what CRI has not listed for so long that it cannot be in creation any more."""
+        self._unlisted = {k: self._unlisted.get(k, now) for k in unlisted}
+        return {k for k, since in self._unlisted.items() if now - since >= UNLISTED_FOR_S}
 
     def _drop_vanished(self, gone: set[str]) -> None:
         for container_id in gone:
@@ -116,11 +142,12 @@ class Readiness:
         synchronised = bool(self._trunk.synchronized_at) and self._compared_for == self._trunk.synchronized_at
         age = time.monotonic() - self._actuator.swept_at
         stale = age > 5 * SWEEP_S and not self._node.tuning.observe
+        problem = "; ".join(filter(None, (self.config_problem, self.kubelet_problem)))
         checks = {
             "connected": _check(self._trunk.connected, self.waiting_for or "no connection to the runtime"),
             "synchronised": _check(synchronised, self._detail or "waiting for the comparison with CRI"),
             "readings": _check(not stale, f"cgroups were last read {age:.0f} s ago"),
-            "config": _check(not self.config_problem, self.config_problem),
+            "config": _check(not problem, problem),
         }
         return {"ready": all(c["ok"] for c in checks.values()), "checks": checks}
 

@@ -4,6 +4,7 @@ Everything here runs after the reply has left. Nothing here decides or fails.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.policy.candidates import candidates
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog, Record, record_of
 from nri_coloc.telemetry.metrics import Metrics
@@ -40,7 +42,8 @@ class Report:
         """Write the decisions of one event; they share a decision id."""
         decision_id = f"d{next(self._numbers)}"
         for decision in decisions:
-            self.audit.submit(record_of(decision, state, decision_id, latency_us, previous))
+            record = record_of(decision, state, decision_id, latency_us, previous)
+            self.audit.submit(_with_candidates(record, decision, state))
             self.metrics.decided(decision)
 
     def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
@@ -83,3 +86,11 @@ class Report:
             self._refusals.clear()
         self._refusals[failure.path] = failure.reason
         self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, str(failure)))
+
+
+def _with_candidates(record: Record, decision: Decision, state: NodeState) -> Record:
+    """Add the nodes that a dedicated container could have got, for `explain`."""
+    if decision.considered is None or decision.subject is None:
+        return record
+    found = candidates(state.topology, decision.considered, decision.subject.exclusive)
+    return replace(record, extra={"candidates": [candidate.as_json() for candidate in found]})

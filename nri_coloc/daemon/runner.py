@@ -1,11 +1,12 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `audit` (stdout), `http` and its workers, `census` (once, for old runtimes that launch
-us). Nothing else in the program starts one.
+`pusher` (the runtime's specs), `audit` (stdout), `http` and its workers, `compare` (while CRI is asked for its list),
+`census` (once, for old runtimes that launch us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
+import contextlib
 import gc
 import os
 import signal
@@ -29,11 +30,13 @@ from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
+from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.view import DaemonView
@@ -43,7 +46,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
-from nri_coloc.policy import pools
+from nri_coloc.policy import pools, resync
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import topology as machine
 from nri_coloc.telemetry import logs
@@ -73,16 +76,18 @@ class Daemon:
         topology = machine.read(options.host_root)
         _refuse_full_reserve(topology.usable.bit_count(), settings)
         memory = machine.memory_total(options.host_root)
-        state = pools.initial(topology, settings.tuning)
-        self.node = Node(state, settings.tuning, memory)
+        self._kubelet = KubeletWatch(options.host_root)
+        tuning = self._kubelet.over(settings.tuning)
+        self.node = Node(pools.initial(topology, tuning), tuning, memory)
         metrics = Metrics(_version(), lambda: self.node.state, keys.base_of)
         self.audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
         self.report = Report(self.audit, metrics)
         self._lock = InstanceLock(options.state_dir)
+        self._claim = RuntimeClaim()
         self._layout = cgroup_layout.detect(options.host_root)
         path = str(Path(options.state_dir) / JOURNAL)
-        journal = Journal(path, self._journal_failed, options.host_root)
-        writer = CgroupWriter(self._layout, journal, options.host_root)
+        self._journal = Journal(path, self._journal_failed, options.host_root)
+        writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
         self._translator = Translator(memory)
         cri = CriSide(settings.cri_socket)
@@ -91,6 +96,7 @@ class Daemon:
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self.report, cri)
+        self.readiness.kubelet_problem = self._kubelet.problem(tuning)
         self.view = DaemonView(self.node, self.actuator, self.readiness, self.report)
         self._watch = SettingsWatch(options.config, options.over)
         self._topology_at = time.monotonic()
@@ -104,6 +110,7 @@ class Daemon:
         http = self._start_http()
         self._wait_for_lock()
         if not self._stopping.is_set():
+            self._journal.load_again()
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
             self.pusher.start()
@@ -133,8 +140,10 @@ class Daemon:
     def _tick(self) -> None:
         now = time.monotonic()
         self.view.alive_at = now
+        self._claim_for_launched()
         self.readiness.poll(now)
         self._look_at_settings()
+        self._look_at_kubelet()
         if now - self._topology_at > TOPOLOGY_EVERY_S:
             self._topology_at = now
             self._look_at_machine()
@@ -215,6 +224,11 @@ class Daemon:
         self.settings = replace(settings, nri_socket=self.settings.nri_socket, http=self.settings.http)
         self._retune(self.node.state.topology)
 
+    def _look_at_kubelet(self) -> None:
+        if self._kubelet.look():
+            self.report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, self._kubelet.words())
+            self._retune(self.node.state.topology)
+
     def _look_at_machine(self) -> None:
         try:
             topology = machine.read(self._options.host_root)
@@ -228,13 +242,16 @@ class Daemon:
             self._retune(topology)
 
     def _retune(self, topology: Topology) -> None:
-        before = self.node.state
-        tuning = self.settings.tuning
+        before, observed = self.node.state, self.node.tuning.observe
+        tuning = self._kubelet.over(self.settings.tuning)
+        self.readiness.kubelet_problem = self._kubelet.problem(tuning)
         wishes, pod_wishes = self._translator.wishes_again(before, tuning)
         outcome = self.node.retune(Reconfigured(topology, wishes, pod_wishes), tuning)
         self.report.decided(outcome.decisions, outcome.state, before)
-        self.actuator.submit(outcome.moves)
-        self.pusher.submit(outcome.moves.containers)
+        # whoever only observed until now has moved nobody
+        moves = resync.everyone(outcome.state) if observed and not tuning.observe else outcome.moves
+        self.actuator.submit(moves)
+        self.pusher.submit(moves.containers)
 
     # ---- start ----
 
@@ -242,7 +259,17 @@ class Daemon:
         launched = self._options.launched
         if launched is not None:
             return lambda: socket.socket(fileno=os.dup(launched.fd))
-        return lambda: trunk.connect_to(self.settings.nri_socket)
+        return self._connect_claimed
+
+    def _connect_claimed(self) -> socket.socket:
+        self._claim.take(self.settings.nri_socket)
+        return trunk.connect_to(self.settings.nri_socket)
+
+    def _claim_for_launched(self) -> None:
+        """Keep other copies off the runtime that launched us, once its socket is there for them."""
+        if self._options.launched is not None:
+            with contextlib.suppress(OSError):
+                self._claim.take(self.settings.nri_socket)
 
     def _start_http(self) -> HttpServer | None:
         if self.settings.http == "off":

@@ -5,9 +5,11 @@ events get lost around a registration. No I/O.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nri_coloc.config import annotations
+from nri_coloc.model import cpuset
 from nri_coloc.model.events import (
     ContainerCreating,
     ContainerStarting,
@@ -17,7 +19,7 @@ from nri_coloc.model.events import (
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, Pod, Resources, Wish
+from nri_coloc.model.workload import KEPT_BY_KUBELET, Container, Pod, QoSClass, Resources, Wish
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 from nri_coloc.policy import record
@@ -31,16 +33,23 @@ class Translator:
 
     def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
         """Read a container's wish from its pod's annotations and the kubelet's own values."""
-        return annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
+        found = annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
+        return _unless_kubelets(found, pod, container, tuning)
 
     def _wish(self, state: NodeState, pod: Pod, container: Container, tuning: Tuning) -> Wish:
         place = state.pods.get(pod.id)
         as_pod = annotations.resolve_as_pod(place.wish, container) if place is not None else None
-        return as_pod if as_pod is not None else self.wish(pod, container, tuning)
+        if as_pod is None:
+            return self.wish(pod, container, tuning)
+        return _unless_kubelets(as_pod, pod, container, tuning)
 
     def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
         """Read a pod's own wish."""
-        return annotations.resolve_pod(pod, tuning)
+        found = annotations.resolve_pod(pod, tuning)
+        if pod.uid in tuning.kept_by_kubelet and found.qos is QoSClass.RECLAIMED:
+            # a limit on the pod's cgroup would reach the containers that the kubelet has pinned
+            return replace(found, mixed=True, plain=False)
+        return found
 
     def pod_of(self, hook: Hook, state: NodeState) -> Pod:
         """Return the pod of a hook, from the state if it is known."""
@@ -91,3 +100,15 @@ class Translator:
         assert hook.container is not None  # the session gives one to every hook of a container
         pod = self.pod_of(hook, state)
         return pod, codec.container_of(hook.container, pod)
+
+
+def _unless_kubelets(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:
+    """Leave a container's CPUs alone if the kubelet's own CPU manager has pinned it, or its whole pod."""
+    if not tuning.kept_by_kubelet or pod.uid not in tuning.kept_by_kubelet:
+        return wish
+    pinned = tuning.kept_by_kubelet[pod.uid]
+    cpus = pinned.get(container.name) or pinned.get("")
+    if not cpus:
+        return wish
+    because = f"the kubelet's CPU manager has pinned it to CPUs {cpuset.render(cpus)}"
+    return replace(wish, because=because, preserve=wish.preserve | {"cpu", KEPT_BY_KUBELET})

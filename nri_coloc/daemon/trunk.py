@@ -200,7 +200,15 @@ class Trunk:
         self._report.said(AuditEvent.RUNTIME_CONNECT, Reason.CONNECTED, because)
 
     def _synchronize(self, listed: events.Synchronize, read_at: float) -> None:
-        self._hooks.synchronize(listed, self)
+        try:
+            self._hooks.synchronize(listed, self)
+        except (OSError, TransportLost, ProtocolError):
+            raise
+        except Exception as error:
+            self._report.log.exception("Synchronize failed inside; it is not answered", exc_info=error)
+            because = f"Synchronize failed inside: {type(error).__name__}: {error}; asking for it again"
+            self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
+            raise TransportLost("without the runtime's list nothing can be placed") from error
         took = time.monotonic() - read_at
         self.synchronized_at = time.monotonic()
         self._report.log.info(

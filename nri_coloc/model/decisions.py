@@ -7,16 +7,27 @@ that the decision used, enough to derive it again). `before` and `after` hold th
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """What CPUs of its own were chosen from: all that were free, for how many, by which wish after the gate."""
+
+    free: CPUMask
+    count: int
+    wish: Wish
 
 
 class Decision(NamedTuple):
     """One decision and its words; the subject is a container, a pod or a pool.
 
     `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;
-    update: the overlay); empty for a decision that needs no answer.
+    update: the overlay); empty for a decision that needs no answer. `considered`: only where CPUs were chosen.
     """
 
     event: AuditEvent
@@ -32,6 +43,7 @@ class Decision(NamedTuple):
     value: str = ""
     allowed: str = ""
     used: str = ""
+    considered: Considered | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     WHOLE_NODE = "whole_node"
     THREADS = "threads"
     ACROSS_NODES = "across_nodes"
+    ORDERED = "ordered"
     NO_FREE_CPUS = "no_free_cpus"
     FOLLOWS_MAIN = "follows_main"
     RESTORED = "restored"

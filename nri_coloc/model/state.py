@@ -25,13 +25,17 @@ POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The CPU set of every pool; recomputed only when exclusive CPUs or the machine change."""
+    """The CPU set of every pool; recomputed only when exclusive CPUs or the machine change.
+
+    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them.
+    """
 
     reserved: CPUMask = 0
     dedicated: CPUMask = 0
     system: CPUMask = 0
     share: CPUMask = 0
     reclaim: CPUMask = 0
+    kept: CPUMask = 0
 
     def cpus(self, pool: str) -> CPUMask:
         """Return a pool's set; an unknown name is the shared pool, so that no container is ever without."""

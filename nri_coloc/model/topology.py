@@ -75,6 +75,18 @@ class Topology:
         return max((core.bit_count() for core in self.cores), default=1)
 
     @cached_property
+    def levels(self) -> tuple[tuple[CPUMask, ...], ...]:
+        """The groups to search, from the widest down: nodes, L3 groups, cores.
+
+        A level whose groups would split a core is left out: what some firmware and hypervisors report.
+        """
+        levels = (tuple(n.cpus for n in self.nodes), self.l3_groups)
+        return (*(level for level in levels if not self._splits_a_core(level)), self.cores)
+
+    def _splits_a_core(self, groups: tuple[CPUMask, ...]) -> bool:
+        return any(core & group and core & ~group for group in groups for core in self.cores)
+
+    @cached_property
     def all_mems(self) -> CPUMask:
         """Every node that has memory; a kernel that reports none has node 0."""
         return cpuset.of(n.id for n in self.nodes if n.memory_bytes) or cpuset.of(n.id for n in self.nodes)

@@ -52,6 +52,8 @@ def default_classes() -> dict[QoSClass, ClassTuning]:
 class Tuning:
     """`reserved` wins over `reserved_count`; the count means so many CPUs, whole lowest cores first.
 
+    `preserve_kubelet`: the CPUs that the kubelet's own CPU manager has pinned stay with it; `kept_by_kubelet`: which
+    they are now, by pod uid and container name ("" is the whole pod), told by the shell.
     `updates_per_reply`: how many other containers one hook reply may update; each costs the runtime about
     7.5 ms of runc under its global lock.
     """
@@ -59,6 +61,8 @@ class Tuning:
     reserved: CPUMask = 0
     reserved_count: int = 0
     reserved_memory: int = 0
+    preserve_kubelet: bool = False
+    kept_by_kubelet: Mapping[str, Mapping[str, CPUMask]] = field(default_factory=dict)
     classes: Mapping[QoSClass, ClassTuning] = field(default_factory=default_classes)
     rules: tuple[ClassRule, ...] = ()
     handlers: Mapping[str, str] = field(default_factory=dict)

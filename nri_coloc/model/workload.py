@@ -153,8 +153,11 @@ class Wish:
 
     `knobs` holds the values that an annotation or the operator's class settings order, `annotated` those of
     them that an annotation ordered (an update from the kubelet may not undo these). On a pod's own wish:
-    `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation of ours and
-    no setting that depends on the container took part, so its containers wish the same.
+    `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation that we read
+    and no setting that depends on the container took part, so its containers wish the same.
+    `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`: the request in thousandths of a CPU as told,
+    0 if only the kubelet's values tell it. `origins`: (our key, their key, their value) of what was not said in
+    our own words.
     """
 
     qos: QoSClass
@@ -164,6 +167,8 @@ class Wish:
     numa_count: int = 0
     numa_ids: CPUMask = 0
     placement: Placement = Placement.PACKED
+    cpus_ordered: CPUMask = 0
+    cpu_milli: int = 0
     knobs: Knobs = NO_KNOBS
     annotated: Knobs = NO_KNOBS
     cpu_burst_percent: int | None = None
@@ -173,7 +178,11 @@ class Wish:
     handler: str = "container"
     mixed: bool = False
     plain: bool = field(default=False, compare=False)
+    origins: tuple[tuple[str, str, str], ...] = ()
     findings: tuple[Finding, ...] = ()
 
+
+KEPT_BY_KUBELET: Final = "kubelet"
+"""In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
 
 DEFAULT_WISH: Final = Wish(QoSClass.SHARED)

@@ -10,62 +10,81 @@ from typing import NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Considered
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, SYSTEM, Assignment, NodeState
-from nri_coloc.model.workload import Container, Finding, FindingKind, Numa, Placement, QoSClass, Wish
+from nri_coloc.model.workload import (
+    DEFAULT_WISH,
+    KEPT_BY_KUBELET,
+    Container,
+    Finding,
+    FindingKind,
+    Numa,
+    Placement,
+    QoSClass,
+    Wish,
+)
 from nri_coloc.policy import allocator, record, request
+from nri_coloc.policy.allocator import Grant
 from nri_coloc.policy.record import Record
 
 
 class Admission(NamedTuple):
-    """Where a container goes and why; `findings` are what the policy itself could not grant."""
+    """Where a container goes and why; `findings` are what the policy itself could not grant, `considered` what CPUs
+    of its own were chosen from."""
 
     assignment: Assignment
     reason: Reason
     because: str
     findings: tuple[Finding, ...] = ()
+    considered: Considered | None = None
 
 
 def place(state: NodeState, container: Container, wish: Wish) -> Admission:
     """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them."""
     if wish.handler == "ignore" or "cpu" in wish.preserve:
-        why = "runtime handler is ignored" if wish.handler == "ignore" else "preserve names cpu"
-        return _settled(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, why)
+        return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)
     return _dedicate(state, container, wish, record.read(container.record))
+
+
+def _left_alone(wish: Wish) -> str:
+    if wish.handler == "ignore":
+        return "runtime handler is ignored"
+    return wish.because if KEPT_BY_KUBELET in wish.preserve else "preserve names cpu"
 
 
 def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
     assignment = _pooled(container, wish)
     cpus = cpuset.render(state.pools.cpus(assignment.pool))
     if wish.qos is QoSClass.RECLAIMED:
-        return _settled(
+        return Admission(
             assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim box has CPUs {cpus}"
         )
     why = f"class by {wish.because}; pool {assignment.pool} has CPUs {cpus}"
-    return _settled(assignment, Reason.POOL_MEMBER, why)
+    return Admission(assignment, Reason.POOL_MEMBER, why)
 
 
 def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record | None) -> Admission:
-    asked = request.of_container(container)
+    asked = request.of_container(container, wish)
     main = _main_of(state, container.pod_id)
-    if main is not None and follows(container, main.container):
+    if main is not None and follows(_pooled(container, wish), main):
         # before its record: what a sidecar owned until its main container came is somebody else's by now
         assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id)
         cpus = cpuset.render(main.exclusive)
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
-        return _settled(assignment, Reason.FOLLOWS_MAIN, why)
+        return Admission(assignment, Reason.FOLLOWS_MAIN, why)
     kept = _still_free(state, claim_of(container))
     if memory and kept:
         assignment = _owner(container, wish, kept, memory.mems)
         why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
-        return _settled(assignment, Reason.RESTORED, why)
+        return Admission(assignment, Reason.RESTORED, why)
     if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
         assignment = replace(_pooled(container, wish), pool=SHARE)
-        return _settled(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
+        return Admission(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
     return _allocate(state, container, wish, asked)
 
 
@@ -73,17 +92,50 @@ def _allocate(state: NodeState, container: Container, wish: Wish, asked: request
     count = asked.whole
     wish_now, findings = _satisfiable(state, wish, count)
     free = state.pools.share
-    grant = allocator.allocate(state.topology, free, count, wish_now) if count < free.bit_count() else None
+    considered = None
+    grant = _as_ordered(state, wish, count)
+    if grant is None:
+        considered = Considered(free, count, wish_now)
+        grant = (
+            allocator.allocate(state.topology, free, count, wish_now) if count < free.bit_count() else None
+        )
     if grant is None:
         assignment = replace(_pooled(container, wish), pool=SHARE)
         why = (
             f"{asked.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
-            f"and the last one of share is never taken{allocator.wished(wish_now)}"
+            f"and the last one of share is never taken{allocator.wished(wish_now)}{_unmet(wish, free)}"
         )
-        return _settled(assignment, Reason.NO_FREE_CPUS, why, findings)
+        return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered)
     mems = state.topology.nodes_of(grant.cpus) & state.topology.all_mems
     assignment = _owner(container, wish, grant.cpus, 0 if wish.numa is Numa.NONE else mems)
-    return _settled(assignment, grant.reason, f"{asked.words}; {grant.because}", findings)
+    why = f"{asked.words}; {grant.because}"
+    if grant.reason is not Reason.ORDERED:
+        why += _unmet(wish, free)
+    return Admission(assignment, grant.reason, why, findings, considered)
+
+
+def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
+    """Take the CPUs that a scheduler chose for the pod, as many as the container asked for, if those are free.
+
+    The set is the pod's, so a container of several gets its part of it; without a wish of its own, for the choice
+    was made elsewhere.
+    """
+    free = state.pools.share
+    offered = wish.cpus_ordered & free
+    if offered.bit_count() < count or count >= free.bit_count():
+        return None
+    part = allocator.allocate(state.topology, offered, count, Wish(QoSClass.DEDICATED))
+    assert part is not None  # the offer holds so many
+    because = f"CPUs {cpuset.render(part.cpus)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
+    return Grant(part.cpus, Reason.ORDERED, because)
+
+
+def _unmet(wish: Wish, free: CPUMask) -> str:
+    """Return words for an order that could not be followed; empty where there was none."""
+    if not wish.cpus_ordered:
+        return ""
+    left = cpuset.render(wish.cpus_ordered & free) or "none"
+    return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
 
 
 def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[Finding, ...]]:
@@ -95,17 +147,21 @@ def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[
             allowed = (
                 f"a request of at least a whole node, here {smallest} CPUs; this container asked {count}"
             )
-            findings = (_denied("numa", wish.numa.value, allowed, "single"),)
+            findings = (_denied(wish, "numa", wish.numa.value, allowed, "single"),)
             wish = replace(wish, numa=Numa.SINGLE)
     threads = state.topology.threads_per_core
     if wish.placement is Placement.FULL_CORES and count % threads:
         allowed = f"a request of a multiple of {threads} CPUs (one core); this container asked {count}"
-        findings = (*findings, _denied("cpu-placement", wish.placement.value, allowed, "packed"))
+        findings = (*findings, _denied(wish, "cpu-placement", wish.placement.value, allowed, "packed"))
         wish = replace(wish, placement=Placement.PACKED)
     return wish, findings
 
 
-def _denied(key: str, value: str, allowed: str, used: str) -> Finding:
+def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Finding:
+    """Say it of the key that the pod carries, which may be another vocabulary's."""
+    for ours, name, text in wish.origins:
+        if ours == key:
+            return Finding(FindingKind.DENIED, name, text, allowed, used)
     return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
 
 
@@ -140,15 +196,6 @@ def _pooled(container: Container, wish: Wish, *, hands_off: bool = False) -> Ass
 
 def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> Assignment:
     return Assignment(container, wish.qos, DEDICATED, exclusive=cpus, mems=mems, wish=wish)
-
-
-def _settled(
-    assignment: Assignment,
-    reason: Reason,
-    because: str,
-    findings: tuple[Finding, ...] = (),
-) -> Admission:
-    return Admission(assignment, reason, because, findings)
 
 
 def orders(state: NodeState, assignment: Assignment) -> Knobs:
@@ -228,13 +275,13 @@ def spec_of(container: Container) -> Knobs:
     return container.resources.knobs(container.oom_score_adj)
 
 
-def is_small(container: Container) -> bool:
+def is_small(container: Container, wish: Wish = DEFAULT_WISH) -> bool:
     """Whether a container asked for something, but less than one CPU: a sidecar where there is a main."""
-    return 0 < request.of_container(container).milli < 1000
+    return 0 < request.of_container(container, wish).milli < 1000
 
 
-def follows(container: Container, main: Container) -> bool:
+def follows(small: Assignment, main: Assignment) -> bool:
     """Whether a container runs on a main one's CPUs: it asked for less than one, or for none (an ephemeral
     container) beside a main that asked for its own."""
-    asked = request.of_container(container).milli
-    return 0 < asked < 1000 or (asked == 0 and request.of_container(main).milli >= 1000)
+    asked = request.of_container(small.container, small.wish).milli
+    return 0 < asked < 1000 or (asked == 0 and request.of_container(main.container, main.wish).milli >= 1000)

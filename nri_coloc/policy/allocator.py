@@ -33,7 +33,8 @@ def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Grant
     if count < 1 or left.bit_count() < count:
         return None
     if wish.numa is Numa.EXCLUSIVE:
-        left = _whole_nodes(topology, left) or left
+        whole = _whole_nodes(topology, left)
+        left = whole if whole.bit_count() >= count else left
     nodes = _domains(topology, left, count, wish)
     chosen = 0
     for domain, part in nodes:
@@ -98,11 +99,7 @@ class _Search:
 
 
 def _search(topology: Topology, free: CPUMask) -> _Search:
-    return _Search(_levels(topology), _whole_cores(topology, free), topology.threads_per_core)
-
-
-def _levels(topology: Topology) -> tuple[Sequence[CPUMask], ...]:
-    return (tuple(n.cpus for n in topology.nodes), topology.l3_groups, topology.cores)
+    return _Search(topology.levels, _whole_cores(topology, free), topology.threads_per_core)
 
 
 def _fill(search: _Search, depth: int, free: CPUMask, count: int) -> CPUMask:
@@ -146,7 +143,7 @@ def _spread(topology: Topology, free: CPUMask, count: int) -> CPUMask:
     chosen = 0
     for _ in range(count):
         domain = free
-        for level in _levels(topology):
+        for level in topology.levels:
             parts = [part for group in level if (part := group & domain)]
             domain = max(parts, key=lambda g: (g.bit_count(), -_first(g)), default=domain)
         pick = domain & -domain

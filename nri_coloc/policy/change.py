@@ -52,7 +52,7 @@ def _with_owners(
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
     if owned != derived.dedicated:
-        derived = pools.derive(state.topology, derived.reserved, owned)
+        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept)
     return NodeState(state.topology, derived, pods_known, containers, owners, state.generation + 1)
 
 

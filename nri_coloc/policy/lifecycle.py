@@ -66,7 +66,9 @@ def admit(
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
         return Outcome(before, (*said, words.of_refusal(admitted.assignment, refusal)), refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)
-    if by_file is not None:
+    if (
+        by_file is not None or tuning.observe
+    ):  # an observer's answer says nothing: should we act later, files must
         assignment = replace(assignment, by_file=True)
     after, joined = _followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(admitted, assignment, by_file), *said, *joined)
@@ -85,7 +87,7 @@ def admit(
 
 def _followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
     """Let the pod's containers that asked for less than one CPU join a main container that came later."""
-    if not main.exclusive or admission.is_small(main.container):
+    if not main.exclusive or admission.is_small(main.container, main.wish):
         return state, ()
     small = [
         a
@@ -93,10 +95,13 @@ def _followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeSta
         if a.id != main.id
         and a.qos is main.qos
         and not a.follows
-        and admission.follows(a.container, main.container)
+        and not a.hands_off
+        and admission.follows(a, main)
     ]
     if not small:
         return state, ()
+    leaders = {a.id for a in small}
+    small += [a for a in state.of_pod(main.container.pod_id) if a.follows in leaders]
     joined = {a.id: replace(a, pool=main.pool, exclusive=0, follows=main.id, mems=main.mems) for a in small}
     after = change.adopt(state, {**state.containers, **joined})
     return after, tuple(words.of_join(state, after, a, main) for a in small)

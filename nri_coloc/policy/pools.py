@@ -2,7 +2,11 @@
 
 share = online − isolated − reserved − dedicated, reclaim the same until CPUs are lent, system = online −
 isolated − dedicated (DESIGN 4.2). A reserve that would leave `share` nothing is cut from its upper end.
+CPUs that the kubelet's own CPU manager keeps are in none of them.
 """
+
+from functools import reduce
+from operator import or_
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
@@ -14,36 +18,50 @@ from nri_coloc.model.tuning import Tuning
 def reserved_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
     """Return the CPUs kept for system pods and the node: the operator's list, or a count of lowest cores.
 
-    At least one usable CPU is always left over.
+    At least one usable CPU is always left over, not counting those that the kubelet keeps.
     """
-    wanted = tuning.reserved & topology.usable or _lowest_cores(topology, tuning.reserved_count)
-    if wanted & topology.usable != topology.usable:
+    ours = topology.usable & ~kept_cpus(topology, tuning)
+    wanted = tuning.reserved & ours or _lowest_cores(topology, ours, tuning.reserved_count)
+    if wanted & ours != ours:
         return wanted
     return cpuset.lowest(wanted, wanted.bit_count() - 1)
 
 
-def _lowest_cores(topology: Topology, count: int) -> CPUMask:
+def kept_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
+    """Return the CPUs that the kubelet has pinned and may keep.
+
+    Where that would be every one, the lowest is ours all the same: a set of ours is never empty, and a kubelet
+    always leaves some to the node.
+    """
+    masks = (cpus for containers in tuning.kept_by_kubelet.values() for cpus in containers.values())
+    kept = reduce(or_, masks, 0) & topology.usable
+    return kept if kept != topology.usable else kept & (kept - 1)
+
+
+def _lowest_cores(topology: Topology, ours: CPUMask, count: int) -> CPUMask:
     chosen = 0
     for core in topology.cores:
-        usable = core & topology.usable
-        chosen |= cpuset.lowest(usable, count - chosen.bit_count())
+        chosen |= cpuset.lowest(core & ours, count - chosen.bit_count())
         if chosen.bit_count() >= count:
             break
     return chosen
 
 
-def derive(topology: Topology, reserved: CPUMask, dedicated: CPUMask) -> Pools:
+def derive(topology: Topology, reserved: CPUMask, dedicated: CPUMask, kept: CPUMask = 0) -> Pools:
     """Compute every pool's set."""
-    share = topology.usable & ~reserved & ~dedicated
+    ours = topology.usable & ~kept
+    share = ours & ~reserved & ~dedicated
     return Pools(
         reserved=reserved,
         dedicated=dedicated,
-        system=topology.usable & ~dedicated,
+        system=ours & ~dedicated,
         share=share,
         reclaim=share,
+        kept=kept,
     )
 
 
 def initial(topology: Topology, tuning: Tuning) -> NodeState:
     """Return the state of a node on which nothing runs."""
-    return NodeState(topology, derive(topology, reserved_cpus(topology, tuning), 0))
+    reserved, kept = reserved_cpus(topology, tuning), kept_cpus(topology, tuning)
+    return NodeState(topology, derive(topology, reserved, 0, kept))

@@ -7,7 +7,7 @@ NRI carries no requests, only what the kubelet made of them: shares = millicores
 from dataclasses import dataclass
 from typing import Final
 
-from nri_coloc.model.workload import Container, Resources
+from nri_coloc.model.workload import DEFAULT_WISH, Container, Resources, Wish
 from nri_coloc.policy import record
 
 SHARES_PER_CPU: Final = 1024
@@ -54,6 +54,8 @@ def _quota_milli(resources: Resources) -> int:
     return -(-quota * 1000 // period) if quota > 0 else 0
 
 
-def of_container(container: Container) -> Request:
-    """Return what the kubelet asked for, also where the spec holds our values by now."""
+def of_container(container: Container, wish: Wish = DEFAULT_WISH) -> Request:
+    """Return what the wish tells, else what the kubelet asked for, also where the spec holds our values by now."""
+    if wish.cpu_milli:
+        return Request(wish.cpu_milli, "told by an annotation")
     return of(record.before_us(container).resources)

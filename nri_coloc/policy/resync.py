@@ -48,19 +48,19 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     """Order the replay: what we remember, then recorded CPUs that are still to be had, then the rest by age.
 
     A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
-    had lapsed. A sidecar's comes last, for it lapses when its main container comes.
+    had lapsed. Among those that hold, sidecars come last: theirs lapse when their main container comes.
     """
     claims = [
-        (admission.is_small(container), -container.created_at, container.id, cpus)
+        (-container.created_at, container.id, admission.is_small(container), cpus)
         for container, _ in listed
         if container.id not in state.containers and (cpus := admission.claim_of(container))
     ]
-    taken = state.pools.dedicated
-    ranks: dict[str, int] = {}
-    for *_, container_id, cpus in sorted(claims):
-        if not cpus & taken:
-            taken |= cpus
-            ranks[container_id] = len(ranks)
+    free, holding = state.pools.share, []
+    for _, container_id, small, cpus in sorted(claims):
+        if cpus & free == cpus:
+            free &= ~cpus
+            holding.append((small, container_id))
+    ranks = {container_id: rank for rank, (_, container_id) in enumerate(sorted(holding))}
 
     def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
         container = pair[0]
@@ -141,9 +141,10 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     """Apply new tuning or a changed machine; only who is affected moves."""
     before = state
     reserved = pools.reserved_cpus(event.topology, tuning)
-    kept, lost = _survivors(state, event.topology, reserved)
+    kubelets = pools.kept_cpus(event.topology, tuning)
+    kept, lost = _survivors(state, event.topology, reserved | kubelets)
     owners = {k: a.exclusive for k, a in kept.items() if a.exclusive}
-    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0))
+    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))
         if (w := event.pod_wishes.get(k, p.wish)) != p.wish
@@ -166,13 +167,13 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
 
 
 def _survivors(
-    state: NodeState, topology: Topology, reserved: CPUMask
+    state: NodeState, topology: Topology, withheld: CPUMask
 ) -> tuple[dict[str, Assignment], list[Assignment]]:
     """Split the containers into those whose CPUs remain theirs and those that lost one.
 
     The youngest owners give way if `share` would otherwise be left without a CPU.
     """
-    free = topology.usable & ~reserved
+    free = topology.usable & ~withheld
     kept: dict[str, Assignment] = {}
     lost: list[Assignment] = []
     for assignment in sorted(state.containers.values(), key=lambda a: (a.container.created_at, a.id)):

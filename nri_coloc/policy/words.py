@@ -30,6 +30,7 @@ def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | 
         before=assignment.original,
         after=assignment.knobs,
         orders=assignment.knobs,
+        considered=admitted.considered,
     )
 
 

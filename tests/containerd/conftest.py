@@ -94,11 +94,11 @@ def shared_daemon(shared_containerd: Containerd) -> Iterator[Daemon]:
 
 @pytest.fixture
 def daemon(containerd: Containerd, shared_daemon: Daemon, request: pytest.FixtureRequest) -> Daemon:
-    """A ready daemon with the defaults, shared by a module's tests; a test that kills one takes its own."""
+    """A synchronised daemon with the defaults, shared by a module's tests; a test that kills one takes its own."""
     if not shared_daemon.is_fit:
         shared_daemon.kill()
         shared_daemon.start()
-        shared_daemon.wait_ready()
+        shared_daemon.wait_synchronised()
     request.node.stash[DAEMONS] = [shared_daemon]
     return shared_daemon
 

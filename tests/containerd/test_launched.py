@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.rig import cgroups, workloads
 from tests.rig.configuration import Options
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
+from tests.rig.daemon import READY_SECONDS, fetch, free_port
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
 
@@ -31,6 +33,14 @@ def test_a_launched_plugin_places_containers(own_containerd: OwnContainerd, tmp_
         wait_until(lambda: neighbour.cpus == NODE_CPUS, 5, "the CPUs to come back")
 
 
+def test_a_launched_plugin_gets_ready(own_containerd: OwnContainerd, tmp_path: Path):
+    port = free_port()
+    with _launched(own_containerd, tmp_path, http=f"127.0.0.1:{port}") as cri:
+        web = workloads.dedicated(cri)
+        wait_until(lambda: '"ready": true' in fetch(port, "/readyz"), READY_SECONDS, "readiness")
+        assert web.id in fetch(port, "/v1/state")
+
+
 def test_it_needs_no_arguments_at_all(own_containerd: OwnContainerd, tmp_path: Path):
     with _launched(own_containerd, tmp_path, arguments=False) as cri:
         assert len(workloads.dedicated(cri).first_cpus()) == 1
@@ -39,7 +49,7 @@ def test_it_needs_no_arguments_at_all(own_containerd: OwnContainerd, tmp_path: P
 def test_the_configuration_that_containerd_hands_over_counts(own_containerd: OwnContainerd, tmp_path: Path):
     config = 'classes:\n  rules: [{namespace: "batch-*", class: reclaimed}]\n'
     with _launched(own_containerd, tmp_path, config=config) as cri:
-        batch = workloads.run(cri, "batch", namespace="batch-7", cpus=0.1, oom=300)
+        batch = workloads.run(cri, "batch", namespace="batch-7", request=0.1, oom=300)
         assert cgroups.shares(batch.pod.cgroup) in (2, None)
         assert cgroups.oom_score_adj(cri.pid(batch.id)) == 1000
         assert cgroups.shares(workloads.shared(cri).pod.cgroup) in (1024, None)
@@ -68,7 +78,7 @@ def test_cpus_stay_owned_when_containerd_and_with_it_the_plugin_restart(
         containerd.kill()
         wait_until(lambda: "daemon.stop" in _audit(tmp_path), 5, "the plugin to end with its runtime")
         containerd.start()
-        second = workloads.dedicated(cri, "second", cpus=1)
+        second = workloads.dedicated(cri, "second", request=1)
         assert second.first_cpus().isdisjoint(owned)
         assert web.cpus == owned
         assert neighbour.cpus == NODE_CPUS - owned
@@ -76,19 +86,23 @@ def test_cpus_stay_owned_when_containerd_and_with_it_the_plugin_restart(
 
 @contextmanager
 def _launched(
-    own_containerd: OwnContainerd, folder: Path, config: str = "", *, arguments: bool = True
+    own_containerd: OwnContainerd, folder: Path, config: str = "", **settings: Any
 ) -> Iterator[Cri]:
-    with _launching(own_containerd, folder, config, arguments=arguments).cri() as cri:
+    with _launching(own_containerd, folder, config, **settings).cri() as cri:
         yield cri
 
 
 def _launching(
-    own_containerd: OwnContainerd, folder: Path, config: str = "", *, arguments: bool = True
+    own_containerd: OwnContainerd,
+    folder: Path,
+    config: str = "",
+    *,
+    arguments: bool = True,
+    http: str = "off",
 ) -> Containerd:
     """A containerd that launches the plugin; `config` is what it hands over to it."""
     script = _WITH_ARGUMENTS if arguments else _WITHOUT
-    values = {"PROGRAM": PROGRAM, "FOLDER": folder}
-    for name, value in values.items():
+    for name, value in {"PROGRAM": PROGRAM, "FOLDER": folder, "HTTP": http}.items():
         script = script.replace(f"@{name}@", str(value))
     configs = {f"{NAME}.conf": config} if config else {}
     return own_containerd(Options(plugins={NAME: script}, plugin_configs=configs))
@@ -102,7 +116,7 @@ def _audit(folder: Path) -> str:
 _WITH_ARGUMENTS = """\
 #!/bin/sh
 at="${0%/nriplugins/*}"
-exec "@PROGRAM@" run --http off --state-dir "@FOLDER@/state" --admin-socket "@FOLDER@/admin/admin.sock" \\
+exec "@PROGRAM@" run --http @HTTP@ --state-dir "@FOLDER@/state" --admin-socket "@FOLDER@/admin/admin.sock" \\
     --nri-socket "$at/nri.sock" --cri-socket "$at/containerd.sock" >>"@FOLDER@/audit" 2>>"@FOLDER@/log"
 """
 

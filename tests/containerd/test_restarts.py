@@ -68,6 +68,21 @@ def test_cpus_stay_owned_when_plugin_and_containerd_both_restart(
     assert web.cpus == owned
 
 
+def test_cpus_that_were_given_come_before_older_containers_that_want_some_now(
+    cri: Cri, own_daemon: OwnDaemon
+):
+    older = workloads.run(cri, "older", namespace="queue", request=1)
+    daemon = own_daemon()
+    web = workloads.dedicated(cri)
+    owned = web.first_cpus()
+    daemon.kill()
+    daemon.config.write("classes:\n  rules: [{namespace: queue, class: dedicated}]\n")
+    daemon.start()
+    daemon.wait_ready()
+    assert (daemon.container(older.id)["class"], daemon.container(older.id)["pool"]) == ("dedicated", "share")
+    assert (web.cpus, older.cpus) == (owned, NODE_CPUS - owned)
+
+
 def test_a_created_container_keeps_its_cpus_through_a_restart(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     waiting = workloads.dedicated(cri, "waiting", started=False)
@@ -88,10 +103,7 @@ def test_containers_from_before_the_plugin_get_their_cpus(cri: Cri, own_daemon: 
     wait_until(lambda: neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS), 5, "its neighbour to leave")
     assert daemon.audited("container.admit", container_id=web.id)["reason"] == "adopted"
     assert workloads.shared(cri, "late").first_cpus() == neighbour.cpus
-    for placed in (web, neighbour):
-        wait_until(
-            lambda it=placed: cgroups.members(it.spec_cpus) == it.cpus, 10, "the runtime's spec to agree"
-        )
+    wait_until(lambda: _spec_agrees(web) and _spec_agrees(neighbour), 10, "the runtime's spec to agree")
 
 
 def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: OwnDaemon):
@@ -108,7 +120,7 @@ def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: 
 def test_an_offline_container_from_before_the_plugin_gets_its_class_oom_score(
     cri: Cri, own_daemon: OwnDaemon
 ):
-    batch = workloads.run(cri, "batch", "reclaimed", cpus=0.1, oom=300)
+    batch = workloads.run(cri, "batch", "reclaimed", request=0.1, oom=300)
     own_daemon()
     pid = cri.pid(batch.id)
     wait_until(lambda: cgroups.oom_score_adj(pid) == 1000, 5, "oom_score_adj 1000")
@@ -116,7 +128,7 @@ def test_an_offline_container_from_before_the_plugin_gets_its_class_oom_score(
 
 def test_annotated_limits_reach_containers_from_before_the_plugin(cri: Cri, own_daemon: OwnDaemon):
     wanted = {"coloc.nri.io/memory-limit": "50%", "coloc.nri.io/io-weight": "300"}
-    web = workloads.run(cri, "web", annotations=wanted, cpus=0.1, memory=64 << 20)
+    web = workloads.run(cri, "web", annotations=wanted, request=0.1, memory=64 << 20)
     own_daemon()
     wait_until(lambda: cgroups.memory_limit(web.cgroup) == 32 << 20, 5, "the annotated memory limit")
     wait_until(lambda: cgroups.bfq_weight(web.cgroup) in (118, None), 5, "the annotated I/O weight")
@@ -125,7 +137,7 @@ def test_annotated_limits_reach_containers_from_before_the_plugin(cri: Cri, own_
 def test_half_of_a_limit_is_not_halved_again_by_a_restart(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     wanted = {"coloc.nri.io/memory-limit": "50%"}
-    web = workloads.run(cri, "web", annotations=wanted, cpus=0.1, memory=64 << 20)
+    web = workloads.run(cri, "web", annotations=wanted, request=0.1, memory=64 << 20)
     assert cgroups.memory_limit(web.cgroup) == 32 << 20
     daemon.kill()
     daemon.start()
@@ -182,6 +194,10 @@ def _say(path: Path, words: bytes) -> None:
 def _one_of_each(cri: Cri) -> list[Workload]:
     """A dedicated, a shared and an offline one."""
     return [workloads.dedicated(cri), workloads.shared(cri), workloads.reclaimed(cri)]
+
+
+def _spec_agrees(workload: Workload) -> bool:
+    return cgroups.members(workload.spec_cpus) == workload.cpus
 
 
 def _cpus(everyone: Iterable[Workload]) -> list[frozenset[int]]:

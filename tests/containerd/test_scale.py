@@ -1,6 +1,7 @@
 """Two hundred containers share the node when a dedicated one comes."""
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import workloads
+from tests.rig import cgroups, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import poll, wait_until
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.containerd
 
 CONTAINERS = 200
 PODS = 10
-ROUNDS = 5
+ROUNDS = 3
+GUESTS = 4
+SLOW_CALL_SECONDS = 10  # the kubelet gives up after 120
 AFTER_SECONDS = 0.5  # what is still under way when the container runs
 MORE_SECONDS = 0.3  # DESIGN 7, on the reference machine
 
@@ -27,19 +30,62 @@ MORE_SECONDS = 0.3  # DESIGN 7, on the reference machine
 def test_two_hundred_containers_make_room_before_the_first_instruction(
     cri: Cri, own_daemon: Callable[..., Daemon], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    crowd = _crowd(cri)
+    crowd = _crowd(cri, CONTAINERS)
     without = [_arrival(cri, crowd, tmp_path / f"without{i}", []) for i in range(ROUNDS)]
     daemon = own_daemon()
     daemon.wait_ready()
     files = [member.cpuset_file for member in crowd]
     with_us = [_arrival(cri, crowd, tmp_path / f"with{i}", files) for i in range(ROUNDS)]
-    with capsys.disabled():
-        print(
-            f"\n{cri.version()}: Create+Start beside {CONTAINERS}, ms: {_ms(without)} without, {_ms(with_us)} with"
+    with capsys.disabled():  # the figure is of interest also when it is good enough
+        sys.stdout.write(
+            f"\n{cri.version()}, {CONTAINERS} beside it: {_ms(without)} ms, with us {_ms(with_us)} ms\n"
         )
     assert statistics.median(with_us) - statistics.median(without) <= MORE_SECONDS
     assert daemon.audit("container.late") == []
     assert daemon.metric("nri_coloc_reconnects_total") == 0
+
+
+def test_the_runtimes_spec_follows_for_those_whom_the_reply_did_not_carry(
+    cri: Cri, own_daemon: Callable[..., Daemon]
+):
+    own_daemon(config="runtime:\n  updatesPerReply: 1\n")
+    crowd = [workloads.shared(cri, f"n{i}") for i in range(4)]
+    web = workloads.dedicated(cri)
+    left = NODE_CPUS - web.first_cpus()
+    assert [member.cpus for member in crowd] == [left] * len(crowd)
+    wait_until(lambda: all(cgroups.members(m.spec_cpus) == left for m in crowd), 10, "the specs to agree")
+    cri.remove_pod(web.pod.id)
+    wait_until(
+        lambda: all(cgroups.members(m.spec_cpus) == NODE_CPUS for m in crowd), 10, "them to grow again"
+    )
+
+
+def test_pods_that_come_and_go_all_the_time_never_wedge_the_runtime(
+    cri: Cri, own_daemon: Callable[..., Daemon]
+):
+    daemon = own_daemon()
+    crowd = _crowd(cri, 24)
+    with ThreadPoolExecutor(3) as pool:
+        slowest = max(pool.map(lambda i: _comings_and_goings(cri, f"guest-{i}"), range(3)))
+    assert slowest < SLOW_CALL_SECONDS
+    wait_until(lambda: all(m.cpus == NODE_CPUS for m in crowd), 5, "everybody to be back")
+    wait_until(
+        lambda: all(cgroups.members(m.spec_cpus) == NODE_CPUS for m in crowd), 20, "the specs to agree"
+    )
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
+    assert daemon.audit("hook.failed") == []
+
+
+def _comings_and_goings(cri: Cri, name: str) -> float:
+    """Run dedicated containers one after the other; the seconds that the slowest took to come or go."""
+    slowest = 0.0
+    for _ in range(GUESTS):
+        began = time.monotonic()
+        guest = workloads.dedicated(cri, name)
+        guest.first_cpus()
+        cri.remove_pod(guest.pod.id)
+        slowest = max(slowest, time.monotonic() - began)
+    return slowest
 
 
 def _arrival(cri: Cri, crowd: list[Workload], program: Path, files: list[Path]) -> float:
@@ -66,10 +112,10 @@ def _arrival(cri: Cri, crowd: list[Workload], program: Path, files: list[Path]) 
     return took
 
 
-def _crowd(cri: Cri) -> list[Workload]:
+def _crowd(cri: Cri, size: int) -> list[Workload]:
     with ThreadPoolExecutor(4) as pool:
         pods = list(pool.map(lambda i: cri.run_pod(f"crowd-{i}"), range(PODS)))
-        return list(pool.map(lambda i: workloads.add(cri, pods[i % PODS], f"c{i}"), range(CONTAINERS)))
+        return list(pool.map(lambda i: workloads.add(cri, pods[i % PODS], f"c{i}"), range(size)))
 
 
 def _ms(seconds: list[float]) -> str:

@@ -42,7 +42,7 @@ def test_cpus_in_an_update_of_an_offline_container_stay_within_the_box(cri: Cri)
 
 
 def test_what_else_the_update_carries_is_the_kubelets(cri: Cri):
-    web = workloads.run(cri, "web", "dedicated", cpus=1, memory=64 << 20)
+    web = workloads.run(cri, "web", "dedicated", request=1, memory=64 << 20)
     owned = web.first_cpus()
     cri.update(web.id, cpus=ALL, shares=512, quota=50_000, period=PERIOD, memory=96 << 20)
     assert web.cpus == owned
@@ -53,7 +53,7 @@ def test_what_else_the_update_carries_is_the_kubelets(cri: Cri):
 
 @pytest.mark.parametrize("qos", ["dedicated", "shared"])
 def test_an_update_in_which_nothing_is_ours_passes_untouched(daemon: Daemon, cri: Cri, qos: str):
-    web = workloads.run(cri, "web", qos, cpus=1, memory=64 << 20)
+    web = workloads.run(cri, "web", qos, request=1, memory=64 << 20)
     owned = web.cpus
     cri.update(web.id, shares=512, quota=50_000, period=PERIOD, memory=96 << 20, swap=128 << 20)
     assert cgroups.shares(web.cgroup) in (512, None)
@@ -67,7 +67,7 @@ def test_an_update_in_which_nothing_is_ours_passes_untouched(daemon: Daemon, cri
 
 @pytest.mark.parametrize("before", [{}, {"coloc.nri.io/memory-limit": "48Mi"}], ids=["plain", "annotated"])
 def test_an_annotated_limit_holds_against_an_update(cri: Cri, before: Mapping[str, str]):
-    web = workloads.run(cri, "web", annotations=before, cpus=0.1, memory=64 << 20)
+    web = workloads.run(cri, "web", annotations=before, request=0.1, memory=64 << 20)
     assert cgroups.memory_limit(web.cgroup) == (48 << 20 if before else 64 << 20)
     cri.update(web.id, memory=96 << 20, shares=256)
     assert cgroups.memory_limit(web.cgroup) == (48 << 20 if before else 96 << 20)

@@ -10,7 +10,18 @@ from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Numa, Placement, QoSClass, Resources, Wish
 from nri_coloc.node_sim import machines
 
-SMALL = ("1cpu", "2cpu", "8cpu", "laptop-no-numa", "4node", "offline", "isolated", "smt-off", "virtual", "sparse")
+SMALL = (
+    "1cpu",
+    "2cpu",
+    "8cpu",
+    "laptop-no-numa",
+    "4node",
+    "offline",
+    "isolated",
+    "smt-off",
+    "virtual",
+    "sparse",
+)
 
 
 @st.composite
@@ -31,7 +42,7 @@ TOPOLOGIES = st.one_of(
     st.sampled_from(SMALL).map(lambda name: machines.topology(machines.MACHINES[name])), drawn_machines()
 )
 
-MILLI = st.sampled_from((0, 2, 100, 500, 999, 1000, 1001, 1500, 2000, 3000, 4000, 6000, 64000))
+MILLI = st.sampled_from((100, 1000, 2000, 0, 500, 1001, 1500, 3000, 4000, 64000))
 
 RESOURCES = st.builds(
     Resources,
@@ -61,7 +72,9 @@ _ODD = st.builds(
     handler=st.sampled_from(("container", "pod", "ignore")),
     mixed=st.booleans(),
     cpu_burst_percent=st.sampled_from((None, 0, 100)),
+    knobs=st.sampled_from((Knobs(), Knobs(shares=2, memory_limit=1 << 19), Knobs(memory_low=1, io_weight=7))),
 )
 
-WISHES = st.one_of(st.sampled_from(CLASS_WISHES), _ODD)
+PLAIN = st.sampled_from(CLASS_WISHES)
+WISHES = st.one_of(PLAIN, _ODD)
 """Half of them are what nearly every container asks for, half are odd."""

@@ -92,8 +92,8 @@ def test_one_cpu_breaks_no_whole_core_while_a_broken_one_serves(name, some):
 
 @given(problems())
 def test_full_cores_are_full(problem):
-    machine, _, count = problem
-    chosen = taken(*problem, FULL)
+    machine, free, count = problem
+    chosen = taken(machine, free, count, FULL)
     cores = [core for core in machine.cores if core & chosen]
     split = [core for core in cores if core & chosen != core]
     assert len(split) <= 1
@@ -105,8 +105,9 @@ def test_full_cores_are_full(problem):
 
 @given(problems())
 def test_one_thread_per_core_is_one(problem):
-    chosen = taken(*problem, ONE_EACH)
-    assert all((core & chosen).bit_count() <= 1 for core in problem[0].cores)
+    machine, free, count = problem
+    chosen = taken(machine, free, count, ONE_EACH)
+    assert all((core & chosen).bit_count() <= 1 for core in machine.cores)
 
 
 @given(
@@ -118,9 +119,7 @@ def test_one_thread_per_core_is_one(problem):
     st.integers(0, 1 << 2000),
 )
 def test_absurd_questions_have_an_answer_too(machine, free, count, wish, numa_count, numa_ids):
-    odd = Wish(
-        wish.qos, numa=Numa.SINGLE, placement=wish.placement, numa_count=numa_count, numa_ids=numa_ids
-    )
+    odd = Wish(wish.qos, numa=Numa.SINGLE, placement=wish.placement, numa_count=numa_count, numa_ids=numa_ids)
     free &= machine.usable
     grant = allocator.allocate(machine, free, count, odd)
     assert grant is None or grant.cpus.bit_count() == count

@@ -29,6 +29,7 @@ class Options:
     plugin_registration_timeout: str = "5s"
     plugins: Mapping[str, str] = field(default_factory=dict)
     plugin_configs: Mapping[str, str] = field(default_factory=dict)
+    pod_annotations: str = ""  # a glob of those that containerd copies onto every container of a pod
 
 
 def render(version: Version, folder: Path, runc: Path, options: Options) -> str:
@@ -39,6 +40,7 @@ def render(version: Version, folder: Path, runc: Path, options: Options) -> str:
         "RUNC": runc,
         "PAUSE": image.PAUSE,
         "REQUEST_TIMEOUT": options.plugin_request_timeout,
+        "POD_ANNOTATIONS": f'"{options.pod_annotations}"' if options.pod_annotations else "",
         "REGISTRATION_TIMEOUT": options.plugin_registration_timeout,
     }
     text = layout + _NRI
@@ -64,6 +66,7 @@ state = "@D@/state"
     conf_dir = "@D@/cniconf"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    pod_annotations = [@POD_ANNOTATIONS@]
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       BinaryName = "@RUNC@"
       Root = "@D@/runc"
@@ -87,6 +90,7 @@ state = "@D@/state"
     conf_dir = "@D@/cniconf"
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    pod_annotations = [@POD_ANNOTATIONS@]
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = "@RUNC@"
       Root = "@D@/runc"

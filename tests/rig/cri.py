@@ -60,7 +60,7 @@ class Cri:
 
     def __init__(self, socket: Path, ledger: kubepods.Ledger) -> None:
         self._channel = grpc.insecure_channel(f"unix:{socket}", options=_CHANNEL_OPTIONS)
-        self._runtime: Any = cri_pb2_grpc.RuntimeServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self._runtime: Any = cri_pb2_grpc.RuntimeServiceStub(self._channel)
         self._ledger = ledger
         self._logs = socket.parent / "logs"
         self._cgroups: dict[str, str] = {}

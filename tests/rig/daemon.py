@@ -66,7 +66,7 @@ class Daemon:
         self.config = ConfigMap(self.folder / "etc")
         self.config.write(config)
         self._containerd = containerd
-        self._port = _free_port()
+        self._port = free_port()
         self._arguments = ([*program, "run"], [*flags])
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -145,8 +145,9 @@ class Daemon:
     @property
     def is_fit(self) -> bool:
         """Whether it serves the containerd that runs now."""
-        served = str(self._containerd.nri_socket)
-        return not self.is_dead and self._served == served and bool(self.readyz().get("ready"))
+        if self.is_dead or self._served != str(self._containerd.nri_socket):
+            return False
+        return bool(self.check("connected").get("ok"))
 
     @property
     def is_dead(self) -> bool:
@@ -211,17 +212,23 @@ class Daemon:
         return found
 
     def _get(self, path: str) -> str:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=HTTP_SECONDS)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().read().decode()
-        except ConnectionRefusedError:
-            return ""
-        finally:
-            connection.close()
+        return fetch(self._port, path)
 
 
-def _free_port() -> int:
+def fetch(port: int, path: str) -> str:
+    """Return what a daemon serves at a path; empty while nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HTTP_SECONDS)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    except ConnectionRefusedError:
+        return ""
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

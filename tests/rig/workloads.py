@@ -76,7 +76,7 @@ def run(
     name: str,
     qos: str = "",
     *,
-    cpus: float = 0,
+    request: float = 0,
     namespace: str = "default",
     annotations: Mapping[str, str] | None = None,
     parent: str = kubepods.BURSTABLE,
@@ -87,17 +87,17 @@ def run(
     """Make a pod with one container `app`; `qos` is asked for by annotation."""
     wanted = {**({QOS: qos} if qos else {}), **(annotations or {})}
     pod = cri.run_pod(name, namespace, annotations=wanted, cgroup_parent=parent)
-    return add(cri, pod, "app", cpus=cpus, command=command, started=started, **limits)
+    return add(cri, pod, "app", request=request, command=command, started=started, **limits)
 
 
-def dedicated(cri: Cri, name: str = "web", cpus: float = 1, *, started: bool = True) -> Workload:
+def dedicated(cri: Cri, name: str = "web", request: float = 1, *, started: bool = True) -> Workload:
     """Make a pod whose container wants CPUs of its own."""
-    return run(cri, name, "dedicated", cpus=cpus, started=started)
+    return run(cri, name, "dedicated", request=request, started=started)
 
 
 def shared(cri: Cri, name: str = "neighbour", *, started: bool = True) -> Workload:
     """Make a pod of the online pool."""
-    return run(cri, name, cpus=0.1, started=started)
+    return run(cri, name, request=0.1, started=started)
 
 
 def reclaimed(cri: Cri, name: str = "batch") -> Workload:
@@ -110,17 +110,17 @@ def add(
     pod: Pod,
     name: str,
     *,
-    cpus: float = 0,
+    request: float = 0,
     command: Sequence[str] = COMMAND,
     started: bool = True,
     **limits: Unpack[Limits],
 ) -> Workload:
-    """Make one more container in a pod; `cpus` are its request and its limit."""
+    """Make one more container in a pod; `request` is its CPU request and its limit."""
     wanted: Limits = {"shares": 2}
-    if cpus:
-        wanted = {"shares": int(cpus * 1024), "quota": int(cpus * PERIOD), "period": PERIOD}
-    container = cri.create_container(pod, name, command=command, **{**wanted, **limits})
-    found = Workload(cri, pod, container)
+    if request:
+        wanted = {"shares": int(request * 1024), "quota": int(request * PERIOD), "period": PERIOD}
+    wanted.update(limits)
+    found = Workload(cri, pod, cri.create_container(pod, name, command=command, **wanted))
     return found.start() if started else found
 
 

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from nri_coloc.config import classes
-from nri_coloc.config.annotations import resolve, resolve_pod
-from nri_coloc.config.classes import Claim
+from nri_coloc.config.annotations import resolve, resolve_as_pod, resolve_pod
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
 from nri_coloc.model.workload import Container, FindingKind, Numa, Placement, Pod, QoSClass, Resources, Wish
@@ -86,20 +84,24 @@ def test_a_denied_class_of_a_container_leaves_the_pods():
     assert (found.qos, found.findings[0].key) == (QoSClass.RECLAIMED, P + "qos-class.app")
 
 
-def test_a_foreign_vocabulary_stands_between_ours_and_the_rules(monkeypatch):
-    claim = Claim(QoSClass.RECLAIMED, "other.io/class", "BE", "annotation other.io/class")
-    monkeypatch.setattr(classes, "VOCABULARIES", (lambda _pod, _name: None, lambda _pod, _name: claim))
-    assert (wish(pod()).because, wish(pod(qos_class="shared")).because) == (
-        "annotation other.io/class",
+def test_another_vocabulary_stands_between_ours_and_the_rules():
+    tuning = Tuning(rules=(ClassRule(QoSClass.SHARED, namespace="*"),))
+    theirs = {"volcano.sh/qos-level": "BE"}
+    both = {**theirs, P + "qos-class": "shared"}
+    assert [wish(Pod("p", annotations=found), tuning=tuning).because for found in (theirs, both)] == [
+        "annotation volcano.sh/qos-level",
         "annotation coloc.nri.io/qos-class",
+    ]
+
+
+def test_another_vocabulary_passes_the_same_gate():
+    found = wish(Pod("p", labels={"koordinator.sh/qosClass": "SYSTEM"}))
+    (finding,) = found.findings
+    assert (found.because, finding.key, finding.kind) == (
+        "default",
+        "koordinator.sh/qosClass",
+        FindingKind.DENIED,
     )
-
-
-def test_a_foreign_vocabulary_passes_the_same_gate(monkeypatch):
-    claim = Claim(QoSClass.SYSTEM, "other.io/class", "SYSTEM", "annotation other.io/class")
-    monkeypatch.setattr(classes, "VOCABULARIES", (lambda _pod, _name: claim,))
-    found = wish(pod())
-    assert (found.because, found.findings[0].key) == ("default", "other.io/class")
 
 
 # --- the other keys ------------------------------------------------------------------------------------
@@ -305,3 +307,22 @@ def test_a_pod_whose_resources_are_not_told_has_no_request():
 )
 def test_a_pod_is_mixed_when_a_container_has_another_class(of, expected):
     assert resolve_pod(of, Tuning()).mixed is expected
+
+
+def test_a_plain_pods_wish_serves_its_containers():
+    of = resolve_pod(pod("besteffort"), Tuning())
+    assert of.plain
+    assert resolve_as_pod(of, container(shares=2)) is of
+
+
+def test_a_container_with_a_request_of_its_own_keeps_its_shares():
+    assert resolve_as_pod(resolve_pod(pod("besteffort"), Tuning()), container(shares=512)) is None
+
+
+def test_an_annotated_pods_containers_are_looked_at_one_by_one():
+    assert resolve_as_pod(resolve_pod(pod(io_weight="7"), Tuning()), container()) is None
+
+
+def test_a_memory_setting_of_the_class_depends_on_the_container():
+    tuning = Tuning(classes={QoSClass.SHARED: ClassTuning(memory_high="90%")})
+    assert not resolve_pod(pod(), tuning).plain

@@ -49,7 +49,7 @@ def test_the_example_holds_every_key():
 def test_every_key_reaches_the_settings():
     text = """
 apiVersion: coloc.nri.io/v1
-node: {reservedCPUs: "0-1", reservedMemory: 2Gi}
+node: {reservedCPUs: "0-1", reservedMemory: 2Gi, kubeletCPUManager: preserve-kubelet}
 classes:
   rules:
   - {annotation: "caster.io/resource-type=colocation", class: reclaimed}
@@ -68,6 +68,7 @@ strict: true
         Tuning(
             reserved=0b11,
             reserved_memory=2 << 30,
+            preserve_kubelet=True,
             classes={**Tuning().classes, QoSClass.SHARED: shared},
             rules=(
                 ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation")),

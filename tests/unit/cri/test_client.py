@@ -46,7 +46,7 @@ def runtime() -> Runtime:
 @pytest.fixture
 def server(runtime: Runtime, tmp_path: Path) -> Iterator[grpc.Server]:
     server = grpc.server(ThreadPoolExecutor(2))
-    cri_pb2_grpc.add_RuntimeServiceServicer_to_server(runtime, server)  # type: ignore[no-untyped-call]  # generated
+    cri_pb2_grpc.add_RuntimeServiceServicer_to_server(runtime, server)
     server.add_insecure_port(f"unix:{tmp_path}/cri.sock")
     server.start()
     yield server

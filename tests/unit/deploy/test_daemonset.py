@@ -13,6 +13,7 @@ from nri_coloc.cli import main as cli
 from nri_coloc.config import settings as reader
 from nri_coloc.daemon import options as daemon_options
 from nri_coloc.model.tuning import Settings
+from nri_coloc.sampling import kubelet
 
 MANIFEST = Path(__file__).parents[3] / "deploy" / "daemonset.yaml"
 TEXT = MANIFEST.read_text()
@@ -118,14 +119,17 @@ def test_no_volume_is_a_socket_or_a_file():
     assert kinds <= {"Directory", "DirectoryOrCreate"}
 
 
-def test_the_mounts_of_pods_leave_our_view_with_them():
-    assert mount_of(SETTINGS.cri_socket)["mountPropagation"] == "HostToContainer"
+@pytest.mark.parametrize(
+    "path", [SETTINGS.cri_socket, f"{FLAGS.host_root}{kubelet.FOLDER}"], ids=["containerd", "kubelet"]
+)
+def test_the_mounts_of_pods_leave_our_view_with_them(path):
+    assert mount_of(path)["mountPropagation"] == "HostToContainer"
 
 
 @pytest.mark.parametrize(
     ("path", "read_only"),
-    [("/sys", True), ("/sys/fs/cgroup", False), ("/proc", False)],
-    ids=["sys", "cgroup", "proc"],
+    [("/sys", True), ("/sys/fs/cgroup", False), ("/proc", False), (kubelet.FOLDER, True)],
+    ids=["sys", "cgroup", "proc", "kubelet"],
 )
 def test_the_host_lies_below_the_host_root(path, read_only):
     below = f"{FLAGS.host_root}{path}"

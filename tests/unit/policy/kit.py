@@ -32,6 +32,7 @@ from nri_coloc.model.workload import Container, Pod, QoSClass, Resources, Wish
 from nri_coloc.node_sim import machines
 from nri_coloc.policy import pools, record
 from nri_coloc.policy.step import step
+from nri_coloc.policy.update import merge
 from nri_coloc.telemetry.audit import Record, record_of
 
 KEY = "coloc.nri.io/qos-class"
@@ -104,7 +105,11 @@ class Node:
 
     def update(self, name: str, requested: Resources, wish: Wish = DEDICATED, on: str = "web") -> Outcome:
         listed = self.listed.get(name, container(name, on))
-        return self.happen(ContainerUpdating(pod(on), listed, wish, requested))
+        outcome = self.happen(ContainerUpdating(pod(listed.pod_id), listed, wish, requested))
+        if name in self.listed:
+            spec, ours = merge(listed.resources, requested), outcome.decisions[-1].orders
+            self.listed[name] = replace(listed, resources=_with_ours(spec, ours))
+        return outcome
 
     def stop(self, name: str, *, removed: bool = False) -> Outcome:
         self.listed.pop(name, None)
@@ -161,8 +166,14 @@ class Node:
 
 def as_listed(asked: Container, assignment: Assignment) -> Container:
     """Return a created container as the runtime lists it: its spec with our values, and our record."""
-    spec, ours = asked.resources, assignment.knobs
-    resources = Resources(
+    ours = assignment.knobs
+    resources = _with_ours(asked.resources, ours)
+    score = asked.oom_score_adj if ours.oom_score_adj is None else ours.oom_score_adj
+    return replace(asked, resources=resources, oom_score_adj=score, record=record.write(assignment))
+
+
+def _with_ours(spec: Resources, ours: Knobs) -> Resources:
+    return Resources(
         shares=ours.shares or spec.shares,
         quota=ours.quota or spec.quota,
         period=ours.period or spec.period,
@@ -170,8 +181,6 @@ def as_listed(asked: Container, assignment: Assignment) -> Container:
         mems=ours.mems or spec.mems,
         memory_limit=ours.memory_limit or spec.memory_limit,
     )
-    score = asked.oom_score_adj if ours.oom_score_adj is None else ours.oom_score_adj
-    return replace(asked, resources=resources, oom_score_adj=score, record=record.write(assignment))
 
 
 def reply(outcome: Outcome, name: str) -> bytes:

@@ -1,6 +1,7 @@
 """policy/admission.py: where one container goes, and which of its values are ours."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from nri_coloc.policy import admission
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, container, first, mask
 
 
-def placed(node: Node, wish: Wish, milli: int = 1000, **facts: object) -> admission.Admission:
+def placed(node: Node, wish: Wish, milli: int = 1000, **facts: Any) -> admission.Admission:
     return admission.place(node.state, container("c", milli=milli, **facts), wish)
 
 
@@ -135,6 +136,66 @@ class TestUncoveredWishes:
         assert placed(Node(), wish, 4000).findings == ()
 
 
+class TestOrderedCPUs:
+    """A scheduler's choice is followed up to the request, where it is free."""
+
+    def ordered(self, cpus: str, **values: Any) -> Wish:
+        return replace(DEDICATED, cpus_ordered=mask(cpus), **values)
+
+    def test_ordered_cpus_are_taken_as_they_are(self):
+        found = placed(Node(), self.ordered("3,6"), 2000)
+        assert (found.assignment.exclusive, found.reason.value) == (mask("3,6"), "ordered")
+        assert found.because == "asked 2 CPUs; CPUs 3,6 of the ordered 3,6 are free"
+        assert found.considered is None
+
+    def test_never_more_than_was_asked_for(self):
+        found = placed(Node(), self.ordered("2-5"), 2000)
+        assert (found.assignment.exclusive, found.reason.value) == (mask("2-3"), "ordered")
+
+    def test_containers_of_a_pod_share_its_order_out(self):
+        node = Node()
+        node.create("a", 1000, self.ordered("4-7"))
+        node.create("b", 3000, self.ordered("4-7"))
+        assert node.owners() == {"a": "4", "b": "5-7"}
+
+    def test_what_is_not_free_is_chosen_anew_and_said(self):
+        node = Node()
+        node.create("other", 2000, on="other")
+        found = placed(node, self.ordered("1-2"), 2000)
+        assert (found.assignment.exclusive, found.reason.value) == (mask("2-3"), "whole_core")
+        assert found.because.endswith("; ordered were CPUs 1-2, of which free: 2")
+
+    def test_an_order_that_nothing_is_left_of_is_said_where_nothing_else_is_free_either(self):
+        found = placed(Node("2cpu"), self.ordered("5-6"), 2000)
+        assert found.reason.value == "no_free_cpus"
+        assert found.because.endswith("; ordered were CPUs 5-6, of which free: none")
+
+    def test_the_last_cpu_of_share_is_not_to_be_ordered(self):
+        assert placed(Node(), self.ordered("0-7"), 8000).reason.value == "no_free_cpus"
+
+    def test_memory_comes_with_it_where_a_binding_was_wished(self):
+        assert placed(Node(), self.ordered("6-7", numa=Numa.SINGLE), 2000).assignment.mems == 0b10
+
+
+class TestToldRequests:
+    def test_a_told_request_decides_how_many(self):
+        found = placed(Node(), replace(DEDICATED, cpu_milli=1500), 4000)
+        assert found.assignment.exclusive == mask("0-1")
+        assert found.because.startswith("asked 1.5 CPUs, rounded up to 2; ")
+
+    def test_a_told_sidecar_follows_its_main_container(self):
+        node = Node()
+        node.create("main", 2000)
+        assert placed(node, replace(DEDICATED, cpu_milli=100), 1000).assignment.follows == "main"
+        assert admission.is_small(container("c", milli=1000), replace(DEDICATED, cpu_milli=100))
+
+    def test_a_denied_wish_is_told_by_the_key_that_the_pod_carries(self):
+        origins = (("numa-ids", "x", "y"), ("cpu-placement", "their/key[inner]", "true"))
+        wish = replace(DEDICATED, placement=Placement.FULL_CORES, origins=origins)
+        (finding,) = placed(Node(), wish, 3000).findings
+        assert (finding.key, finding.value, finding.used) == ("their/key[inner]", "true", "packed")
+
+
 class TestRecords:
     def test_recorded_cpus_are_kept_while_they_are_free(self):
         found = placed(Node(), DEDICATED, 2000, record=owned("5-6"))
@@ -147,6 +208,23 @@ class TestRecords:
     def test_cpus_that_cannot_be_had_any_more_are_chosen_anew(self, taken):
         found = placed(Node(), DEDICATED, 2000, record=owned(taken))
         assert (found.assignment.exclusive, found.reason.value) == (mask("0-1"), "whole_core")
+
+    @pytest.mark.parametrize(
+        ("spec", "claim"),
+        [("4-5", "4-5"), ("", "0-1"), ("4-7", "0-1"), ("nonsense", "0-1")],
+        ids=["moved-and-pushed", "no-cpus", "another-size", "garbage"],
+    )
+    def test_a_spec_of_the_same_size_is_newer_than_the_record(self, spec, claim):
+        listed = container("c", record=owned("0-1"), resources=Resources(cpus=spec))
+        assert admission.claim_of(listed) == mask(claim)
+
+    def test_without_a_record_there_is_no_claim(self):
+        assert admission.claim_of(container("c", resources=Resources(cpus="4-5"))) == 0
+
+    def test_a_record_without_cpus_of_its_own_stays_in_share(self):
+        found = placed(Node(), DEDICATED, 2000, record='{"v":1,"class":"dedicated","pool":"share"}')
+        assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
+        assert found.because == "asked 2 CPUs; record gives no CPUs of its own"
 
     def test_cpus_of_somebody_else_are_not_given_twice(self):
         node = Node()
@@ -256,7 +334,7 @@ class TestOrders:
 class TestPreserving:
     WISHED = Knobs(shares=2, quota=9, memory_limit=1, memory_high=1, memory_low=1, memory_min=1, io_weight=50)
 
-    def ours(self, **values: object) -> Knobs:
+    def ours(self, **values: Any) -> Knobs:
         node = Node()
         wish = replace(SHARED, knobs=self.WISHED, cpu_burst_percent=10, **values)
         node.create("c", wish=wish, resources=Resources(quota=100))

@@ -4,6 +4,7 @@
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from nri_coloc.policy.allocator import Grant
 from tests.unit.policy.kit import DEDICATED, machine, mask
 
 
-def wish(**values: object) -> Wish:
+def wish(**values: Any) -> Wish:
     return replace(DEDICATED, **values)
 
 

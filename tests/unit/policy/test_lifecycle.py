@@ -56,6 +56,14 @@ class TestCreatingAgain:
         assert "app" in outcome.moves.containers
         assert ("pool.resize", "cpus_returned") in said(outcome)
 
+    def test_a_second_try_that_is_refused_leaves_the_first_alone(self):
+        node = Node(tuning=STRICT)
+        node.create("main", 2000)
+        before = node.state
+        outcome = node.create("main", 8000)
+        assert outcome.refusal
+        assert outcome.state is before
+
 
 class TestStarting:
     @pytest.mark.parametrize(
@@ -99,6 +107,21 @@ class TestMainAndSidecar:
         node.create("first", 1000)
         node.create("main", 2000)
         assert node.owners() == {"first": "0", "main": "2-3"}
+
+    def test_who_followed_a_sidecar_follows_the_main_container(self):
+        node = Node()
+        node.create("first", 100)
+        node.create("second", 100)
+        assert node["second"].follows == "first"
+        outcome = node.create("main", 2000)
+        assert (node["first"].follows, node["second"].follows) == ("main", "main")
+        assert {"first", "second"} <= set(outcome.moves.containers)
+
+    def test_one_that_is_left_alone_does_not_join(self):
+        node = Node()
+        node.create("side", 100, replace(DEDICATED, preserve=frozenset({"cpu"})))
+        node.create("main", 2000)
+        assert node["side"].follows == ""
 
     def test_another_pods_sidecar_does_not_join(self):
         node = Node()
@@ -169,7 +192,9 @@ class TestPods:
         node.create("main", 2000)
         node.create("side", 100)
         outcome = node.remove_pod()
-        assert node.state.containers == node.state.pods == node.state.owners == {}
+        assert not node.state.containers
+        assert not node.state.pods
+        assert not node.state.owners
         assert [event for event, _ in said(outcome)].count("container.release") == 2
 
     def test_an_empty_pod_is_only_forgotten(self):

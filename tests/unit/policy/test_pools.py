@@ -1,6 +1,7 @@
 """policy/pools.py: every pool follows from the machine, the reserve and what is owned (DESIGN 4.2)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def shown(name: str, reserved: str = "", dedicated: str = "") -> dict[str, str]:
     return {pool: cpuset.render(derived.cpus(pool)) for pool in POOLS}
 
 
-def reserve(name: str = "8cpu", **tuning: int) -> str:
+def reserve(name: str = "8cpu", **tuning: Any) -> str:
     return cpuset.render(pools.reserved_cpus(machine(name), Tuning(**tuning)))
 
 

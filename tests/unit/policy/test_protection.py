@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.workload import Wish
 from nri_coloc.policy import protection
 from nri_coloc.policy.protection import Protection
 from tests.unit.policy.kit import SHARED, Node, said
 
 
-def protected(low: int | None = None, minimum: int | None = None) -> object:
+def protected(low: int | None = None, minimum: int | None = None) -> Wish:
     return replace(SHARED, knobs=Knobs(memory_low=low, memory_min=minimum))
 
 

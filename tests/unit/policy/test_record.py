@@ -1,20 +1,21 @@
 """policy/record.py: what a container carries through restarts, and what is believed of it."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import ATTRIBUTES, NO_KNOBS, Knobs
 from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, Assignment
 from nri_coloc.model.workload import Container, QoSClass, Resources
 from nri_coloc.policy import record
 from nri_coloc.policy.record import Record
 
 
-def assignment(**values: object) -> Assignment:
-    base = {"container": Container("c", "p"), "qos": QoSClass.DEDICATED, "pool": DEDICATED}
-    return Assignment(**{**base, **values})
+def assignment(**values: Any) -> Assignment:
+    return replace(Assignment(Container("c", "p"), QoSClass.DEDICATED, DEDICATED), **values)
 
 
 def text(**fields: object) -> str:
@@ -54,7 +55,8 @@ class TestWriting:
     def test_the_largest_machine_of_the_targets_fits(self):
         alternating = cpuset.of(range(0, 768, 2))
         spec = Knobs(cpus=cpuset.render(alternating))
-        full = Knobs("0", "0", *([2**63 - 1] * 10), "blockio", "rdt")
+        texts = {"cpus": "0", "mems": "0", "blockio_class": "x" * 63, "rdt_class": "x" * 63}
+        full = Knobs._make(texts.get(name, 2**63 - 1) for name in ATTRIBUTES)
         written = record.write(assignment(exclusive=alternating, mems=0xFF, knobs=full, original=spec))
         assert len(written) <= record.MAX_LENGTH
         assert record.read(written) is not None
@@ -158,3 +160,14 @@ class TestFactsOf:
     def test_a_score_that_is_not_ours_is_a_fact(self):
         known = assignment(container=Container("c", "p", oom_score_adj=1), knobs=NO_KNOBS)
         assert record.facts_of(Container("c", "p", oom_score_adj=4), known).oom_score_adj == 4
+
+
+class TestAsListed:
+    def test_an_owner_has_its_cpus_in_its_spec_and_its_record_beside(self):
+        listed = record.as_listed(assignment(exclusive=0b11, knobs=Knobs(cpus="0-1")))
+        assert listed.resources.cpus == "0-1"
+        assert record.before_us(listed).resources.cpus == ""
+
+    def test_a_member_of_a_pool_is_as_the_kubelet_made_it(self):
+        known = assignment(container=Container("c", "p", resources=Resources(cpus="0-3")), pool=SHARE)
+        assert record.as_listed(known).resources.cpus == "0-3"

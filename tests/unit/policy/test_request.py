@@ -1,5 +1,7 @@
 """policy/request.py: what a container asked for, read back from what the kubelet made of it."""
 
+from typing import Any
+
 import pytest
 
 from nri_coloc.model.workload import Container, Resources
@@ -7,7 +9,7 @@ from nri_coloc.policy import request
 from tests.unit.policy.kit import asking
 
 
-def whole(**values: int) -> int:
+def whole(**values: Any) -> int:
     return request.of(Resources(**values)).whole
 
 

@@ -85,6 +85,23 @@ class TestAfterARestart:
         assert node.cpus("other") == "0"  # which the sidecar's record names too
         assert node.anew().owners() == node.owners()
 
+    def test_a_claim_that_lapsed_takes_nobodys_cpus_while_it_is_placed_anew(self):
+        node = Node()
+        node.create("side", 1000)
+        node.create("main", 2000)
+        node.create("old", 2000, on="old")
+        lapsed = node.listed["side"]
+        node.listed["side"] = replace(lapsed, record=lapsed.record.replace('"0"', '"64"'))
+        again = node.anew()
+        assert (again.cpus("main"), again.cpus("old")) == (node.cpus("main"), node.cpus("old"))
+
+    def test_a_request_that_could_not_be_met_is_not_met_by_a_restart(self):
+        node = Node()
+        node.create("early", 6000, on="early")
+        node.create("late", 2000)
+        node.stop("early")
+        assert node.owners() == node.anew().owners() == {}
+
     def test_restored_containers_are_said(self):
         node = Node()
         node.create("main", 2000)

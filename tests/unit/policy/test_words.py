@@ -61,7 +61,9 @@ class TestRefusal:
     def test_it_names_pod_container_key_and_what_is_allowed(self):
         _, found = admitted()
         sentence = "coloc.nri.io/numa='exclusive' is not allowed; allowed is less"
-        assert words.refusal(pod(), found, (DENIED, INVALID)) == f"nri-coloc refuses shop/web/main: {sentence}"
+        assert (
+            words.refusal(pod(), found, (DENIED, INVALID)) == f"nri-coloc refuses shop/web/main: {sentence}"
+        )
 
     def test_what_can_be_granted_is_not_refused(self):
         assert words.refusal(pod(), admitted()[1], ()) == ""

@@ -1,0 +1,75 @@
+"""`real.*`: on a real containerd of the distribution's packages (root): exclusivity among 250 sharers, cold start.
+
+`real.dedicated.250.without` is CreateContainer and StartContainer of a pod's container while no plugin is connected,
+`.with` the same up to the moment in which all 250 sharers are read back off its CPU. Both in one run.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks import figures
+from tests.rig import workloads
+from tests.rig.configuration import VERSIONS, Version
+from tests.rig.containerd import bring_up
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS, Workload
+
+SHARERS = 250
+PODS = 25
+ROUNDS = 7
+
+
+def run() -> dict[str, figures.Figures]:
+    """Measure every version of containerd that the rig knows."""
+    results: dict[str, figures.Figures] = {}
+    for version in VERSIONS:
+        results.update(_of(version))
+    return results
+
+
+def _of(version: Version) -> dict[str, figures.Figures]:
+    containerd = bring_up(version)
+    try:
+        with containerd.cri() as cri, Daemon(containerd) as daemon:
+            daemon.kill()
+            crowd = _crowd(cri)
+            without = [_arrival(cri, []) for _ in range(ROUNDS)]
+            starts = [_cold_start(daemon) for _ in range(ROUNDS)]
+            with_us = [_arrival(cri, crowd) for _ in range(ROUNDS)]
+    finally:
+        containerd.stop()
+    return {
+        f"real.{version}.dedicated.250.without": figures.of(without),
+        f"real.{version}.dedicated.250.with": figures.of(with_us),
+        f"real.{version}.cold_start": figures.of(starts),
+    }
+
+
+def _crowd(cri: Cri) -> list[Workload]:
+    with ThreadPoolExecutor(4) as pool:
+        pods = list(pool.map(lambda i: cri.run_pod(f"crowd-{i}"), range(PODS)))
+        return list(pool.map(lambda i: workloads.add(cri, pods[i % PODS], f"c{i}"), range(SHARERS)))
+
+
+def _cold_start(daemon: Daemon) -> int:
+    """Return nanoseconds from the program's start to its synchronisation with everything that runs."""
+    daemon.kill()
+    began = time.monotonic_ns()
+    daemon.start()
+    daemon.wait_synchronised()
+    return time.monotonic_ns() - began
+
+
+def _arrival(cri: Cri, crowd: list[Workload]) -> int:
+    pod = cri.run_pod("newcomer", annotations={workloads.QOS: "dedicated"})
+    began = time.monotonic_ns()
+    web = workloads.add(cri, pod, "app", request=1)
+    owned = web.cpus if crowd else None
+    left = NODE_CPUS - (owned or frozenset())
+    wait_until(lambda: all(member.cpus == left for member in crowd), 5, "everybody to make room")
+    took = time.monotonic_ns() - began
+    cri.remove_pod(pod.id)
+    wait_until(lambda: all(member.cpus == NODE_CPUS for member in crowd), 10, "everybody to be back")
+    return took

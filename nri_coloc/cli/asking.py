@@ -1,0 +1,63 @@
+"""Asking the running daemon over HTTP, for the commands that show what it knows.
+
+It is on this machine: no proxy is asked, whatever the environment says. Names in its answers come from pods, and a
+terminal must not obey them: `plain` makes them fit to print.
+"""
+
+import http.client
+import json
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from nri_coloc.admin.http import split_address
+from nri_coloc.errors import ColocError, SettingsError
+
+TIMEOUT_S: Final = 5.0
+PAGE: Final = 1000
+"""The most records that `/v1/audit` gives at once."""
+
+
+class DaemonSilent(ColocError):
+    """The daemon cannot be asked, or answered what makes no sense."""
+
+
+def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
+    """Return what the daemon says at a path, whatever its status (a `/readyz` that says no is an answer too)."""
+    try:
+        host, port = split_address(address)
+    except ValueError as error:
+        raise SettingsError(f"--http {error}") from error
+    try:
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    except http.client.InvalidURL as error:
+        raise SettingsError(f"--http {address!r}: no such address: {error}") from error
+    try:
+        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+        found = json.load(connection.getresponse())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise DaemonSilent(f"cannot ask the daemon at {address}: {error}") from error
+    finally:
+        connection.close()
+    if not isinstance(found, dict):
+        raise DaemonSilent(f"what answers at {address} is not nri-coloc")
+    return found
+
+
+def records(address: str, pod: str = "") -> list[dict[str, Any]]:
+    """Return every audit record that the daemon still has, of one pod if it is named; oldest first."""
+    found: list[dict[str, Any]] = []
+    since = 0
+    while True:
+        page = ask(address, "/v1/audit", since=since, pod=pod, limit=PAGE)
+        try:
+            found += page["records"]
+            ended, since = len(page["records"]) < PAGE or page["next"] <= since, page["next"]
+        except (KeyError, TypeError) as error:
+            raise DaemonSilent(f"what answers at {address} is not nri-coloc") from error
+        if ended:
+            return found
+
+
+def plain(text: object) -> str:
+    """Return a text with what a terminal could take for an order replaced."""
+    return "".join(sign if sign.isprintable() else "?" for sign in str(text))

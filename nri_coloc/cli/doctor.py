@@ -1,0 +1,235 @@
+"""`nri-coloc doctor`: can this machine do what the daemon wants of it, and is the daemon well?
+
+Each check looks at one thing and says in a sentence how to mend it. Nothing is changed, and neither socket is connected
+to: a runtime would take a stranger on its NRI socket for a plugin. `fail` is what keeps pods from being placed, `warn`
+what makes some wish go without effect.
+"""
+
+import os
+import re
+import stat
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from nri_coloc.cli import asking
+from nri_coloc.cli.asking import DaemonSilent, plain
+from nri_coloc.daemon import probe
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.nri import version
+from nri_coloc.sampling import block_devices, cgroup_layout, kernel_files, kubelet
+
+Verdict = Literal["ok", "warn", "fail"]
+
+_WIDTH: Final = 110
+_CONNECTED: Final = re.compile(r"^(?P<runtime>.*), NRI (?P<nri>\d+\.\d+\.\d+)$")
+_EFFECTIVE: Final = re.compile(r"^CapEff:\s*([0-9a-f]{1,16})$", re.MULTILINE)
+_WISHED_FILES: Final = ("memory.high", "memory.low", "memory.min", "cpu.max.burst", "io.weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; the sentence of anything but `ok` says what to do."""
+
+    name: str
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """Where to look. `own_status` is the file in which the kernel tells our own capabilities."""
+
+    nri_socket: str
+    cri_socket: str
+    host_root: str
+    state_dir: str
+    http: str
+    own_status: str = "/proc/self/status"
+
+
+def run(patient: Patient) -> int:
+    """Print every check; 1 if one fails."""
+    found = list(checks(patient))
+    wide = max(len(check.name) for check in found)
+    for check in found:
+        head = f"{check.verdict:<4}  {check.name:<{wide}}  "
+        print(
+            textwrap.fill(
+                plain(check.sentence), _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)
+            )
+        )
+    return int(any(check.verdict == "fail" for check in found))
+
+
+def checks(patient: Patient) -> Iterator[Check]:
+    """Look at everything, one thing after the other; what cannot be read fails its own check only."""
+    yield _socket(
+        "NRI socket",
+        patient.nri_socket,
+        "containerd 2.x listens there by default, 1.7 with `disable = false` in its NRI section; restart it after that",
+    )
+    yield _socket(
+        "CRI socket", patient.cri_socket, "is containerd running? another path is given with --cri-socket"
+    )
+    about_the_machine: tuple[tuple[str, Callable[[Patient], Check]], ...] = (
+        ("cgroups", _cgroups),
+        ("control files", _control_files),
+        ("I/O weights", _io_weights),
+        ("pressure", _pressure),
+    )
+    for name, check in about_the_machine:
+        try:
+            yield check(patient)
+        except KernelInterfaceError as error:
+            yield Check(name, "fail", f"{error}; is --host-root right, and are we root?")
+    yield _capability(patient)
+    yield _state_folder(patient)
+    yield from _of_the_daemon(patient)
+
+
+def _socket(name: str, path: str, mend: str) -> Check:
+    try:
+        is_socket = stat.S_ISSOCK(Path(path).stat().st_mode)
+    except OSError as error:
+        return Check(name, "fail", f"{path}: {error.strerror}; {mend}")
+    if not is_socket:
+        return Check(name, "fail", f"{path} is not a socket; {mend}")
+    return Check(name, "ok", f"{path} is there")
+
+
+def _cgroups(patient: Patient) -> Check:
+    layout = cgroup_layout.detect(patient.host_root)
+    missing = [name for name in cgroup_layout.CONTROLLERS if layout.folder(name, "") is None]
+    if "cpuset" in missing:
+        why = "no cpuset controller is mounted, so no container can be placed; mount cgroup v2, or v1 with cpuset"
+        return Check("cgroups", "fail", why)
+    if missing:
+        why = f"version {layout.version}, without {', '.join(missing)}: wishes for these go without effect"
+        return Check("cgroups", "warn", why)
+    return Check("cgroups", "ok", f"version {layout.version}, with every controller that is used")
+
+
+def _control_files(patient: Patient) -> Check:
+    layout = cgroup_layout.detect(patient.host_root)
+    if layout.version == 1:
+        why = "memory.high, memory.low and memory.min do not exist on cgroup v1: boot with cgroup v2 to have them"
+        return Check("control files", "warn", why)
+    files = probe.capability(layout, (0, 0, 0), patient.host_root).files
+    if not files:
+        return Check("control files", "warn", "no cgroup of a pod or a service was found to look at")
+    missing = [name for name in _WISHED_FILES if name not in files]
+    if missing:
+        why = f"this kernel has no {', '.join(missing)}: annotations for these go without effect"
+        return Check("control files", "warn", why)
+    return Check("control files", "ok", f"{', '.join(_WISHED_FILES)} exist")
+
+
+def _io_weights(patient: Patient) -> Check:
+    disks = block_devices.read(patient.host_root, cgroup_layout.detect(patient.host_root))
+    if not disks:
+        return Check("I/O weights", "warn", "no disk was found: an I/O weight acts on none")
+    each = ", ".join(
+        f"{d.name} {'yes' if d.weighs else 'no'} ({d.scheduler or 'no scheduler'}"
+        f"{', io.cost' if d.io_cost else ''})"
+        for d in disks
+    )
+    if all(disk.weighs for disk in disks):
+        return Check("I/O weights", "ok", f"they act on every disk: {each}")
+    why = (
+        f"where they act: {each}; select bfq (echo bfq > /sys/block/DISK/queue/scheduler), "
+        "or on cgroup v2 switch on io.cost (io.cost.qos in the root cgroup)"
+    )
+    return Check("I/O weights", "warn", why)
+
+
+def _pressure(patient: Patient) -> Check:
+    root = patient.host_root.rstrip("/")
+    if kernel_files.text(f"{root}/proc/pressure/cpu") is None:
+        why = "the kernel tells no pressure (PSI); boot with psi=1, or online pods' suffering is not seen"
+        return Check("pressure", "warn", why)
+    if cgroup_layout.detect(patient.host_root).unified is None:
+        why = "the kernel tells the pressure of the machine, not of single pods: that needs a cgroup v2 hierarchy"
+        return Check("pressure", "warn", why)
+    return Check("pressure", "ok", "the kernel tells pressure (PSI), of the machine and of cgroups")
+
+
+def _capability(patient: Patient) -> Check:
+    try:
+        status = kernel_files.text(patient.own_status)
+    except KernelInterfaceError:
+        status = None
+    effective = _EFFECTIVE.search(status or "")
+    if effective and int(effective[1], 16) >> probe.CAP_SYS_RESOURCE & 1:
+        return Check("capabilities", "ok", "CAP_SYS_RESOURCE is there: an oom_score_adj can be lowered")
+    why = (
+        "without CAP_SYS_RESOURCE an oom_score_adj cannot be lowered below what the runtime gave; add SYS_RESOURCE "
+        "to the container, or run as root"
+    )
+    return Check("capabilities", "warn", why)
+
+
+def _state_folder(patient: Patient) -> Check:
+    folder = Path(patient.state_dir)
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        how = "can be written" if nearest == folder else "can be made"
+        return Check("state folder", "ok", f"{folder} {how}")
+    why = (
+        f"{nearest} cannot be written, so the daemon cannot start; be root, or name another with --state-dir"
+    )
+    return Check("state folder", "fail", why)
+
+
+def _of_the_daemon(patient: Patient) -> Iterator[Check]:
+    try:
+        ready = asking.ask(patient.http, "/readyz")
+        records = asking.records(patient.http)
+    except DaemonSilent as error:
+        yield _kubelet(patient, left_to_it=False)
+        yield Check(
+            "daemon", "warn", f"{error}; start it, or give the address that it listens on with --http"
+        )
+        return
+    parts = ready.get("checks", {})
+    yield _kubelet(patient, left_to_it=bool(parts.get("config", {}).get("ok")))
+    yield _runtime(records)
+    yield _readiness(ready, parts)
+
+
+def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:
+    """Judge the kubelet; a daemon whose settings go with a static CPU manager has said so in its readiness."""
+    found = kubelet.read(patient.host_root)
+    if found.policy == "unknown":
+        return Check("kubelet", "warn", f"{found.problem}; whether it pins containers cannot be told")
+    if found.policy == "none":
+        return Check("kubelet", "ok", "its CPU manager pins nothing")
+    if left_to_it:
+        return Check("kubelet", "ok", "its CPU manager is static, and what it has pinned is left to it")
+    return Check("kubelet", "fail", f"its CPU manager is static and pins containers too: {kubelet.MEND}")
+
+
+def _runtime(records: list[dict[str, Any]]) -> Check:
+    """Say what is known of the runtime's NRI, from the daemon's last registration."""
+    said = [r["because"] for r in records if r.get("event") == "runtime.connect"]
+    known = _CONNECTED.match(said[-1]) if said else None
+    if known is None:
+        return Check("runtime", "warn", "the daemon has no record of a registration (any more)")
+    major, minor, patch = (int(part) for part in known["nri"].split("."))
+    what = f"{known['runtime']} with NRI {known['nri']}"
+    if version.native_updates_are_safe((major, minor, patch)):
+        return Check("runtime", "ok", f"{what}: plugins may push updates without harm")
+    why = (
+        f"{what}: an update that a plugin pushes by itself can lock the runtime up for good (mended in NRI 0.12.1); "
+        "nri-coloc never does that here, other plugins on this node should not either"
+    )
+    return Check("runtime", "ok", why)
+
+
+def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Check:
+    if ready.get("ready") is True:
+        return Check("daemon", "ok", "it is ready")
+    wrong = [f"{name}: {part.get('detail', '')}" for name, part in parts.items() if not part.get("ok")]
+    return Check("daemon", "fail", f"it is not ready; {'; '.join(wrong) or 'it does not say why'}")

@@ -1,0 +1,146 @@
+"""`nri-coloc explain NAMESPACE/POD[/CONTAINER]`: where each container is, and the decision that put it there.
+
+Pure but for `run`: the daemon's state and its audit records in, lines out. It adds nothing to what was decided; a
+record that has fallen out of the daemon's ring is said to be gone, not guessed at.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nri_coloc.cli import asking
+from nri_coloc.cli.asking import plain
+from nri_coloc.errors import ColocError, SettingsError
+
+Record = Mapping[str, Any]
+
+_MOVING: Final = frozenset({"reconfigured", "main_came", "main_gone"})
+"""Reasons of a container.update that put a container elsewhere, as an admission does."""
+
+_LATER: Final = 10
+"""How many of the later records are shown, the newest ones."""
+
+_HEADS: Final = ("node", "free", "whole cores", "verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """What is to be explained; an empty container means all of the pod."""
+
+    namespace: str
+    pod: str
+    container: str = ""
+
+    @property
+    def name(self) -> str:
+        return "/".join(filter(None, (self.namespace, self.pod, self.container)))
+
+    def matches(self, thing: Record) -> bool:
+        """Whether a container of the state, or a record, is about it."""
+        if (thing.get("namespace"), thing.get("pod")) != (self.namespace, self.pod):
+            return False
+        return self.container in ("", thing.get("container"))
+
+
+def run(address: str, text: str) -> int:
+    """Print what is known; 1 if that is nothing."""
+    whom = read(text)
+    state = asking.ask(address, "/v1/state")
+    found = asking.records(address, f"{whom.namespace}/{whom.pod}")
+    for line in lines(whom, state, found):
+        print(line)
+    return 0
+
+
+def read(text: str) -> Whom:
+    """Take NAMESPACE/POD[/CONTAINER] apart; SettingsError for anything else."""
+    parts = text.split("/")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise SettingsError(f"{text!r} is not NAMESPACE/POD or NAMESPACE/POD/CONTAINER")
+    return Whom(*parts)
+
+
+def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
+    """Return the whole explanation; ColocError if the daemon knows nothing of whom."""
+    alive = {c["id"]: c for c in state.get("containers", ()) if whom.matches(c)}
+    mine = [r for r in records if whom.matches(r)]
+    ended = {r["container_id"]: r for r in mine if r["container_id"] and r["container_id"] not in alive}
+    if not alive and not mine:
+        raise ColocError(f"the daemon knows nothing of {plain(whom.name)}: not on this node, or long gone")
+    told: list[str] = []
+    for container in alive.values():
+        told += [*_place(container), *_story(_of(mine, container["id"])), ""]
+    for container_id, record in ended.items():
+        told += [f"{_full(record)}  is not there any more", *_story(_of(mine, container_id)), ""]
+    told += [f"the pod: {_sentence(r)}" for r in mine if not r["container_id"]]
+    return told[:-1] if told and not told[-1] else told
+
+
+def _of(records: Iterable[Record], container_id: str) -> list[Record]:
+    return [r for r in records if r["container_id"] == container_id]
+
+
+def _place(container: Record) -> Iterator[str]:
+    own = " (its own)" if container["exclusive"] else ""
+    cpus = f"CPUs {container['cpus'] or 'as the runtime set them'}{own}"
+    where = f"class {container['class']}, pool {container['pool']}, {cpus}, memory nodes {container['mems']}"
+    yield f"{_full(container)}  {plain(where)}"
+    if container["actual_cpus"] and container["cpus"] and container["actual_cpus"] != container["cpus"]:
+        yield f"  but read back were CPUs {plain(container['actual_cpus'])}"
+
+
+def _full(thing: Record) -> str:
+    return plain("/".join(filter(None, (thing["namespace"], thing["pod"], thing["container"]))))
+
+
+def _story(records: Sequence[Record]) -> Iterator[str]:
+    """Yield the decision that placed a container, what came after it, and what did not count."""
+    placing = [at for at, record in enumerate(records) if _places(record)]
+    if not placing:
+        yield "  its admission is not among the records that the daemon still has (telemetry.auditRing)"
+    else:
+        decision = records[placing[-1]]
+        yield f"  {_sentence(decision)}"
+        yield from (f"    {line}" for line in table(decision.get("candidates", ())))
+    later = [r for r in records[placing[-1] + 1 if placing else 0 :] if not _is_annotation(r)]
+    if later:
+        yield "  since then"
+        yield from (f"    {_sentence(record)}" for record in later[-_LATER:])
+    refused = {(r["key"], r["value"]): r for r in records if _is_annotation(r)}
+    if refused:
+        yield "  annotations that do not count"
+        yield from (f"    {_annotation(record)}" for record in refused.values())
+
+
+def _places(record: Record) -> bool:
+    return record["event"] == "container.admit" or (
+        record["event"] == "container.update" and record["reason"] in _MOVING
+    )
+
+
+def _is_annotation(record: Record) -> bool:
+    return str(record["event"]).startswith("annotation.")
+
+
+def _sentence(record: Record) -> str:
+    return plain(f"{record['ts']} {record['event']} {record['reason']}: {record['because']}")
+
+
+def _annotation(record: Record) -> str:
+    why = "is not allowed for this pod" if record["event"] == "annotation.denied" else "cannot be read"
+    return plain(
+        f"{record['key']}={record['value']!r} {why}; allowed is {record['allowed']}; used is {record['used']}"
+    )
+
+
+def table(candidates: Sequence[Record]) -> list[str]:
+    """Return the nodes that were considered, in columns."""
+    if not candidates:
+        return []
+    keys = [head.replace(" ", "_") for head in _HEADS]
+    rows = [_HEADS, *(tuple(plain(c.get(key, "")) for key in keys) for c in candidates)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    ]

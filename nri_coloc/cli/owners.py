@@ -1,0 +1,43 @@
+"""Who is where, out of `/v1/state`: the owners that `nri-coloc topology --http` draws the machine with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nri_coloc.cli.asking import DaemonSilent
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+
+State = Mapping[str, Any]
+
+
+def owners(state: State) -> dict[str, CPUMask]:
+    """Return CPUs by owner's name, pools first; DaemonSilent for a state that makes no sense."""
+    try:
+        return {name: cpuset.parse(cpus) for name, cpus in _named(state).items() if cpus}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DaemonSilent(f"the daemon's state cannot be read: {error}") from error
+
+
+def _named(state: State) -> dict[str, str]:
+    """Pools with the same CPUs share a line, and so do containers: a sidecar runs where its main one does."""
+    pools = {
+        name: pool["cpus"] for name, pool in state["pools"].items() if name not in ("reserved", "dedicated")
+    }
+    named = {" = ".join(names): cpus for cpus, names in _by_cpus(pools).items()}
+    if state["pools"]["reserved"]["cpus"]:
+        named = {"reserved": state["pools"]["reserved"]["cpus"], **named}
+    if state["node"].get("kept_by_kubelet"):
+        named["the kubelet's own"] = state["node"]["kept_by_kubelet"]
+    placed = {
+        f"{c['namespace']}/{c['pod']}/{c['container']}": c["cpus"]
+        for c in state["containers"]
+        if c["pool"] == "dedicated"
+    }
+    return named | {", ".join(names): cpus for cpus, names in _by_cpus(placed).items()}
+
+
+def _by_cpus(named: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, cpus in named.items():
+        found.setdefault(cpus, []).append(name)
+    return found

@@ -1,0 +1,92 @@
+"""nri-plugins' `noderesource.dev/resources`: the pod's own requests, put beside it by a webhook.
+
+The runtime is told no request, only what the kubelet makes of it, so this is the true figure where shares
+were rounded or rewritten. It is an annotation all the same, which anybody may write: more than the
+kubelet's values say is denied.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from nri_coloc.config import quantity
+from nri_coloc.config.gate import Subject, UnfitError
+from nri_coloc.config.vocabularies.claims import CPU_REQUEST, Claims, Handling, Meaning, child
+from nri_coloc.model.workload import FindingKind, Resources
+
+_RESOURCES: Final = "noderesource.dev/resources"
+_EXAMPLE: Final = '{"containers": {"<container>": {"requests": {"cpu": "1500m"}}}}'
+
+ANNOTATIONS: Final = (_RESOURCES,)
+LABELS: Final = ()
+
+KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
+    {
+        f"{_RESOURCES}[containers][requests][cpu]": Handling.HONOURED,
+        f"{_RESOURCES}[initContainers][requests][cpu]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][requests][memory]": Handling.IGNORED,
+        f"{_RESOURCES}[containers][limits]": Handling.IGNORED,
+    }
+)
+
+_SHARES_PER_CPU: Final = 1024
+_MOST_SHARES: Final = 262144
+"""The kubelet's upper end, 256 CPUs (pkg/kubelet/cm/helpers_linux.go, MaxShares)."""
+
+_HIDDEN_MILLI: Final = 2
+"""Thousandths of a CPU that a container may have asked for and still have the least shares."""
+
+_DEFAULT_PERIOD_US: Final = 100_000
+
+
+def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: str, claims: Claims) -> None:
+    """Make a claim of what the annotation says about one container."""
+    text = annotations.get(_RESOURCES)
+    if text is None:
+        return
+    found = claims.json_of(_RESOURCES, text, _EXAMPLE)
+    try:
+        where, requests = _requests(found, container)
+    except ValueError:
+        claims.refuse(_RESOURCES, text, _EXAMPLE)
+        return
+    if "cpu" in requests:
+        name = f"{_RESOURCES}[{where}][{container}][requests][cpu]"
+        claims.take(_CPU, name, requests["cpu"])
+
+
+def _requests(found: dict[str, Any], container: str) -> tuple[str, dict[str, Any]]:
+    for where in ("containers", "initContainers"):
+        requests = child(child(child(found, where), container), "requests")
+        if requests:
+            return where, requests
+    return "", {}
+
+
+def _within_own(milli: int, subject: Subject) -> int:
+    most = _told_by_kubelet(subject.resources)
+    if milli > most:
+        raise UnfitError(
+            FindingKind.DENIED,
+            f"at most the container's own CPU request, which by the kubelet's values is {most}m",
+        )
+    return milli
+
+
+def _told_by_kubelet(resources: Resources) -> int:
+    """Return the request in thousandths of a CPU; rounded up, since the kubelet rounds shares down."""
+    shares, quota = resources.shares or 0, resources.quota or 0
+    period = resources.period or _DEFAULT_PERIOD_US
+    limit = -(-quota * 1000 // period) if quota > 0 else 0
+    if shares >= _MOST_SHARES and limit:
+        return limit
+    if shares > 2:  # MinShares, which says that there is no request
+        return -(-min(shares, _MOST_SHARES) * 1000 // _SHARES_PER_CPU)
+    return limit or _HIDDEN_MILLI
+
+
+def _milli(text: str) -> int | None:
+    return quantity.thousandths(text) or None
+
+
+_CPU: Final = Meaning(CPU_REQUEST, _milli, "an amount of CPUs such as 1500m or 2", _within_own, numbers=True)

@@ -1,0 +1,73 @@
+"""The kubelet's own CPU manager while the daemon runs: what it holds, and what that means under our settings.
+
+Its files are looked at by identity, time and size, as the configuration is: two stats a turn of the loop. The kubelet
+replaces its state file whole, when a pod is admitted and before its sandbox exists, so the news is here before the
+container.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.sampling import kubelet
+
+Identity = tuple[tuple[int, int, int] | None, ...]
+
+
+class KubeletWatch:
+    """`look` tells whether something changed; `over` and `problem` say what follows."""
+
+    def __init__(self, host_root: str) -> None:
+        self._host_root = host_root
+        self._seen = self._identity()
+        self.found = kubelet.read(host_root)
+        self._entries = self.found.entries
+
+    def look(self) -> bool:
+        """Read again what changed; whether something else was found than before."""
+        identity = self._identity()
+        if identity == self._seen:
+            return False
+        self._seen, before = identity, self.found
+        self.found = kubelet.read(self._host_root)
+        if self.found.policy != "unknown":
+            self._entries = self.found.entries
+        return self.found != before
+
+    def over(self, tuning: Tuning) -> Tuning:
+        """Lay what the kubelet has pinned over the settings, if they leave it to it."""
+        return replace(tuning, kept_by_kubelet=self._entries) if tuning.preserve_kubelet else tuning
+
+    def problem(self, tuning: Tuning) -> str:
+        """Return why the settings and the kubelet do not go together, "" if they do."""
+        if self.found.policy == "static" and not tuning.preserve_kubelet:
+            active = f"the kubelet's static CPU manager is active ({self.found.source})"
+            return f"{active} and pins containers too: {kubelet.MEND}"
+        if self.found.policy == "unknown" and tuning.preserve_kubelet:
+            return (
+                f"{self.found.problem}; what is known to be the kubelet's is left to it: CPUs {self._cpus()}"
+            )
+        return ""
+
+    def words(self) -> str:
+        """Return what was found, for the audit."""
+        if self.found.policy == "unknown":
+            return self.found.problem
+        if self.found.policy == "none":
+            return "the kubelet's CPU manager pins nothing: its policy is none"
+        return f"the kubelet's static CPU manager has pinned containers to CPUs {self._cpus()}"
+
+    def _cpus(self) -> str:
+        return cpuset.render(kubelet.union(self._entries)) or "none"
+
+    def _identity(self) -> Identity:
+        return tuple(_stat(path) for path in kubelet.files(self._host_root))
+
+
+def _stat(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

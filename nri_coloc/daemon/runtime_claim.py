@@ -1,0 +1,46 @@
+"""One daemon a runtime, also where two do not share a state folder.
+
+Two plugins that set the same annotation make every creation fail (nri-protocol §7), so a copy with another state
+folder, by mistake or because the runtime launched one beside the DaemonSet, would stop the node. Each runtime's socket
+has an identity (device and inode); an abstract socket of that name can be bound once in a network namespace, and the
+kernel frees it with the process. Daemons in different network namespaces do not see each other: the DaemonSet's is the
+host's.
+"""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+
+class RuntimeClaim:
+    """Holds the claim to one runtime's socket at a time."""
+
+    def __init__(self) -> None:
+        self._name = b""
+        self._held: socket.socket | None = None
+
+    def take(self, path: str) -> None:
+        """Claim the runtime behind a socket; OSError if it is not there or another daemon has it."""
+        status = Path(path).stat()
+        name = b"\0nri-coloc/%d/%d" % (status.st_dev, status.st_ino)
+        if self._held is not None and name == self._name:
+            return
+        self.release()
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(name)
+        except OSError as error:
+            claim.close()
+            if error.errno == errno.EADDRINUSE:
+                raise OSError(
+                    error.errno, "another nri-coloc serves this runtime", os.fspath(path)
+                ) from error
+            raise
+        self._name, self._held = name, claim
+
+    def release(self) -> None:
+        """Give the claim up."""
+        if self._held is not None:
+            self._held.close()
+        self._held = None

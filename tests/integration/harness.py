@@ -1,0 +1,195 @@
+"""The daemon as its own process beside a simulated node, and what must always be true of it.
+
+Used by every test of this folder that runs the product; nothing here is a test.
+"""
+
+import http.client
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.workload import KubeQoS
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from tests.rig.containerd import Containerd
+from tests.rig.daemon import PROGRAM, Daemon
+from tests.rig.waiting import wait_until
+
+QOS: Final = "coloc.nri.io/qos-class"
+ENDS_WITHIN_S: Final = 2.0
+"""What DESIGN promises between SIGTERM and the exit."""
+
+
+def daemon_of(
+    node: Node,
+    *,
+    config: str = "",
+    flags: Sequence[str] = (),
+    program: Sequence[str] = PROGRAM,
+    state_dir: Path | None = None,
+) -> Daemon:
+    """The daemon for a simulated node, not started yet."""
+    # a node has both sockets, which is all that the daemon's rig wants of a runtime
+    runtime = cast("Containerd", node)
+    every = ("--host-root", str(node.host_root), *flags)
+    return Daemon(runtime, config=config, flags=every, program=program, state_dir=state_dir)
+
+
+def served(daemon: Daemon) -> Daemon:
+    """Wait until it knows the runtime's containers."""
+    daemon.wait_synchronised()
+    return daemon
+
+
+# ---- pods in a few words ----
+
+
+def pod(
+    node: Node,
+    name: str = "web",
+    qos: str = "",
+    annotations: Mapping[str, str] | None = None,
+    kube: KubeQoS = KubeQoS.BURSTABLE,
+    namespace: str = "shop",
+) -> str:
+    """Run a pod's sandbox and return its id."""
+    wanted = {**({QOS: qos} if qos else {}), **(annotations or {})}
+    return node.run_pod(PodRequest(name, namespace, kube, wanted))
+
+
+def dedicated(node: Node, name: str = "web", milli: int = 2000, **annotations: str) -> str:
+    """Run a pod with one container that wants CPUs of its own; return the container's id."""
+    request = ContainerRequest("app", native(milli, milli))
+    return node.run_container(pod(node, name, "dedicated", annotations), request)
+
+
+def shared(node: Node, name: str = "neighbour", milli: int = 100, **options: Any) -> str:
+    """Run a pod of the online pool."""
+    return node.run_container(pod(node, name, **options), ContainerRequest("app", native(milli)))
+
+
+def reclaimed(node: Node, name: str = "batch", **options: Any) -> str:
+    """Run a BestEffort pod, which is an offline one without any annotation."""
+    return node.run_container(pod(node, name, kube=KubeQoS.BEST_EFFORT, **options), ContainerRequest("app"))
+
+
+def file(node: Node, container_or_pod: str, name: str) -> str | None:
+    """Read a control file of a container or a pod by its id."""
+    runtime = node.runtime
+    owner = runtime.containers.get(container_or_pod) or runtime.pods[container_or_pod]
+    return node.tree.read(owner.cgroup, name)
+
+
+# ---- what must be true ----
+
+
+def status(daemon: Daemon, path: str) -> int:
+    """The HTTP status of a path, 0 while nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon._port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def assert_unhurt(daemon: Daemon) -> dict[str, Any]:
+    """Alive, without a traceback, without a hook that failed inside, and with a state that makes sense."""
+    assert not daemon.is_dead, daemon.last_words()
+    assert status(daemon, "/healthz") == 200
+    log = daemon.log()
+    assert "Traceback" not in log, log
+    assert "failed inside" not in log, log
+    assert "internal error" not in log, log
+    assert daemon.audit("hook.failed") == []
+    state = daemon.state()
+    assert list(broken_invariants(state)) == []
+    return state
+
+
+def broken_invariants(state: Mapping[str, Any]) -> list[str]:
+    """Say what of DESIGN 3 a `/v1/state` breaks."""
+    broken = []
+    online = cpuset.parse(state["node"]["cpus"])
+    pools = {name: cpuset.parse(pool["cpus"]) for name, pool in state["pools"].items()}
+    owned = 0
+    for container in state["containers"]:
+        cpus = cpuset.parse(container["cpus"])
+        name = (
+            f"{container['namespace']}/{container['pod']}/{container['container']} ({container['id'][:12]})"
+        )
+        if not cpus or cpus & ~online:
+            broken.append(f"{name} has CPUs {container['cpus']!r} of {state['node']['cpus']}")
+        if container["exclusive"]:
+            if cpus & owned:
+                broken.append(f"{name} shares exclusive CPUs {container['cpus']}")
+            owned |= cpus
+        elif container["pool"] != "dedicated" and cpus & pools["dedicated"]:
+            broken.append(f"{name} runs on dedicated CPUs {container['cpus']}")
+        if container["class"] != "system" and cpus & pools["reserved"]:
+            broken.append(f"{name} runs on reserved CPUs")
+    if owned != pools["dedicated"]:
+        broken.append(f"the dedicated pool is {state['pools']['dedicated']['cpus']}, owned is {owned:b}")
+    if not pools["share"]:
+        broken.append("share has no CPU left")
+    if pools["share"] & pools["dedicated"]:
+        broken.append("share and dedicated overlap")
+    return broken
+
+
+def ends_well(daemon: Daemon) -> bool:
+    """Whether SIGTERM ends it with exit code 0 in time; TimeoutExpired if it does not."""
+    return daemon.terminate(ENDS_WITHIN_S) == 0
+
+
+def tree_of(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below a folder with its time of change and its content."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            if path.is_file():
+                found[str(path)] = (path.stat().st_mtime_ns, path.read_bytes())
+    return found
+
+
+def journal(daemon: Daemon) -> list[dict[str, str]]:
+    """The entries of the restore journal."""
+    path = daemon.state_dir / "restore.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Lasting(NamedTuple):
+    """A node and its daemon for many tests; `emptied` gives them back as new as can be."""
+
+    node: Node
+    daemon: Daemon
+
+    def emptied(self, config: str = "") -> Node:
+        """Remove all pods, start what was killed, and lay down a configuration."""
+        for pod_id in list(self.node.runtime.pods):
+            self.node.remove_pod(pod_id)
+        self.node.runtime.failures.clear()
+        self.node.runtime.plugins.farewells.clear()
+        if self.daemon.is_dead:
+            self.daemon.start()
+            served(self.daemon)
+        if self.daemon.config.file.read_text() != config:
+            reload(self.daemon, config)
+        assert self.daemon.state()["containers"] == []
+        return self.node
+
+
+def reload(daemon: Daemon, text: str, result: str = "valid") -> dict[str, Any]:
+    """Publish a configuration as a ConfigMap does, and wait for what the daemon says of it."""
+    before = len(daemon.audit("config.reload"))
+    daemon.config.write(text)
+    wait_until(lambda: len(daemon.audit("config.reload")) > before, 5, f"a reload that is {result}")
+    record = daemon.audit("config.reload")[-1]
+    assert record["reason"] == result, record["because"]
+    return record

@@ -1,0 +1,387 @@
+"""What an operator can do wrong, each answered by a sentence and an exit code, never by a traceback."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.cli import main
+from nri_coloc.node_sim.node import Node
+from tests.integration.harness import (
+    QOS,
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    ends_well,
+    journal,
+    reclaimed,
+    served,
+    status,
+)
+from tests.rig.daemon import PROJECT, free_port
+from tests.rig.raw_runtime import RawPlugin
+from tests.rig.waiting import wait_until
+
+SOON_S = 10
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with Node(tmp_path, cgroup=1) as node:
+        yield node
+
+
+class Done(NamedTuple):
+    """How a command that ends by itself has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process: none of these gets as far as a thread."""
+
+    def do(*arguments: str, **environment: str) -> Done:
+        code = main.main(arguments, environment)
+        return Done(code, *capfd.readouterr())
+
+    return do
+
+
+def refused(done: Done, *words: str, code: int = 2) -> None:
+    """It ended with this code and a sentence that holds these words."""
+    assert done.code == code, done.err
+    assert "Traceback" not in done.err
+    for word in words:
+        assert word in done.err
+
+
+# ---- flags and files ----
+
+
+def test_the_exit_code_is_the_processes(tmp_path):
+    command = [sys.executable, "-m", "nri_coloc", "check-config", str(tmp_path / "nothing.yaml")]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=SOON_S, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing.yaml" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["walk"],
+        ["run", "--fast"],
+        ["run", "--config"],
+        ["demo", "--seconds", "0"],
+        ["demo", "--seconds", "many"],
+        ["audit", "--limit", "-1"],
+        ["check-config"],
+        ["topology", "-o", "xml"],
+        ["restore", "now"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_command_ends_with_2_and_says_how_it_is_used(arguments, run):
+    refused(run(*arguments), "usage: nri-coloc")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Paths that cannot be a configuration."""
+    half = tmp_path / "half.yaml"
+    half.write_text("node:\n  reservedCPUs: [0,")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    return {
+        "missing": str(tmp_path / "nothing.yaml"),
+        "folder": str(tmp_path),
+        "half written": str(half),
+        "binary": str(binary),
+        "endless link": str(loop),
+        "long name": "x" * 5000,
+        "device": "/dev/zero",
+    }
+
+
+KINDS = ("missing", "folder", "half written", "binary", "endless link", "long name", "device")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", [("run", "--config"), ("check-config",)], ids=["run", "check-config"])
+def test_a_configuration_that_cannot_be_read_is_named(command, kind, files, run):
+    refused(run(*command, files[kind]), files[kind][:50])
+
+
+def test_a_good_configuration_is_shown_and_an_empty_one_is_good(tmp_path, run):
+    (tmp_path / "empty.yaml").write_text("")
+    done = run("check-config", str(tmp_path / "empty.yaml"))
+    assert (done.code, done.err) == (0, "")
+    assert done.out
+
+
+@pytest.mark.parametrize(
+    "address", ["nowhere", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x", ":", "1.2.3.4:-1", "127.0.0.1: 80"]
+)
+def test_a_bad_http_address_is_refused(address, node, run):
+    done = run(
+        *("run", "--host-root", str(node.host_root), "--state-dir", str(node.host_root / "state")),
+        *("--http", address),
+    )
+    refused(done, "--http", address)
+
+
+def test_a_socket_path_that_no_socket_can_have_is_refused(node, run):
+    done = run(
+        *("run", "--host-root", str(node.host_root), "--state-dir", str(node.host_root / "state")),
+        *("--http", "off", "--nri-socket", "/" + "x" * 200),
+    )
+    refused(done, "--nri-socket")
+
+
+def test_a_machine_that_cannot_be_read_is_named(tmp_path, run):
+    for command in (["run", "--http", "off", "--state-dir", str(tmp_path / "s")], ["topology"], ["restore"]):
+        state = ["--state-dir", str(tmp_path)] if command == ["restore"] else []
+        done = run(*command, *state, "--host-root", str(tmp_path / "nowhere"))
+        assert "Traceback" not in done.err
+        assert done.code == (0 if command == ["restore"] else 1), done.err
+    assert "cpu/online" in run("topology", "--host-root", str(tmp_path / "nowhere")).err
+
+
+def test_reserving_every_cpu_is_refused_at_the_start(node, tmp_path, run):
+    config = tmp_path / "all.yaml"
+    config.write_text("node: {reservedCPUs: 8}\n")
+    done = run("run", "--config", str(config), "--host-root", str(node.host_root), "--http", "off")
+    refused(done, "reservedCPUs", "at least one")
+
+
+# ---- the state folder ----
+
+
+@pytest.mark.parametrize("state_dir", ["/proc/nri-coloc", "/dev/null/state", "{file}"])
+def test_a_state_folder_that_cannot_be_used_is_named(state_dir, node, tmp_path, run):
+    (tmp_path / "file").write_text("")
+    path = state_dir.format(file=tmp_path / "file")
+    done = run("run", "--host-root", str(node.host_root), "--http", "off", "--state-dir", path)
+    refused(done, path, "--state-dir")
+
+
+@contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[Path]:
+    """A file system of 64 KiB of its own, mounted as root."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill_up(disk: Path) -> None:
+    (disk / "ballast").write_bytes(bytes(1 << 12))
+    with (disk / "more").open("wb", buffering=0) as more, suppress(OSError):
+        while more.write(b"x" * 512):
+            pass
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+
+
+@needs_root
+def test_a_full_disk_under_the_journal_costs_no_placement_and_the_journal_is_made_good(node, tmp_path):
+    with small_disk(tmp_path / "disk", "size=64k") as disk, daemon_of(node, state_dir=disk) as daemon:
+        served(daemon)
+        fill_up(disk)
+        for number in range(8):
+            reclaimed(node, f"b{number}")
+        dedicated(node)
+        record = daemon.audited("write.failed")
+        assert "restore journal" in record["because"]
+        assert "placing goes on" in record["because"]
+        wait_until(
+            lambda: (
+                {node.tree.read(node.runtime.pods[k].cgroup, "cpuset.cpus") for k in node.runtime.pods}
+                >= {"2-7"}
+            ),
+            5,
+            "the box to be limited",
+        )
+        assert_unhurt(daemon)
+        assert len(daemon.audit("write.failed")) == 1, "said once, not for every file"
+        (disk / "ballast").unlink()
+        dedicated(node, "second")
+        assert ends_well(daemon)
+
+
+@needs_root
+def test_a_state_folder_on_a_read_only_disk_is_refused(node, tmp_path, run):
+    with small_disk(tmp_path / "disk", "size=64k,ro") as disk:
+        done = run("run", "--host-root", str(node.host_root), "--http", "off", "--state-dir", str(disk / "s"))
+        refused(done, "Read-only file system")
+
+
+def test_a_state_folder_that_disappears_costs_no_placement(node, tmp_path):
+    with daemon_of(node, state_dir=tmp_path / "state") as daemon:
+        served(daemon)
+        (tmp_path / "state/lock").unlink()
+        (tmp_path / "state").rmdir()
+        reclaimed(node)
+        assert "restore journal" in daemon.audited("write.failed")["because"]
+        dedicated(node)
+        assert_unhurt(daemon)
+
+
+# ---- ports, pipes and neighbours ----
+
+
+def test_a_port_that_is_taken_is_waited_for(node):
+    with daemon_of(node) as daemon:
+        daemon.kill()
+        with socket.create_server(("127.0.0.1", daemon._port)):
+            daemon.start()
+            wait_until(lambda: "cannot serve HTTP" in daemon.log(), 5, "the obstacle to be said")
+            daemon.wait_synchronised()
+            dedicated(node)
+        wait_until(lambda: status(daemon, "/healthz") == 200, 5, "the port")
+        assert len(assert_unhurt(daemon)["containers"]) == 1
+
+
+def test_a_runtime_whose_cri_never_answers_stops_neither_health_nor_the_end(node):
+    node.cri.close()
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(node.cri_socket))
+        mute.listen(16)
+        with daemon_of(node) as daemon:
+            served(daemon)
+            connection, _ = mute.accept()  # it comes to compare, and gets no answer
+            with connection:
+                assert not daemon.readyz()["ready"]
+                dedicated(node)
+                assert_unhurt(daemon)
+                assert ends_well(daemon)
+
+
+def test_nobody_reads_the_audit_and_it_ends_in_time_all_the_same(node, tmp_path):
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "nri_coloc", "run", "--http", "off", "--host-root", str(node.host_root)]
+    command += ["--nri-socket", str(node.nri_socket), "--state-dir", str(tmp_path / "state")]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    try:
+        wait_until(lambda: node.runtime.plugins.names, SOON_S, "the plugin")
+        for number in range(40):
+            reclaimed(node, f"b{number}")
+        process.terminate()
+        assert process.wait(2) == 0
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(reading)
+
+
+# ---- launched by the runtime ----
+
+
+@contextmanager
+def launched(
+    node: Node, folder: Path, **environment: str
+) -> Iterator[tuple[RawPlugin, subprocess.Popen[str]]]:
+    """Start the program as containerd starts a plugin: descriptor 3, three variables, no arguments."""
+    ours, theirs = socket.socketpair()
+    state, port = folder / "state", free_port()
+    flags = f"--host-root {node.host_root} --state-dir {state} --http 127.0.0.1:{port}"
+    script = f"exec 3<&{theirs.fileno()}; exec {sys.executable} -m nri_coloc run {flags}"
+    variables = {"NRI_PLUGIN_NAME": "coloc", "NRI_PLUGIN_IDX": "33", "NRI_PLUGIN_SOCKET": "3", **environment}
+    process = subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=PROJECT,
+        env={"PATH": os.environ["PATH"], **variables},
+        pass_fds=[theirs.fileno()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    theirs.close()
+    try:
+        with RawPlugin(ours) as plugin:
+            yield plugin, process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asked(milli: int = 1000) -> dict[str, object]:
+    pod = nri_pb2.PodSandbox(id="p", name="web", namespace="batch-1", annotations={QOS: "dedicated"})
+    container = nri_pb2.Container(id="c", pod_sandbox_id="p", name="app")
+    container.linux.resources.cpu.shares.value = milli * 1024 // 1000
+    return {"pod": pod, "container": container}
+
+
+def test_launched_it_uses_the_name_the_descriptor_and_the_text_that_it_was_given(node, tmp_path):
+    with launched(node, tmp_path) as (plugin, process):
+        name = plugin.take_registration()
+        assert (name.plugin_name, name.plugin_idx) == ("coloc", "33")
+        plugin.configure(config='node: {reservedCPUs: "0-3"}\n')
+        answer = plugin.hook("CreateContainer", **asked(2000))
+        assert answer.adjust.linux.resources.cpu.cpus == "4-5"
+        plugin.socket.close()
+        assert process.wait(3) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_launched_with_a_bad_text_the_defaults_hold(node, tmp_path):
+    with launched(node, tmp_path) as (plugin, process):
+        plugin.configure(config="node: [")
+        assert plugin.hook("CreateContainer", **asked(2000)).adjust.linux.resources.cpu.cpus == "0-1"
+        plugin.socket.close()
+        assert process.wait(3) == 0
+
+
+@pytest.mark.parametrize(
+    "descriptor", ["three", "-1", "99", "99999999999999999999", "9" * 5000, "0x3", "\u0663"]
+)
+def test_launched_with_a_descriptor_that_is_none_it_ends_with_a_sentence(descriptor, node, tmp_path, run):
+    done = run(
+        *("run", "--http", "off", "--host-root", str(node.host_root), "--state-dir", str(tmp_path / "s")),
+        NRI_PLUGIN_SOCKET=descriptor,
+    )
+    refused(done, "NRI_PLUGIN_SOCKET")
+
+
+def test_launched_with_a_descriptor_that_is_no_socket_it_ends_with_a_sentence(node, tmp_path, run):
+    done = run(
+        *("run", "--http", "off", "--host-root", str(node.host_root), "--state-dir", str(tmp_path / "s")),
+        NRI_PLUGIN_SOCKET="0",
+    )
+    refused(done, "NRI_PLUGIN_SOCKET")
+
+
+@pytest.mark.parametrize(("name", "index"), [("bad name", "1"), ("", ""), ("../x", "xx"), ("a\nb", "999")])
+def test_launched_under_a_name_that_no_plugin_can_have_it_takes_its_own(name, index, node, tmp_path):
+    with launched(node, tmp_path, NRI_PLUGIN_NAME=name, NRI_PLUGIN_IDX=index) as (plugin, _):
+        registered = plugin.take_registration()
+        assert (registered.plugin_name, registered.plugin_idx) == ("nri-coloc", "50")
+
+
+def test_the_journal_of_a_run_is_there_for_restore(node):
+    with daemon_of(node) as daemon:
+        served(daemon)
+        reclaimed(node)
+        assert {Path(entry["file"]).name for entry in journal(daemon)} >= {"cpuset.cpus"}

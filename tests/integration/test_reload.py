@@ -1,0 +1,183 @@
+"""The configuration while the daemon runs: a valid one moves only what differs, any other changes nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from nri_coloc.model import cpuset
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from tests.integration.harness import (
+    QOS,
+    Lasting,
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    file,
+    reclaimed,
+    reload,
+    served,
+    shared,
+    status,
+)
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+BATCH = 'classes: {rules: [{namespace: "batch-*", class: reclaimed}]}\n'
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
+    folder = tmp_path_factory.mktemp("lasting")
+    with Node(folder, cgroup=request.param) as node, daemon_of(node) as daemon:
+        yield Lasting(node, served(daemon))
+
+
+@pytest.fixture
+def node(lasting: Lasting) -> Node:
+    return lasting.emptied()
+
+
+@pytest.fixture
+def daemon(node: Node, lasting: Lasting) -> Daemon:
+    return lasting.daemon
+
+
+def test_a_valid_one_moves_who_is_affected_and_nobody_else(node, daemon):
+    owner, neighbour = dedicated(node), shared(node)
+    untouched = file(node, owner, "cpuset.cpus")
+    reload(daemon, 'node: {reservedCPUs: "6-7"}\n')
+    wait_until(lambda: cpuset.render(node.cpus(neighbour)) == "2-5", 5, "the neighbour to leave")
+    assert cpuset.render(node.cpus(owner)) == "0-1"
+    assert file(node, owner, "cpuset.cpus") == untouched
+    assert daemon.metric('nri_coloc_config_reload_total{result="valid"}') >= 1
+    assert assert_unhurt(daemon)["pools"]["reserved"]["cpus"] == "6-7"
+
+
+def test_the_same_text_again_moves_nobody(node, daemon):
+    shared(node)
+    before = daemon.state()
+    resized = len(daemon.audit("pool.resize"))
+    reload(daemon, "")
+    assert assert_unhurt(daemon) == before
+    assert len(daemon.audit("pool.resize")) == resized
+
+
+INVALID = {
+    "half written": "node:\n  reservedCPUs: [0,",
+    "an unknown key": "nodes: {}\n",
+    "a bad value": "mode: maybe\n",
+    "binary": "\x00\x01\x02",
+    "a bomb": "a: &a [x,x]\nb: &b [*a,*a]\n",
+    "brackets": "[" * 100_000,
+    "a list": "- 1\n",
+    "all CPUs reserved": 'node: {reservedCPUs: "0-7"}\n',
+    "more CPUs than there are": "node: {reservedCPUs: 64}\n",
+    "too large": "# " + "x" * (1 << 20),
+}
+
+
+ONE_RESERVED = 'node: {reservedCPUs: "7"}\n'
+
+
+@pytest.fixture(scope="module")
+def unimpressed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One daemon for all that it must not be impressed by."""
+    folder = tmp_path_factory.mktemp("unimpressed")
+    with Node(folder, cgroup=1) as node, daemon_of(node, config=ONE_RESERVED) as daemon:
+        served(daemon)
+        shared(node)
+        yield daemon
+
+
+@pytest.mark.parametrize("text", INVALID.values(), ids=INVALID.keys())
+def test_an_invalid_one_changes_nothing_and_is_reported_everywhere(text, unimpressed):
+    before = unimpressed.state()
+    counted = unimpressed.metric('nri_coloc_config_reload_total{result="invalid"}')
+    record = reload(unimpressed, text, "invalid")
+    assert assert_unhurt(unimpressed) == before
+    assert "nothing was changed" in str(record["because"])
+    assert unimpressed.metric('nri_coloc_config_reload_total{result="invalid"}') == counted + 1
+    check = unimpressed.check("config")
+    assert (check["ok"], bool(check["detail"])) == (False, True)
+    assert status(unimpressed, "/readyz") == 503
+    assert "the configuration is invalid" in unimpressed.log()
+    reload(unimpressed, ONE_RESERVED)
+    assert unimpressed.check("config")["ok"]
+    assert unimpressed.state() == before
+
+
+def test_a_file_that_disappears_changes_nothing_and_one_that_comes_back_counts(tmp_path):
+    with Node(tmp_path, cgroup=1) as node, daemon_of(node, config=ONE_RESERVED) as daemon:
+        served(daemon)
+        link = daemon.config.file.parent / "..data"
+        target = link.readlink()
+        link.unlink()
+        wait_until(lambda: not daemon.check("config")["ok"], 5, "the file to be missed")
+        assert "cannot be read" in daemon.check("config")["detail"]
+        assert assert_unhurt(daemon)["pools"]["reserved"]["cpus"] == "7"
+        link.symlink_to(target)
+        wait_until(lambda: daemon.check("config")["ok"], 5, "the file to be found again")
+        assert assert_unhurt(daemon)["pools"]["reserved"]["cpus"] == "7"
+
+
+def test_a_file_that_becomes_a_folder_is_reported(tmp_path):
+    with Node(tmp_path, cgroup=1) as node, daemon_of(node) as daemon:
+        served(daemon)
+        daemon.config.file.unlink()
+        daemon.config.file.mkdir()
+        wait_until(lambda: not daemon.check("config")["ok"], 5, "the folder to be noticed")
+        assert_unhurt(daemon)
+
+
+def test_a_rule_makes_live_pods_reclaimed_and_its_end_gives_everything_back(node, daemon):
+    pod_id = node.run_pod(PodRequest("etl", "batch-7", shares=1024))
+    container_id = node.run_container(pod_id, ContainerRequest("app", native(500)))
+    weight, former = (
+        ("cpu.shares", "1024") if node.tree.version == 1 else ("cpu.weight", node.tree.weight(1024)[1])
+    )
+    cpus = file(node, pod_id, "cpuset.cpus")
+    dedicated(node)
+    reload(daemon, BATCH)
+    assert daemon.container(container_id)["class"] == "reclaimed"
+    wait_until(lambda: file(node, pod_id, weight) in ("1", "2"), 5, "the smallest weight")
+    wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 5, "the box's CPUs")
+    reload(daemon, "")
+    assert daemon.container(container_id)["class"] == "shared"
+    wait_until(lambda: file(node, pod_id, weight) == former, 5, "the weight to come back")
+    wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == cpus, 5, "its CPUs to come back")
+    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "2-7", 5, "its container to stay in share")
+    assert_unhurt(daemon)
+
+
+def test_what_only_a_restart_changes_is_said(node, daemon):
+    record = reload(daemon, "telemetry: {http: '127.0.0.1:1', auditRing: 7}\n")
+    assert "only a restart changes" in str(record["because"])
+    assert status(daemon, "/healthz") == 200
+
+
+def test_observing_begins_and_ends_by_a_reload(node, daemon):
+    owner = dedicated(node)
+    reload(daemon, "mode: observe\n")
+    watched = shared(node)
+    batch = reclaimed(node, "batch")
+    assert cpuset.render(node.cpus(owner)) == "0-1"
+    assert cpuset.render(node.cpus(watched)) == "0-7"
+    assert assert_unhurt(daemon)["mode"] == "observe"
+    reload(daemon, "mode: enforce\n")
+    wait_until(lambda: cpuset.render(node.cpus(watched)) == "2-7", 5, "what was only watched to be placed")
+    wait_until(lambda: cpuset.render(node.cpus(batch)) == "2-7", 5, "the box to be limited")
+    weight = ("cpu.shares", "2") if node.tree.version == 1 else ("cpu.weight", "1")
+    assert file(node, node.pod("shop/batch"), weight[0]) == weight[1]
+    assert_unhurt(daemon)
+
+
+def test_what_was_created_while_we_only_observed_gets_all_its_values_when_we_act(node, daemon):
+    reload(daemon, "mode: observe\n")
+    pod_id = node.run_pod(PodRequest("web", "shop", annotations={QOS: "reclaimed"}))
+    container_id = node.run_container(pod_id, ContainerRequest("app", oom_score_adj=300))
+    pid = node.runtime.containers[container_id].pid
+    assert node.processes.oom_score_adj(pid) == 300
+    reload(daemon, "mode: enforce\n")
+    wait_until(lambda: node.processes.oom_score_adj(pid) == 1000, 5, "the class's oom score")
+    assert_unhurt(daemon)

@@ -1,0 +1,182 @@
+"""`nri-coloc restore`: every file that the daemon wrote has its former value again."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nri_coloc.cli import main
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from tests.integration.harness import QOS, daemon_of, journal, pod, reclaimed, served
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+MI = 1 << 20
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def node(tmp_path: Path, request: pytest.FixtureRequest):
+    with Node(tmp_path, cgroup=request.param) as node:
+        yield node
+
+
+class Done(NamedTuple):
+    """How the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def restore(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Callable[[], Done]:
+    """The command, for this node's daemon."""
+
+    def run() -> Done:
+        arguments = ["restore", "--state-dir", str(daemon.state_dir), "--host-root", str(node.host_root)]
+        return Done(main.main(arguments, {}), *capfd.readouterr())
+
+    return run
+
+
+POD_FILES = ("cpuset.cpus", "cpu.shares", "cpu.weight", "io.weight", "io.bfq.weight", "blkio.bfq.weight")
+CLASSES = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
+
+
+def values(node: Node, paths: list[str]) -> dict[str, str | None]:
+    """What the cgroups hold that we may write, without the newlines that a v1 or a simulated file keeps."""
+    names = (*POD_FILES, "memory.min", "memory.low")
+    found = {f"{path}/{name}": node.tree.read(path, name) for path in paths for name in names}
+    return {name: text and text.strip().removeprefix("default ") for name, text in found.items()}
+
+
+def a_node_that_was_touched(node: Node, daemon: Daemon) -> tuple[list[str], dict[str, str | None]]:
+    """Pods that ran before the daemon came, and what their cgroups held then."""
+    protected = {"coloc.nri.io/memory-min": str(MI), QOS: "shared"}
+    first = node.run_pod(PodRequest("a", "shop", annotations=protected, shares=512))
+    node.run_container(first, ContainerRequest("app", native(100), oom_score_adj=500))
+    reclaimed(node)
+    web = pod(node, "web", "dedicated")
+    paths = [*CLASSES, *(one.cgroup for one in node.runtime.pods.values())]
+    before = values(node, paths)
+    daemon.start()
+    served(daemon)
+    node.run_container(web, ContainerRequest("app", native(2000, 2000)))
+    wait_until(lambda: values(node, paths) != before, 5, "the daemon to write something")
+    wait_until(
+        lambda: node.tree.read(node.runtime.pods[node.pod("shop/batch")].cgroup, "cpuset.cpus") == "2-7",
+        5,
+        "the box",
+    )
+    return paths, before
+
+
+@pytest.fixture
+def daemon(node: Node) -> Iterator[Daemon]:
+    """Not started yet, but its state folder is there."""
+    daemon = daemon_of(node)
+    daemon.state_dir.mkdir()
+    with closing(daemon):
+        yield daemon
+
+
+def test_pods_and_classes_have_their_former_values_again(node, daemon, restore):
+    paths, before = a_node_that_was_touched(node, daemon)
+    daemon.terminate()
+    done = restore()
+    assert (done.code, done.err) == (0, "")
+    assert values(node, paths) == before
+    assert "0 refused" in done.out
+    assert journal(daemon) == []
+
+
+def test_a_second_time_there_is_nothing_to_do(node, daemon, restore):
+    paths, before = a_node_that_was_touched(node, daemon)
+    daemon.kill()
+    restore()
+    done = restore()
+    assert (done.code, done.out) == (0, "0 restored, 0 gone, 0 refused\n")
+    assert values(node, paths) == before
+
+
+def test_it_refuses_beside_a_running_daemon(node, daemon, restore):
+    daemon.start()
+    served(daemon)
+    reclaimed(node)
+    before = journal(daemon)
+    done = restore()
+    assert done.code == 2
+    assert "stop it first" in done.err
+    assert journal(daemon) == before
+
+
+def test_a_torn_journal_gives_back_what_is_whole(node, daemon, restore):
+    paths, before = a_node_that_was_touched(node, daemon)
+    daemon.kill()
+    path = daemon.state_dir / "restore.jsonl"
+    whole = path.read_bytes()
+    garbage = (
+        b'\x00\xff{"file"\n[]\n7\n{"file":"/x"}\n{"file":7,"was":7}\n{"file":"/a\\u0000b","was":"1"}\n'
+        + b"[" * 10**5
+    )
+    path.write_bytes(
+        b'{"file":"/sys/fs/cg' + b"\n" + garbage + b"\n" + whole + b'{"file":"/sys/fs/cgroup/kubepods/cpu.sh'
+    )
+    done = restore()
+    assert (done.code, done.err) == (0, "")
+    assert values(node, paths) == before
+
+
+def test_a_value_that_cannot_be_is_reported_and_kept_for_another_try(node, daemon, restore):
+    reclaimed(node)
+    cgroup = node.runtime.pods[node.pod("shop/batch")].cgroup
+    file = node.tree.folder("cpuset.cpus", cgroup) / "cpuset.cpus"
+    shown = str(file).removeprefix(str(node.host_root))
+    entry = {"file": shown, "was": "from 0 to 7"}
+    (daemon.state_dir / "restore.jsonl").write_text(json.dumps(entry) + "\n")
+    done = restore()
+    assert done.code == 1
+    assert shown in done.err
+    assert "Traceback" not in done.err
+    assert journal(daemon) == [entry]
+
+
+def test_without_a_state_folder_it_says_so(daemon, restore):
+    daemon.state_dir.rmdir()
+    done = restore()
+    assert done.code == 2
+    assert "--state-dir" in done.err
+    assert not daemon.state_dir.exists()
+
+
+def test_what_was_given_back_once_is_not_given_back_again(node, daemon, restore):
+    """A pod left the box; what the kubelet wrote since then is the kubelet's."""
+    request = PodRequest("mixed", "shop", annotations={QOS: "reclaimed"}, shares=1024)
+    daemon.start()
+    served(daemon)
+    pod_id = node.run_pod(request)
+    cgroup = node.runtime.pods[pod_id].cgroup
+    name = "cpu.shares" if node.tree.version == 1 else "cpu.weight"
+    node.run_container(pod_id, ContainerRequest("batch"))
+    daemon.config.write("classes: {rules: []}\nmode: enforce\n")
+    request.annotations[QOS] = "shared"  # type: ignore[index]
+    node.kill_runtime()
+    node.start_runtime()
+    wait_until(
+        lambda: node.tree.read(cgroup, name) == node.tree.weight(1024)[1], 15, "the weight to come back"
+    )
+    node.tree.write(cgroup, *node.tree.weight(4096))
+    daemon.terminate()
+    assert restore().code == 0
+    assert node.tree.read(cgroup, name) == node.tree.weight(4096)[1]
+
+
+def test_root_is_not_needed_to_be_told_that_there_is_nothing(node, daemon, restore):
+    (daemon.state_dir / "restore.jsonl").unlink(missing_ok=True)
+    done = restore()
+    assert (done.code, done.out) == (0, "0 restored, 0 gone, 0 refused\n")
+    assert [path.name for path in daemon.state_dir.iterdir()] == ["lock"]

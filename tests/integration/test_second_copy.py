@@ -1,0 +1,72 @@
+"""Two copies on one state folder, as in a rolling update: one acts, the other waits and takes over."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.model import cpuset
+from nri_coloc.node_sim.node import Node
+from tests.integration.harness import (
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    ends_well,
+    file,
+    journal,
+    reclaimed,
+    served,
+    shared,
+    status,
+)
+from tests.rig.waiting import wait_until
+
+
+@pytest.fixture
+def node(tmp_path: Path):
+    with Node(tmp_path, cgroup=1) as node:
+        yield node
+
+
+def waits(daemon) -> bool:
+    return "another nri-coloc holds the lock" in daemon.check("connected").get("detail", "")
+
+
+def test_the_second_waits_unready_and_takes_over_when_the_first_has_gone(node):
+    with daemon_of(node) as first:
+        served(first)
+        owner = dedicated(node)
+        with daemon_of(node, state_dir=first.state_dir) as second:
+            wait_until(lambda: waits(second), 10, "the second to wait")
+            assert (status(second, "/healthz"), status(second, "/readyz")) == (200, 503)
+            assert node.runtime.plugins.names == ["50-nri-coloc"]
+            first.kill()
+            served(second)
+            assert second.container(owner)["cpus"] == "0-1"
+            neighbour = shared(node)
+            assert cpuset.render(node.cpus(neighbour)) == "2-7"
+            assert_unhurt(second)
+
+
+def test_a_waiting_copy_ends_at_sigterm_and_the_first_does_not_notice(node):
+    with daemon_of(node) as first:
+        served(first)
+        with daemon_of(node, state_dir=first.state_dir) as second:
+            wait_until(lambda: waits(second), 10, "the second to wait")
+            assert ends_well(second)
+        dedicated(node)
+        assert_unhurt(first)
+
+
+def test_the_heir_knows_the_originals_that_the_first_noted_after_it_had_begun_to_wait(node):
+    with daemon_of(node) as first:
+        served(first)
+        with daemon_of(node, state_dir=first.state_dir) as second:
+            wait_until(lambda: waits(second), 10, "the second to wait")
+            reclaimed(node)
+            pod_id = node.pod("shop/batch")
+            originals = {entry["file"]: entry["was"] for entry in journal(first)}
+            first.kill()
+            served(second)
+            dedicated(node)
+            wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 5, "the heir to act")
+            assert {entry["file"]: entry["was"] for entry in journal(second)} == originals

@@ -1,0 +1,290 @@
+"""DESIGN 3 at every moment: whatever happens to a node, in whatever order, on whatever machine.
+
+A state machine lets pods and containers come and go, the kubelet update them, the plugin restart and the operator
+change its mind. After each step everything that the invariants say about a state is looked at. What they say about
+files and replies in flight is the integration tests' business.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from nri_coloc.knobs import adjustment
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.state import NodeState
+from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Container, QoSClass, Wish
+from nri_coloc.policy import admission, box, pools, record, request
+from nri_coloc.policy.step import step
+from tests.property.strategies import MILLI, PLAIN, RESOURCES, TOPOLOGIES, WISHES
+from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, container, pod
+
+PODS = st.sampled_from(("p", "q"))
+NAMES = st.sampled_from(("a", "b", "c", "d", "e", "f"))
+COUNTS = st.sampled_from((0, 0, 1, 2, 5, 99))
+
+
+def rendered(outcome: Outcome) -> list[bytes]:
+    """Return every message that an outcome could send, as bytes."""
+    state = outcome.state
+    messages: list[Any] = [
+        adjustment.creation(a.knobs, record.write(a), EVERYTHING)
+        for d in outcome.decisions
+        if (a := d.subject) and a.id in state.containers
+    ]
+    named = [(k, admission.orders(state, state.containers[k])) for k in outcome.moves.containers]
+    messages += adjustment.updates(named, EVERYTHING)
+    return [message.SerializeToString(deterministic=True) for message in messages]
+
+
+def without_some(machine: Topology, gone: int) -> Topology:
+    """Return the machine with some CPUs switched off, never all of them."""
+    left = machine.online & ~gone or machine.online
+    nodes = {c: n.id for n in machine.nodes for c in cpuset.members(n.cpus)}
+    cores = {c: str(core) for core in machine.cores for c in cpuset.members(core)}
+    cpus = [CPU(c, nodes[c], nodes[c], "", cores[c]) for c in cpuset.members(left)]
+    return Topology.build(cpus, {n.id: n.memory_bytes for n in machine.nodes}, machine.isolated)
+
+
+def as_before(now: Container, then: Container) -> Container:
+    """Return a container without the news of how far it has come; a spec's CPUs are always ours, and no fact."""
+    resources = replace(now.resources, cpus=then.resources.cpus)
+    return replace(now, created_at=then.created_at, phase=then.phase, resources=resources)
+
+
+class PlacementMachine(RuleBasedStateMachine):
+    """A node, a runtime that remembers what it was told, and everybody who troubles them."""
+
+    @initialize(machine=TOPOLOGIES, reserved=COUNTS)
+    def boot(self, machine: Topology, reserved: int) -> None:
+        tuning = Tuning(reserved_count=reserved)
+        self.node = Node(tuning=tuning, state=pools.initial(machine, tuning))
+        # whose record says something else than what holds by now: joined sidecars, and who was moved by a reload
+        self.lapsed: set[str] = set()
+
+    # ---- what happens ----
+
+    @rule(name=NAMES, on=PODS, milli=MILLI)
+    def create_dedicated(self, name, on, milli):
+        self.create(name, on, milli, DEDICATED)
+
+    @rule(name=NAMES, on=PODS)
+    def create_sidecar(self, name, on):
+        self.create(name, on, 100, DEDICATED)
+
+    @rule(name=NAMES, on=PODS, wish=PLAIN)
+    def create_plain(self, name, on, wish):
+        self.create(name, on, 0, wish)
+
+    @rule(name=NAMES, on=PODS, milli=MILLI, wish=WISHES)
+    def create_anything(self, name, on, milli, wish):
+        self.create(name, on, milli, wish)
+
+    def create(self, name: str, on: str, milli: int, wish: Wish) -> None:
+        """A second try with the same id, too: it stays in its pod."""
+        known = self.state.containers.get(name)
+        where = known.container.pod_id if known else on
+        self.act(lambda: self.node.create(name, milli, wish, where), answered=name)
+        self.lapsed.discard(name)
+
+    @rule(on=PODS, milli=MILLI, wish=WISHES)
+    def come_and_go(self, on, milli, wish):
+        """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too."""
+        former = self.node.state
+        self.act(lambda: self.node.create("guest", milli, wish, on))
+        joined = reduce(
+            or_, (former.owners[k] for k in former.owners.keys() - self.node.state.owners.keys()), 0
+        )
+        self.act(lambda: self.node.stop("guest"))
+        assert self.node.state.pools.share == former.pools.share | joined
+        assert self.node.state.owners == {k: v for k, v in former.owners.items() if not v & joined}
+
+    @rule(name=NAMES, on=PODS, wish=WISHES, running=st.booleans())
+    def start(self, name, on, wish, running):
+        known = self.node.state.containers.get(name)
+        facts = known.container if known else container(name, on, 1000)
+        where = pod(facts.pod_id)
+        self.act(lambda: self.node.happen(ContainerStarting(where, facts, wish, running)))
+        self.listed_if_new(name, facts)
+
+    @rule(name=NAMES, on=PODS, wish=WISHES, requested=RESOURCES)
+    def update(self, name, on, wish, requested):
+        facts = self.node.listed.get(name) or container(name, on)
+        asked = request.of_container(facts)
+        self.act(lambda: self.node.update(name, requested, wish, on))
+        self.listed_if_new(name, facts)
+        if asked != request.of_container(self.node[name].container):
+            self.lapsed.add(name)  # from the next placement on a sidecar, or the main container
+
+    @rule(name=NAMES, removed=st.booleans())
+    def stop(self, name, removed):
+        self.act(lambda: self.node.stop(name, removed=removed))
+
+    @rule(name=PODS, wish=WISHES)
+    def start_pod(self, name, wish):
+        self.act(lambda: self.node.start_pod(name, wish))
+
+    @rule(name=PODS)
+    def remove_pod(self, name):
+        self.act(lambda: self.node.remove_pod(name))
+
+    @rule(name=NAMES)
+    def lose_one_and_synchronize(self, name):
+        self.node.listed.pop(name, None)
+        self.act(self.node.synchronize)
+
+    @rule(count=COUNTS, gone=st.sampled_from((0, 0, 1, 6, 1 << 5)), name=NAMES, wish=WISHES)
+    def reconfigure(self, count, gone, name, wish):
+        known = self.node.state.containers.get(name)
+        wishes = {name: wish} if known else {}
+        on = {known.container.pod_id: wish} if known else {}
+        machine = without_some(self.node.state.topology, gone)
+        former = dict(self.node.state.owners)
+        self.act(lambda: self.node.reconfigure(Tuning(reserved_count=count), wishes, on, machine))
+        now = self.node.state.owners
+        self.lapsed |= {k for k in former.keys() | now.keys() if former.get(k) != now.get(k)} | wishes.keys()
+
+    def listed_if_new(self, name: str, facts: Container) -> None:
+        """A container whose creation we did not answer has no record: its CPUs are chosen anew after a restart."""
+        if name not in self.node.listed:
+            self.node.clock += 1
+            self.node.listed[name] = replace(facts, created_at=self.node.clock)
+            self.lapsed.add(name)
+
+    # ---- what is looked at on the way ----
+
+    def act(self, happen: Callable[[], Outcome], answered: str = "") -> None:
+        """Let something happen; `answered` gets its CPUs with the answer to its own hook."""
+        before = self.state
+        outcome = happen()
+        self.nobody_moves_in_silence(before, outcome, answered)
+        joined = before.owners.keys() - outcome.state.owners.keys()
+        self.lapsed = (self.lapsed | joined) & outcome.state.containers.keys()
+
+    @staticmethod
+    def nobody_moves_in_silence(before: NodeState, outcome: Outcome, answered: str) -> None:
+        """Who lives on other CPUs than before is in the moves, by itself or with its pod, and only once."""
+        after, moves = outcome.state, outcome.moves
+        assert len(set(moves.containers)) == len(moves.containers)
+        assert len(set(moves.pods)) == len(moves.pods)
+        for name in before.containers.keys() & after.containers.keys() - {answered}:
+            now = after.containers[name]
+            if not now.hands_off and before.cpus_of(before.containers[name]) != after.cpus_of(now):
+                assert name in moves.containers or now.container.pod_id in moves.pods, name
+
+    # ---- what must be true at every moment ----
+
+    @invariant()
+    def everything_holds(self):
+        self.exclusive_cpus_belong_to_one_container()
+        self.nobody_else_runs_on_them()
+        self.a_follower_sits_on_its_own_pods_main_container()
+        self.reserved_cpus_are_the_systems_only()
+        self.every_set_is_neither_empty_nor_offline_nor_isolated()
+        self.no_value_that_is_written_is_empty()
+        self.no_boxed_pod_holds_another_class()
+        self.every_container_has_its_pod()
+        self.synchronising_with_our_own_state_changes_nothing()
+        self.exclusive_cpus_survive_a_restart_by_their_records()
+
+    @property
+    def state(self) -> NodeState:
+        return self.node.state
+
+    def exclusive_cpus_belong_to_one_container(self):
+        sets = [a.exclusive for a in self.state.containers.values() if a.exclusive]
+        union = reduce(or_, sets, 0)
+        assert sum(mask.bit_count() for mask in sets) == union.bit_count()
+        assert union == self.state.pools.dedicated
+        assert self.state.owners == {k: a.exclusive for k, a in self.state.containers.items() if a.exclusive}
+
+    def nobody_else_runs_on_them(self):
+        for name, a in self.state.containers.items():
+            allowed = self.state.owners.get(a.follows, 0) | a.exclusive
+            if not a.hands_off:
+                assert self.state.cpus_of(a) & self.state.pools.dedicated & ~allowed == 0, name
+
+    def a_follower_sits_on_its_own_pods_main_container(self):
+        for a in self.state.containers.values():
+            if a.follows:
+                main = self.state.containers[a.follows]
+                assert main.container.pod_id == a.container.pod_id
+                assert main.exclusive
+                assert not a.exclusive
+
+    def reserved_cpus_are_the_systems_only(self):
+        for a in self.state.containers.values():
+            if a.qos is not QoSClass.SYSTEM and not a.hands_off:
+                assert self.state.cpus_of(a) & self.state.pools.reserved == 0
+        assert self.state.pools.reclaim & self.state.pools.reserved == 0
+
+    def every_set_is_neither_empty_nor_offline_nor_isolated(self):
+        usable = self.state.topology.usable
+        shown = [self.state.pools.share, self.state.pools.reclaim, self.state.pools.system]
+        for cpus in (*shown, *(self.state.cpus_of(a) for a in self.state.containers.values())):
+            assert cpus
+            assert cpus & ~usable == 0
+
+    def no_value_that_is_written_is_empty(self):
+        orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
+        orders += [box.knobs(self.state, k) for k in self.state.pods]
+        assert all(o.cpus != "" and o.mems != "" for o in orders)
+
+    def no_boxed_pod_holds_another_class(self):
+        for a in self.state.containers.values():
+            assert a.qos is QoSClass.RECLAIMED or not self.state.boxed(a.container.pod_id)
+
+    def every_container_has_its_pod(self):
+        assert {a.container.pod_id for a in self.state.containers.values()} <= self.state.pods.keys()
+
+    def synchronising_with_our_own_state_changes_nothing(self):
+        listing = self.node.listing()
+        once = step(self.state, listing, self.node.tuning)
+        assert once.decisions == ()
+        assert (once.state.pools, once.state.pods) == (self.state.pools, self.state.pods)
+        for name, now in once.state.containers.items():
+            then = self.state.containers[name]
+            # what a reload dropped is the kubelet's once that is pushed
+            assert (
+                name in self.lapsed
+                or replace(now, container=as_before(now.container, then.container)) == then
+            )
+        assert step(once.state, listing, self.node.tuning).state is once.state
+
+    def exclusive_cpus_survive_a_restart_by_their_records(self):
+        """All of them, unless a neighbour in the pod is placed anew: it may be the main container by then."""
+        again = self.node.anew().state
+        anew = {self.state.containers[k].container.pod_id for k in self.lapsed}
+        for name, cpus in self.state.owners.items():
+            assert self.state.containers[name].container.pod_id in anew or again.owners.get(name) == cpus
+        assert anew or again.owners == self.state.owners
+
+    @precondition(lambda self: self.state.containers)
+    @rule(name=NAMES, on=PODS, milli=MILLI, wish=WISHES)
+    def the_same_question_has_the_same_answer(self, name, on, milli, wish):
+        listing: list[Event] = [ContainerGone(name), self.node.listing()]
+        listing.append(ContainerUpdating(pod(on), container(name, on, milli), wish, container("x").resources))
+        for event in listing:
+            one, two = (step(self.state, event, self.node.tuning) for _ in range(2))
+            assert one == two
+            assert rendered(one) == rendered(two)
+
+
+def test_nothing_is_rendered_from_nothing():
+    node = Node()
+    assert rendered(Outcome(node.state)) == []
+    assert Knobs().named() == {}
+
+
+TestPlacement = PlacementMachine.TestCase
+TestPlacement.settings = settings(max_examples=200, stateful_step_count=40, report_multiple_bugs=False)

@@ -1,0 +1,224 @@
+"""A runtime's NRI socket of which the test decides every byte: what no well-behaved runtime would send.
+
+The plugin's bytes are read as Go reads them (`go_reader`), so a framing that would hurt containerd fails the test
+here. Nothing answers by itself: a handshake, a call or a piece of garbage is sent when the test says so.
+"""
+
+import socket
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from google.protobuf.message import Message as Protobuf
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.multiplex import trunk
+from nri_coloc.node_sim.go_reader import GoReader, Message
+from nri_coloc.nri import calls
+from nri_coloc.ttrpc import frames
+from nri_coloc.ttrpc._pb import ttrpc_pb2
+
+PATIENCE_S: Final = 5.0
+TIMEOUT_NANO: Final = 2_000_000_000
+"""containerd's plugin_request_timeout."""
+
+
+READ_SIZE: Final = 1 << 13
+"""Small, for Go's queue holds 256 frames, and the reader takes all frames of one read for queued."""
+
+
+class Reply(NamedTuple):
+    """The plugin's answer to one call."""
+
+    stream: int
+    code: int
+    text: str
+    payload: bytes
+
+
+class RawPlugin:
+    """One connection of the plugin, seen from the runtime."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.replies: dict[int, Reply] = {}
+        self.asked: list[ttrpc_pb2.Request] = []
+        self._registration = 0
+        self._reader = GoReader()
+        self._next = 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    # ---- what is sent ----
+
+    def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.socket.sendall(data)
+
+    def request(
+        self,
+        method: str,
+        payload: bytes = b"",
+        *,
+        service: str = calls.PLUGIN,
+        timeout_nano: int = TIMEOUT_NANO,
+        stream: int = 0,
+    ) -> tuple[int, bytes]:
+        """Return a call's stream and its framed bytes, which are not sent yet."""
+        if not stream:
+            stream, self._next = self._next, self._next + 2
+        envelope = ttrpc_pb2.Request(
+            service=service, method=method, payload=payload, timeout_nano=timeout_nano
+        )
+        message = frames.frame(stream, frames.REQUEST, envelope.SerializeToString())
+        return stream, trunk.frame(trunk.PLUGIN_SERVICE, message)
+
+    def call(self, method: str, message: Protobuf | bytes = b"", **options: Any) -> Reply:
+        """Make one call and wait for its answer."""
+        payload = message if isinstance(message, bytes) else message.SerializeToString()
+        stream, data = self.request(method, payload, **options)
+        self.send(data)
+        return self.reply(stream)
+
+    def hook(self, method: str, **parts: Any) -> Any:
+        """Make a hook's own call and return its decoded answer, which must not be an error."""
+        reply = self.call(method, calls.REQUESTS[method](**parts))
+        assert reply.code == 0, f"{method} was refused: {reply.text}"
+        return calls.RESPONSES[method].FromString(reply.payload)
+
+    def take_registration(self) -> nri_pb2.RegisterPluginRequest:
+        """Wait for RegisterPlugin; it is not answered."""
+        while not self.asked:
+            self._read(PATIENCE_S)
+        request = self.asked[-1]
+        assert request.method == "RegisterPlugin"
+        return nri_pb2.RegisterPluginRequest.FromString(request.payload)
+
+    def answer_registration(self, code: int = 0, text: str = "") -> None:
+        """Answer RegisterPlugin, with an error if a code is given."""
+        response = ttrpc_pb2.Response()
+        if code:
+            response.status.code, response.status.message = code, text
+        message = frames.frame(self._registration, frames.RESPONSE, response.SerializeToString())
+        self.send(trunk.frame(trunk.RUNTIME_SERVICE, message))
+
+    def configure(
+        self, runtime_version: str = "v2.4.0", nri_version: str = "v0.12.1", config: str = ""
+    ) -> nri_pb2.ConfigureResponse:
+        """Take the registration and configure the plugin."""
+        self.take_registration()
+        self.answer_registration()
+        request = nri_pb2.ConfigureRequest(
+            config=config,
+            runtime_name="containerd",
+            runtime_version=runtime_version,
+            NRI_version=nri_version,
+            request_timeout=2000,
+            registration_timeout=5000,
+        )
+        reply = self.call("Configure", request)
+        assert reply.code == 0, reply.text
+        return nri_pb2.ConfigureResponse.FromString(reply.payload)
+
+    def synchronize(
+        self, pods: Sequence[nri_pb2.PodSandbox] = (), containers: Sequence[nri_pb2.Container] = ()
+    ) -> nri_pb2.SynchronizeResponse:
+        """Tell everything that exists."""
+        reply = self.call("Synchronize", nri_pb2.SynchronizeRequest(pods=pods, containers=containers))
+        assert reply.code == 0, reply.text
+        return nri_pb2.SynchronizeResponse.FromString(reply.payload)
+
+    def welcome(self, **version: str) -> Self:
+        """Do the whole handshake on an empty node."""
+        self.configure(**version)
+        self.synchronize()
+        return self
+
+    # ---- what comes back ----
+
+    def reply(self, stream: int, seconds: float = PATIENCE_S) -> Reply:
+        """Wait for the answer on a stream."""
+        while True:
+            if stream in self.replies:
+                return self.replies[stream]
+            self._read(seconds)
+
+    def ends(self, seconds: float = PATIENCE_S) -> bool:
+        """Whether the plugin closes this connection in time; what it still sends is read."""
+        try:
+            while True:
+                self._read(seconds)
+        except (EOFError, ConnectionError):
+            return True
+        except TimeoutError:
+            return False
+
+    def quiet(self, seconds: float = 0.3) -> bool:
+        """Whether the plugin says nothing for so long, and does not close."""
+        try:
+            self._read(seconds)
+        except TimeoutError:
+            return True
+        return False
+
+    def _read(self, seconds: float) -> None:
+        self.socket.settimeout(seconds)
+        data = self.socket.recv(READ_SIZE)
+        if not data:
+            raise EOFError("the plugin closed the connection")
+        for message in self._reader.receive_data(data):
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        if message.connection == trunk.PLUGIN_SERVICE:
+            response = ttrpc_pb2.Response.FromString(message.body)
+            reply = Reply(message.stream, response.status.code, response.status.message, response.payload)
+            assert reply.stream not in self.replies, "a stream was answered twice"
+            self.replies[reply.stream] = reply
+        else:
+            self._registration = message.stream
+            self.asked.append(ttrpc_pb2.Request.FromString(message.body))
+
+
+class RawRuntime:
+    """The socket; `accept` hands out one connection of the plugin after the other."""
+
+    def __init__(self, path: Path, backlog: int = 8) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        self._path = path
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(backlog)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def accept(self, seconds: float = PATIENCE_S) -> RawPlugin:
+        """Wait for the plugin to connect; TimeoutError if it does not."""
+        self._listener.settimeout(seconds)
+        connection, _ = self._listener.accept()
+        return RawPlugin(connection)
+
+    def close(self) -> None:
+        """Go, socket and all."""
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+
+def mux(connection: int, payload: bytes, length: int | None = None) -> bytes:
+    """One frame of the trunk, with any length in its head."""
+    return struct.pack(">II", connection, len(payload) if length is None else length) + payload

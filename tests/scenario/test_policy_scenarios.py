@@ -1,0 +1,328 @@
+"""What happens on a node, case by case: situation, event, and then who is where and why.
+
+The table below is meant to be read. Each case begins on an idle machine, lets a few things happen (`so far`), then
+one event, and says what everybody has afterwards. Machines: "8cpu" has cores 0-1, 2-3, 4-5, 6-7 on two sockets and
+memory nodes; "4node" four nodes of four CPUs; "2cpu" two cores without threads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Numa, Placement, Resources
+from nri_coloc.policy import box
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, audit, said
+
+Happening = Callable[[Node], Outcome]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`where`: CPUs of containers and pools by name afterwards; `why`: reasons of the decisions, in order."""
+
+    story: str
+    event: Happening
+    where: dict[str, str]
+    why: list[str]
+    so_far: tuple[Happening, ...] = ()
+    machine: str = "8cpu"
+    tuning: Tuning = field(default_factory=Tuning)
+    moved: str = ""
+
+
+def web(milli: int = 2000, **wish: Any) -> Happening:
+    """A dedicated container `web` comes; its pod has the same name."""
+    return lambda node: node.create("web", milli, replace(DEDICATED, **wish), on="web")
+
+
+def db(milli: int = 2000) -> Happening:
+    return lambda node: node.create("db", milli, on="db")
+
+
+def sidecar(milli: int = 100) -> Happening:
+    return lambda node: node.create("log", milli, on="web")
+
+
+def online(node: Node) -> Outcome:
+    return node.create("shop", 500, SHARED, on="shop")
+
+
+def batch(node: Node) -> Outcome:
+    return node.create("job", 0, RECLAIMED, on="job")
+
+
+def agent(node: Node) -> Outcome:
+    return node.create("agent", 100, SYSTEM, on="agent")
+
+
+def ends(name: str) -> Happening:
+    return lambda node: node.stop(name)
+
+
+def restart(node: Node) -> Outcome:
+    """The plugin comes back without a memory, and is told everything by the runtime."""
+    fresh = Node(tuning=node.tuning, state=Node("8cpu", node.tuning).state)
+    outcome = fresh.happen(node.listing())
+    node.state = fresh.state
+    return outcome
+
+
+CASES = (
+    Case(
+        "an online container comes: it shares every CPU with its like",
+        online,
+        {"shop": "0-7", "share": "0-7"},
+        ["pool_member"],
+    ),
+    Case(
+        "a batch container comes: it lives in the box, which has what share has until CPUs are lent",
+        batch,
+        {"job": "0-7", "reclaim": "0-7"},
+        ["box_member"],
+    ),
+    Case(
+        "a node agent comes: the reserve is for it, everybody else keeps off",
+        agent,
+        {"agent": "0-7", "shop": "2-7", "share": "2-7", "reserved": "0-1"},
+        ["pool_member"],
+        so_far=(online,),
+        tuning=Tuning(reserved=0b11),
+    ),
+    Case(
+        "a dedicated container takes a whole core; everyone else leaves it, agents too",
+        web(),
+        {"web": "0-1", "shop": "2-7", "job": "2-7", "agent": "2-7", "system": "2-7"},
+        ["whole_core", "cpus_taken", "cpus_taken", "cpus_taken"],
+        so_far=(online, batch, agent),
+        moved="shop agent + job",
+    ),
+    Case(
+        "a second one takes the next core of the same node: what stays free stays whole",
+        db(),
+        {"web": "0-1", "db": "2-3", "share": "4-7"},
+        ["whole_core", "cpus_taken"],
+        so_far=(web(),),
+    ),
+    Case(
+        "a third needs more than the first node has left: it takes the other node whole",
+        lambda node: node.create("big", 4000, on="big"),
+        {"big": "4-7", "share": "2-3"},
+        ["whole_node", "cpus_taken"],
+        so_far=(web(),),
+    ),
+    Case(
+        "no node holds the request: whole cores of both",
+        web(5000),
+        {"web": "0-4", "share": "5-7"},
+        ["across_nodes", "cpus_taken"],
+    ),
+    Case(
+        "an odd CPU is taken from a broken core, so that whole ones stay whole",
+        db(1000),
+        {"web": "0-2", "db": "3", "share": "4-7"},
+        ["threads", "cpus_taken"],
+        so_far=(web(3000),),
+    ),
+    Case(
+        "everything is asked for: the last CPU of share is never taken, it runs in share",
+        web(8000),
+        {"web": "0-7", "dedicated": ""},
+        ["no_free_cpus"],
+    ),
+    Case(
+        "of a machine of two CPUs one can be owned, not both",
+        db(1000),
+        {"web": "0", "db": "1", "share": "1"},
+        ["no_free_cpus"],
+        so_far=(web(1000),),
+        machine="2cpu",
+    ),
+    Case(
+        "bound to one memory node, it gets CPUs and memory there",
+        web(2000, numa=Numa.SINGLE, numa_ids=0b10),
+        {"web": "4-5"},
+        ["whole_core", "cpus_taken"],
+    ),
+    Case(
+        "a whole node without a request of one is denied; it is bound to one all the same",
+        web(3000, numa=Numa.EXCLUSIVE),
+        {"web": "0-2"},
+        ["threads", "not_allowed", "cpus_taken"],
+    ),
+    Case(
+        "spread: the nodes take turns",
+        web(2000, placement=Placement.SPREAD),
+        {"web": "0,4"},
+        ["across_nodes", "cpus_taken"],
+    ),
+    Case(
+        "a sidecar of a dedicated pod runs on its main container's CPUs",
+        sidecar(),
+        {"log": "0-1", "share": "2-7"},
+        ["follows_main"],
+        so_far=(web(),),
+    ),
+    Case(
+        "a sidecar that comes first has a CPU of its own until the main container comes",
+        web(),
+        {"log": "2-3", "web": "2-3", "share": "0-1,4-7"},
+        ["whole_core", "main_came", "cpus_taken"],
+        so_far=(sidecar(),),
+        moved="log",
+    ),
+    Case(
+        "the main container ends: the sidecar runs in share",
+        ends("web"),
+        {"log": "0-7", "dedicated": ""},
+        ["stopped", "main_gone", "cpus_returned"],
+        so_far=(web(), sidecar()),
+        moved="log",
+    ),
+    Case(
+        "a dedicated container ends: its core is everybody's again",
+        ends("web"),
+        {"shop": "0-7", "job": "0-7"},
+        ["stopped", "cpus_returned", "cpus_returned"],
+        so_far=(online, batch, web()),
+        moved="shop + job",
+    ),
+    Case(
+        "its pod is removed: the same, for all of its containers at once",
+        lambda node: node.remove_pod("web"),
+        {"share": "0-7"},
+        ["removed", "removed", "cpus_returned"],
+        so_far=(web(), sidecar()),
+    ),
+    Case(
+        "an online container in a batch pod: the pod leaves the box, its batch container gets a set of its own",
+        lambda node: node.create("api", 500, SHARED, on="job"),
+        {"api": "0-7", "job": "0-7"},
+        ["pool_member"],
+        so_far=(batch,),
+        moved="job + job",
+    ),
+    Case(
+        "the kubelet sets CPUs: ours hold",
+        lambda node: node.update("shop", Resources(cpus="0")),
+        {"shop": "2-7"},
+        ["kubelet_update"],
+        so_far=(online, web()),
+    ),
+    Case(
+        "the kubelet resizes a request: that is its own business, nobody moves",
+        lambda node: node.update("web", Resources(shares=4096)),
+        {"web": "0-1"},
+        ["nothing_ours"],
+        so_far=(web(),),
+    ),
+    Case(
+        "a container starts that we were never asked about: it is placed now, by file",
+        lambda node: node.start("web", on="web"),
+        {"web": "0"},
+        ["placed_at_start", "cpus_taken"],
+    ),
+    Case(
+        "the operator reserves a core that is owned: its owner gets another one",
+        lambda node: node.reconfigure(Tuning(reserved=0b11)),
+        {"web": "2-3", "shop": "4-7", "reserved": "0-1"},
+        ["reconfigured", "reconfigured"],
+        so_far=(online, web()),
+        moved="shop web",
+    ),
+    Case(
+        "the plugin restarts: everyone has what it had, by the records on the containers",
+        restart,
+        {"web": "0-1", "db": "2-3", "log": "0-1", "shop": "4-7"},
+        ["restored", "restored", "pool_member", "follows_main", "reconfigured"],
+        so_far=(online, web(), db(), sidecar()),
+        moved="shop web db log",
+    ),
+    Case(
+        "the runtime tells what we know already: nothing happens",
+        lambda node: node.synchronize(),
+        {"web": "0-1", "shop": "2-7"},
+        [],
+        so_far=(online, web()),
+        moved="shop web",
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_case(case):
+    node = Node(case.machine, case.tuning)
+    for earlier in case.so_far:
+        earlier(node)
+    outcome = case.event(node)
+    assert [reason for _, reason in said(outcome)] == case.why
+    assert {name: where(node, name) for name in case.where} == case.where
+    containers, _, pods = case.moved.partition(" + ")
+    assert set(outcome.moves.containers) == set(containers.split())
+    if pods:
+        assert set(outcome.moves.pods) == set(pods.split())
+
+
+def where(node: Node, name: str) -> str:
+    return node.cpus(name) if name in node.state.containers else node.pool(name)
+
+
+class TestTheDesignsExample:
+    """DESIGN 4.8 to the letter: pod shop/web, container app, 1.5 CPUs, on an idle node of eight.
+
+    Its `mems` is "0" although the container is not bound: only node 0 of this machine has memory.
+    """
+
+    SENTENCE = (
+        "asked 1.5 CPUs, rounded up to 2; core 0-1 is the lowest free whole core of node 0, "
+        "which has 4 of 4 CPUs free"
+    )
+
+    def played(self) -> tuple[Node, Outcome]:
+        node = Node("node-without-memory")
+        node.create("one", 500, SHARED, on="one")
+        node.create("two", 500, SHARED, on="two")
+        spec = Resources(shares=1536, quota=150_000, period=100_000)
+        return node, node.create("app", on="web", resources=spec)
+
+    def test_the_reply(self):
+        node, _ = self.played()
+        assert node["app"].knobs == Knobs(cpus="0-1")
+
+    def test_the_two_sharers(self):
+        node, outcome = self.played()
+        assert outcome.moves.containers == outcome.waits_for.containers == ("one", "two")
+        assert node.cpus("one") == node.cpus("two") == "2-7"
+
+    def test_the_audit(self):
+        _, outcome = self.played()
+        record = audit(outcome)[0]
+        assert (record.event.value, record.namespace, record.pod) == ("container.admit", "shop", "web")
+        assert (record.container, record.class_, record.pool) == ("app", "dedicated", "dedicated")
+        assert (record.before, record.after) == ({}, {"cpus": "0-1"})
+        assert record.reason.value == "whole_core"
+        # the free CPUs are said too: without them the decision could not be derived again
+        assert record.because == f"{self.SENTENCE}; free were 0-7"
+
+    def test_the_state(self):
+        node, _ = self.played()
+        assert (node["app"].qos.value, node["app"].pool) == ("dedicated", "dedicated")
+        assert (node.cpus("app"), node.state.mems_of(node["app"])) == ("0-1", 0b1)
+        assert node["app"].exclusive
+
+    def test_the_pools(self):
+        node, _ = self.played()
+        pools = {name: node.pool(name) for name in ("dedicated", "share", "reclaim")}
+        assert pools == {"dedicated": "0-1", "share": "2-7", "reclaim": "2-7"}
+
+
+def test_a_box_has_its_limits_before_its_first_container_and_follows_the_pool():
+    node = Node()
+    node.start_pod("job")
+    assert box.knobs(node.state, "job") == Knobs(cpus="0-7", shares=2)
+    node.create("web", 2000, on="web")
+    assert box.knobs(node.state, "job") == Knobs(cpus="2-7", shares=2)

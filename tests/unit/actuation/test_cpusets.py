@@ -1,0 +1,148 @@
+"""actuation/cpusets.py: a tree of cgroups moves in an order that the kernel accepts at every step."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_coloc.actuation import cpusets
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model import cpuset
+from tests.unit.actuation.watched_tree import WatchedTree
+
+NODE = {"": "0-15", "pod": "0-7", "pod/pause": "0-7", "pod/app": "0-7", "pod/app/inner": "0-7"}
+
+
+def moved(folder: Path, before: dict[str, str], wanted: str, path: str = "pod") -> WatchedTree:
+    tree = WatchedTree(folder, before)
+    with tree.watched():
+        found = cpusets.move(str(tree.folder(path)), 1, cpuset.parse(wanted))
+    assert found == cpuset.parse(wanted)
+    return tree
+
+
+class TestOnV1:
+    @pytest.mark.parametrize(
+        "wanted",
+        ["2-7", "0-15", "8-15", "4-11", "3"],
+        ids=["narrower", "wider", "elsewhere", "shifted", "one"],
+    )
+    def test_the_whole_tree_moves_and_no_write_is_refused(self, tmp_path, wanted):
+        tree = moved(tmp_path, NODE, wanted)
+        assert tree.cpus() == {"": "0-15", **dict.fromkeys(("pod", *list(NODE)[2:]), wanted)}
+
+    def test_the_innermost_goes_first_when_the_tree_shrinks(self, tmp_path):
+        tree = moved(tmp_path, NODE, "2-7")
+        assert tree.written == ["pod/app/inner", "pod/app", "pod/pause", "pod"]
+
+    def test_the_outermost_goes_first_when_it_grows(self, tmp_path):
+        tree = moved(tmp_path, NODE, "0-8")
+        assert tree.written[0] == "pod"
+        assert tree.written.index("pod/app") < tree.written.index("pod/app/inner")
+
+    def test_what_holds_already_is_not_written(self, tmp_path):
+        assert moved(tmp_path, NODE, "0-7").written == []
+
+    def test_a_child_that_kept_to_a_part_keeps_it(self, tmp_path):
+        tree = moved(tmp_path, {**NODE, "pod/app": "4-7", "pod/app/inner": "5"}, "2-15")
+        assert tree.cpus()["pod/app"] == "4-7"
+        assert tree.cpus()["pod/app/inner"] == "5"
+
+    def test_a_child_that_would_lose_some_of_its_part_keeps_the_rest(self, tmp_path):
+        tree = moved(tmp_path, {**NODE, "pod/app": "0-3", "pod/app/inner": "0-3"}, "2-7")
+        assert tree.cpus()["pod/app"] == tree.cpus()["pod/app/inner"] == "2-3"
+
+    def test_a_child_that_would_lose_all_of_it_gets_the_new_set(self, tmp_path):
+        tree = moved(tmp_path, {**NODE, "pod/app": "0-1", "pod/app/inner": "0"}, "4-7")
+        assert tree.cpus()["pod/app"] == tree.cpus()["pod/app/inner"] == "4-7"
+
+    def test_a_child_that_stays_leaves_its_own_children_alone(self, tmp_path):
+        tree = moved(tmp_path, {**NODE, "pod/app": "4-7", "pod/app/inner": "4"}, "4-7")
+        assert "pod/app/inner" not in tree.written
+
+    def test_a_folder_that_is_no_cpuset_is_passed_over(self, tmp_path):
+        (tmp_path / "cpuset/pod/stranger").mkdir(parents=True)
+        assert moved(tmp_path, NODE, "2-7").cpus()["pod"] == "2-7"
+
+    def test_a_cgroup_that_is_gone_is_none(self, tmp_path):
+        assert cpusets.move(str(tmp_path / "gone"), 1, 0b1) is None
+
+    def test_a_refusal_names_the_file(self, tmp_path):
+        tree = WatchedTree(tmp_path, {"": "0-7", "pod": "0-7"})
+        (tree.folder("pod") / "cpuset.cpus").unlink()
+        (tree.folder("pod") / "cpuset.cpus").mkdir()
+        with pytest.raises(KernelInterfaceError, match=r"cannot read .*/pod/cpuset\.cpus"):
+            cpusets.move(str(tree.folder("pod")), 1, 0b1)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[dict[str, str], int]:
+    """Draw a legal tree of up to ten cgroups below "pod", and a set that the root can give it."""
+    masks = {"": 0xFFFF, "pod": draw(st.integers(1, 0xFFFF))}
+    for number in range(draw(st.integers(0, 8))):
+        parent = draw(st.sampled_from([path for path in masks if path]))
+        part = masks[parent] & draw(st.integers(0, 0xFFFF))
+        masks[f"{parent}/{number}"] = draw(st.sampled_from((masks[parent], part or masks[parent])))
+    return {path: cpuset.render(mask) for path, mask in masks.items()}, draw(st.integers(1, 0xFFFF))
+
+
+@settings(deadline=None)
+@given(trees())
+def test_any_tree_can_be_moved_anywhere(drawn):
+    before, wanted = drawn
+    with tempfile.TemporaryDirectory() as folder:
+        after = moved(Path(folder), before, cpuset.render(wanted)).cpus()
+    for path in before:
+        if path:
+            parent = path.rpartition("/")[0]
+            whole = before[path] == before[parent]
+            assert not whole or path == "pod" or after[path] == after[parent]
+
+
+class TestOnV2:
+    def cgroup(self, folder: Path, own: str | None, effective: str | None) -> str:
+        if own is not None:
+            (folder / "cpuset.cpus").write_text(f"{own}\n")
+        if effective is not None:
+            (folder / "cpuset.cpus.effective").write_text(f"{effective}\n")
+        return str(folder)
+
+    def test_one_write_is_enough(self, tmp_path):
+        folder = self.cgroup(tmp_path, "0-7", "0-7")
+        assert cpusets.move(folder, 2, cpuset.parse("2-3")) == cpuset.parse("2-3")
+        assert (tmp_path / "cpuset.cpus").read_text() == "2-3"
+
+    def test_what_holds_already_is_not_written(self, tmp_path):
+        folder = self.cgroup(tmp_path, "2-3", "2-3")
+        written = (tmp_path / "cpuset.cpus").stat().st_mtime_ns
+        cpusets.move(folder, 2, cpuset.parse("2-3"))
+        assert (tmp_path / "cpuset.cpus").stat().st_mtime_ns == written
+
+    @pytest.mark.parametrize(
+        ("own", "effective", "cpus"),
+        [
+            ("0-3", "0-3", "0-3"),
+            ("0-3", "0-1", "0-1"),
+            ("", "0-7", "0-7"),
+            ("8-9", "0-7", "0-7"),
+            ("0-3", None, "0-3"),
+        ],
+        ids=["own", "cut", "inherited", "nothing-left", "no-effective-file"],
+    )
+    def test_tasks_may_use_what_is_effective(self, tmp_path, own, effective, cpus):
+        assert cpusets.actual(self.cgroup(tmp_path, own, effective), 2) == cpuset.parse(cpus)
+
+    @pytest.mark.parametrize("own", [None, ""], ids=["gone", "no-controller"])
+    def test_without_a_set_there_is_none(self, tmp_path, own):
+        assert cpusets.actual(self.cgroup(tmp_path, own, None), 2) is None
+
+    def test_a_cgroup_that_is_gone_is_none(self, tmp_path):
+        assert cpusets.move(str(tmp_path / "gone"), 2, 0b1) is None
+
+
+def test_the_watch_notices_a_wrong_order(tmp_path):
+    tree = WatchedTree(tmp_path, NODE)
+    with pytest.raises(AssertionError, match="pod/app has '0-7'"), tree.watched():
+        (tree.folder("pod") / "cpuset.cpus").write_text("2-7")

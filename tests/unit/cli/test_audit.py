@@ -1,0 +1,103 @@
+"""`nri-coloc audit`: the newest records of the daemon, or a sentence why not."""
+
+import json
+import socket
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from nri_coloc.admin.http import HttpServer
+from nri_coloc.cli import main
+
+
+class View:
+    """As much of the daemon as is asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.records: list[dict[str, Any]] = [
+            {"seq": number, "pod": "web", "event": "x"} for number in range(1, count + 1)
+        ]
+
+    def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
+        page = [one for one in self.records if one["seq"] > since and pod in ("", one["pod"])][:limit]
+        return {"records": page, "next": page[-1]["seq"] if page else since}
+
+
+@pytest.fixture
+def daemon():
+    servers = []
+
+    def serve(count: int) -> str:
+        server = HttpServer("127.0.0.1:0", View(count), lambda _: None)  # type: ignore[arg-type]
+        server.start()
+        assert server.wait_bound(5)
+        servers.append(server)
+        return f"127.0.0.1:{server.port}"
+
+    yield serve
+    for server in servers:
+        server.close()
+
+
+def run(address: str, *arguments: str) -> int:
+    return main.main(["audit", "--http", address, *arguments], {})
+
+
+def test_records_are_printed_one_a_line_oldest_first(daemon, capsys):
+    assert run(daemon(3)) == 0
+    assert [json.loads(line)["seq"] for line in capsys.readouterr().out.splitlines()] == [1, 2, 3]
+
+
+def test_of_many_the_newest_are_printed(daemon, capsys):
+    assert run(daemon(2500), "--limit", "2") == 0
+    assert [json.loads(line)["seq"] for line in capsys.readouterr().out.splitlines()] == [2499, 2500]
+
+
+def test_one_pods_records_are_asked_for(daemon, capsys):
+    assert run(daemon(3), "--pod", "other") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_proxy_of_the_environment_is_not_asked(daemon, monkeypatch, capsys):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert run(daemon(1)) == 0
+    assert capsys.readouterr().out
+
+
+def test_nobody_there_is_a_sentence(capsys):
+    assert run("127.0.0.1:1") == 1
+    assert capsys.readouterr().err.startswith("nri-coloc: cannot ask the daemon at 127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize("address", ["bad host:1", "nowhere", "", "127.0.0.1:port", "a\nb:1"])
+def test_an_address_that_is_none_is_a_sentence(address, capsys):
+    assert run(address) in (1, 2)
+    assert capsys.readouterr().err.startswith("nri-coloc: ")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\n[]",
+        b"HTTP/1.0 200 OK\r\n\r\n{}",
+        b'HTTP/1.0 200 OK\r\n\r\n{"records": 7, "next": 0}',
+    ],
+    ids=["silence", "another protocol", "a list", "nothing in it", "no list in it"],
+)
+def test_somebody_else_at_the_port_is_a_sentence(answer, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        other = Thread(target=serve)
+        other.start()
+        assert run(f"127.0.0.1:{listener.getsockname()[1]}") == 1
+        other.join()
+    assert capsys.readouterr().err.startswith("nri-coloc: ")

@@ -1,0 +1,202 @@
+"""cli/doctor.py: each check says what is wrong and how to mend it; only what keeps pods unplaced fails."""
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc.cli import asking, doctor, main
+from nri_coloc.cli.asking import DaemonSilent
+from nri_coloc.cli.doctor import Check, Patient
+from nri_coloc.sampling import kubelet
+
+FILES = ("memory.high", "memory.low", "memory.min", "cpu.max.burst", "io.weight", "cgroup.controllers")
+READY = {"ready": True, "checks": {"config": {"ok": True, "detail": ""}}}
+CONNECTED = {"event": "runtime.connect", "because": "containerd 2.4.0, NRI 0.12.1"}
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Patient]:
+    """A machine on which everything is as it should be, but no daemon runs."""
+    host = tmp_path / "host"
+    for path, text in {
+        "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory",
+        **{f"sys/fs/cgroup/kubepods/{name}": "" for name in FILES},
+        "sys/block/sda/queue/scheduler": "none [bfq]",
+        "sys/block/sda/dev": "8:0",
+        "proc/pressure/cpu": "some avg10=0.00",
+        "status": "Name:\tx\nCapEff:\t0000000001000000\n",
+    }.items():
+        (host / path).parent.mkdir(parents=True, exist_ok=True)
+        (host / path).write_text(text)
+    with socket.socket(socket.AF_UNIX) as nri, socket.socket(socket.AF_UNIX) as cri:
+        nri.bind(str(tmp_path / "n"))
+        cri.bind(str(tmp_path / "c"))
+        yield Patient(
+            nri_socket=str(tmp_path / "n"),
+            cri_socket=str(tmp_path / "c"),
+            host_root=str(host),
+            state_dir=str(tmp_path / "state"),
+            http="127.0.0.1:1",
+            own_status=str(host / "status"),
+        )
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a running daemon says; the test changes it."""
+    said: dict[str, Any] = {"ready": READY, "records": [CONNECTED]}
+    monkeypatch.setattr(asking, "ask", lambda *_: said["ready"])
+    monkeypatch.setattr(asking, "records", lambda *_: said["records"])
+    return said
+
+
+def check(patient: Patient, name: str) -> Check:
+    return next(found for found in doctor.checks(patient) if found.name == name)
+
+
+def static(patient: Patient) -> None:
+    path = Path(kubelet.files(patient.host_root)[0])
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"policyName": "static", "entries": {"uid": {"app": "1"}}}))
+
+
+def test_a_healthy_machine_with_a_healthy_daemon_has_nothing_to_mend(patient, daemon):
+    assert {found.verdict for found in doctor.checks(patient)} == {"ok"}
+    assert doctor.run(patient) == 0
+
+
+def test_a_daemon_that_does_not_run_yet_is_no_failure(patient):
+    assert check(patient, "daemon").verdict == "warn"
+    assert doctor.run(patient) == 0
+
+
+@pytest.mark.parametrize("name", ["nri_socket", "cri_socket"])
+@pytest.mark.parametrize("place", ["missing", "a-file"])
+def test_a_socket_that_is_none_fails_and_names_the_flag_or_the_setting(patient, name, place):
+    path = Path(patient.host_root) / place
+    if place == "a-file":
+        path.write_text("")
+    found = check(replace(patient, **{name: str(path)}), f"{name[:3].upper()} socket")
+    assert found.verdict == "fail"
+    assert "--cri-socket" in found.sentence or "NRI section" in found.sentence
+
+
+def test_no_cpuset_controller_fails(patient, tmp_path):
+    found = check(replace(patient, host_root=str(tmp_path / "bare")), "cgroups")
+    assert found.verdict == "fail"
+
+
+def test_controllers_that_are_missing_are_named(patient, tmp_path):
+    (tmp_path / "v1/sys/fs/cgroup/cpuset").mkdir(parents=True)
+    found = check(replace(patient, host_root=str(tmp_path / "v1")), "cgroups")
+    assert (found.verdict, "without cpu, memory, blkio" in found.sentence) == ("warn", True)
+
+
+def test_files_that_this_kernel_lacks_are_named(patient):
+    (Path(patient.host_root) / "sys/fs/cgroup/kubepods/cpu.max.burst").unlink()
+    found = check(patient, "control files")
+    assert (found.verdict, "no cpu.max.burst" in found.sentence) == ("warn", True)
+
+
+def test_version_1_is_said_to_have_no_memory_protection(patient, tmp_path):
+    (tmp_path / "v1/sys/fs/cgroup/cpuset").mkdir(parents=True)
+    found = check(replace(patient, host_root=str(tmp_path / "v1")), "control files")
+    assert (found.verdict, "memory.low" in found.sentence) == ("warn", True)
+
+
+def test_a_disk_on_which_no_weight_acts_is_named_with_the_cure(patient):
+    (Path(patient.host_root) / "sys/block/sda/queue/scheduler").write_text("[none] bfq")
+    found = check(patient, "I/O weights")
+    assert found.verdict == "warn"
+    assert "sda no (none)" in found.sentence
+    assert "io.cost" in found.sentence
+
+
+def test_a_kernel_without_pressure_is_told_how_to_boot(patient):
+    (Path(patient.host_root) / "proc/pressure/cpu").unlink()
+    assert "psi=1" in check(patient, "pressure").sentence
+
+
+@pytest.mark.parametrize(
+    "status", ["CapEff:\t0000000000000000\n", "", None], ids=["none", "empty", "no-file"]
+)
+def test_a_missing_capability_is_a_warning(patient, status):
+    path = Path(patient.own_status)
+    path.unlink()
+    if status is not None:
+        path.write_text(status)
+    assert check(patient, "capabilities").verdict == "warn"
+
+
+def test_a_state_folder_that_is_a_file_fails(patient, tmp_path):
+    (tmp_path / "taken").write_text("")
+    found = check(replace(patient, state_dir=str(tmp_path / "taken")), "state folder")
+    assert (found.verdict, "--state-dir" in found.sentence) == ("fail", True)
+
+
+class TestKubelet:
+    def test_a_static_cpu_manager_fails_and_says_how_to_mend_it(self, patient):
+        static(patient)
+        found = check(patient, "kubelet")
+        assert found.verdict == "fail"
+        assert "--cpu-manager-policy=none" in found.sentence
+        assert "preserve-kubelet" in found.sentence
+        assert doctor.run(patient) == 1
+
+    def test_it_is_fine_with_a_daemon_that_leaves_it_alone(self, patient, daemon):
+        static(patient)
+        assert check(patient, "kubelet").verdict == "ok"
+
+    def test_a_broken_state_file_is_a_warning(self, patient):
+        static(patient)
+        Path(kubelet.files(patient.host_root)[0]).write_text("{")
+        assert check(patient, "kubelet").verdict == "warn"
+
+
+class TestDaemon:
+    def test_what_it_is_not_ready_for_is_told(self, patient, daemon):
+        daemon["ready"] = {"ready": False, "checks": {"connected": {"ok": False, "detail": "no connection"}}}
+        found = check(patient, "daemon")
+        assert (found.verdict, found.sentence) == ("fail", "it is not ready; connected: no connection")
+
+    def test_an_old_runtime_gets_the_note_about_pushed_updates(self, patient, daemon):
+        daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24~ds1-6+b4, NRI 0.6.1"}]
+        found = check(patient, "runtime")
+        assert (found.verdict, "lock the runtime up" in found.sentence) == ("ok", True)
+
+    def test_the_newest_registration_counts(self, patient, daemon):
+        daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24, NRI 0.6.1"}, CONNECTED]
+        assert "without harm" in check(patient, "runtime").sentence
+
+    def test_a_registration_that_fell_out_of_the_ring_is_a_warning(self, patient, daemon):
+        daemon["records"] = []
+        assert check(patient, "runtime").verdict == "warn"
+
+    def test_one_that_ends_meanwhile_counts_as_none(self, patient, daemon, monkeypatch):
+        def gone(*_):
+            raise DaemonSilent("gone")
+
+        monkeypatch.setattr(asking, "records", gone)
+        assert check(patient, "daemon").verdict == "warn"
+
+
+def test_the_command_reads_its_flags(patient, capsys):
+    flags = ["--nri-socket", patient.nri_socket, "--cri-socket", patient.cri_socket]
+    flags += ["--host-root", patient.host_root, "--state-dir", patient.state_dir, "--http", patient.http]
+    assert main.main(["doctor", *flags], {}) == 0
+    out = capsys.readouterr().out
+    assert "ok    NRI socket" in out
+    assert "warn  daemon" in out
+
+
+def test_what_cannot_be_read_fails_that_check_only(patient):
+    block = Path(patient.host_root) / "sys/block/sda/dev"
+    block.unlink()
+    block.mkdir()
+    assert check(patient, "I/O weights").verdict == "fail"
+    assert check(patient, "pressure").verdict == "ok"

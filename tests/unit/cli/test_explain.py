@@ -1,0 +1,208 @@
+"""cli/explain.py, cli/owners.py: what the daemon knows of a pod, in lines; and who is where on the machine."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from nri_coloc.cli import asking, explain, main
+from nri_coloc.cli.explain import Whom
+from nri_coloc.cli.owners import owners
+from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.model import cpuset
+from nri_coloc.node_sim import machines
+
+CANDIDATES = [
+    {"node": 0, "free": 4, "whole_cores": 2, "verdict": "chosen"},
+    {"node": 1, "free": 4, "whole_cores": 2, "verdict": "as good as node 0, which is lower"},
+]
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    own = {"id": "9c1b", "namespace": "shop", "pod": "web", "container": "app", "class": "dedicated"}
+    place = {"pool": "dedicated", "cpus": "0-1", "actual_cpus": "0-1", "mems": "0", "exclusive": True}
+    return {**own, **place, **fields}
+
+
+def record(event: str = "container.admit", reason: str = "whole_core", **fields: Any) -> dict[str, Any]:
+    subject = {"namespace": "shop", "pod": "web", "container": "app", "container_id": "9c1b"}
+    return {"ts": "T", "event": event, "reason": reason, "because": "it was free", **subject, **fields}
+
+
+def state(*containers: dict[str, Any], **node: Any) -> dict[str, Any]:
+    pools = {"reserved": "", "dedicated": "0-1", "system": "2-7", "share": "2-7", "reclaim": "2-7"}
+    named = {name: {"cpus": cpus, "members": 0} for name, cpus in pools.items()}
+    return {
+        "mode": "enforce",
+        "node": {"cpus": "0-7", **node},
+        "pools": named,
+        "containers": list(containers),
+    }
+
+
+WEB = Whom("shop", "web")
+
+
+class TestWhom:
+    def test_a_pod_and_a_container_can_be_named(self):
+        assert explain.read("shop/web") == WEB
+        assert explain.read("shop/web/app") == Whom("shop", "web", "app")
+
+    @pytest.mark.parametrize("text", ["web", "", "/web", "shop/", "a/b/c/d", "shop//app"])
+    def test_anything_else_is_wrong_usage(self, text):
+        with pytest.raises(SettingsError, match="NAMESPACE/POD"):
+            explain.read(text)
+
+
+class TestLines:
+    def test_a_container_its_decision_and_the_candidates_are_told(self):
+        told = explain.lines(WEB, state(container()), [record(candidates=CANDIDATES)])
+        assert told == [
+            "shop/web/app  class dedicated, pool dedicated, CPUs 0-1 (its own), memory nodes 0",
+            "  T container.admit whole_core: it was free",
+            "    node  free  whole cores  verdict",
+            "       0     4            2  chosen",
+            "       1     4            2  as good as node 0, which is lower",
+        ]
+
+    def test_the_last_decision_that_placed_it_counts(self):
+        moved = record("container.update", "reconfigured", because="other settings")
+        told = explain.lines(WEB, state(container()), [record(), moved])
+        assert told[1:] == ["  T container.update reconfigured: other settings"]
+
+    def test_what_came_after_it_follows(self):
+        later = record("container.update", "kubelet_update", because="the kubelet asked")
+        told = explain.lines(WEB, state(container()), [record(), later])
+        assert told[2:] == ["  since then", "    T container.update kubelet_update: the kubelet asked"]
+
+    def test_annotations_that_do_not_count_are_told_once(self):
+        bad = record("annotation.invalid", "bad_value", key="k", value="x", allowed="1 to 9", used="3")
+        denied = record("annotation.denied", "not_allowed", key="m", value="y", allowed="less", used="none")
+        told = explain.lines(WEB, state(container()), [record(), bad, bad, denied])
+        assert told[2:] == [
+            "  annotations that do not count",
+            "    k='x' cannot be read; allowed is 1 to 9; used is 3",
+            "    m='y' is not allowed for this pod; allowed is less; used is none",
+        ]
+
+    def test_what_was_read_back_is_told_where_it_differs(self):
+        told = explain.lines(WEB, state(container(actual_cpus="0-7")), [record()])
+        assert told[1] == "  but read back were CPUs 0-7"
+
+    def test_a_record_that_is_gone_is_said_to_be(self):
+        assert "not among the records" in explain.lines(WEB, state(container()), [])[1]
+
+    def test_a_container_that_ended_is_told_of(self):
+        told = explain.lines(WEB, state(), [record(), record("container.release", "stopped")])
+        assert told[0] == "shop/web/app  is not there any more"
+        assert told[-1] == "    T container.release stopped: it was free"
+
+    def test_only_the_container_that_was_named_is_told_of(self):
+        other = container(id="x", container="proxy")
+        told = explain.lines(Whom("shop", "web", "app"), state(container(), other), [record()])
+        assert not any("proxy" in line for line in told)
+
+    def test_what_concerns_the_pod_itself_comes_last(self):
+        told = explain.lines(WEB, state(), [record("pod.limit", "box_member", container="", container_id="")])
+        assert told == ["the pod: T pod.limit box_member: it was free"]
+
+    def test_a_pod_that_nobody_knows_is_an_error_in_a_sentence(self):
+        with pytest.raises(ColocError, match="knows nothing of shop/web"):
+            explain.lines(WEB, state(container(pod="other")), [])
+
+    def test_a_terminal_is_not_given_orders(self):
+        evil = record(because="\x1b[2J", candidates=[{**CANDIDATES[0], "verdict": "\x07"}])
+        assert all(line.isprintable() for line in explain.lines(WEB, state(container()), [evil]))
+
+
+class TestOwners:
+    def test_pools_of_the_same_cpus_share_a_name(self):
+        assert owners(state())["system = share = reclaim"] == cpuset.parse("2-7")
+
+    def test_a_sidecar_is_named_beside_its_main_container(self):
+        sidecar = container(id="x", container="proxy", exclusive=False)
+        assert owners(state(container(), sidecar))["shop/web/app, shop/web/proxy"] == 0b11
+
+    def test_members_of_a_pool_are_not_named(self):
+        named = owners(state(container(pool="share", cpus="2-7", exclusive=False)))
+        assert not any("shop" in name for name in named)
+
+    def test_what_the_kubelet_keeps_is_named(self):
+        assert owners(state(kept_by_kubelet="4-5"))["the kubelet's own"] == cpuset.parse("4-5")
+
+    def test_an_answer_of_somebody_else_is_an_error(self):
+        with pytest.raises(ColocError):
+            owners({"hello": 1})
+
+
+# ---- over HTTP ----
+
+
+class Daemon(BaseHTTPRequestHandler):
+    """Answers as the daemon does, with what the test put into `answers`."""
+
+    answers: dict[str, Any] = {}  # noqa: RUF012 - one server a test
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.answers.get(self.path.partition("?")[0], [])).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture
+def daemon() -> Iterator[str]:
+    Daemon.answers = {
+        "/v1/state": state(container()),
+        "/v1/audit": {"records": [record(candidates=CANDIDATES)], "next": 1},
+    }
+    with HTTPServer(("127.0.0.1", 0), Daemon) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_command_prints_what_the_daemon_knows(daemon, capsys):
+    assert main.main(["explain", "shop/web", "--http", daemon], {}) == 0
+    assert "       0     4            2  chosen\n" in capsys.readouterr().out
+
+
+def test_an_unknown_pod_is_a_failure(daemon, capsys):
+    assert main.main(["explain", "shop/gone", "--http", daemon], {}) == 1
+    assert "knows nothing of shop/gone" in capsys.readouterr().err
+
+
+def test_a_daemon_that_is_not_there_is_a_failure(capsys):
+    assert main.main(["explain", "shop/web", "--http", "127.0.0.1:1"], {}) == 1
+    assert "cannot ask the daemon" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1", "a:b"])
+def test_an_address_that_is_none_is_wrong_usage(address):
+    assert main.main(["explain", "shop/web", "--http", address], {}) == 2
+
+
+def test_what_is_not_the_daemon_is_recognised(daemon):
+    Daemon.answers = {}
+    with pytest.raises(asking.DaemonSilent, match="not nri-coloc"):
+        asking.ask(daemon, "/v1/state")
+    Daemon.answers = {"/v1/audit": {"error": "no"}}
+    with pytest.raises(asking.DaemonSilent, match="not nri-coloc"):
+        asking.records(daemon)
+
+
+def test_the_machine_is_drawn_with_who_is_where(daemon, tmp_path, capsys):
+    machines.plant(machines.MACHINES["8cpu"], tmp_path)
+    arguments = ["topology", "--host-root", str(tmp_path), "--http", daemon]
+    assert main.main(arguments, {}) == 0
+    assert "b shop/web/app  0-1\n" in capsys.readouterr().out
+    assert main.main([*arguments, "-o", "json"], {}) == 0
+    assert json.loads(capsys.readouterr().out)["owners"]["shop/web/app"] == "0-1"

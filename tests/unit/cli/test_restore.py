@@ -1,0 +1,48 @@
+"""`nri-coloc restore`: refuses beside a daemon, says what it did."""
+
+import json
+
+import pytest
+
+from nri_coloc.cli import restore
+from nri_coloc.daemon.instance_lock import InstanceLock
+from nri_coloc.errors import SettingsError
+
+
+@pytest.fixture
+def state(tmp_path):
+    (tmp_path / "state").mkdir()
+    return tmp_path / "state"
+
+
+def test_it_refuses_while_somebody_has_the_lock(state, tmp_path):
+    daemon = InstanceLock(str(state))
+    assert daemon.take()
+    with pytest.raises(SettingsError, match="stop it first"):
+        restore.run(str(state), str(tmp_path))
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(SettingsError, match="there is no state folder"):
+        restore.run(str(tmp_path / "none"), str(tmp_path))
+    assert not (tmp_path / "none").exists()
+
+
+def test_it_says_what_it_did(state, tmp_path, capsys):
+    (tmp_path / "weight").write_text("1\n")
+    entries = [
+        {"file": "/weight", "was": "100"},
+        {"file": "/gone", "was": "1"},
+        {"file": "/state", "was": "1"},
+    ]
+    (state / "restore.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert restore.run(str(state), str(tmp_path)) == 1
+    said = capsys.readouterr()
+    assert said.out == "restored /weight\n1 restored, 1 gone, 1 refused\n"
+    assert said.err.startswith("nri-coloc: cannot write '1' to ")
+    assert (tmp_path / "weight").read_text() == "100"
+
+
+def test_without_a_journal_there_is_nothing_to_do(state, tmp_path, capsys):
+    assert restore.run(str(state), str(tmp_path)) == 0
+    assert capsys.readouterr().out == "0 restored, 0 gone, 0 refused\n"

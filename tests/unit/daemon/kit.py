@@ -1,0 +1,111 @@
+"""The daemon's parts without a process: a real node and policy, audit records in a list, a writer that remembers."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.config import keys
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Wish
+from nri_coloc.policy import pools
+from nri_coloc.telemetry.audit import AuditLog, Record
+from nri_coloc.telemetry.metrics import Metrics
+from tests.unit.policy import kit
+
+MEMORY = 16 << 30
+
+
+class Heard:
+    """Stands for the audit log: keeps what is submitted."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def submit(self, record: Record) -> int:
+        self.records.append(record)
+        return len(self.records)
+
+    def said(self) -> list[tuple[str, str]]:
+        return [(record.event.value, record.reason.value) for record in self.records]
+
+
+def a_node(tuning: Tuning | None = None) -> Node:
+    """An 8-CPU machine with nobody on it."""
+    tuning = tuning or Tuning()
+    return Node(pools.initial(kit.machine(), tuning), tuning, MEMORY)
+
+
+def a_report(node: Node) -> tuple[Report, Heard]:
+    heard = Heard()
+    metrics = Metrics("test", lambda: node.state, keys.base_of)
+    return Report(cast("AuditLog", heard), metrics), heard
+
+
+def create(node: Node, name: str, wish: Wish = kit.SHARED, milli: int = 1000, on: str = "web") -> Any:
+    """Create and start a container whose id is its name, with a cgroup of that name."""
+    facts = {"cgroups_path": f"/kubepods/pod{on}/{name}"}
+    outcome = node.decide(ContainerCreating(kit.pod(on), kit.container(name, on, milli, **facts), wish))
+    started = kit.container(name, on, milli, pid=7, **facts)
+    node.decide(ContainerStarting(kit.pod(on), started, wish))
+    return outcome
+
+
+def start_pod(node: Node, name: str, wish: Wish = kit.RECLAIMED) -> Any:
+    return node.decide(PodStarted(kit.pod(name), wish))
+
+
+class Cgroups:
+    """Stands for the writer: cgroups by path with the CPUs that they have; what is written is noted."""
+
+    def __init__(self, cpus: Mapping[str, int] | None = None) -> None:
+        self.cpus_of = dict(cpus or {})
+        self.targets: list[Target] = []
+        self.protections: list[tuple[str, str, int]] = []
+        self.scores: list[tuple[int, int]] = []
+        self.put: list[tuple[str, frozenset[str]]] = []
+        self.former: set[str] = set()
+        self.tidied = 0
+        self.broken: set[str] = set()
+        self.obeys = True
+
+    def as_writer(self) -> CgroupWriter:
+        return cast("CgroupWriter", self)
+
+    def apply(self, target: Target) -> Applied:
+        if target.path in self.broken:
+            raise ValueError(f"{target.path} is not what anybody expected")
+        self.targets.append(target)
+        before = self.cpus_of.get(target.path)
+        if before is not None and target.cpus and self.obeys:
+            self.cpus_of[target.path] = target.cpus
+        if not target.cpus:
+            return Applied(None, None)
+        return Applied(self.cpus_of.get(target.path), before)
+
+    def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
+        self.put.append((path, keep))
+        return ()
+
+    def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
+        self.protections.append((path, name, amount))
+        return None
+
+    def protected(self) -> set[str]:
+        return self.former
+
+    def cpus(self, path: str) -> int | None:
+        return self.cpus_of.get(path)
+
+    def members(self, path: str) -> tuple[int, ...]:
+        return ()
+
+    def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
+        self.scores.append((pid, value))
+        return None
+
+    def tidy(self) -> None:
+        self.tidied += 1

@@ -1,0 +1,220 @@
+"""Orders, sweeps and barriers, without a thread: the state says what should be, the writer what is."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from nri_coloc.daemon.actuator import REPAIRS_PER_MINUTE, TIDY_EVERY, Actuator, Barrier
+from nri_coloc.model.decisions import Moves
+from nri_coloc.model.events import ContainerGone, PodRemoved
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import QoSClass, Wish
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
+from tests.unit.policy import kit
+
+APP = "kubepods/podweb/app"
+
+
+class Rig:
+    def __init__(self, tuning: Tuning | None = None, cpus: Mapping[str, int] | None = None) -> None:
+        self.node = a_node(tuning)
+        self.cgroups = Cgroups(cpus)
+        self.report, self.heard = a_report(self.node)
+        self.actuator = Actuator(self.node, self.cgroups.as_writer(), self.report)
+        self.actuator.can = kit.EVERYTHING
+
+
+# ---- barriers ----
+
+
+def test_a_barrier_without_anybody_is_open():
+    assert Barrier(1, Moves()).wait(0)
+
+
+def test_a_barrier_opens_when_everyone_was_read_back_elsewhere():
+    barrier = Barrier(0b11, Moves(("p",), ("c",)))
+    barrier.settle("container", "c", 0b1100)
+    assert (barrier.wait(0), barrier.open) == (False, 1)
+    barrier.settle("pod", "p", 0b0110)
+    assert not barrier.wait(0), "one of its CPUs is still taken"
+    barrier.settle("container", "p", 0b1000)
+    assert not barrier.wait(0), "a container is no pod"
+    barrier.settle("pod", "p", 0b1000)
+    assert barrier.wait(0)
+
+
+def test_a_cgroup_that_is_gone_holds_nobody_up():
+    barrier = Barrier(0b11, Moves(containers=("c",)))
+    barrier.settle("container", "c", None)
+    assert barrier.wait(0)
+
+
+def test_a_start_waits_for_its_barrier_and_is_told_who_is_late():
+    rig = Rig(cpus={APP: kit.mask("0-7")})
+    create(rig.node, "app")
+    outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.actuator.submit(outcome.moves, "owner", kit.mask("0-1"), outcome.waits_for)
+    late = rig.actuator.await_departure("owner", 0)
+    assert late is not None
+    assert (late.open, late.taken) == (1, kit.mask("0-1"))
+    assert rig.actuator.await_departure("owner", 0) is None, "it was waited for once"
+
+
+def test_who_was_moved_in_time_is_no_reason_to_wait():
+    rig = Rig(cpus={APP: kit.mask("0-7")})
+    create(rig.node, "app")
+    outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.actuator.submit(outcome.moves, "owner", kit.mask("0-1"), outcome.waits_for)
+    rig.actuator.place("app")
+    assert rig.actuator.await_departure("owner", 0) is None
+    assert rig.actuator.actual["app"] == kit.mask("2-7")
+
+
+def test_nobody_waits_for_what_was_never_taken():
+    assert Rig().actuator.await_departure("app", 0) is None
+
+
+# ---- placing ----
+
+
+def test_placing_says_what_was_wrong_and_nothing_if_nothing_was():
+    rig = Rig(cpus={APP: kit.mask("0-3")})
+    create(rig.node, "app")
+    assert rig.actuator.place("app") == (kit.mask("0-3"), kit.mask("0-7"))
+    assert rig.actuator.place("app") is None
+    assert rig.actuator.actual == {"app": kit.mask("0-7")}
+
+
+def test_an_observer_writes_nothing():
+    rig = Rig(Tuning(observe=True), {APP: 1})
+    create(rig.node, "app")
+    start_pod(rig.node, "batch")
+    rig.actuator.place("app")
+    rig.actuator.place_pod("batch")
+    rig.actuator._sweep()
+    rig.actuator._protect()
+    assert (rig.cgroups.targets, rig.cgroups.protections, rig.cgroups.put) == ([], [], [])
+
+
+def test_a_pod_outside_of_the_box_gets_back_what_the_box_wrote_and_keeps_the_rest():
+    rig = Rig()
+    start_pod(rig.node, "web", Wish(QoSClass.SHARED, knobs=Knobs(io_weight=300)))
+    rig.actuator.place_pod("web")
+    ((path, keep),) = rig.cgroups.put
+    assert path == "kubepods/podweb"
+    assert {"io.weight", "memory.min", "memory.low"} <= keep
+    assert "cpuset.cpus" not in keep
+
+
+def test_containers_that_inherit_are_read_when_their_pod_was_moved():
+    rig = Rig(cpus={"kubepods/podbatch": kit.mask("0-7"), "kubepods/podbatch/job": kit.mask("2-7")})
+    start_pod(rig.node, "batch")
+    create(rig.node, "job", kit.RECLAIMED, 0, on="batch")
+    create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.actuator.place_pod("batch")
+    assert rig.actuator.actual["job"] == kit.mask("2-7")
+
+
+def test_a_score_that_the_runtime_could_not_set_is_written_once():
+    rig = Rig(cpus={APP: kit.mask("0-7")})
+    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(oom_score_adj=700)))
+    rig.actuator.set_oom_score(rig.node.state.containers["app"])
+    assert rig.cgroups.scores == [(7, 700)]
+
+
+# ---- sweeps ----
+
+
+def test_a_sweep_puts_right_what_somebody_reset_and_says_so():
+    rig = Rig(cpus={APP: kit.mask("0-3")})
+    create(rig.node, "app")
+    rig.actuator._sweep()
+    assert rig.cgroups.cpus_of["kubepods/podweb/app"] == kit.mask("0-7")
+    assert rig.heard.said() == [("drift.repair", "found_different")]
+    assert rig.actuator.swept_at > 0
+
+
+def test_a_rival_who_never_rests_is_left_alone_after_some_repairs():
+    rig = Rig(cpus={APP: kit.mask("0-3")})
+    create(rig.node, "app")
+    for _ in range(REPAIRS_PER_MINUTE + 3):
+        rig.cgroups.cpus_of["kubepods/podweb/app"] = kit.mask("0-3")
+        rig.actuator._sweep()
+    assert len(rig.heard.records) == REPAIRS_PER_MINUTE
+    assert rig.actuator.place("app"), "a start is no sweep: its container is placed all the same"
+
+
+def test_one_cgroup_that_fails_in_a_way_nobody_foresaw_keeps_no_other_from_its_values():
+    rig = Rig(cpus={APP: kit.mask("0-3"), "kubepods/podweb/bad": 1})
+    create(rig.node, "bad")
+    create(rig.node, "app")
+    rig.cgroups.broken.add("kubepods/podweb/bad")
+    rig.actuator._sweep()
+    rig.actuator._carry_out({}, {"bad": None, "app": None})
+    assert rig.cgroups.cpus_of["kubepods/podweb/app"] == kit.mask("0-7")
+
+
+def test_what_ended_is_forgotten_everywhere():
+    rig = Rig(cpus={APP: kit.mask("0-3"), "kubepods/podbatch": kit.mask("0-3")})
+    start_pod(rig.node, "batch")
+    create(rig.node, "app")
+    outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.actuator.submit(outcome.moves, "owner", 3, outcome.waits_for)
+    rig.actuator._scored.add("app")
+    rig.actuator._sweep()
+    assert set(rig.actuator._repairs) >= {"app", "batch"}
+    for name in ("app", "owner"):
+        rig.node.decide(ContainerGone(name, vanished=True))
+    rig.node.decide(PodRemoved("batch"))
+    rig.actuator._sweep()
+    left = (rig.actuator.actual, rig.actuator._barriers, rig.actuator._repairs, rig.actuator._scored)
+    assert left == ({}, {}, {}, set())
+
+
+def test_the_journal_is_tidied_now_and_then():
+    rig = Rig()
+    for _ in range(2 * TIDY_EVERY):
+        rig.actuator._sweep()
+    assert rig.cgroups.tidied == 2
+
+
+# ---- protections ----
+
+
+@pytest.fixture
+def protecting() -> Rig:
+    rig = Rig()
+    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=5)))
+    rig.actuator._protect()
+    return rig
+
+
+def test_protections_are_raised_from_the_top_and_given_back(protecting):
+    assert [p for p in protecting.cgroups.protections if p[1] == "memory.min"] == [
+        ("kubepods", "memory.min", 5),
+        ("kubepods/podweb", "memory.min", 5),
+    ]
+    protecting.node.decide(ContainerGone("app"))
+    protecting.cgroups.protections.clear()
+    protecting.actuator._protect()
+    assert {(path, amount) for path, _, amount in protecting.cgroups.protections} == {
+        ("kubepods", 0),
+        ("kubepods/podweb", 0),
+    }
+    protecting.cgroups.protections.clear()
+    protecting.actuator._protect()
+    assert protecting.cgroups.protections == []
+
+
+def test_a_former_lifes_protections_are_given_back_only_once_the_runtime_told_everything():
+    rig = Rig()
+    create(rig.node, "app")
+    rig.cgroups.former = {"kubepods", "kubepods/podold", "kubepods/podweb/app"}
+    rig.actuator._protect()
+    assert rig.cgroups.protections == []
+    rig.actuator.take_over()
+    rig.actuator._protect()
+    assert {path for path, _, _ in rig.cgroups.protections} == {"kubepods", "kubepods/podold"}, (
+        "what stands on a live container is its own value"
+    )

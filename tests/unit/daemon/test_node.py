@@ -1,0 +1,45 @@
+"""The holder of the state: what is adopted, and when."""
+
+import threading
+
+from nri_coloc.model.events import ContainerGone, Reconfigured
+from nri_coloc.model.tuning import Tuning
+from tests.unit.daemon.kit import a_node, create
+from tests.unit.policy import kit
+
+
+def test_a_decision_is_adopted():
+    node = a_node()
+    create(node, "app")
+    assert set(node.state.containers) == {"app"}
+
+
+def test_a_decision_that_cannot_be_delivered_leaves_the_state_as_it_was():
+    node = a_node()
+    create(node, "app")
+    before = node.state
+    outcome = node.decide(ContainerGone("app"), lambda _: False)
+    assert node.state is before
+    assert outcome.state is not before
+
+
+def test_whether_it_counts_is_asked_before_anybody_else_can_decide():
+    node = a_node()
+    seen = []
+
+    def adopt(outcome):
+        other = threading.Thread(target=lambda: seen.append(node.decide(ContainerGone("nobody"))))
+        other.start()
+        other.join(0.05)
+        assert seen == [], "another decision came in between"
+        return True
+
+    node.decide(ContainerGone("nobody"), adopt)
+
+
+def test_new_tuning_and_the_state_under_it_come_together():
+    node = a_node()
+    tuning = Tuning(reserved=kit.mask("7"))
+    node.retune(Reconfigured(node.state.topology, {}, {}), tuning)
+    assert node.tuning is tuning
+    assert node.state.pools.reserved == kit.mask("7")

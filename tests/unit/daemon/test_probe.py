@@ -1,0 +1,73 @@
+"""What this machine can take is looked at."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.daemon import probe
+from nri_coloc.node_sim.node import Node
+from nri_coloc.sampling import cgroup_layout
+
+
+def look(node: Node, version=(0, 12, 1), pid: int = 0):
+    root = str(node.host_root)
+    return probe.capability(cgroup_layout.detect(root), version, root, pid)
+
+
+def test_a_v2_machine_has_v2s_files(tmp_path):
+    can = look(Node(tmp_path, cgroup=2))
+    assert can.cgroup == 2
+    assert {"memory.high", "memory.min", "io.weight", "cpu.max.burst"} <= can.files
+    assert can.unified("io.weight")
+
+
+def test_a_v1_machine_has_v1s_files_of_all_controllers_and_nothing_unified(tmp_path):
+    can = look(Node(tmp_path, cgroup=1))
+    assert can.cgroup == 1
+    assert {"blkio.bfq.weight", "cpu.cfs_burst_us", "cpuset.cpus"} <= can.files
+    assert not can.unified("io.weight")
+
+
+def test_a_file_that_the_kernel_lacks_is_not_there(tmp_path):
+    node = Node(tmp_path, cgroup=2)
+    for folder in (node.host_root / "sys/fs/cgroup").rglob("io.weight"):
+        folder.unlink()
+    assert "io.weight" not in look(node).files
+
+
+@pytest.mark.parametrize(("version", "takes"), [((0, 6, 1), False), ((0, 8, 0), True), ((0, 12, 1), True)])
+def test_an_old_runtime_takes_no_oom_score(version, takes, tmp_path):
+    assert look(Node(tmp_path, cgroup=1), version).oom_at_create is takes
+
+
+@pytest.mark.parametrize(
+    ("status", "may"),
+    [
+        ("Name:\tcontainerd\nCapEff:\t000001ffffffffff\n", True),
+        ("CapEff:\t0000000001000000\n", True),
+        ("CapEff:\t0000000000ffffff\n", False),
+        ("Name:\tcontainerd\n", False),
+        ("CapEff:\n", False),
+        ("CapEff:\tnonsense\n", False),
+        ("", False),
+    ],
+)
+def test_whether_the_runtime_may_lower_a_score_is_read_from_its_capabilities(status, may, tmp_path):
+    node = Node(tmp_path, cgroup=1)
+    proc = node.host_root / "proc/77"
+    proc.mkdir(parents=True)
+    (proc / "status").write_text(status)
+    assert look(node, pid=77).oom_may_fall is may
+
+
+@pytest.mark.parametrize("pid", [0, -1, 99])
+def test_a_runtime_that_cannot_be_seen_is_taken_not_to(pid, tmp_path):
+    assert not look(Node(tmp_path, cgroup=1), pid=pid).oom_may_fall
+
+
+def test_resctrl_is_there_when_it_is_mounted(tmp_path: Path):
+    node = Node(tmp_path, cgroup=2)
+    assert not look(node).resctrl
+    (node.host_root / "sys/fs/resctrl").mkdir()
+    (node.host_root / "sys/fs/resctrl/schemata").write_text("L3:0=ff\n")
+    assert look(node).resctrl

@@ -1,0 +1,199 @@
+"""When the daemon may call itself ready, by a clock that the test holds."""
+
+import time
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.readiness import (
+    COMPARE_AFTER_S,
+    COMPARE_AGAIN_S,
+    RESYNCHRONISE_S,
+    RETRY_S,
+    UNLISTED_FOR_S,
+    Readiness,
+)
+from nri_coloc.daemon.trunk import Trunk
+from nri_coloc.errors import TransportLost
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
+from tests.unit.policy import kit
+
+BEGAN = 1000.0
+
+
+class FakeTrunk:
+    def __init__(self) -> None:
+        self.connected = True
+        self.synchronized_at = BEGAN
+        self.dropped: list[str] = []
+
+    def drop(self, why: str) -> None:
+        self.dropped.append(why)
+
+
+class Listing:
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        self.fails = False
+        self.asked = 0
+
+    def states(self) -> dict[str, str]:
+        self.asked += 1
+        if self.fails:
+            raise TransportLost("nobody there")
+        return self.found
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.node = a_node()
+        self.report, self.heard = a_report(self.node)
+        self.trunk = FakeTrunk()
+        self.listing = Listing()
+        self.actuator = Actuator(self.node, Cgroups().as_writer(), self.report)
+        self.actuator.swept_at = time.monotonic()
+        self.readiness = Readiness(
+            self.node,
+            cast("Trunk", self.trunk),
+            self.actuator,
+            self.report,
+            self.listing,
+            spawn=lambda work: work(),
+        )
+
+    def at(self, seconds: float) -> bool:
+        """Poll so long after the registration; whether it is synchronised then."""
+        self.readiness.poll(BEGAN + seconds)
+        return bool(self.readiness.checks()["checks"]["synchronised"]["ok"])
+
+    @property
+    def detail(self) -> str:
+        return str(self.readiness.checks()["checks"]["synchronised"]["detail"])
+
+
+@pytest.fixture
+def rig() -> Rig:
+    rig = Rig()
+    create(rig.node, "app")
+    rig.listing.found = {"app": "running"}
+    return rig
+
+
+def test_it_is_ready_only_after_the_comparison(rig):
+    assert not rig.at(COMPARE_AFTER_S - 0.1)
+    assert rig.listing.asked == 0
+    assert rig.at(COMPARE_AFTER_S)
+    assert rig.readiness.checks()["ready"]
+    assert rig.heard.said() == [("runtime.compare", "complete")]
+
+
+def test_a_comparison_is_made_again_now_and_then_and_said_once(rig):
+    for seconds in range(0, 100, 1):
+        rig.at(seconds)
+    assert rig.listing.asked == 1 + int((100 - COMPARE_AFTER_S) // COMPARE_AGAIN_S)
+    assert rig.heard.said() == [("runtime.compare", "complete")]
+
+
+def test_a_new_registration_must_be_compared_anew(rig):
+    assert rig.at(COMPARE_AFTER_S)
+    rig.trunk.synchronized_at = BEGAN + 5
+    assert not rig.at(5)
+    assert not rig.at(5 + COMPARE_AFTER_S - 0.1)
+    assert rig.at(5 + COMPARE_AFTER_S)
+
+
+def test_without_a_registration_it_is_not_synchronised(rig):
+    rig.trunk.synchronized_at = 0.0
+    assert not rig.at(100)
+    assert rig.detail == "the runtime has not synchronised us"
+    assert rig.listing.asked == 0
+
+
+def test_a_cri_that_cannot_be_asked_is_asked_again_after_a_pause(rig):
+    rig.listing.fails = True
+    assert not rig.at(COMPARE_AFTER_S)
+    assert "cannot compare with CRI: nobody there" in rig.detail
+    for tenth in range(int(RETRY_S * 10)):
+        rig.at(COMPARE_AFTER_S + tenth / 10)
+    assert rig.listing.asked == 1
+    rig.listing.fails = False
+    assert rig.at(COMPARE_AFTER_S + RETRY_S)
+
+
+def test_a_container_that_we_were_not_told_is_cured_by_a_new_connection_once_a_minute(rig):
+    rig.listing.found["hidden"] = "running"
+    assert not rig.at(COMPARE_AFTER_S)
+    assert "1 containers are in CRI's list and were not told to us: hidden" in rig.detail
+    assert rig.trunk.dropped == ["containers were missing from Synchronize"]
+    for tenth in range(1, int(RESYNCHRONISE_S * 10)):
+        rig.at(COMPARE_AFTER_S + tenth / 10)
+    assert len(rig.trunk.dropped) == 1
+    assert len(rig.heard.records) <= RESYNCHRONISE_S / RETRY_S, "not said at every look"
+    rig.at(COMPARE_AFTER_S + RESYNCHRONISE_S + RETRY_S)
+    assert len(rig.trunk.dropped) == 2
+
+
+@pytest.mark.parametrize("state", ["exited", "unknown"])
+def test_what_does_not_live_is_not_missed(state, rig):
+    rig.listing.found["dead"] = state
+    assert rig.at(COMPARE_AFTER_S)
+
+
+def test_a_container_that_has_exited_unseen_is_released(rig):
+    rig.listing.found["app"] = "exited"
+    rig.at(COMPARE_AFTER_S)
+    assert "app" not in rig.node.state.containers
+    assert ("container.release", "vanished") in rig.heard.said()
+
+
+def test_one_that_is_not_listed_may_be_in_creation_and_is_kept_for_a_while(rig):
+    create(rig.node, "coming", kit.DEDICATED, 2000, on="db")
+    rig.at(COMPARE_AFTER_S)
+    assert "coming" in rig.node.state.containers
+    rig.at(COMPARE_AFTER_S + COMPARE_AGAIN_S)
+    assert "coming" not in rig.node.state.containers
+
+
+def test_quick_looks_in_a_row_do_not_make_a_container_in_creation_vanish(rig):
+    create(rig.node, "coming", kit.DEDICATED, 2000, on="db")
+    rig.listing.found["hidden"] = "running"  # so that it looks again after every pause
+    for tenth in range(int((UNLISTED_FOR_S - 1) * 10)):
+        rig.at(COMPARE_AFTER_S + tenth / 10)
+    assert rig.listing.asked > 2
+    assert "coming" in rig.node.state.containers
+
+
+def test_one_that_was_listed_in_between_begins_anew(rig):
+    create(rig.node, "coming", on="db")
+    rig.at(COMPARE_AFTER_S)
+    rig.listing.found["coming"] = "created"
+    rig.at(COMPARE_AFTER_S + COMPARE_AGAIN_S)
+    del rig.listing.found["coming"]
+    rig.at(COMPARE_AFTER_S + 2 * COMPARE_AGAIN_S)
+    assert "coming" in rig.node.state.containers
+
+
+def test_only_one_comparison_is_under_way_at_a_time(rig):
+    waiting: list[Callable[[], None]] = []
+    rig.readiness._spawn = waiting.append
+    rig.at(COMPARE_AFTER_S)
+    rig.at(COMPARE_AFTER_S + 60)
+    assert len(waiting) == 1
+    waiting[0]()
+    assert rig.at(COMPARE_AFTER_S + 60)
+
+
+def test_the_other_checks_have_a_word_each(rig):
+    rig.at(COMPARE_AFTER_S)
+    rig.trunk.connected = False
+    rig.actuator.swept_at = time.monotonic() - 60
+    rig.readiness.config_problem = "line 3 is wrong"
+    checks = rig.readiness.checks()
+    assert not checks["ready"]
+    details = {name: check["detail"] for name, check in checks["checks"].items() if not check["ok"]}
+    assert set(details) == {"connected", "readings", "config"}
+    assert details["connected"] == "no connection to the runtime"
+    assert "60 s ago" in details["readings"]
+    assert details["config"] == "line 3 is wrong"

@@ -1,0 +1,68 @@
+"""One call, three audiences: audit, metrics, log."""
+
+from nri_coloc.daemon.report import REFUSALS_KEPT
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.reasons import AuditEvent, Reason
+from tests.unit.daemon.kit import a_node, a_report, create
+from tests.unit.policy import kit
+
+
+def test_the_decisions_of_one_event_share_an_id_and_are_counted():
+    node = a_node()
+    report, heard = a_report(node)
+    before = node.state
+    create(node, "app")
+    outcome = create(node, "owner", kit.DEDICATED, 2000, on="db")
+    report.decided(outcome.decisions, outcome.state, before, 42)
+    report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, "read")
+    ids = [record.decision_id for record in heard.records]
+    assert len(set(ids[:-1])) == 1
+    assert ids[-1] not in ids[:-1]
+    assert heard.records[0].latency_us == 42
+    text = report.metrics.render().decode()
+    assert 'nri_coloc_decisions_total{event="container.admit",reason="whole_core"} 1.0' in text
+    assert 'nri_coloc_decisions_total{event="config.reload",reason="valid"} 1.0' in text
+
+
+def test_a_repair_says_what_was_found_and_for_whom():
+    node = a_node()
+    report, heard = a_report(node)
+    create(node, "app")
+    report.drifted(node.state.containers["app"], node.state, "0-3", "0-7")
+    report.drifted("web", node.state, "0", "1")
+    container, pod = heard.records
+    assert (container.container, container.pod, container.namespace) == ("app", "web", "shop")
+    assert (container.before, container.after) == ({"cpus": "0-3"}, {"cpus": "0-7"})
+    assert (pod.container, pod.pod) == ("", "web")
+
+
+def refusal(path: str = "/x/cpuset.cpus", reason: str = "Permission denied") -> KernelInterfaceError:
+    return KernelInterfaceError(path, "write '0' to", reason)
+
+
+def test_the_same_refusal_is_said_once_and_counted_each_time():
+    node = a_node()
+    report, heard = a_report(node)
+    create(node, "app")
+    for _ in range(5):
+        report.refused_by_kernel(refusal(), node.state.containers["app"], node.state)
+    assert heard.said() == [("write.failed", "kernel_refused")]
+    assert (heard.records[0].pod, heard.records[0].container) == ("web", "app")
+    assert 'nri_coloc_write_failures_total{file="cpuset.cpus"} 5.0' in report.metrics.render().decode()
+
+
+def test_another_reason_or_another_file_is_said():
+    node = a_node()
+    report, heard = a_report(node)
+    report.refused_by_kernel(refusal(), "", node.state)
+    report.refused_by_kernel(refusal(reason="Device or resource busy"), "", node.state)
+    report.refused_by_kernel(refusal("/y/cpuset.cpus"), "", node.state)
+    assert len(heard.records) == 3
+
+
+def test_what_is_remembered_of_refusals_has_a_bound():
+    node = a_node()
+    report, _ = a_report(node)
+    for number in range(REFUSALS_KEPT + 10):
+        report.refused_by_kernel(refusal(f"/{number}/cpu.weight"), "", node.state)
+    assert len(report._refusals) <= REFUSALS_KEPT

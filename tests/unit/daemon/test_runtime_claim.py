@@ -1,0 +1,57 @@
+"""daemon/runtime_claim.py: one daemon a runtime."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.daemon.runtime_claim import RuntimeClaim
+
+
+def runtime(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    return listener
+
+
+def test_a_second_daemon_cannot_claim_the_same_runtime(tmp_path: Path):
+    first, second = RuntimeClaim(), RuntimeClaim()
+    with runtime(tmp_path / "nri.sock"):
+        first.take(str(tmp_path / "nri.sock"))
+        with pytest.raises(OSError, match="another nri-coloc serves this runtime"):
+            second.take(str(tmp_path / "nri.sock"))
+    first.release()
+
+
+def test_a_runtime_is_free_again_when_its_daemon_gives_it_up(tmp_path: Path):
+    first, second = RuntimeClaim(), RuntimeClaim()
+    with runtime(tmp_path / "nri.sock"):
+        first.take(str(tmp_path / "nri.sock"))
+        first.release()
+        second.take(str(tmp_path / "nri.sock"))
+    second.release()
+
+
+def test_a_claim_holds_over_reconnects(tmp_path: Path):
+    claim = RuntimeClaim()
+    with runtime(tmp_path / "nri.sock"):
+        claim.take(str(tmp_path / "nri.sock"))
+        claim.take(str(tmp_path / "nri.sock"))
+        with pytest.raises(OSError, match="another"):
+            RuntimeClaim().take(str(tmp_path / "nri.sock"))
+    claim.release()
+
+
+def test_a_claim_follows_to_the_socket_of_a_restarted_runtime(tmp_path: Path):
+    claim, other = RuntimeClaim(), RuntimeClaim()
+    with runtime(tmp_path / "old.sock"), runtime(tmp_path / "new.sock"):
+        claim.take(str(tmp_path / "old.sock"))
+        claim.take(str(tmp_path / "new.sock"))
+        other.take(str(tmp_path / "old.sock"))
+    claim.release()
+    other.release()
+
+
+def test_a_runtime_that_is_not_there_cannot_be_claimed(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        RuntimeClaim().take(str(tmp_path / "none.sock"))

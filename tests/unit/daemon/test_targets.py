@@ -1,0 +1,103 @@
+"""What a cgroup should hold: only cgroups that are somebody's own, only files that are there."""
+
+import pytest
+
+from nri_coloc.daemon import targets
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.model.events import ContainerCreating, PodStarted
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.workload import Pod, QoSClass, Wish
+from tests.unit.daemon.kit import a_node, create, start_pod
+from tests.unit.policy import kit
+
+CAN = kit.EVERYTHING
+
+
+def test_a_shared_container_has_its_pools_cpus():
+    node = a_node()
+    create(node, "app")
+    create(node, "owner", kit.DEDICATED, 2000, on="db")
+    target = targets.of_container(node.state, "app", CAN)
+    assert target is not None
+    assert (target.path, target.cpus, target.journalled) == ("kubepods/podweb/app", kit.mask("2-7"), False)
+
+
+def test_an_offline_container_of_the_box_inherits_and_its_pod_is_limited():
+    node = a_node()
+    start_pod(node, "batch")
+    create(node, "job", kit.RECLAIMED, 0, on="batch")
+    container, pod = targets.of_container(node.state, "job", CAN), targets.of_pod(node.state, "batch", CAN)
+    assert container is not None
+    assert container.cpus == 0
+    assert pod is not None
+    assert (pod.path, pod.cpus, pod.journalled) == ("kubepods/podbatch", kit.mask("0-7"), True)
+    assert ("cpu.weight", "1") in [(value.name, value.text) for value in pod.values]
+
+
+@pytest.mark.parametrize("handler", ["pod", "ignore"])
+def test_containers_of_other_handlers_are_not_written(handler):
+    node = a_node()
+    create(node, "app", Wish(QoSClass.SHARED, handler=handler))
+    assert targets.of_container(node.state, "app", CAN) is None
+
+
+def test_who_is_unknown_has_no_target():
+    state = a_node().state
+    assert targets.of_container(state, "x", CAN) is None
+    assert targets.of_pod(state, "x", CAN) is None
+
+
+@pytest.mark.parametrize("path", ["", "/", "..", "/a/../../b", "a\0b", "x" * 5000])
+def test_a_path_that_is_none_has_no_target(path):
+    node = a_node()
+    container = kit.container("app", cgroups_path=path)
+    node.decide(ContainerCreating(kit.pod(), container, kit.SHARED))
+    assert targets.of_container(node.state, "app", CAN) is None
+
+
+@pytest.mark.parametrize(
+    ("parent", "path"),
+    [
+        ("/kubepods/besteffort/pod1", "kubepods/besteffort/pod1"),
+        (
+            "kubepods-besteffort-pod1.slice",
+            "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice",
+        ),
+        ("/kubepods/besteffort", None),
+        ("kubepods-besteffort.slice", None),
+        ("/system.slice", None),
+        ("/kubepods", None),
+        ("", None),
+        ("/", None),
+        ("/kubepods/../podx", None),
+    ],
+)
+def test_only_a_cgroup_that_is_the_pods_own_is_a_pods_target(parent, path):
+    node = a_node()
+    node.decide(PodStarted(Pod("batch", cgroup_parent=parent), kit.RECLAIMED))
+    target = targets.of_pod(node.state, "batch", CAN)
+    assert (target and target.path) == path
+    assert node.state.boxed("batch") is bool("pod" in parent.rpartition("/")[2].replace("kubepods", ""))
+
+
+def protecting(low: int, minimum: int) -> Wish:
+    return Wish(QoSClass.SHARED, knobs=Knobs(memory_low=low, memory_min=minimum))
+
+
+def test_protections_are_summed_along_each_path_outermost_first():
+    node = a_node()
+    create(node, "a", protecting(1, 2), on="x")
+    create(node, "b", protecting(10, 20), on="x")
+    create(node, "c", protecting(100, 200), on="y")
+    sums = targets.protections(node.state, CAN)
+    assert [(path, found.low, found.min) for path, found in sums.items()] == [
+        ("kubepods", 111, 222),
+        ("kubepods/podx", 11, 22),
+        ("kubepods/pody", 100, 200),
+    ]
+
+
+def test_without_the_files_there_are_no_protections():
+    node = a_node()
+    create(node, "a", protecting(1, 2))
+    assert targets.protections(node.state, Capability(2, frozenset())) == {}

@@ -1,0 +1,80 @@
+"""From hooks to events: what is taken from the hook, what from the state, and what is never believed."""
+
+import pytest
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon.translation import Translator
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Phase, QoSClass
+from nri_coloc.nri.events import Call, Hook
+from nri_coloc.nri.subscription import HookKind
+from tests.unit.daemon.kit import MEMORY, a_node
+
+TUNING = Tuning()
+
+
+@pytest.fixture
+def translator() -> Translator:
+    return Translator(MEMORY)
+
+
+def hook(kind: HookKind, qos: str = "", resources: nri_pb2.LinuxResources | None = None) -> Hook:
+    pod = nri_pb2.PodSandbox(id="p", name="web", namespace="shop", uid="u")
+    if qos:
+        pod.annotations["coloc.nri.io/qos-class"] = qos
+    container = nri_pb2.Container(id="c", pod_sandbox_id="p", name="app", pid=7)
+    container.linux.resources.cpu.shares.value = 2048
+    return Hook(Call(1, kind.value, 0), kind, pod, None if kind.about_pod else container, resources)
+
+
+def test_a_pod_that_the_state_knows_is_not_read_from_the_hook_again(translator):
+    node = a_node()
+    node.decide(translator.pod_started(hook(HookKind.RUN_POD_SANDBOX, "dedicated"), TUNING))
+    event = translator.creating(hook(HookKind.CREATE_CONTAINER), node.state, TUNING)
+    assert event.pod is node.state.pods["p"].pod
+    assert event.wish.qos is QoSClass.DEDICATED
+
+
+def test_a_pod_that_the_state_does_not_know_is_taken_from_the_hook(translator):
+    event = translator.creating(hook(HookKind.CREATE_CONTAINER, "dedicated"), a_node().state, TUNING)
+    assert (event.pod.name, event.wish.qos) == ("web", QoSClass.DEDICATED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "running"), [(HookKind.START_CONTAINER, False), (HookKind.POST_START_CONTAINER, True)]
+)
+def test_a_start_says_whether_it_runs_already(kind, running, translator):
+    event = translator.starting(hook(kind), a_node().state, TUNING, running=running)
+    assert (event.running, event.container.pid, event.container.phase) == (running, 7, Phase.CREATED)
+
+
+def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):
+    wanted = nri_pb2.LinuxResources()
+    wanted.cpu.shares.value = 512
+    event = translator.updating(hook(HookKind.UPDATE_CONTAINER, resources=wanted), a_node().state, TUNING)
+    assert (event.requested.shares, event.container.resources.shares) == (512, 2048)
+    nothing = translator.updating(hook(HookKind.UPDATE_CONTAINER), a_node().state, TUNING)
+    assert nothing.requested.shares is None
+
+
+def test_a_container_whose_pod_is_not_listed_gets_an_empty_one(translator):
+    container = nri_pb2.Container(id="c", pod_sandbox_id="gone", name="app")
+    event = translator.synchronized([], [container], TUNING)
+    assert event.pods == ()
+    ((listed, wish),) = event.containers
+    assert (listed.pod_id, wish.qos) == ("gone", QoSClass.SHARED)
+
+
+def test_a_record_in_a_pod_that_carries_the_key_itself_is_dropped(translator):
+    pod = nri_pb2.PodSandbox(id="p", annotations={"coloc.nri.io/record": "x"})
+    container = nri_pb2.Container(id="c", pod_sandbox_id="p", annotations={"coloc.nri.io/record": "x"})
+    ((listed, _),) = translator.synchronized([pod], [container], TUNING).containers
+    assert listed.record == ""
+
+
+def test_every_wish_is_read_again_under_another_tuning(translator):
+    node = a_node()
+    node.decide(translator.creating(hook(HookKind.CREATE_CONTAINER, "system"), node.state, TUNING))
+    containers, pods = translator.wishes_again(node.state, TUNING)
+    assert (set(containers), set(pods)) == ({"c"}, {"p"})
+    assert containers["c"].qos is QoSClass.SHARED, "system is for kube-system"

@@ -1,0 +1,52 @@
+"""What HTTP shows of the daemon."""
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.readiness import Readiness
+from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
+from tests.unit.policy import kit
+
+
+@pytest.fixture
+def parts() -> tuple[DaemonView, Any, Actuator]:
+    node = a_node()
+    report, _ = a_report(node)
+    actuator = Actuator(node, Cgroups().as_writer(), report)
+    readiness = SimpleNamespace(checks=lambda: {"ready": False, "checks": {}})
+    return DaemonView(node, actuator, cast("Readiness", readiness), report), node, actuator
+
+
+def test_it_is_healthy_while_the_loop_turns(parts):
+    view, _, _ = parts
+    assert view.healthy()
+    view.alive_at = time.monotonic() - HEALTHY_WITHIN_S - 1
+    assert not view.healthy()
+
+
+def test_the_state_shows_what_was_decided_beside_what_was_read(parts):
+    view, node, actuator = parts
+    create(node, "app")
+    create(node, "other")
+    actuator.actual["app"] = kit.mask("0-3")
+    shown = {one["id"]: (one["cpus"], one["actual_cpus"]) for one in view.state()["containers"]}
+    assert shown == {"app": ("0-7", "0-3"), "other": ("0-7", "")}
+    assert view.state()["mode"] == "enforce"
+
+
+def test_nothing_is_lent_while_nothing_is_measured(parts):
+    capacity = parts[0].capacity()
+    assert capacity["reason"]
+    assert capacity["at"].endswith("Z")
+    assert not any(value for key, value in capacity.items() if key not in ("reason", "at"))
+
+
+def test_the_rest_is_handed_on(parts):
+    view, _, _ = parts
+    assert view.readiness() == {"ready": False, "checks": {}}
+    assert b"nri_coloc_connected" in view.metrics()

@@ -1,0 +1,89 @@
+"""Deadlines of hooks: answered once, by whoever is first, and not later than promised."""
+
+import time
+from threading import Event
+
+import pytest
+
+from nri_coloc.daemon.watchdog import DEFAULT_TIMEOUT_S, SHARE_OF_TIMEOUT, Ticket, Watchdog
+from nri_coloc.nri.events import Call
+
+
+def call(timeout_nano: int = 0) -> Call:
+    return Call(1, "CreateContainer", timeout_nano)
+
+
+def test_a_ticket_is_claimed_once():
+    ticket = Ticket(call(), "CreateContainer", 0.0)
+    assert not ticket.claimed
+    assert [ticket.claim(), ticket.claim(), ticket.claim()] == [True, False, False]
+    assert ticket.claimed
+
+
+@pytest.mark.parametrize(
+    ("timeout_nano", "seconds"),
+    [
+        (2_000_000_000, 0.5),
+        (0, DEFAULT_TIMEOUT_S * SHARE_OF_TIMEOUT),
+        (8_000_000_000, 2.0),
+        (-4_000_000_000, -1.0),
+    ],
+    ids=["two seconds", "none stated", "eight", "negative"],
+)
+def test_the_deadline_is_a_quarter_of_what_the_runtime_waits(timeout_nano, seconds):
+    assert Ticket(call(timeout_nano), "CreateContainer", 100.0).deadline == 100.0 + seconds
+
+
+class Neutral:
+    """Collects what was answered neutrally."""
+
+    def __init__(self) -> None:
+        self.tickets: list[Ticket] = []
+        self.came = Event()
+
+    def __call__(self, ticket: Ticket) -> None:
+        self.tickets.append(ticket)
+        self.came.set()
+
+
+@pytest.fixture
+def neutral() -> Neutral:
+    return Neutral()
+
+
+@pytest.fixture
+def watchdog(neutral):
+    watchdog = Watchdog(neutral)
+    watchdog.start()
+    yield watchdog
+    watchdog.stop()
+
+
+def test_an_overdue_hook_is_answered_at_its_deadline(watchdog, neutral):
+    began = time.monotonic()
+    ticket = watchdog.begin(call(1_000_000_000), "CreateContainer")
+    assert neutral.came.wait(5)
+    assert 0.25 <= time.monotonic() - began < 0.25 + 0.04
+    assert neutral.tickets == [ticket]
+    assert not ticket.claim(), "the late decision finds it taken"
+
+
+def test_a_hook_that_is_answered_in_time_is_left_alone(watchdog, neutral):
+    ticket = watchdog.begin(call(400_000_000), "CreateContainer")
+    assert ticket.claim()
+    assert not neutral.came.wait(0.25)
+
+
+def test_a_hook_that_ended_is_forgotten(watchdog, neutral):
+    watchdog.begin(call(400_000_000), "CreateContainer")
+    watchdog.end()
+    assert not neutral.came.wait(0.25)
+
+
+def test_one_after_the_other_each_has_its_own_deadline(watchdog, neutral):
+    first = watchdog.begin(call(400_000_000), "StartContainer")
+    watchdog.end()
+    second = watchdog.begin(call(600_000_000), "CreateContainer")
+    assert neutral.came.wait(5)
+    assert neutral.tickets == [second]
+    assert not first.claimed

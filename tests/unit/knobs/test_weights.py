@@ -1,0 +1,45 @@
+"""knobs/weights.py: one scale of ours, and what each kernel file makes of it."""
+
+import pytest
+
+from nri_coloc.knobs import weights
+
+
+@pytest.mark.parametrize(
+    ("ours", "bfq"),
+    [
+        (1, 1),
+        (10, 10),
+        (100, 100),
+        (101, 100),
+        (111, 101),
+        (200, 109),
+        (5050, 550),
+        (9999, 999),
+        (10000, 1000),
+    ],
+)
+def test_bfqs_weight_is_ours_up_to_its_default_and_compressed_above(ours, bfq):
+    # DESIGN 4.1: w up to 100 is w, above it 100 + (w - 100) * 900 / 9900 rounded down
+    assert weights.bfq_weight(ours) == bfq
+
+
+@pytest.mark.parametrize(("ours", "blkio"), [(1, 10), (10, 10), (100, 100), (5050, 550), (10000, 1000)])
+def test_the_old_blkio_controller_takes_the_same_within_its_range(ours, blkio):
+    assert weights.blkio_weight(ours) == blkio
+
+
+@pytest.mark.parametrize(
+    ("shares", "weight"),
+    [(2, 1), (1024, 39), (102, 4), (512, 20), (2048, 79), (262144, 10000), (0, 1), (1 << 40, 10000)],
+    ids=["least", "one-cpu", "tenth", "half", "two", "most", "below", "above"],
+)
+def test_shares_become_a_weight_as_runc_does_it(shares, weight):
+    assert weights.cpu_weight(shares) == weight
+
+
+def test_larger_weights_stay_larger():
+    ours = range(weights.MIN_WEIGHT, weights.MAX_IO_WEIGHT + 1)
+    bfq = [weights.bfq_weight(w) for w in ours]
+    assert bfq == sorted(bfq)
+    assert (bfq[0], bfq[-1]) == (weights.MIN_WEIGHT, weights.MAX_BFQ_WEIGHT)
