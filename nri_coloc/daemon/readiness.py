@@ -2,7 +2,7 @@
 
 Registration has holes: containerd may leave out containers that were in creation (containerd#13698). So three
 seconds after each one the runtime's own CRI list is compared with what Synchronize told; only when nothing is
-missing are we ready. What is missing is cured by a new connection, not more often than once a minute.
+missing are we ready. What is missing twice in a row is cured by a new connection, at most once a minute.
 CRI may take its time, so it is asked on a thread of its own: the housekeeping loop never waits for it.
 """
 
@@ -73,6 +73,7 @@ class Readiness:
         self._next_compare = 0.0
         self._resynchronised_at = 0.0
         self._unlisted: dict[str, float] = {}
+        self._suspected: set[str] = set()
         self._detail = "not compared with CRI yet"
 
     def poll(self, now: float) -> None:
@@ -107,8 +108,16 @@ class Readiness:
         exited = {k for k in known if states.get(k) == EXITED}
         self._drop_vanished(exited | self._long_unlisted(known - states.keys(), now))
         self._next_compare = now + COMPARE_AGAIN_S
+        suspected, self._suspected = self._suspected, missing
+        if missing & suspected:
+            self._missing(missing & suspected, now)
+            return
         if missing:
-            self._missing(missing, now)
+            # it may just be ending: its StopContainer reached us before CRI changed its state. Look again.
+            self._detail = (
+                f"{len(missing)} containers are in CRI's list and were not told to us; looking again"
+            )
+            self._next_compare = now + RETRY_S
             return
         if self._compared_for != synchronised_at:
             because = f"CRI lists {len(live)} live containers and we know all of them"

@@ -428,7 +428,7 @@ def live(plugin: RawPlugin, number: int) -> None:
         plugin.hook("RemovePodSandbox", pod=sandbox)
 
 
-def test_two_thousand_lives_leave_nothing_behind(tmp_path, record_property):
+def test_two_thousand_lives_leave_nothing_behind(tmp_path, record_testsuite_property):
     node = Node(tmp_path, cgroup=1)
     few = "telemetry: {auditRing: 500}\n"  # kept records are no leak, so the ring is full before we look
     with (
@@ -445,13 +445,13 @@ def test_two_thousand_lives_leave_nothing_behind(tmp_path, record_property):
         for number in range(500, 2500):
             live(plugin, number)
         grown = resident_kb(daemon, "Rss") - before
-        record_property("grown_kb", grown)
+        record_testsuite_property("grown_kb", grown)
         wait_until(lambda: open_things(daemon) <= things, 5, f"{things}, not {open_things(daemon)}")
         assert assert_unhurt(daemon)["containers"] == []
         assert grown < 3 * 1024, f"grown by {grown} kB"
 
 
-def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_property):
+def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_testsuite_property):
     with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
         served(daemon)
         for number in range(110):
@@ -462,8 +462,8 @@ def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_proper
         )
         share = (cpu_seconds(daemon) - used) / (time.monotonic() - began)
         pss = resident_kb(daemon, "Pss") / 1024
-        record_property("cpu_percent", 100 * share)
-        record_property("pss_mib", pss)
+        record_testsuite_property("cpu_percent", 100 * share)
+        record_testsuite_property("pss_mib", pss)
         assert share < 0.03, f"{100 * share:.1f} % of a core"
         assert pss < 80, f"{pss:.0f} MiB"
 

@@ -22,6 +22,8 @@ from tests.unit.policy import kit
 
 BEGAN = 1000.0
 
+SURE_S = COMPARE_AFTER_S + RETRY_S
+
 
 class FakeTrunk:
     def __init__(self) -> None:
@@ -125,14 +127,24 @@ def test_a_cri_that_cannot_be_asked_is_asked_again_after_a_pause(rig):
 def test_a_container_that_we_were_not_told_is_cured_by_a_new_connection_once_a_minute(rig):
     rig.listing.found["hidden"] = "running"
     assert not rig.at(COMPARE_AFTER_S)
+    assert not rig.at(SURE_S)
     assert "1 containers are in CRI's list and were not told to us: hidden" in rig.detail
     assert rig.trunk.dropped == ["containers were missing from Synchronize"]
     for tenth in range(1, int(RESYNCHRONISE_S * 10)):
-        rig.at(COMPARE_AFTER_S + tenth / 10)
+        rig.at(SURE_S + tenth / 10)
     assert len(rig.trunk.dropped) == 1
     assert len(rig.heard.records) <= RESYNCHRONISE_S / RETRY_S, "not said at every look"
-    rig.at(COMPARE_AFTER_S + RESYNCHRONISE_S + RETRY_S)
+    rig.at(SURE_S + RESYNCHRONISE_S + RETRY_S)
     assert len(rig.trunk.dropped) == 2
+
+
+def test_a_container_that_was_just_ending_does_not_cost_us_the_connection(rig):
+    assert rig.at(COMPARE_AFTER_S)
+    rig.listing.found["ending"] = "running"
+    assert rig.at(COMPARE_AFTER_S + COMPARE_AGAIN_S), "one look is no proof"
+    rig.listing.found["ending"] = "exited"
+    assert rig.at(COMPARE_AFTER_S + COMPARE_AGAIN_S + RETRY_S)
+    assert rig.trunk.dropped == []
 
 
 @pytest.mark.parametrize("state", ["exited", "unknown"])
