@@ -11,6 +11,7 @@ from nri_coloc.nri.subscription import HookKind
 
 ROUNDS = 3000
 WARM_UP = 300
+PODS = 20
 
 
 def run() -> dict[str, figures.Figures]:
@@ -67,32 +68,42 @@ def _creations(
     rounds: int = ROUNDS,
     **annotations: str,
 ) -> figures.Figures:
+    """Create containers in pods that run already, and remove each before the next, so that the crowd stays."""
+    pods = _pods(runtime, numbers, qos, **annotations)
     samples = []
     for turn in range(rounds + WARM_UP):
-        pod, container = _new(numbers, shares, qos, **annotations)
-        runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
+        pod = pods[turn % len(pods)]
+        container = container_of(pod, f"{numbers.next():064x}", shares)
         took, answer = runtime.hook(HookKind.CREATE_CONTAINER, pod, container)
         assert qos == "besteffort" or answer.message.adjust.linux.resources.cpu.cpus
         runtime.hook(HookKind.STOP_CONTAINER, pod, container)
-        runtime.hook(HookKind.REMOVE_POD_SANDBOX, pod)
         if turn >= WARM_UP:
             samples.append(took)
     return figures.of(samples)
 
 
 def _starts(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
+    pods = _pods(runtime, numbers, "burstable")
     samples = []
     for turn in range(ROUNDS // 2 + WARM_UP):
-        pod, container = _new(numbers, 512, "burstable")
-        runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
+        pod = pods[turn % len(pods)]
+        container = container_of(pod, f"{numbers.next():064x}", 512)
         runtime.hook(HookKind.CREATE_CONTAINER, pod, container)
         container.pid = 1
         took, _ = runtime.hook(HookKind.START_CONTAINER, pod, container)
         runtime.hook(HookKind.STOP_CONTAINER, pod, container)
-        runtime.hook(HookKind.REMOVE_POD_SANDBOX, pod)
         if turn >= WARM_UP:
             samples.append(took)
     return figures.of(samples)
+
+
+def _pods(
+    runtime: MeasuredRuntime, numbers: Numbers, qos: str, **annotations: str
+) -> list[nri_pb2.PodSandbox]:
+    pods = [pod_of(numbers.next(), qos, **annotations) for _ in range(PODS)]
+    for pod in pods:
+        runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
+    return pods
 
 
 def _nothings(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:

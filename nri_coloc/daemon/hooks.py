@@ -7,6 +7,7 @@ answered neutrally and audited, never passed to the runtime.
 """
 
 import time
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from nri_coloc._pb import nri_pb2
@@ -90,7 +91,9 @@ class Hooks:
         outcome = self._node.decide(event)
         self._actuator.place_pod(event.pod.id)
         exchange.answer(None)
-        self._after(outcome, before, exchange)
+        # its cgroup was written above; only what the event means for others is left to do
+        others = replace(outcome, moves=outcome.moves.without_pod(event.pod.id))
+        self._after(others, before, exchange)
 
     def _pod_gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
         exchange.answer(None)

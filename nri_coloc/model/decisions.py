@@ -59,6 +59,10 @@ class Moves:
     def __bool__(self) -> bool:
         return bool(self.pods or self.containers)
 
+    def without_pod(self, pod_id: str) -> "Moves":
+        """Leave one pod's own cgroup out."""
+        return Moves(tuple(k for k in self.pods if k != pod_id), self.containers)
+
     def __add__(self, other: "Moves") -> "Moves":
         """Join, each id once: two updates of one container in a reply would be a conflict with ourselves."""
         if not self:

@@ -1,5 +1,7 @@
 """model/tuning.py: without a configuration, the design's table holds."""
 
+import pytest
+
 from nri_coloc.model.tuning import ClassTuning, Settings, Tuning, default_classes
 from nri_coloc.model.workload import QoSClass
 
@@ -17,3 +19,17 @@ def test_each_tuning_has_a_table_of_its_own():
 
 def test_the_defaults_of_the_settings_hold_the_defaults_of_the_tuning():
     assert Settings().tuning == Tuning()
+
+
+@pytest.mark.parametrize(
+    ("settings", "has"),
+    [
+        (ClassTuning(memory_high="0"), True),
+        (ClassTuning(memory_low="50%"), True),
+        (ClassTuning(memory_min="1Gi"), True),
+        (ClassTuning(cpu_shares=2, io_weight=1), False),
+    ],
+    ids=["high", "low", "min", "none"],
+)
+def test_a_class_has_memory_if_any_value_of_it_is_set(settings, has):
+    assert settings.has_memory is has

@@ -28,7 +28,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, Pod, QoSClass, Resources, Wish
+from nri_coloc.model.workload import Container, Numa, Pod, QoSClass, Resources, Wish
 from nri_coloc.node_sim import machines
 from nri_coloc.policy import pools, record
 from nri_coloc.policy.step import step
@@ -162,6 +162,20 @@ class Node:
 
     def owners(self) -> dict[str, str]:
         return {k: cpuset.render(mask) for k, mask in self.state.owners.items()}
+
+
+def peopled() -> Node:
+    """Return a node with a member in every pool, a main container with its sidecar, a limit and a bound one."""
+    node = Node("4node")
+    node.start_pod("jobs")
+    node.create("batch", wish=RECLAIMED, on="jobs", oom_score_adj=900)
+    node.create("online", 500, replace(SHARED, knobs=Knobs(memory_limit=512)), on="shop")
+    node.create("agent", wish=SYSTEM, on="agents")
+    node.create("side", 100)
+    node.create("main", 2000)
+    node.create("other", 1000, on="other")
+    node.create("bound", 2000, replace(DEDICATED, numa=Numa.SINGLE, numa_ids=0b100), on="bound")
+    return node
 
 
 def as_listed(asked: Container, assignment: Assignment) -> Container:

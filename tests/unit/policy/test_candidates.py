@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.model.decisions import Considered
+from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Numa, Placement, Wish
 from nri_coloc.policy import allocator
 from nri_coloc.policy.candidates import Candidate, candidates
@@ -112,3 +113,29 @@ def test_who_did_not_choose_considered_nothing():
     node = Node()
     node.create("app", 2000)
     assert node.create("proxy", 100).decisions[0].considered is None
+
+
+def test_where_no_whole_node_was_free_none_is_ruled_out_for_that():
+    wish = replace(DEDICATED, numa=Numa.EXCLUSIVE)
+    assert verdicts(4, "0-2,4-6", wish) == ["2 of the 4 CPUs are from here"] * 2
+
+
+def test_cores_of_one_thread_do_not_make_up_for_a_whole_wide_one():
+    hybrid = Topology.build(
+        [
+            CPU(0),
+            CPU(1, core="b"),
+            CPU(2, core="b"),
+            CPU(3, 1, 1, core="c"),
+            CPU(4, 1, 1, core="c"),
+            CPU(5, 1, 1),
+        ]
+    )
+    considered = Considered(mask("0-1,3-5"), 2, DEDICATED)
+    said = [c.verdict for c in candidates(hybrid, considered, mask("3-4"))]
+    assert said == ["node 1 keeps more cores whole", "chosen"]
+
+
+def test_a_candidate_is_written_by_the_names_of_the_audit():
+    (first, _) = found(2, "1-7")
+    assert first.as_json() == {"node": 0, "free": 3, "whole_cores": 1, "verdict": "chosen"}

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.model.events import ContainerGone
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Finding, FindingKind, Phase, Resources
@@ -169,6 +170,13 @@ class TestEnding:
         assert first(outcome).because == f"it was {reason}; it ran on CPUs 0-1, its own"
         assert outcome.moves.containers == ("app",)
         assert node.state.pools == free
+
+    def test_one_that_the_runtime_lists_no_more_is_released_too(self):
+        node = Node()
+        node.create("main", 2000)
+        outcome = node.happen(ContainerGone("main", vanished=True))
+        assert said(outcome)[0] == ("container.release", "vanished")
+        assert node.owners() == {}
 
     def test_a_member_of_a_pool_gives_back_nothing(self):
         node = Node()

@@ -5,40 +5,20 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.model.events import Synchronized
-from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Numa, Resources
+from nri_coloc.model.workload import Container, Resources, Wish
 from nri_coloc.policy import resync
 from tests.unit.policy.kit import (
     DEDICATED,
     RECLAIMED,
     SHARED,
-    SYSTEM,
     Node,
     container,
     everyone_in,
-    machine,
-    mask,
-    moved,
+    peopled,
     pod,
     said,
 )
-
-RESERVE = Tuning(reserved=0b11)
-
-
-def peopled() -> Node:
-    """Return a node with a member in every pool, a main container with its sidecar, a limit and a bound one."""
-    node = Node("4node")
-    node.start_pod("jobs")
-    node.create("batch", wish=RECLAIMED, on="jobs", oom_score_adj=900)
-    node.create("online", 500, replace(SHARED, knobs=Knobs(memory_limit=512)), on="shop")
-    node.create("agent", wish=SYSTEM, on="agents")
-    node.create("side", 100)
-    node.create("main", 2000)
-    node.create("other", 1000, on="other")
-    node.create("bound", 2000, replace(DEDICATED, numa=Numa.SINGLE, numa_ids=0b100), on="bound")
-    return node
 
 
 class TestOurOwnState:
@@ -85,16 +65,6 @@ class TestAfterARestart:
         assert node.cpus("other") == "0"  # which the sidecar's record names too
         assert node.anew().owners() == node.owners()
 
-    def test_a_claim_that_lapsed_takes_nobodys_cpus_while_it_is_placed_anew(self):
-        node = Node()
-        node.create("side", 1000)
-        node.create("main", 2000)
-        node.create("old", 2000, on="old")
-        lapsed = node.listed["side"]
-        node.listed["side"] = replace(lapsed, record=lapsed.record.replace('"0"', '"64"'))
-        again = node.anew()
-        assert (again.cpus("main"), again.cpus("old")) == (node.cpus("main"), node.cpus("old"))
-
     def test_a_request_that_could_not_be_met_is_not_met_by_a_restart(self):
         node = Node()
         node.create("early", 6000, on="early")
@@ -121,6 +91,33 @@ class TestAfterARestart:
         again = peopled().anew()
         before = again.state
         assert again.synchronize().state is before
+
+
+def claims(name: str, cpus: str, created_at: int, milli: int = 1000) -> tuple[Container, Wish]:
+    """Return a listed dedicated container, in a pod of its own, whose record claims these CPUs."""
+    record = f'{{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"{cpus}"}}'
+    return container(name, name, milli, created_at=created_at, record=record), DEDICATED
+
+
+class TestLapsedClaims:
+    """A record speaks of the day of creation; later moves may have given its CPUs to somebody else."""
+
+    def owners(self, machine_name: str, *listed: tuple[Container, Wish]) -> dict[str, str]:
+        node = Node(machine_name)
+        node.happen(Synchronized((), listed))
+        return node.owners()
+
+    def test_of_two_claims_to_one_cpu_the_younger_holds(self):
+        found = self.owners("2cpu", claims("old", "1", 1), claims("young", "1", 2))
+        assert found == {"young": "1"}
+
+    def test_whose_claim_lapsed_takes_nobodys_cpus_while_it_is_placed_anew(self):
+        found = self.owners("8cpu", claims("lapsed", "64", 2), claims("old", "0", 1))
+        assert found == {"old": "0", "lapsed": "1"}
+
+    def test_a_sidecars_claim_comes_last_when_share_would_be_empty(self):
+        found = self.owners("2cpu", claims("old", "0", 1), claims("side", "1", 2, milli=100))
+        assert found == {"old": "0"}
 
 
 class TestForeigners:
@@ -164,6 +161,13 @@ class TestForeigners:
         node.happen(Synchronized(pods, containers))
         assert not node.state.boxed("web")
 
+    def test_a_pod_whose_own_wish_changed_is_not_boxed_over_its_online_container(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        listing = node.listing()
+        node.happen(replace(listing, pods=((pod(), RECLAIMED),)))
+        assert not node.state.boxed("web")
+
     def test_strict_refuses_nobody_who_runs(self):
         node = Node(tuning=Tuning(strict=True))
         node.happen(Synchronized(((pod(), DEDICATED),), ((container("main", milli=99000), DEDICATED),)))
@@ -198,114 +202,6 @@ class TestVanished:
         node.happen(Synchronized((), ()))
         assert (node.state.pods, node.state.containers) == ({}, {})
         assert node.state.pools == Node("4node").state.pools
-
-
-class TestChangedWishes:
-    def test_a_known_container_of_another_class_is_placed_anew(self):
-        node = Node()
-        node.create("main", 2000)
-        listing = node.listing()
-        node.happen(replace(listing, containers=tuple((c, SHARED) for c, _ in listing.containers)))
-        assert (node.owners(), node.cpus("main")) == ({}, "0-7")
-
-    def test_a_dedicated_one_with_another_wish_keeps_its_cpus(self):
-        node = Node()
-        node.create("first", 1000, on="first")
-        node.create("main", 2000)
-        node.stop("first")
-        wish = replace(DEDICATED, because="the operator's rule")
-        node.reconfigure(wishes={"main": wish})
-        assert node.owners() == {"main": "2-3"}
-
-    def test_a_reload_moves_only_whom_it_concerns(self):
-        node = peopled()
-        outcome = node.reconfigure(wishes={"online": replace(SHARED, knobs=Knobs(memory_limit=256))})
-        assert moved(outcome) == (set(), {"online"})
-        assert node["online"].knobs.memory_limit == 256
-
-    def test_a_reload_that_changes_nothing_moves_nobody(self):
-        node = peopled()
-        before = node.owners()
-        outcome = node.reconfigure()
-        assert (outcome.decisions, bool(outcome.moves), node.owners()) == ((), False, before)
-
-    def test_half_of_a_limit_is_not_halved_again(self):
-        node = peopled()
-        node.synchronize()
-        assert node["online"].container.resources.memory_limit is None
-        assert node["online"].container.resources.shares == 512
-
-    def test_a_pod_that_is_reclaimed_no_more_leaves_the_box(self):
-        node = Node()
-        node.start_pod()
-        node.create("batch", wish=RECLAIMED)
-        outcome = node.reconfigure(wishes={"batch": SHARED}, pod_wishes={"web": SHARED})
-        assert not node.state.boxed("web")
-        assert moved(outcome) == ({"web"}, {"batch"})
-
-    def test_a_pod_that_becomes_reclaimed_joins_it(self):
-        node = Node()
-        node.start_pod(wish=SHARED)
-        node.create("app", wish=SHARED)
-        node.reconfigure(wishes={"app": RECLAIMED}, pod_wishes={"web": RECLAIMED})
-        assert node.state.boxed("web")
-
-    def test_what_only_files_could_set_is_still_set_by_file(self):
-        node = Node()
-        node.start("app", wish=SHARED)
-        node.reconfigure(wishes={"app": replace(SHARED, knobs=Knobs(memory_limit=5))})
-        assert node["app"].by_file
-
-
-class TestChangedMachine:
-    def test_reserved_cpus_are_taken_from_everyone(self):
-        node = Node()
-        node.create("app", wish=SHARED, on="shop")
-        node.create("main", 2000)
-        outcome = node.reconfigure(RESERVE)
-        assert node.owners() == {"main": "2-3"}
-        assert (node.pool("reserved"), node.pool("share")) == ("0-1", "4-7")
-        assert moved(outcome) == (set(), {"app", "main"})
-
-    def test_who_lost_a_cpu_gets_others(self):
-        node = Node()
-        node.create("main", 2000)
-        node.reconfigure(topology=machine("offline"))
-        assert node.owners() == {"main": "0-1"}
-        node.reconfigure(RESERVE, topology=machine("offline"))
-        assert node.owners() == {"main": "4-5"}
-
-    def test_the_sidecar_of_one_that_lost_its_cpus_follows_it(self):
-        node = Node()
-        node.create("main", 2000)
-        node.create("side", 100)
-        node.reconfigure(RESERVE)
-        assert node.cpus("side") == node.cpus("main") == "2-3"
-
-    def test_the_sidecar_of_one_that_found_none_runs_in_share(self):
-        node = Node("2cpu")
-        node.create("main", 1000)
-        node.create("side", 100)
-        outcome = node.reconfigure(Tuning(reserved=0b1))
-        assert ("container.update", "main_gone") in said(outcome)
-        assert node.cpus("side") == node.cpus("main") == "1"
-
-    def test_the_youngest_gives_way_when_share_would_be_empty(self):
-        node = Node()
-        for age, name in enumerate("cba", start=1):
-            node.create(name, 2000, on=name)
-            node.start(name, on=name, created_at=age)
-        node.reconfigure(Tuning(reserved=mask("6-7")))
-        assert node.owners() == {"c": "0-1", "b": "2-3"}
-        assert node.pool("share") == "4-5"
-
-    def test_cpus_that_come_back_are_shared(self):
-        node = Node("offline")
-        node.create("app", wish=SHARED)
-        outcome = node.reconfigure(topology=machine())
-        assert node.cpus("app") == "0-7"
-        assert said(outcome) == [("pool.resize", "reconfigured")]
-        assert outcome.decisions[0].because.startswith("the configuration or the machine changed; 1 member ")
 
 
 def test_a_pod_stays_in_the_box_while_nothing_else_is_in_it():
