@@ -26,6 +26,12 @@ from nri_coloc.policy.protection import NONE
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 250 containers cost about 2 ms of one core each time."""
 
+STEP_ASIDE_EVERY: Final = 4
+STEP_ASIDE_S: Final = 50e-6
+"""A pause after so many cgroups, in which a hook that has arrived gets the interpreter's lock. Letting go of it in a
+system call is not enough: it is taken back before the hook's thread has woken. Without it a creation that comes while
+250 cgroups are moved waits 2.7 ms at the median (hook.create.dedicated.250), with it 0.9."""
+
 TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal: a minute."""
 
@@ -78,6 +84,7 @@ class Actuator:
         self._scored: set[str] = set()
         self._takes_over = False
         self._sweeps = 0
+        self._applied = 0
         self._wanted = Condition(Lock())
         self._stopping = False
         self._thread = Thread(target=self._run, name="actuator", daemon=True)
@@ -187,6 +194,9 @@ class Actuator:
 
     def _guarded(self, apply: Callable[..., object], id_: str, **how: bool) -> None:
         """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
+        self._applied += 1
+        if self._applied % STEP_ASIDE_EVERY == 0:
+            time.sleep(STEP_ASIDE_S)
         try:
             apply(id_, **how)
         except Exception as error:

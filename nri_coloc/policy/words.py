@@ -82,7 +82,12 @@ def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Deci
     """Say what a container gave back."""
     cpus = cpuset.render(state.cpus_of(assignment))
     owned = f"CPUs {cpus}, its own" if assignment.exclusive else f"CPUs {cpus} of pool {assignment.pool}"
-    because = f"it was {reason.value}; it ran on {owned}"
+    end = (
+        "the runtime does not list it as live any more"
+        if reason is Reason.VANISHED
+        else f"it was {reason.value}"
+    )
+    because = f"{end}; it ran on {owned}"
     return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus))
 
 

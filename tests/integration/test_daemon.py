@@ -327,7 +327,7 @@ def test_a_pod_that_leaves_the_box_gets_its_cpus_and_weight_back(node, daemon):
     batch = node.run_container(pod_id, ContainerRequest("batch"))
     assert file(node, pod_id, name) != wanted
     owner = dedicated(node)
-    request.annotations[f"{QOS}.main"] = "shared"  # type: ignore[index]
+    request.annotations[f"{QOS}.main"] = "shared"  # type: ignore[index]  # a dict, declared read-only
     node.kill_runtime()
     node.start_runtime()
     wait_until(lambda: file(node, pod_id, name) == wanted, 15, "the weight to come back")

@@ -81,7 +81,7 @@ def lasting(the_one: Lasting) -> Lasting:
 def a_pod(name: str = "web", **fields: object) -> nri_pb2.PodSandbox:
     pod = nri_pb2.PodSandbox(id=f"pod-{name}", name=name, uid=f"uid-{name}", namespace="shop")
     pod.linux.cgroup_parent = f"/kubepods/burstable/pod{name}"
-    pod.annotations.update(fields.pop("annotations", {}))  # type: ignore[call-overload]
+    pod.annotations.update(fields.pop("annotations", {}))  # type: ignore[call-overload]  # fields are of mixed kinds here
     for field, value in fields.items():
         setattr(pod, field, value)
     return pod
@@ -191,7 +191,7 @@ def calling(
     method: str, payload: bytes, code: Code, **options: str
 ) -> Callable[[RawPlugin], tuple[int, int]]:
     def send(plugin: RawPlugin) -> tuple[int, int]:
-        stream, data = plugin.request(method, payload, **options)  # type: ignore[arg-type]
+        stream, data = plugin.request(method, payload, **options)  # type: ignore[arg-type]  # options are of mixed kinds here
         plugin.send(data)
         return stream, code
 

@@ -163,7 +163,7 @@ def test_what_was_given_back_once_is_not_given_back_again(node, daemon, restore)
     name = "cpu.shares" if node.tree.version == 1 else "cpu.weight"
     node.run_container(pod_id, ContainerRequest("batch"))
     daemon.config.write("classes: {rules: []}\nmode: enforce\n")
-    request.annotations[QOS] = "shared"  # type: ignore[index]
+    request.annotations[QOS] = "shared"  # type: ignore[index]  # a dict, declared read-only
     node.kill_runtime()
     node.start_runtime()
     wait_until(

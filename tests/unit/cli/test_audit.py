@@ -29,7 +29,7 @@ def daemon():
     servers = []
 
     def serve(count: int) -> str:
-        server = HttpServer("127.0.0.1:0", View(count), lambda _: None)  # type: ignore[arg-type]
+        server = HttpServer("127.0.0.1:0", View(count), lambda _: None)  # type: ignore[arg-type]  # as much of a View as is asked
         server.start()
         assert server.wait_bound(5)
         servers.append(server)

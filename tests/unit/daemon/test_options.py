@@ -41,8 +41,8 @@ def test_an_address_that_is_none_is_refused(address):
 @pytest.mark.parametrize("flag", ["nri_socket", "cri_socket"])
 def test_a_path_that_no_socket_can_have_is_refused(flag):
     with pytest.raises(SettingsError, match="at most 107 bytes"):
-        Options(**{flag: "/" + "x" * 107}).over(Settings())  # type: ignore[arg-type]
-    Options(**{flag: "/" + "x" * 106}).over(Settings())  # type: ignore[arg-type]
+        Options(**{flag: "/" + "x" * 107}).over(Settings())  # type: ignore[arg-type]  # the flag is a parameter
+    Options(**{flag: "/" + "x" * 106}).over(Settings())  # type: ignore[arg-type]  # the flag is a parameter
 
 
 @pytest.fixture

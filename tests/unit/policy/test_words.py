@@ -83,7 +83,7 @@ def test_a_release_says_what_was_given_back():
     node.create("main", 2000)
     decision = words.of_release(node.state, node["main"], Reason.VANISHED)
     assert (decision.before, decision.after) == (Knobs(cpus="0-1"), Knobs())
-    assert decision.because == "it was vanished; it ran on CPUs 0-1, its own"
+    assert decision.because == "the runtime does not list it as live any more; it ran on CPUs 0-1, its own"
 
 
 def test_a_join_names_the_main_container_and_its_cpus():
