@@ -5,6 +5,7 @@ Everything here runs after the reply has left. Nothing here decides or fails.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -13,9 +14,11 @@ from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.workload import Pod
 from nri_coloc.policy.candidates import candidates
 from nri_coloc.telemetry import logs
-from nri_coloc.telemetry.audit import AuditLog, Record, record_of
+from nri_coloc.telemetry.audit import AuditLog, Record, pod_of, worded
 from nri_coloc.telemetry.metrics import Metrics
 
 REFUSALS_KEPT: Final = 4096
@@ -42,8 +45,9 @@ class Report:
         """Write the decisions of one event; they share a decision id."""
         decision_id = f"d{next(self._numbers)}"
         for decision in decisions:
-            record = record_of(decision, state, decision_id, latency_us, previous)
-            self.audit.submit(_with_candidates(record, decision, state))
+            pod = pod_of(decision, state, previous)
+            # not the states themselves: a record that waits must not keep their containers alive
+            self.audit.submit(partial(_record, decision, pod, state.topology, decision_id, latency_us))
             self.metrics.decided(decision)
 
     def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
@@ -88,9 +92,12 @@ class Report:
         self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, str(failure)))
 
 
-def _with_candidates(record: Record, decision: Decision, state: NodeState) -> Record:
-    """Add the nodes that a dedicated container could have got, for `explain`."""
+def _record(
+    decision: Decision, pod: Pod, topology: Topology, decision_id: str, latency_us: int | None
+) -> Record:
+    """Word a decision, with the nodes that a dedicated container could have got, for `explain`."""
+    record = worded(decision, pod, decision_id, latency_us)
     if decision.considered is None or decision.subject is None:
         return record
-    found = candidates(state.topology, decision.considered, decision.subject.exclusive)
+    found = candidates(topology, decision.considered, decision.subject.exclusive)
     return replace(record, extra={"candidates": [candidate.as_json() for candidate in found]})

@@ -62,7 +62,7 @@ def admit(
     state, box_moves = box.with_member(state, pod, wish)
     admitted = admission.place(state, container, wish)
     findings = wish.findings + admitted.findings
-    said = words.of_findings(findings, admitted.assignment)
+    said = words.of_findings(findings, admitted.assignment) if findings else ()
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
         return Outcome(before, (*said, words.of_refusal(admitted.assignment, refusal)), refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)

@@ -1,6 +1,6 @@
 """The daemon's parts without a process: a real node and policy, audit records in a list, a writer that remembers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
@@ -25,8 +25,8 @@ class Heard:
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    def submit(self, record: Record) -> int:
-        self.records.append(record)
+    def submit(self, record: Record | Callable[[], Record]) -> int:
+        self.records.append(record if isinstance(record, Record) else record())
         return len(self.records)
 
     def said(self) -> list[tuple[str, str]]:

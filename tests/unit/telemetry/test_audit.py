@@ -86,6 +86,21 @@ class TestRecordOf:
             }
         ]
 
+    def test_a_record_may_be_left_to_the_audits_thread_to_make(self, log, pipe):
+        log.submit(lambda: record_of(ADMITTED, NODE, "29", 71))
+        log.drain()
+        assert [record["pod"] for record in written(pipe[0]())] == ["web"]
+
+    def test_what_cannot_be_made_costs_one_record_and_is_counted(self, log, pipe, losses):
+        def broken() -> Record:
+            raise ValueError("no such pod")
+
+        log.submit(broken)
+        log.submit(record_of(ADMITTED, NODE, "29", 71))
+        log.drain()
+        assert [record["seq"] for record in written(pipe[0]())] == [2]
+        assert losses.counted == {"unrenderable": 1}
+
     def test_a_pool_has_no_container(self):
         resized = Decision(AuditEvent.POOL_RESIZE, Reason.CPUS_TAKEN, "0-1 were taken", pool="share")
         record = record_of(resized, NODE, "1", 5)
