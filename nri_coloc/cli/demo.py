@@ -41,6 +41,8 @@ def run(seconds: float, topology: str) -> int:
         except KeyboardInterrupt:
             text = "interrupted; the daemon was ended and nothing is left behind"
             print(f"nri-coloc demo: {text}", file=sys.stderr)
+        except BrokenPipeError:
+            raise  # whoever watched has left: the caller's matter
         except (ColocError, OSError) as error:  # OSError: no room, or a folder too deep for a socket
             print(f"nri-coloc demo: {error}", file=sys.stderr)
     return FAILED

@@ -26,10 +26,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     if not arguments and "NRI_PLUGIN_SOCKET" in environment:
         arguments = ["run"]
     try:
-        options = _parser().parse_args(arguments)
-        return int(options.command(options, environment))
-    except SystemExit as stop:
-        return WRONG_USAGE if stop.code not in (0, None) else DONE
+        code = _command(arguments, environment)
+        sys.stdout.flush()  # or a reader who has left would be noticed only after us, by the interpreter
     except SettingsError as error:
         print(f"nri-coloc: {error}", file=sys.stderr)
         return WRONG_USAGE
@@ -42,6 +40,15 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         # whoever read our output has seen enough; the interpreter's own flush at exit must not complain either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    return code
+
+
+def _command(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    try:
+        options = _parser().parse_args(arguments)
+        return int(options.command(options, environment))
+    except SystemExit as stop:
+        return WRONG_USAGE if stop.code not in (0, None) else DONE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,7 +148,7 @@ def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) 
     from nri_coloc.config import check
 
     code, text = check.report(options.file)
-    print(text, file=sys.stdout if code == DONE else sys.stderr)
+    print(text.rstrip("\n"), file=sys.stdout if code == DONE else sys.stderr)
     return code
 
 

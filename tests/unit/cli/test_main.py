@@ -75,19 +75,21 @@ def test_launched_another_command_is_still_that_command(capsys):
     assert "/nowhere" in capsys.readouterr().err
 
 
-def test_a_reader_who_has_seen_enough_is_no_error():
+@pytest.mark.parametrize("command", [["topology", "-o", "json"], ["--help"]], ids=["topology", "help"])
+def test_a_reader_who_has_seen_enough_is_no_error(command):
     program = "import sys; from nri_coloc.cli.main import entry; entry()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, "topology", "-o", "json"],
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.wait(10) in (0, 1)
-    with process.stderr as err:
-        assert err.read() == b""
+        env=buffered,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(10) in (0, 1)
 
 
 def test_check_config_shows_what_a_file_means(tmp_path, capsys):
