@@ -49,6 +49,41 @@ def default_classes() -> dict[QoSClass, ClassTuning]:
 
 
 @dataclass(frozen=True, slots=True)
+class ReclaimTuning:
+    """How lending behaves; DESIGN 6.
+
+    `enabled`: False lends nothing and leaves `reclaim` the same set as `share`. `watermark`: the part of the lendable
+    CPUs that online and offline together may use (Katalyst and Koordinator default near 0.65–0.9; ours is higher since
+    the box is taken back in milliseconds). `reserve_milli`: never lent. `dead_band_milli`: growth smaller than this is
+    not worth a write. `step_milli`: the most by which the box grows at once; `dwell_s`: how long the headroom must
+    have borne it. `cut`: a stall leaves this part of the box. `stall`: share of wall time beyond which an
+    online group's waiting counts as a stall. `tick_s`: the fast loop; `stale_s`: readings older than this lend the
+    floor. `partition`: tiers sized by load in place of the overlap.
+    """
+
+    enabled: bool = True
+    partition: bool = False
+    watermark: float = 0.95
+    reserve_milli: int = 0
+    dead_band_milli: int = 200
+    step_milli: int = 1000
+    dwell_s: float = 1.0
+    cut: float = 0.5
+    stall: float = 0.1
+    tick_s: float = 0.02
+    stale_s: float = 1.0
+    memory_watermark: float = 0.95
+    memory_reserve: int = 0
+    memory_step: int = 256 << 20
+    memory_dwell_s: float = 30.0
+    eviction_s: float = 20.0
+    percentile: float = 0.95
+    margin: float = 0.1
+    half_life_s: float = 12 * 3600.0
+    cold_start_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
 class Tuning:
     """`reserved` wins over `reserved_count`; the count means so many CPUs, whole lowest cores first.
 
@@ -66,6 +101,7 @@ class Tuning:
     classes: Mapping[QoSClass, ClassTuning] = field(default_factory=default_classes)
     rules: tuple[ClassRule, ...] = ()
     handlers: Mapping[str, str] = field(default_factory=dict)
+    reclaim: ReclaimTuning = field(default_factory=ReclaimTuning)
     updates_per_reply: int = 16
     observe: bool = False
     strict: bool = False
