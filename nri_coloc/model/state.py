@@ -6,12 +6,13 @@ no copy can disagree. `cpus_of` is the one place that turns an assignment into a
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.topology import Topology
+from nri_coloc.model.value import value
 from nri_coloc.model.workload import DEFAULT_WISH, Container, Pod, QoSClass, Wish
 
 DEDICATED: Final = "dedicated"
@@ -23,7 +24,7 @@ POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
 """The pools that always exist, in the order in which they are shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pools:
     """The CPU set of every pool; recomputed only when exclusive CPUs or the machine change.
 
@@ -42,7 +43,7 @@ class Pools:
         return getattr(self, pool) if pool in POOLS else self.share
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Assignment:
     """Where one container was put. At most one of `exclusive` and `follows` is set.
 
@@ -70,7 +71,7 @@ class Assignment:
         return self.container.id
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodPlace:
     """A pod and its own wish. `boxed`: its pod cgroup belongs to the reclaim box, because the pod is
     reclaimed and no annotation gives one of its containers another class (DESIGN invariant 6)."""
@@ -80,7 +81,7 @@ class PodPlace:
     boxed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeState:
     """Everything the policy knows. `generation` rises with each adopted event.
 

@@ -6,12 +6,13 @@ annotations and the operator's rules, with everything forbidden or unreadable al
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.value import value
 
 
 class QoSClass(StrEnum):
@@ -57,7 +58,7 @@ class Phase(StrEnum):
     RUNNING = "running"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resources:
     """What the runtime's spec, or an update, says; `None` is absent, and in an update 0 or "" is "keep"."""
 
@@ -81,7 +82,7 @@ class Resources:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pod:
     """A pod sandbox; `cgroup_parent` is the pod's cgroup in the driver's own notation."""
 
@@ -113,7 +114,7 @@ class Pod:
         return last.startswith("pod") or "-pod" in last
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Container:
     """A container; `record` is the text of our own annotation, handed back by the runtime."""
 
@@ -136,7 +137,7 @@ class FindingKind(StrEnum):
     DENIED = "annotation.denied"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Finding:
     """One annotation that does not count: the key and value as given, what is allowed, what holds instead."""
 
@@ -147,7 +148,7 @@ class Finding:
     used: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wish:
     """What one container asks for after the gate; `because` says where the class came from.
 

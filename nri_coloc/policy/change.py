@@ -63,14 +63,21 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
 
 def without(state: NodeState, container_ids: frozenset[str]) -> NodeState:
     """Return the state without these containers; who followed one of them returns to `share`."""
-    return adopt(
-        state,
-        {
-            k: replace(a, pool=SHARE, follows="", mems=0) if a.follows in container_ids else a
-            for k, a in state.containers.items()
-            if k not in container_ids
-        },
-    )
+    containers = dict(state.containers)
+    for gone in container_ids & containers.keys():
+        del containers[gone]
+    for orphan in followers(state, container_ids):
+        containers[orphan.id] = replace(orphan, pool=SHARE, follows="", mems=0)
+    return adopt(state, containers)
+
+
+def followers(state: NodeState, container_ids: frozenset[str]) -> list[Assignment]:
+    """Return who runs on the CPUs of one of these containers and is none of them itself."""
+    return [
+        a
+        for a in state.containers.values()
+        if a.follows and a.follows in container_ids and a.id not in container_ids
+    ]
 
 
 def moved(before: NodeState, after: NodeState) -> Moves:

@@ -119,8 +119,9 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
     """Take containers out of the state and give back what they owned."""
-    after = change.without(state, frozenset(a.id for a in leaving))
-    orphans = tuple(a for k, a in after.containers.items() if a is not state.containers[k])
+    ids = frozenset(a.id for a in leaving)
+    after = change.without(state, ids)
+    orphans = tuple(after.containers[a.id] for a in change.followers(state, ids))
     decisions = (
         *(words.of_release(state, a, reason) for a in leaving),
         *(words.of_orphan(state, after, a) for a in orphans),
