@@ -28,7 +28,8 @@ POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
 class Pools:
     """The CPU set of every pool; recomputed only when exclusive CPUs or the machine change.
 
-    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them.
+    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them. `counts`: how many
+    CPUs the loop told a pool to have (`events.PoolsSized`); without a count `reclaim` is the same set as `share`.
     """
 
     reserved: CPUMask = 0
@@ -37,6 +38,7 @@ class Pools:
     share: CPUMask = 0
     reclaim: CPUMask = 0
     kept: CPUMask = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def cpus(self, pool: str) -> CPUMask:
         """Return a pool's set; an unknown name is the shared pool, so that no container is ever without."""

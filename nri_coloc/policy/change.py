@@ -52,7 +52,7 @@ def _with_owners(
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
     if owned != derived.dedicated:
-        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept)
+        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, derived)
     return NodeState(state.topology, derived, pods_known, containers, owners, state.generation + 1)
 
 
@@ -105,7 +105,8 @@ def moved(before: NodeState, after: NodeState) -> Moves:
 
 
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
-    """Say which pools changed, for the audit; pools without members are said only for `share`."""
+    """Say which pools changed, for the audit; pools without members are said only for `share` and
+    where the loop told a size."""
     counts = Counter(a.pool for a in after.containers.values())
     return tuple(
         Decision(
@@ -118,5 +119,5 @@ def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: s
         )
         for pool in _MEMBERS_OF
         if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
-        and (counts[pool] or pool == SHARE)
+        and (counts[pool] or pool == SHARE or pool in after.pools.counts)
     )

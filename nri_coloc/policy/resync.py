@@ -144,7 +144,8 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     kubelets = pools.kept_cpus(event.topology, tuning)
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
     owners = {k: a.exclusive for k, a in kept.items() if a.exclusive}
-    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets)
+    told = pools.as_told(state.pools, tuning)
+    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))
         if (w := event.pod_wishes.get(k, p.wish)) != p.wish

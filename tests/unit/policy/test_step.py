@@ -21,6 +21,7 @@ EVENTS: dict[type, Any] = {
     events.ContainerGone: events.ContainerGone("main"),
     events.Synchronized: events.Synchronized((), ()),
     events.Reconfigured: events.Reconfigured(Node().state.topology, {}, {}),
+    events.PoolsSized: events.PoolsSized({"reclaim": 2}, "online pods use 4 of 8 CPUs"),
 }
 
 
