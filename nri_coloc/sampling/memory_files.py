@@ -81,7 +81,8 @@ def meminfo(text: bytes | None) -> NodeMemory | None:
     names = (b"MemTotal", b"MemFree", b"Inactive(file)", b"Active(file)")
     if any(name not in found for name in names):
         return None
-    return NodeMemory(*(found[name] for name in names), found.get(b"SReclaimable", 0))
+    total, free, inactive, active = (found[name] for name in names)
+    return NodeMemory(total, free, inactive, active, found.get(b"SReclaimable", 0))
 
 
 def numa_meminfo(text: bytes | None) -> NumaMemory | None:
