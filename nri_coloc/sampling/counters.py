@@ -70,6 +70,12 @@ def throttling(text: bytes | None) -> Throttling | None:
     return None if periods is None or microseconds is None else Throttling(periods, microseconds)
 
 
+def throttled_us(text: bytes | None) -> int | None:
+    """Read only the time out of what `throttling` reads."""
+    found = throttling(text)
+    return None if found is None else found.throttled_us
+
+
 def some_us(text: bytes | None) -> int | None:
     """Read the `some total=` of a pressure file: µs in which at least one task waited."""
     match = _SOME.search(text) if text else None
