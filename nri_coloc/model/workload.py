@@ -186,4 +186,7 @@ class Wish:
 KEPT_BY_KUBELET: Final = "kubelet"
 """In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
 
+RECORD_KEY: Final = "coloc.nri.io/record"
+"""The annotation that we give to each container and get back after restarts (DESIGN invariant 3)."""
+
 DEFAULT_WISH: Final = Wish(QoSClass.SHARED)
