@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -85,6 +86,7 @@ class Daemon:
         self._journal = Journal(path, self._journal_failed, options.host_root)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
+        self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)
         cri = CriSide(settings.cri_socket)
         self.pusher = Pusher(self.node, cri, self.report, lambda: self.trunk.connected)
