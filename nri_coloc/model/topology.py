@@ -116,6 +116,12 @@ class Topology:
         return tuple(levels)
 
     @cached_property
+    def node_around(self) -> Mapping[CPUMask, CPUMask]:
+        """The node that each group of the near levels lies in."""
+        groups = {group for level in self.near for group in level}
+        return {group: node for node in self.node_level for group in groups if group & ~node == 0}
+
+    @cached_property
     def far(self) -> tuple[Level, ...]:
         """What lies above the nodes, widest first: packages, dies, L3 groups that span nodes; of more than one."""
         levels: list[Level] = []

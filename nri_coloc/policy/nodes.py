@@ -21,6 +21,10 @@ MEMORY: Final = "memory"
 """In `Binding.lost`: no nodes have the memory, so that it is not bound to any."""
 
 
+_UNTOLD: Final = 1 << 62
+"""What every node is taken to have where the kernel tells of none: more than anybody asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
     """Where to search and for how many; `lost` is what of the wish was given up, in the words of its keys.
@@ -83,7 +87,7 @@ Chooser = Callable[[Sequence[_Node], _Need], Binding | None]
 def _nodes(field: Field, considered: Considered) -> list[_Node]:
     topology, room = field.topology, considered.room
     left = dict(room.left)
-    untold = 0 if topology.tells_memory else 1
+    untold = 0 if topology.tells_memory else _UNTOLD
     ownable = room.ownable or (topology.usable if considered.free & topology.usable else topology.aside)
     found = []
     for node in topology.nodes:

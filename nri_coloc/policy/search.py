@@ -93,26 +93,23 @@ def _tightest(field: Field, level: Level, holds: CPUMask, count: int) -> CPUMask
     Its node counts first: filling up a node that is in use keeps another one whole.
     """
     needed = count - count % field.threads or count
+    free, node_of = field.free, field.topology.node_around
+    on_node: dict[CPUMask, int] = {}
     best, best_rank = 0, (0, 0)
     for group in level:
         if (group & holds).bit_count() < needed:
             continue
-        part = group & field.free
-        free = part.bit_count()
-        if free < count:
+        part = group & free
+        size = part.bit_count()
+        if size < count:
             continue
-        rank = (_free_on_node(field, part, free), free)
+        node = node_of.get(group, group)
+        if node not in on_node:
+            on_node[node] = (node & free).bit_count()
+        rank = (on_node[node], size)
         if not best or rank < best_rank:
             best, best_rank = part, rank
     return best
-
-
-def _free_on_node(field: Field, part: CPUMask, free: int) -> int:
-    """Return how many CPUs are free on the node that a group lies in; its own if it is wider than that."""
-    for node in field.topology.node_level:
-        if part & ~node == 0:
-            return (node & field.free).bit_count()
-    return free
 
 
 def _taken(levels: tuple[Level, ...], part: CPUMask, count: int, take: Taker) -> CPUMask:
