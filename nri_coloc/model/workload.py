@@ -50,6 +50,10 @@ class Placement(StrEnum):
     ONE_THREAD_PER_CORE = "one-thread-per-core"
 
 
+ISOLATED: Final = "isolated"
+"""In a dedicated container's `Wish.pool`: CPUs that the kernel keeps its scheduler from (isolcpus=)."""
+
+
 class Phase(StrEnum):
     """How far a container's life has come; only `RUNNING` and `STARTING` have a cgroup of their own."""
 

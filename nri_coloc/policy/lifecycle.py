@@ -61,7 +61,7 @@ def admit(
     """
     before = state
     state, box_moves = box.with_member(state, pod, wish)
-    admitted = admission.place(state, container, wish)
+    admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
     said = words.of_findings(findings, admitted.assignment) if findings else ()
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):

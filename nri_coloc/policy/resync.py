@@ -16,8 +16,8 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, Pod, Wish
-from nri_coloc.policy import admission, box, change, lifecycle, pools, record, words
+from nri_coloc.model.workload import ISOLATED, Container, Pod, Wish
+from nri_coloc.policy import admission, box, change, lifecycle, pools, record, supply, words
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
@@ -56,7 +56,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         for container, _ in listed
         if container.id not in state.containers and (cpus := admission.claim_of(container))
     ]
-    free, holding = state.pools.share, []
+    free, holding = state.pools.share | supply.isolated(state), []
     for _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
             free &= ~cpus
@@ -175,15 +175,17 @@ def _survivors(
 
     The youngest owners give way if `share` would otherwise be left without a CPU.
     """
-    free = topology.usable & ~withheld
+    free, aside = topology.usable & ~withheld, topology.aside & ~withheld
     kept: list[Assignment] = []
     lost: list[Assignment] = []
     for assignment in sorted(state.containers.values(), key=lambda a: (a.container.created_at, a.id)):
         owned = assignment.exclusive
-        if owned and (owned & free != owned or owned == free):
+        claimable = free | aside if assignment.wish.pool == ISOLATED else free
+        if owned and (owned & ~claimable or owned & free == free):
             lost.append(assignment)
             continue
         free &= ~owned
+        aside &= ~owned
         kept.append(assignment)
     return kept, lost
 
