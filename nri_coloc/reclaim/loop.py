@@ -118,10 +118,16 @@ def _scene(
         memory.lent.dwell_s(now, tuning),
         rates.known_since,
         now - rates.oldest,
-        max(readings.late_s, now - readings.at),
+        _late(memory, readings, now),
         memory.period_s,
         stall,
     )
+
+
+def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
+    """Return how late this tick is by whatever shows it: the shell's plan, the age of the readings, our own advice."""
+    since_advice = now - memory.at - memory.period_s if memory.at != _NEVER else 0.0
+    return max(readings.late_s, now - readings.at, since_advice)
 
 
 def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 BUCKETS = 8
-"""The window moves on by an eighth of itself; it covers at least the whole and at most an eighth more."""
+"""The window moves on by an eighth of itself; it covers at least the whole, and about a quarter more at most."""
 
 
 class Peaks(NamedTuple):

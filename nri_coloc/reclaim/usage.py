@@ -85,7 +85,7 @@ def _read(meter: Meter | None, sample: Sample, cpus: int) -> Meter | None:
     most = cpus * (span + SCHEDULER_TICK_S) * 1e6 or inf
     if not 0 <= span <= LONGEST_S or not 0 <= risen <= most:
         return _without_rate(meter, at, usage)
-    return Meter(meter.role, meter.place, at, usage, int(risen / span / 1000), at, span)
+    return Meter(meter.role, meter.place, at, usage, round(risen / span / 1000), at, span)
 
 
 def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:

@@ -1,13 +1,14 @@
 """A little node for the fast loop: online pods with a demand over time, a box that eats what it may, coarse counters.
 
 Fluid, in steps of a millisecond. Online pods and the system come first (the box has the minimum weight), on CPUs
-without the box where there are any. As in the kernel, the counter of a task that keeps running is brought up to date by the
-scheduler's tick only: what is read is up to 4 ms behind on each CPU. Ticks come late by up to 4 ms, one in twenty by
-8 ms (reference: a ticker beside busy loops). Everything is drawn from one seed.
+without the box where there are any. As in the kernel, the counter of a task that keeps running is brought up to date
+by the scheduler's tick only: what is read is up to 4 ms behind on each CPU. Ticks come late by up to 4 ms, one in
+twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
@@ -43,15 +44,15 @@ class Node:
     """`noise`: how far the demand of a 5 ms stretch may lie from its mean, as a part of it,
     for one CPU; that of n independent ones is sqrt(n) times smaller."""
 
-    cpus: int = 2
-    online: Demand = steady(0)
-    system: Demand = steady(20)
-    hungry: Demand = steady(1e9)
+    cpus: int
+    online: Demand
+    system: Demand = field(default_factory=lambda: steady(20))
+    hungry: Demand = field(default_factory=lambda: steady(1e9))
     threads: int = 1
     noise: float = 0.0
     seed: int = 1
     tuning: ReclaimTuning = field(default_factory=ReclaimTuning)
-    stall: Demand = steady(0)
+    stall: Demand = field(default_factory=lambda: steady(0))
     late: bool = True
 
     def __post_init__(self) -> None:
@@ -92,7 +93,9 @@ class Node:
         """Return the counter, µs, as the kernel last brought it up to date on each CPU where the role runs."""
         running = self.rate[role] / 1000
         behind = sum(
-            self.draw.uniform(0, GRANULARITY_S) * 1e6 for _ in range(self.cpus) if self.draw.random() < running / self.cpus
+            self.draw.uniform(0, GRANULARITY_S) * 1e6
+            for _ in range(self.cpus)
+            if self.draw.random() < running / self.cpus
         )
         self.seen[role] = max(self.seen[role], int(self.used[role] - behind))
         return self.seen[role]
@@ -116,7 +119,7 @@ class Node:
     def turns(self) -> list[float]:
         """Return when the box changed its direction, growing after giving way or the other way round."""
         changes = [m for m in self.moments if m.change is not Change.KEEP]
-        return [b.at for a, b in zip(changes, changes[1:], strict=False) if a.change is not b.change]
+        return [b.at for a, b in pairwise(changes) if a.change is not b.change]
 
     def suppressed_after(self, start: float, cpus: int) -> float:
         """Return how long after `start` the box was down to so many CPUs, seconds."""
