@@ -1,0 +1,79 @@
+"""What the lending loop wants: the output of `reclaim.tick`, applied by the shell and told to schedulers.
+
+Amounts are milli-CPU and bytes. A `Reason` says which term of a formula was the binding one, `because` holds every
+figure that took part.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Binding(StrEnum):
+    """Which term decided a headroom or a capacity."""
+
+    NOT_MEASURED = "lending_not_measured"
+    LEARNING = "learning"
+    ONLINE_USE = "online_use"
+    STALL = "online_stall"
+    DWELL = "dwell"
+    GROWTH_STEP = "growth_step"
+    DEAD_BAND = "dead_band"
+    ALL_LENT = "all_lent"
+    STALE = "stale_readings"
+    LATE = "late_tick"
+    FLOOR = "floor"
+    FORECAST = "forecast"
+    YESTERDAY = "same_hour_yesterday"
+    KUBEPODS_LIMIT = "kubepods_limit"
+    FREE_MEMORY = "free_memory"
+    ONLINE_CLAIM = "online_claim"
+    DISABLED = "lending_disabled"
+
+
+class Headroom(NamedTuple):
+    """What may be lent now, and what bound it."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    online_cpu_milli: int = 0
+    binding: Binding = Binding.NOT_MEASURED
+    because: str = ""
+
+
+class Capacity(NamedTuple):
+    """What is advertised: slower, predicted, honest down to zero."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    binding: Binding = Binding.NOT_MEASURED
+    because: str = ""
+
+
+class Change(StrEnum):
+    """What a tick did to the box."""
+
+    KEEP = "keep"
+    SUPPRESS = "suppress"
+    GROW = "grow"
+
+
+class CPUTarget(NamedTuple):
+    """How many CPUs the box may have now (at least 1), and why; the policy chooses which."""
+
+    cpus: int
+    change: Change = Change.KEEP
+    binding: Binding = Binding.NOT_MEASURED
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTarget:
+    """memory.high and memory.max of the box as a whole, bytes; None is "no limit of ours"."""
+
+    high: int | None = None
+    limit: int | None = None
+    by_node: Mapping[int, int] = field(default_factory=dict)
+    binding: Binding = Binding.NOT_MEASURED
+    because: str = ""

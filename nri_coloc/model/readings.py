@@ -1,0 +1,155 @@
+"""What was measured, as immutable pictures: a lean one for the fast tick, a full one for the slow loop.
+
+All counters are the kernel's own running totals; rates are made by whoever compares two readings of the same
+`key`, so that a cgroup that was born, died or was made anew between them can never look like a jump. None is
+"could not be read": a value, not an error. Times are monotonic seconds, CPU times and stalls µs, memory bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Role(StrEnum):
+    """Whose use a fast sample measures."""
+
+    PODS = "pods"
+    """Everything below kubepods."""
+    SYSTEM = "system"
+    """Everything on the node beside kubepods."""
+    BOX = "box"
+    """A pod cgroup of the reclaim box, or a host group in it."""
+    DEDICATED = "dedicated"
+    """A container on CPUs of its own."""
+    RESERVED = "reserved"
+    """What ran on the reserved CPUs."""
+    ONLINE = "online"
+    """An online pod, or a group of nothing but online pods: its stalls count."""
+
+
+class Sample(NamedTuple):
+    """One cgroup at one moment. `key` is its identity (the folder's inode), never its path; one sample a key and tick.
+
+    `usage_us` None says that the cgroup is gone or cannot be read. Of one role, no cgroup lies inside another.
+
+    `stalled_us`: PSI cpu `some total=`, or run-queue delay where there is no PSI; `throttled_us`: time its own
+    quota held it back; `shares_box`: whether reclaimed tasks may run on its CPUs now.
+    """
+
+    key: int
+    role: Role
+    at: float
+    usage_us: int | None = None
+    stalled_us: int | None = None
+    throttled_us: int | None = None
+    shares_box: bool = True
+
+
+class FastReadings(NamedTuple):
+    """What one fast tick read: at most about eight files, some by rotation.
+
+    `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share`
+    now, reserved and dedicated left out. `threads_per_core`: of the lendable CPUs; `cpus`: online CPUs of the machine,
+    no counter rises faster (0: not known). `took_s`: CPU time that the whole tick before this one cost.
+    """
+
+    at: float
+    samples: tuple[Sample, ...] = ()
+    late_s: float = 0.0
+    lendable: int = 0
+    threads_per_core: int = 1
+    cpus: int = 0
+    took_s: float = 0.0
+
+
+class Pressure(NamedTuple):
+    """PSI's running totals of one resource, µs."""
+
+    some_us: int
+    full_us: int = 0
+
+
+class MemoryReading(NamedTuple):
+    """One cgroup's memory. `working_set` = usage − inactive file cache (as the kubelet counts it)."""
+
+    usage: int
+    anon: int = 0
+    file: int = 0
+    inactive_file: int = 0
+    working_set: int = 0
+    limit: int | None = None
+    oom_kills: int = 0
+    high_events: int = 0
+
+
+class IOReading(NamedTuple):
+    """Bytes and operations since the cgroup was made, all devices together."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    reads: int = 0
+    writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """One cgroup in the full picture; every part that its kernel does not offer is None."""
+
+    key: int
+    at: float
+    usage_us: int | None = None
+    throttled_us: int | None = None
+    throttled_periods: int | None = None
+    run_delay_us: int | None = None
+    cpu: Pressure | None = None
+    memory_stall: Pressure | None = None
+    io_stall: Pressure | None = None
+    memory: MemoryReading | None = None
+    io: IOReading | None = None
+
+
+class NumaMemory(NamedTuple):
+    """One memory node, bytes."""
+
+    total: int
+    free: int
+    file: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """The machine as a whole. `watermark`: the kernel's low watermarks of all zones, bytes (/proc/zoneinfo).
+
+    `reserved_usage_us`: CPU time spent on the reserved CPUs.
+    """
+
+    at: float
+    usage_us: int | None = None
+    reserved_usage_us: int | None = None
+    memory_total: int = 0
+    memory_free: int = 0
+    inactive_file: int = 0
+    active_file: int = 0
+    slab_reclaimable: int = 0
+    watermark: int = 0
+    nodes: Mapping[int, NumaMemory] = field(default_factory=dict)
+    cpu: Pressure | None = None
+    memory_stall: Pressure | None = None
+    io_stall: Pressure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything at about one moment: by pod id and container id, with kubepods and the node around them.
+
+    A pod or container whose cgroup is gone is not in it. `took_s`: what taking it cost, wall time.
+    """
+
+    at: float
+    node: NodeReading
+    kubepods: GroupReading | None = None
+    pods: Mapping[str, GroupReading] = field(default_factory=dict)
+    containers: Mapping[str, GroupReading] = field(default_factory=dict)
+    host_groups: Mapping[str, GroupReading] = field(default_factory=dict)
+    took_s: float = 0.0
