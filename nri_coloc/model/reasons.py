@@ -14,6 +14,8 @@ class AuditEvent(StrEnum):
     RELEASE = "container.release"
     LATE = "container.late"
     POOL_RESIZE = "pool.resize"
+    RECLAIM_SUPPRESS = "reclaim.suppress"
+    RECLAIM_GROW = "reclaim.grow"
     POD_LIMIT = "pod.limit"
     ANNOTATION_INVALID = "annotation.invalid"
     ANNOTATION_DENIED = "annotation.denied"
@@ -53,6 +55,7 @@ class Reason(StrEnum):
     # changes that others cause
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"
+    HEADROOM = "headroom"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
     RECONFIGURED = "reconfigured"

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event
+from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import CPU, Topology
@@ -154,6 +154,10 @@ class PlacementMachine(RuleBasedStateMachine):
         now = self.node.state.owners
         self.lapsed |= {k for k in former.keys() | now.keys() if former.get(k) != now.get(k)} | wishes.keys()
 
+    @rule(counts=st.dictionaries(st.just("reclaim"), st.integers(-1, 17)))
+    def size(self, counts):
+        self.act(lambda: self.node.happen(PoolsSized(counts, "so it was told")))
+
     def listed_if_new(self, name: str, facts: Container) -> None:
         """A container whose creation we did not answer has no record: its CPUs are chosen anew after a restart."""
         if name not in self.node.listed:
@@ -191,6 +195,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.a_follower_sits_on_its_own_pods_main_container()
         self.reserved_cpus_are_the_systems_only()
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
+        self.the_box_has_what_it_was_told()
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()
         self.every_container_has_its_pod()
@@ -245,6 +250,14 @@ class PlacementMachine(RuleBasedStateMachine):
         """Or follows one that did."""
         leader = self.state.containers.get(a.follows, a)
         return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
+
+    def the_box_has_what_it_was_told(self):
+        """No more than that and its least; without a word all of `share`."""
+        pools, machine = self.state.pools, self.state.topology
+        told = pools.counts.get("reclaim", machine.online.bit_count())
+        assert pools.reclaim & ~pools.share == 0
+        assert pools.reclaim.bit_count() <= max(told, machine.threads_per_core)
+        assert told < pools.share.bit_count() or pools.reclaim == pools.share
 
     def no_value_that_is_written_is_empty(self):
         orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
