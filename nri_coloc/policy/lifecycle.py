@@ -14,7 +14,7 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, words
+from nri_coloc.policy import admission, box, change, membership, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -61,6 +61,7 @@ def admit(
     """
     before = state
     state, box_moves = box.with_member(state, pod, wish)
+    state = membership.with_member(state, container, wish)
     admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
     said = words.of_findings(findings, admitted.assignment) if findings else ()

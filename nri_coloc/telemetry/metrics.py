@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import POOLS, NodeState
+from nri_coloc.model.state import POOLS, NodeState, Pools
 from nri_coloc.model.workload import QoSClass
 
 NAMESPACE: Final = "nri_coloc"
@@ -170,13 +170,20 @@ class _StateCollector(Collector):
         state = self._snapshot()
         if state is None:
             return
-        yield _family(
-            "pool_cpus", "CPUs in a pool.", "pool", {p: state.pools.cpus(p).bit_count() for p in POOLS}
-        )
+        yield _family("pool_cpus", "CPUs in a pool.", "pool", _pool_sizes(state.pools))
         count = dict.fromkeys((qos.value for qos in QoSClass), 0)
         for assignment in state.containers.values():
             count[assignment.qos.value] += 1
         yield _family("containers", "Live containers.", "class", count)
+
+
+def _pool_sizes(pools: Pools) -> dict[str, int]:
+    """Count by the operator's name: what tells groups apart may be a pod's label, and becomes none here."""
+    sizes = {name: pools.cpus(name).bit_count() for name in POOLS}
+    for name, cpus in pools.tiers.items():
+        named = name.partition("/")[0]
+        sizes[named] = sizes.get(named, 0) + cpus.bit_count()
+    return sizes
 
 
 def _family(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
