@@ -3,9 +3,9 @@
 import os
 import sys
 
-from benchmarks import decision, figures, hook, real
+from benchmarks import decision, figures, hook, real, sampling
 
-ALL = {"decision": decision.run, "hook": hook.run, "real": real.run}
+ALL = {"decision": decision.run, "hook": hook.run, "real": real.run, "sampling": sampling.run}
 
 
 def main() -> None:
