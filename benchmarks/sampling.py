@@ -1,4 +1,4 @@
-"""`sampling.*`: one fast tick, and one slice and the whole of a picture, on simulated and on real cgroups.
+"""`sampling.*`: one fast tick, the whole of a picture and its slices (CPU time), on simulated and on real cgroups.
 
 `.sim` rows read node_sim's files in a folder, the others cgroups that are made below `nri-coloc-bench` in every
 hierarchy of this machine (root) and removed again. Each pod has one container with a quota, which is the dearest
@@ -20,10 +20,12 @@ from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout, groups
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import ContainerFacts, Facts, PodFacts
+from nri_coloc.sampling.picture import PictureTaker, Subjects
 from tests.rig import kubepods
 
 SIZES: Final = (10, 50, 110)
 TICKS: Final = 2000
+PICTURES: Final = 40
 OWN: Final = "nri-coloc-bench"
 KUBEPODS: Final = f"{OWN}/kubepods"
 
@@ -46,6 +48,9 @@ def _rows(root: str, suffix: str) -> dict[str, figures.Figures]:
     for size in SIZES:
         rows[f"sampling.fast.{size}{suffix}"] = _ticks(root, facts(size, limited=True))
     rows[f"sampling.fast.{SIZES[-1]}.plain{suffix}"] = _ticks(root, facts(SIZES[-1], limited=False))
+    pictures, slices = _pictures(root, subjects(SIZES[-1]))
+    rows[f"sampling.picture.{SIZES[-1]}{suffix}"] = pictures
+    rows[f"sampling.slice.{SIZES[-1]}{suffix}"] = slices
     return rows
 
 
@@ -79,6 +84,30 @@ def _ticks(root: str, known: Facts) -> figures.Figures:
         assert read[0].usage_us is not None
     sampler.close()
     return figures.of(samples)
+
+
+def subjects(size: int) -> Subjects:
+    """Return the same pods for a picture."""
+    pods = {str(number): pod(number) for number in range(size)}
+    return Subjects(KUBEPODS, pods, {name: f"{path}/c" for name, path in pods.items()})
+
+
+def _pictures(root: str, known: Subjects) -> tuple[figures.Figures, figures.Figures]:
+    """Measure CPU time here: a picture is long enough for others to run in between."""
+    taker = PictureTaker(cgroup_layout.detect(root), root)
+    pictures, slices = [], []
+    for _ in range(PICTURES):
+        total = 0
+        taking = taker.slices(known)
+        picture = None
+        while picture is None:
+            began = time.thread_time_ns()
+            picture = next(taking)
+            slices.append(time.thread_time_ns() - began)
+            total += slices[-1]
+        assert len(picture.containers) == len(known.containers)
+        pictures.append(total)
+    return figures.of(pictures), figures.of(slices)
 
 
 @contextmanager

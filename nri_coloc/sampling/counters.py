@@ -17,6 +17,7 @@ U64_DIGITS: Final = 20
 USER_HZ: Final = 100
 """In which /proc/stat counts, on every architecture with cgroups but alpha and ia64 (sysconf(3), _SC_CLK_TCK)."""
 
+_FLAT: Final = re.compile(rb"^(\S+) (\d{1,20})$", re.MULTILINE)
 _USAGE: Final = re.compile(rb"^usage_usec (\d{1,20})$", re.MULTILINE)
 _PERIODS: Final = re.compile(rb"^nr_throttled (\d{1,20})$", re.MULTILINE)
 _THROTTLED: Final = re.compile(rb"^throttled_(usec|time) (\d{1,20})$", re.MULTILINE)
@@ -41,13 +42,7 @@ def whole(text: bytes | None) -> int | None:
 
 def flat(text: bytes | None) -> dict[bytes, int]:
     """Return a flat-keyed file ("name 123" a line); lines that are anything else are left out."""
-    found = {}
-    for line in (text or b"").split(b"\n"):
-        name, _, value = line.partition(b" ")
-        number = _number(value)
-        if number is not None:
-            found[name] = number
-    return found
+    return {name: int(number) for name, number in _FLAT.findall(text or b"")}
 
 
 def cpuacct_usage_us(text: bytes | None) -> int | None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from nri_coloc.model.readings import Role, Sample
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import Group
+from nri_coloc.sampling.picture import PictureTaker, Subjects
 from tests.rig import kubepods
 from tests.rig.waiting import poll, wait_until
 
@@ -36,8 +38,13 @@ class Machine:
         return f"{self.root}/{name}"
 
     def burn(self, path: str) -> None:
-        """Start a process that burns CPU, in this cgroup from its first loop on."""
-        child = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, text=True)
+        """Start a process that burns CPU."""
+        self.run(path, BURN)
+
+    def run(self, path: str, script: str) -> None:
+        """Start a script, in this cgroup from its first line of input on."""
+        pipe = subprocess.PIPE
+        child = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)
         self.running.append(child)
         for folder in kubepods.folders(f"/{path}"):
             (folder / "cgroup.procs").write_text(str(child.pid))
@@ -161,3 +168,56 @@ def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):
     machine.read()
     assert machine.sampler.open_files == 0
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_picture_shows_what_a_process_holds_and_writes(machine, tmp_path):
+    pod = machine.make("pod/app")
+    script = (
+        "import os, sys\nsys.stdin.readline()\nheld = bytearray(os.urandom(1 << 20)) * 64\n"
+        f"with open({str(tmp_path / 'file')!r}, 'wb') as f:\n f.write(held); f.flush(); os.fsync(f.fileno())\n"
+        "print('done', flush=True)\nsys.stdin.readline()"
+    )
+    machine.run(pod, script)
+    child = machine.running[-1]
+    assert child.stdout is not None
+    assert child.stdout.readline() == "done\n"
+    names = {"pod": f"{machine.root}/pod"}
+    picture = PictureTaker(machine.layout).take(Subjects(machine.root, names, {"app": pod}))
+    app, whole, above = picture.containers["app"], picture.pods["pod"], picture.kubepods
+    assert above is not None
+    for reading in (app, whole, above):
+        assert reading.memory is not None
+        assert 64 << 20 <= reading.memory.anon <= reading.memory.working_set < 1 << 30
+        assert (reading.usage_us or 0) > 0
+    assert whole.memory is not None
+    assert whole.memory.file >= 60 << 20
+    assert whole.io is not None
+    assert picture.node.memory_total > picture.node.memory_free > picture.node.watermark > 0
+    assert (picture.node.usage_us or 0) > (above.usage_us or 0)
+
+
+def test_a_limit_is_read_and_its_absence_too(machine):
+    pod = machine.make("pod")
+    folder = Path(machine.layout.folder("memory", pod) or "")
+    name = "memory.limit_in_bytes" if machine.layout.version == 1 else "memory.max"
+    limits = []
+    for text in (None, str(256 << 20)):
+        if text is not None:
+            (folder / name).write_text(text)
+        memory = PictureTaker(machine.layout).take(Subjects(pods={"pod": pod})).pods["pod"].memory
+        assert memory is not None
+        limits.append(memory.limit)
+    assert limits == [None, 256 << 20]
+
+
+def test_run_queue_delay_stands_in_where_there_is_no_pressure(machine):
+    pod = machine.make("pod")
+    without = replace(machine.layout, unified=None)
+    for _ in range(2 * (os.cpu_count() or 1)):
+        machine.burn(pod)
+    taker = PictureTaker(without)
+
+    def waited() -> int:
+        return taker.take(Subjects(containers={"app": pod})).containers["app"].run_delay_us or 0
+
+    wait_until(lambda: waited() > 200_000, 30, "0.2 s of waiting for a CPU")
