@@ -40,10 +40,12 @@ class PodFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the choice needs to know. `kubepods`: "" if it is not known; `beside`: other cgroups at its level.
+    """What the choice needs to know. `kubepods`: "" if it is not known.
 
-    `beside` matters on cgroup v2, where the root's own counter is made of clock ticks; without it the remainder is
-    the root's usage less that of kubepods. `host_groups`: cgroups outside Kubernetes that belong to the box.
+    Without `beside` the rest of the node is the root's usage less that of kubepods: complete, with kernel threads, and
+    exact on v1; on v2 the root's counter is made of clock ticks and costs more the more CPUs there are. With it (see
+    `cgroup_layout.beside`) each of those is read exactly, but kernel threads and interrupts are in none of them.
+    `host_groups`: cgroups outside Kubernetes that belong to the box.
     """
 
     kubepods: str = ""
