@@ -30,11 +30,13 @@ class Role(StrEnum):
 
 
 class Sample(NamedTuple):
-    """One cgroup at one moment, or several that are read as one figure.
+    """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
 
     `key` is its identity: the folder's inode, never its path; a negative number stands for the very set of cgroups
-    that a sum or difference was made of. A role's samples come in turns, each with its own `at`, and are summed as
-    rates; one without any figure says that its cgroup has ended and its key will not come again.
+    that a sum or difference was made of. `usage_us` None says that the cgroup is gone or cannot be read, or, of an
+    online pod by itself, that its usage was not asked for. Of one role, no cgroup lies inside another; its samples come
+    in turns, each with its own `at`, and are summed as rates.
+
     `stalled_us`: PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0 where it has none;
     summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a period ends, up to
     100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now.
@@ -53,13 +55,17 @@ class FastReadings(NamedTuple):
     """What one fast tick read: at most about eight files, some by rotation.
 
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share`
-    now, reserved and dedicated left out.
+    now, reserved and dedicated left out. `threads_per_core`: of the lendable CPUs; `cpus`: online CPUs of the machine,
+    no counter rises faster (0: not known). `took_s`: CPU time that the whole tick before this one cost.
     """
 
     at: float
     samples: tuple[Sample, ...] = ()
     late_s: float = 0.0
     lendable: int = 0
+    threads_per_core: int = 1
+    cpus: int = 0
+    took_s: float = 0.0
 
 
 class Pressure(NamedTuple):

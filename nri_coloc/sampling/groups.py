@@ -122,7 +122,7 @@ def _dedicated(facts: Facts) -> Iterator[Group]:
 def _online(facts: Facts) -> Iterator[Group]:
     for parent, pods in _by_parent(facts.pods).items():
         if len(pods) > 1 and _holds_pods_only(parent, facts) and all(map(_is_plainly_online, pods)):
-            yield Group(Role.ONLINE, stalled=parent)
+            yield Group(Role.ONLINE, (parent,), stalled=parent)
         else:
             yield from (group for pod in pods if pod.role is Role.ONLINE for group in _of_pod(pod))
 
