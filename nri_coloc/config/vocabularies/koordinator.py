@@ -23,6 +23,7 @@ from nri_coloc.config.vocabularies.claims import (
     one_of,
 )
 from nri_coloc.model import cpuset
+from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, Numa, Placement, QoSClass
 
 _DOMAIN: Final = "koordinator.sh/"
@@ -80,8 +81,6 @@ _MOST_MILLI: Final = (cpuset.MAX_CPU_ID + 1) * 1000
 _LEAST_QUOTA_MILLI: Final = 10
 """The kernel's smallest quota is 1 ms (min_cfs_quota_period), of our period of 100 ms a hundredth."""
 
-_MIN_SHARES: Final = 2
-_MAX_SHARES: Final = 262144
 _MOST_NODES: Final = 1024
 """As in `keys`: MAX_NUMNODES of the largest configuration."""
 
@@ -172,7 +171,7 @@ def _milli(text: str) -> int:
 
 def _shares(text: str) -> int | None:
     milli = _milli(text)
-    return min(max(milli * 1024 // 1000, _MIN_SHARES), _MAX_SHARES) if milli else None
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES) if milli else None
 
 
 def _quota(text: str) -> int | None:
@@ -225,7 +224,7 @@ def _if_pooled(value: Any, subject: gate.Subject) -> Any:
 
 def _if_lent_shares(value: int, subject: gate.Subject) -> int | None:
     own = subject.resources.shares or 0
-    return value if subject.qos is QoSClass.RECLAIMED and own <= _MIN_SHARES else None
+    return value if subject.qos is QoSClass.RECLAIMED and own <= MIN_SHARES else None
 
 
 def _if_lent_quota(value: int, subject: gate.Subject) -> int | None:
