@@ -165,7 +165,8 @@ class ReclaimTuning:
     `whole_core_from`: the part of a core from which it is lent whole (0 rounds up, as Koordinator; 1 rounds down: the
     last core's use is bounded by the box's weight anyway). `stall_window_s`: over what time stalls are averaged.
     `quiet_tick_s`: the loop while nothing can be taken back, `idle_tick_s`: while there is no reclaimed pod,
-    `tick_max_s`: the slowest it becomes while something can be, when a tick costs more than `cost_share` of a CPU.
+    `tick_max_s`: while what can be taken back is not used, and the slowest it becomes when a tick costs more than
+    `cost_share` of a CPU.
 
     Memory: `memory_watermark`: the part of the machine's memory that may be in use; `memory_reserve`: bytes never
     lent. `memory_request_claim`: how much of what an online pod requested and does not use counts as its own: all
