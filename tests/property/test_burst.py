@@ -7,7 +7,7 @@ from nri_coloc.model.tuning import BurstTuning
 from nri_coloc.reclaim.burst import NO_BURST, NodeState, Throttled, quota_burst
 
 CONTAINERS = st.dictionaries(
-    st.sampled_from("abcdef"),
+    st.sampled_from("abcd"),
     st.builds(
         Throttled,
         st.integers(1000, 6_400_000),
@@ -19,7 +19,7 @@ CONTAINERS = st.dictionaries(
 TICKS = st.lists(
     st.tuples(CONTAINERS, st.sampled_from(NodeState), st.integers(-1000, 64_000), st.floats(-10.0, 100.0)),
     min_size=1,
-    max_size=12,
+    max_size=6,
 )
 TUNINGS = st.builds(
     BurstTuning, quota_percent=st.sampled_from((50, 100, 150, 300)), seconds=st.sampled_from((0.0, 60.0))

@@ -9,6 +9,7 @@ from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import AmountTuning
 from nri_coloc.model.workload import QoSClass, Wish
 from nri_coloc.reclaim.amounts import Loan, Rebalanced, Settled, amounts, lent, rebalance
+from tests.unit.config import vocabulary_kit
 from tests.unit.reclaim.kit import GIB, MIB
 
 TUNING = AmountTuning(dwell_s=300.0, dead_band=0.1, memory_room=64 * MIB)
@@ -45,6 +46,13 @@ def wish(*keys: str, qos: QoSClass = QoSClass.RECLAIMED) -> Wish:
 
 def test_a_loan_is_what_a_vocabulary_told():
     assert lent(wish(*ALL_KEYS)) == TOLD
+
+
+def test_a_loan_is_found_in_what_the_configuration_makes_of_a_pod():
+    cpu, memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+    told = {"containers": {"app": {"limits": {cpu: "2000", memory: "1Gi"}}}}
+    found = vocabulary_kit.wish({"noderesource.dev/resources": told}, qos="reclaimed", shares=2)
+    assert lent(found) == cpus(2000, GIB)
 
 
 def test_a_memory_limit_in_our_own_words_is_the_authors_and_no_loan():
