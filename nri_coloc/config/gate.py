@@ -16,7 +16,7 @@ from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.quantity import Amount
 from nri_coloc.model.state import SHARE, SYSTEM
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
+from nri_coloc.model.workload import ISOLATED, Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
 _UNLIMITED: Final = 1 << 62
 """cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
@@ -132,6 +132,8 @@ def _within_band(value: int, subject: Subject) -> int:
 
 
 def _own_tier(name: str, subject: Subject) -> str | None:
+    if subject.qos is QoSClass.DEDICATED and name == ISOLATED:
+        return name
     tiers = _TIERS.get(subject.qos)
     if tiers is None:  # the class has no tiers to choose from: the key says nothing
         return None

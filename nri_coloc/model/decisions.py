@@ -4,23 +4,40 @@ Each decision carries its audit words: `event`, `reason` (a code) and `because` 
 that the decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
 """
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.value import value
 from nri_coloc.model.workload import Wish
 
 
-@dataclass(frozen=True, slots=True)
+@value
+class Room:
+    """What a binding to memory nodes goes by; nothing is noted for a wish without one.
+
+    `bytes`: the memory asked for, 0 if none is known. `left`: with it, bytes by node id that are neither reserved
+    nor promised to somebody bound. `ownable`: CPUs that could be free at all, which make a node whole.
+    """
+
+    bytes: int = 0
+    left: tuple[tuple[int, int], ...] = ()
+    ownable: CPUMask = 0
+
+
+NO_ROOM: Final = Room()
+
+
+@value
 class Considered:
     """What CPUs of its own were chosen from: all that were free, for how many, by which wish after the gate."""
 
     free: CPUMask
     count: int
     wish: Wish
+    room: Room = NO_ROOM
 
 
 class Decision(NamedTuple):
@@ -46,7 +63,7 @@ class Decision(NamedTuple):
     considered: Considered | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Moves:
     """Whose CPUs, mems or weights changed: pods whose own cgroup is written, and live containers, by id.
 
@@ -76,7 +93,7 @@ class Moves:
 NOBODY: Final = Moves()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The new state, what was decided, and who must be re-pinned (those on taken CPUs first).
 

@@ -6,13 +6,13 @@ get lost around a registration, and the policy then takes the event's own facts.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nri_coloc.model.topology import Topology
+from nri_coloc.model.value import value
 from nri_coloc.model.workload import Container, Pod, Resources, Wish
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodStarted:
     """A sandbox runs; its cgroup exists and holds no container yet. `wish` is the pod's own."""
 
@@ -20,14 +20,14 @@ class PodStarted:
     wish: Wish
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodRemoved:
     """A sandbox was stopped or removed; stopping is final for all of its containers."""
 
     pod_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ContainerCreating:
     """The runtime asks, before the container exists."""
 
@@ -36,7 +36,7 @@ class ContainerCreating:
     wish: Wish
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ContainerStarting:
     """The task exists and has not run an instruction; the last safe point. `running`: it already has."""
 
@@ -46,7 +46,7 @@ class ContainerStarting:
     running: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ContainerUpdating:
     """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep"."""
 
@@ -56,7 +56,7 @@ class ContainerUpdating:
     requested: Resources
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ContainerGone:
     """The container's process is dead, or the container was removed; `vanished`: nobody told, CRI's list did."""
 
@@ -65,7 +65,7 @@ class ContainerGone:
     vanished: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Synchronized:
     """The runtime's whole list; what is not in it is gone."""
 
@@ -73,13 +73,24 @@ class Synchronized:
     containers: tuple[tuple[Container, Wish], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reconfigured:
     """New tuning or a changed machine; wishes by container and by pod id, read again under the new tuning."""
 
     topology: Topology
     wishes: Mapping[str, Wish]
     pod_wishes: Mapping[str, Wish]
+
+
+@value
+class PoolsSized:
+    """The loop's whole picture of how many CPUs pools shall have; which ones is the policy's choice.
+
+    `counts`: by pool; a pool that is not named is as if no loop ran. `because`: the figures behind them, for the audit.
+    """
+
+    counts: Mapping[str, int]
+    because: str
 
 
 Event = (
@@ -91,4 +102,5 @@ Event = (
     | ContainerGone
     | Synchronized
     | Reconfigured
+    | PoolsSized
 )

@@ -29,7 +29,9 @@ class Role(StrEnum):
 
 
 class Sample(NamedTuple):
-    """One cgroup at one moment. `key` is its identity (the folder's inode), never its path.
+    """One cgroup at one moment. `key` is its identity (the folder's inode), never its path; one sample a key and tick.
+
+    `usage_us` None says that the cgroup is gone or cannot be read. Of one role, no cgroup lies inside another.
 
     `stalled_us`: PSI cpu `some total=`, or run-queue delay where there is no PSI; `throttled_us`: time its own
     quota held it back; `shares_box`: whether reclaimed tasks may run on its CPUs now.
@@ -48,13 +50,17 @@ class FastReadings(NamedTuple):
     """What one fast tick read: at most about eight files, some by rotation.
 
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share`
-    now, reserved and dedicated left out.
+    now, reserved and dedicated left out. `threads_per_core`: of the lendable CPUs; `cpus`: online CPUs of the machine,
+    no counter rises faster (0: not known). `took_s`: CPU time that the whole tick before this one cost.
     """
 
     at: float
     samples: tuple[Sample, ...] = ()
     late_s: float = 0.0
     lendable: int = 0
+    threads_per_core: int = 1
+    cpus: int = 0
+    took_s: float = 0.0
 
 
 class Pressure(NamedTuple):

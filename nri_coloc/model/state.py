@@ -6,12 +6,14 @@ no copy can disagree. `cpus_of` is the one place that turns an assignment into a
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import EMPTY, Crowd
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.topology import Topology
+from nri_coloc.model.value import value
 from nri_coloc.model.workload import DEFAULT_WISH, Container, Pod, QoSClass, Wish
 
 DEDICATED: Final = "dedicated"
@@ -23,11 +25,12 @@ POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
 """The pools that always exist, in the order in which they are shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pools:
     """The CPU set of every pool; recomputed only when exclusive CPUs or the machine change.
 
-    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them.
+    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them. `counts`: how many
+    CPUs the loop told a pool to have (`events.PoolsSized`); without a count `reclaim` is the same set as `share`.
     """
 
     reserved: CPUMask = 0
@@ -36,13 +39,14 @@ class Pools:
     share: CPUMask = 0
     reclaim: CPUMask = 0
     kept: CPUMask = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def cpus(self, pool: str) -> CPUMask:
         """Return a pool's set; an unknown name is the shared pool, so that no container is ever without."""
         return getattr(self, pool) if pool in POOLS else self.share
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Assignment:
     """Where one container was put. At most one of `exclusive` and `follows` is set.
 
@@ -70,7 +74,7 @@ class Assignment:
         return self.container.id
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodPlace:
     """A pod and its own wish. `boxed`: its pod cgroup belongs to the reclaim box, because the pod is
     reclaimed and no annotation gives one of its containers another class (DESIGN invariant 6)."""
@@ -80,7 +84,7 @@ class PodPlace:
     boxed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeState:
     """Everything the policy knows. `generation` rises with each adopted event.
 
@@ -90,13 +94,13 @@ class NodeState:
     topology: Topology
     pools: Pools
     pods: Mapping[str, PodPlace] = field(default_factory=dict)
-    containers: Mapping[str, Assignment] = field(default_factory=dict)
+    containers: Crowd = field(default_factory=lambda: EMPTY)
     owners: Mapping[str, CPUMask] = field(default_factory=dict)
     generation: int = 0
 
     def of_pod(self, pod_id: str) -> Iterator[Assignment]:
         """Yield the assignments of one pod."""
-        return (a for a in self.containers.values() if a.container.pod_id == pod_id)
+        return self.containers.of_pod(pod_id)
 
     def boxed(self, pod_id: str) -> bool:
         """Whether a pod's cgroup belongs to the reclaim box."""

@@ -125,6 +125,15 @@ class ReclaimTuning:
     online group's waiting counts as a stall. `tick_s`: the fast loop; `stale_s`: readings older than this lend the
     floor. `partition`: tiers sized by load in place of the overlap.
 
+    `dead_band_milli` is that of 8 CPUs; of more, it widens by the square root, as the noise of a sum does.
+    `step_share`: the step is never less than this part of the lendable CPUs (Koordinator: 0.1 a second), `step_s` lies
+    between two steps. `dwell_max_s`: growth that had to be taken back soon doubles the dwell, up to this.
+    `average_s`: the time constant over which use is averaged; bursts do not wait for it.
+    `whole_core_from`: the part of a core from which it is lent whole (0 rounds up, as Koordinator; 1 rounds down: the
+    last core's use is bounded by the box's weight anyway). `stall_window_s`: over what time stalls are averaged.
+    `quiet_tick_s`: the loop while nothing can be taken back, `idle_tick_s`: while there is no reclaimed pod,
+    `tick_max_s`: the slowest it becomes while something can be, when a tick costs more than `cost_share` of a CPU.
+
     Memory: `memory_watermark`: the part of the machine's memory that may be in use; `memory_reserve`: bytes never
     lent. `memory_request_claim`: how much of what an online pod requested and does not use counts as its own: all
     of it, since a request is a promise (Koordinator's policy "usage" counts nothing, Katalyst a tenth).
@@ -145,6 +154,16 @@ class ReclaimTuning:
     stall: float = 0.1
     tick_s: float = 0.02
     stale_s: float = 1.0
+    step_share: float = 0.1
+    step_s: float = 0.25
+    dwell_max_s: float = 8.0
+    average_s: float = 0.06
+    whole_core_from: float = 0.1
+    stall_window_s: float = 0.05
+    quiet_tick_s: float = 0.1
+    idle_tick_s: float = 0.5
+    tick_max_s: float = 0.05
+    cost_share: float = 0.005
     memory_watermark: float = 0.95
     memory_reserve: int = 0
     memory_step: int = 256 << 20

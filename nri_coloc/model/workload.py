@@ -6,12 +6,13 @@ annotations and the operator's rules, with everything forbidden or unreadable al
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.value import value
 
 
 class QoSClass(StrEnum):
@@ -49,6 +50,10 @@ class Placement(StrEnum):
     ONE_THREAD_PER_CORE = "one-thread-per-core"
 
 
+ISOLATED: Final = "isolated"
+"""In a dedicated container's `Wish.pool`: CPUs that the kernel keeps its scheduler from (isolcpus=)."""
+
+
 class Phase(StrEnum):
     """How far a container's life has come; only `RUNNING` and `STARTING` have a cgroup of their own."""
 
@@ -57,7 +62,7 @@ class Phase(StrEnum):
     RUNNING = "running"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resources:
     """What the runtime's spec, or an update, says; `None` is absent, and in an update 0 or "" is "keep"."""
 
@@ -81,7 +86,7 @@ class Resources:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pod:
     """A pod sandbox; `cgroup_parent` is the pod's cgroup in the driver's own notation."""
 
@@ -113,7 +118,7 @@ class Pod:
         return last.startswith("pod") or "-pod" in last
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Container:
     """A container; `record` is the text of our own annotation, handed back by the runtime."""
 
@@ -136,7 +141,7 @@ class FindingKind(StrEnum):
     DENIED = "annotation.denied"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Finding:
     """One annotation that does not count: the key and value as given, what is allowed, what holds instead."""
 
@@ -147,7 +152,7 @@ class Finding:
     used: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wish:
     """What one container asks for after the gate; `because` says where the class came from.
 
@@ -184,5 +189,8 @@ class Wish:
 
 KEPT_BY_KUBELET: Final = "kubelet"
 """In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
+
+RECORD_KEY: Final = "coloc.nri.io/record"
+"""The annotation that we give to each container and get back after restarts (DESIGN invariant 3)."""
 
 DEFAULT_WISH: Final = Wish(QoSClass.SHARED)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.nri.version import NriVersion
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A request of the runtime that waits for exactly one answer."""
 
     stream: int
@@ -49,8 +49,7 @@ class Synchronize:
     containers: Sequence[nri_pb2.Container]
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(NamedTuple):
     """One event of a pod or container; a message that the runtime left out reads as an empty one."""
 
     call: Call

@@ -5,13 +5,14 @@ cost is one pass that compares pool names, however large the sets are.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -21,39 +22,22 @@ from nri_coloc.policy import pools
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
 
 
-def adopt(
-    state: NodeState,
-    containers: Mapping[str, Assignment],
-    pods: Mapping[str, PodPlace] | None = None,
-) -> NodeState:
-    """Return the state with these containers; the pools follow from what they own."""
-    owners = {k: a.exclusive for k, a in containers.items() if a.exclusive}
-    pods = state.pods if pods is None else pods
-    return _with_owners(state, pods, containers, owners)
-
-
 def with_container(state: NodeState, assignment: Assignment) -> NodeState:
-    """Return the state with one container added or replaced."""
-    containers = {**state.containers, assignment.id: assignment}
+    """Return the state with one container added or replaced; the pools follow from what it owns."""
     owners = state.owners
     if assignment.exclusive:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    return _with_owners(state, state.pods, containers, owners)
+    return _with_owners(state, state.containers.adding(assignment), owners)
 
 
-def _with_owners(
-    state: NodeState,
-    pods_known: Mapping[str, PodPlace],
-    containers: Mapping[str, Assignment],
-    owners: Mapping[str, CPUMask],
-) -> NodeState:
+def _with_owners(state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask]) -> NodeState:
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
     if owned != derived.dedicated:
-        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept)
-    return NodeState(state.topology, derived, pods_known, containers, owners, state.generation + 1)
+        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, derived)
+    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1)
 
 
 def with_pod(state: NodeState, place: PodPlace) -> NodeState:
@@ -61,16 +45,23 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
     return replace(state, pods={**state.pods, place.pod.id: place}, generation=state.generation + 1)
 
 
-def without(state: NodeState, container_ids: frozenset[str]) -> NodeState:
+def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; who followed one of them returns to `share`."""
-    return adopt(
-        state,
-        {
-            k: replace(a, pool=SHARE, follows="", mems=0) if a.follows in container_ids else a
-            for k, a in state.containers.items()
-            if k not in container_ids
-        },
-    )
+    ids = frozenset(a.id for a in leaving)
+    containers = reduce(Crowd.without, ids, state.containers)
+    for orphan in followers(state, leaving):
+        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
+    owners = state.owners
+    if not ids.isdisjoint(owners):
+        owners = {k: cpus for k, cpus in owners.items() if k not in ids}
+    return _with_owners(state, containers, owners)
+
+
+def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:
+    """Return who runs on the CPUs of one of these containers and is none of them itself."""
+    ids = {a.id for a in leaving}
+    pods = dict.fromkeys(a.container.pod_id for a in leaving)
+    return [a for pod in pods for a in state.of_pod(pod) if a.follows in ids and a.id not in ids]
 
 
 def moved(before: NodeState, after: NodeState) -> Moves:
@@ -98,7 +89,8 @@ def moved(before: NodeState, after: NodeState) -> Moves:
 
 
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
-    """Say which pools changed, for the audit; pools without members are said only for `share`."""
+    """Say which pools changed, for the audit; pools without members are said only for `share` and
+    where the loop told a size."""
     counts = Counter(a.pool for a in after.containers.values())
     return tuple(
         Decision(
@@ -111,5 +103,5 @@ def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: s
         )
         for pool in _MEMBERS_OF
         if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
-        and (counts[pool] or pool == SHARE)
+        and (counts[pool] or pool == SHARE or pool in after.pools.counts)
     )

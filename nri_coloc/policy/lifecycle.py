@@ -5,6 +5,7 @@ facts then stand in for what the state lacks, and an end without a beginning cha
 """
 
 from dataclasses import replace
+from functools import reduce
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision, Moves, Outcome
@@ -60,7 +61,7 @@ def admit(
     """
     before = state
     state, box_moves = box.with_member(state, pod, wish)
-    admitted = admission.place(state, container, wish)
+    admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
     said = words.of_findings(findings, admitted.assignment) if findings else ()
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
@@ -102,8 +103,8 @@ def _followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeSta
         return state, ()
     leaders = {a.id for a in small}
     small += [a for a in state.of_pod(main.container.pod_id) if a.follows in leaders]
-    joined = {a.id: replace(a, pool=main.pool, exclusive=0, follows=main.id, mems=main.mems) for a in small}
-    after = change.adopt(state, {**state.containers, **joined})
+    joined = [replace(a, pool=main.pool, exclusive=0, follows=main.id, mems=main.mems) for a in small]
+    after = reduce(change.with_container, joined, state)
     return after, tuple(words.of_join(state, after, a, main) for a in small)
 
 
@@ -119,8 +120,8 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
     """Take containers out of the state and give back what they owned."""
-    after = change.without(state, frozenset(a.id for a in leaving))
-    orphans = tuple(a for k, a in after.containers.items() if a is not state.containers[k])
+    after = change.without(state, leaving)
+    orphans = tuple(after.containers[a.id] for a in change.followers(state, leaving))
     decisions = (
         *(words.of_release(state, a, reason) for a in leaving),
         *(words.of_orphan(state, after, a) for a in orphans),

@@ -15,12 +15,13 @@ from nri_coloc.model.events import (
     Event,
     PodRemoved,
     PodStarted,
+    PoolsSized,
     Reconfigured,
     Synchronized,
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import lifecycle, resync, update
+from nri_coloc.policy import lifecycle, resync, sizing, update
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
@@ -42,5 +43,7 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
             return resync.synchronize(state, event, tuning)
         case Reconfigured():
             return resync.reconfigure(state, event, tuning)
+        case PoolsSized():
+            return sizing.sized(state, event)
         case _:
             assert_never(event)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import AmountTuning
 from nri_coloc.model.workload import QoSClass, Wish
@@ -22,7 +22,6 @@ from nri_coloc.reclaim.apportionment import apportion
 
 _PERIOD_US: Final = 100_000
 _LEAST_QUOTA_US: Final = 1000
-_LEAST_SHARES: Final = 2
 _PAGE: Final = 4096
 _SILENT: Final = frozenset({Binding.DISABLED, Binding.NOT_MEASURED, Binding.STALE})
 """A capacity of 0 that only says that nothing is known, or nothing is lent: no reason to starve what runs."""
@@ -150,7 +149,7 @@ def _scaled(loan: Knobs, milli: int, memory: int) -> Knobs:
     """Reduce the knobs of a loan to what was granted of it, each knob in proportion."""
     whole = _milli(loan)
     quota = None if loan.quota is None else _part(loan.quota, milli, whole, _LEAST_QUOTA_US)
-    shares = None if loan.shares is None else _part(loan.shares, milli, whole, _LEAST_SHARES)
+    shares = None if loan.shares is None else _part(loan.shares, milli, whole, MIN_SHARES)
     limit = None
     if loan.memory_limit is not None:
         limit = loan.memory_limit if memory == loan.memory_limit else memory // _PAGE * _PAGE

@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event
+from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
 from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, QoSClass, Wish
+from nri_coloc.model.workload import ISOLATED, Container, QoSClass, Wish
 from nri_coloc.policy import admission, box, pools, record, request
 from nri_coloc.policy.step import step
 from tests.property.strategies import MILLI, PLAIN, RESOURCES, TOPOLOGIES, WISHES
@@ -154,6 +154,10 @@ class PlacementMachine(RuleBasedStateMachine):
         now = self.node.state.owners
         self.lapsed |= {k for k in former.keys() | now.keys() if former.get(k) != now.get(k)} | wishes.keys()
 
+    @rule(counts=st.dictionaries(st.just("reclaim"), st.integers(-1, 17)))
+    def size(self, counts):
+        self.act(lambda: self.node.happen(PoolsSized(counts, "so it was told")))
+
     def listed_if_new(self, name: str, facts: Container) -> None:
         """A container whose creation we did not answer has no record: its CPUs are chosen anew after a restart."""
         if name not in self.node.listed:
@@ -191,6 +195,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.a_follower_sits_on_its_own_pods_main_container()
         self.reserved_cpus_are_the_systems_only()
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
+        self.the_box_has_what_it_was_told()
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()
         self.every_container_has_its_pod()
@@ -229,11 +234,30 @@ class PlacementMachine(RuleBasedStateMachine):
         assert self.state.pools.reclaim & self.state.pools.reserved == 0
 
     def every_set_is_neither_empty_nor_offline_nor_isolated(self):
-        usable = self.state.topology.usable
+        machine = self.state.topology
         shown = [self.state.pools.share, self.state.pools.reclaim, self.state.pools.system]
-        for cpus in (*shown, *(self.state.cpus_of(a) for a in self.state.containers.values())):
+        shown += [
+            self.state.cpus_of(a) for a in self.state.containers.values() if not self.asked_for_isolated(a)
+        ]
+        for cpus in shown:
             assert cpus
-            assert cpus & ~usable == 0
+            assert cpus & ~machine.usable == 0
+        for a in self.state.containers.values():
+            assert self.state.cpus_of(a)
+            assert self.state.cpus_of(a) & ~machine.online == 0
+
+    def asked_for_isolated(self, a: Assignment) -> bool:
+        """Or follows one that did."""
+        leader = self.state.containers.get(a.follows, a)
+        return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
+
+    def the_box_has_what_it_was_told(self):
+        """No more than that and its least; without a word all of `share`."""
+        pools, machine = self.state.pools, self.state.topology
+        told = pools.counts.get("reclaim", machine.online.bit_count())
+        assert pools.reclaim & ~pools.share == 0
+        assert pools.reclaim.bit_count() <= max(told, machine.threads_per_core)
+        assert told < pools.share.bit_count() or pools.reclaim == pools.share
 
     def no_value_that_is_written_is_empty(self):
         orders = [admission.orders(self.state, a) for a in self.state.containers.values()]

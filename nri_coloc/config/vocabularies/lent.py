@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from nri_coloc.config import gate, quantity
 from nri_coloc.config.vocabularies.claims import LENT_QUOTA, LENT_SHARES, Claims, Meaning
 from nri_coloc.model import cpuset
+from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, QoSClass
 
 
@@ -36,9 +37,6 @@ _LEAST_QUOTA_MILLI: Final = 10
 
 _LEAST_BYTES: Final = 1 << 20
 """No process of any kind runs in less."""
-
-_MIN_SHARES: Final = 2
-_MAX_SHARES: Final = 262144
 
 
 def take(
@@ -74,7 +72,7 @@ def _milli(text: str) -> int:
 
 def _shares(text: str) -> int | None:
     milli = _milli(text)
-    return min(max(milli * 1024 // 1000, _MIN_SHARES), _MAX_SHARES) if milli else None
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES) if milli else None
 
 
 def _quota(text: str) -> int | None:
@@ -106,7 +104,7 @@ def _bytes(text: str) -> quantity.Amount | None:
 
 def _if_lent_shares(value: int, subject: gate.Subject) -> int | None:
     own = subject.resources.shares or 0
-    return value if subject.qos is QoSClass.RECLAIMED and own <= _MIN_SHARES else None
+    return value if subject.qos is QoSClass.RECLAIMED and own <= MIN_SHARES else None
 
 
 def _if_lent_quota(value: int, subject: gate.Subject) -> int | None:

@@ -14,6 +14,7 @@ from nri_coloc.config import quantity
 from nri_coloc.config.gate import Subject, UnfitError
 from nri_coloc.config.vocabularies import lent
 from nri_coloc.config.vocabularies.claims import CPU_REQUEST, Claims, Handling, Meaning, child
+from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, Resources
 
 _RESOURCES: Final = "noderesource.dev/resources"
@@ -38,9 +39,6 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
 )
 
 _SHARES_PER_CPU: Final = 1024
-_MOST_SHARES: Final = 262144
-"""The kubelet's upper end, 256 CPUs (pkg/kubelet/cm/helpers_linux.go, MaxShares)."""
-
 _HIDDEN_MILLI: Final = 2
 """Thousandths of a CPU that a container may have asked for and still have the least shares."""
 
@@ -89,10 +87,10 @@ def _told_by_kubelet(resources: Resources) -> int:
     shares, quota = resources.shares or 0, resources.quota or 0
     period = resources.period or _DEFAULT_PERIOD_US
     limit = -(-quota * 1000 // period) if quota > 0 else 0
-    if shares >= _MOST_SHARES and limit:
+    if shares >= MAX_SHARES and limit:
         return limit
-    if shares > 2:  # MinShares, which says that there is no request
-        return -(-min(shares, _MOST_SHARES) * 1000 // _SHARES_PER_CPU)
+    if shares > MIN_SHARES:
+        return -(-min(shares, MAX_SHARES) * 1000 // _SHARES_PER_CPU)
     return limit or _HIDDEN_MILLI
 
 

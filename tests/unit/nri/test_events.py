@@ -1,6 +1,6 @@
 """nri/events.py: what a session tells its owner is a closed list of values."""
 
-from typing import get_args
+from typing import get_args, get_type_hints
 
 from nri_coloc.nri import events
 
@@ -11,7 +11,7 @@ def test_every_event_is_in_the_union():
 
 
 def test_what_waits_for_an_answer_holds_its_call():
-    waiting = {event for event in get_args(events.Event) if "call" in event.__dataclass_fields__}
+    waiting = {event for event in get_args(events.Event) if "call" in get_type_hints(event)}
     assert waiting == {events.Configured, events.Synchronize, events.Hook}
 
 

@@ -13,7 +13,7 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Numa, Placement, Wish
 from nri_coloc.policy import allocator
-from nri_coloc.policy.allocator import Grant
+from nri_coloc.policy.grant import Grant, wished
 from tests.unit.policy.kit import DEDICATED, machine, mask
 
 
@@ -83,8 +83,8 @@ class TestPacked:
         free = cpuset.render(machine("768").usable & ~mask("16,400"))
         assert chosen(2, free, "768") == "17,401"
 
-    def test_a_small_core_serves_one_cpu_before_a_fast_core_is_broken(self):
-        assert chosen(1, "0-23", "hybrid") == "16"
+    def test_a_core_of_one_thread_serves_one_cpu_before_a_wider_one_is_broken(self):
+        assert chosen(1, "0-2,4-5", "offline") == "2"
 
     def test_siblings_need_not_be_neighbours(self):
         assert chosen(2, "0-7", "laptop-no-numa") == "0,4"
@@ -226,7 +226,7 @@ class TestWords:
         assert grant(4, by=by).because.endswith(words)
 
     def test_an_unbound_wish_says_nothing_of_nodes(self):
-        assert allocator.wished(wish(numa_count=2, numa_ids=1)) == ""
+        assert wished(wish(numa_count=2, numa_ids=1)) == ""
 
     def test_the_free_cpus_are_said_before_a_wish_narrows_them(self):
         found = grant(2, by=wish(placement=Placement.ONE_THREAD_PER_CORE))

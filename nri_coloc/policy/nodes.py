@@ -1,0 +1,227 @@
+"""Which memory nodes a bound container gets: where its CPUs and its memory fit, and what is given up where not.
+
+A ladder of attempts, each a little less than what was wished (docs/placement.md has the order): more nodes than
+wished, then nodes that are not whole, then memory that is not bound, and last nodes that were not listed. Several
+nodes are of one socket where one has enough. The last rung always holds: all nodes, by their CPUs alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Considered
+from nri_coloc.model.workload import Numa, Placement, Wish
+from nri_coloc.policy.search import Field
+
+MEMORY: Final = "memory"
+"""In `Binding.lost`: no nodes have the memory, so that it is not bound to any."""
+
+
+_UNTOLD: Final = 1 << 62
+"""What every node is taken to have where the kernel tells of none: more than anybody asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where to search and for how many; `lost` is what of the wish was given up, in the words of its keys.
+
+    `mems`: the nodes whose memory is needed together; 0: that of the CPUs, wherever the search finds them.
+    """
+
+    parts: tuple[tuple[CPUMask, int], ...]
+    mems: CPUMask = 0
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What one node offers: CPUs that the placement can use, bytes not promised yet, and whether all is free."""
+
+    id: int
+    socket: int
+    cpus: CPUMask
+    fit: int
+    bytes: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """`memory` in bytes; None: it does not matter any more, not even whether a node has any."""
+
+    count: int
+    memory: int | None
+
+    def met_by(self, nodes: Sequence[_Node]) -> bool:
+        if sum(n.fit for n in nodes) < self.count:
+            return False
+        if self.memory is None:
+            return True
+        return all(n.bytes > 0 for n in nodes) and sum(n.bytes for n in nodes) >= self.memory
+
+
+def bind(field: Field, considered: Considered) -> Binding:
+    """Return the best that the machine has for a wish with a binding; the field has the CPUs asked for."""
+    return next(_attempts(field, considered))
+
+
+def _attempts(field: Field, considered: Considered) -> Iterator[Binding]:
+    nodes, wish = _nodes(field, considered), considered.wish
+    for listed, unlisted in _lists(nodes, wish):
+        for memory, forgone in ((considered.room.bytes, unlisted), (None, (*unlisted, MEMORY))):
+            need = _Need(considered.count, memory)
+            for among, lost in _wholes(listed, wish):
+                for choose, also in _numbers(field, wish):
+                    found = choose(among, need)
+                    if found is not None:
+                        yield replace(found, lost=(*forgone, *lost, *also))
+
+
+Chooser = Callable[[Sequence[_Node], _Need], Binding | None]
+
+
+def _nodes(field: Field, considered: Considered) -> list[_Node]:
+    topology, room = field.topology, considered.room
+    left = dict(room.left)
+    untold = 0 if topology.tells_memory else _UNTOLD
+    ownable = room.ownable or (topology.usable if considered.free & topology.usable else topology.aside)
+    found = []
+    for node in topology.nodes:
+        cpus = node.cpus & field.free
+        if cpus:
+            socket = next(at for at, package in enumerate(topology.packages) if package & cpus)
+            whole = node.cpus & ownable & ~considered.free == 0
+            memory = left.get(node.id, node.memory_bytes) or untold
+            found.append(_Node(node.id, socket, cpus, cpus.bit_count(), memory, whole))
+    return found
+
+
+Rungs = Iterator[tuple[Sequence[_Node], tuple[str, ...]]]
+
+
+def _lists(nodes: Sequence[_Node], wish: Wish) -> Rungs:
+    """Yield the listed nodes, then any."""
+    if wish.numa_ids:
+        yield [n for n in nodes if wish.numa_ids >> n.id & 1], ()
+    yield nodes, ("numa-ids",) if wish.numa_ids else ()
+
+
+def _wholes(nodes: Sequence[_Node], wish: Wish) -> Rungs:
+    """Yield the nodes that are free as a whole, if these were wished, then any."""
+    exclusive = wish.numa is Numa.EXCLUSIVE
+    if exclusive:
+        yield [n for n in nodes if n.whole], ()
+    yield nodes, ("numa exclusive",) if exclusive else ()
+
+
+def _numbers(field: Field, wish: Wish) -> Iterator[tuple[Chooser, tuple[str, ...]]]:
+    """Yield ways to choose: as many nodes as wished, one, the fewest that hold it."""
+    lost: tuple[str, ...] = ()
+    if wish.numa_count > 1:
+        yield lambda nodes, need: _even(field, nodes, need, wish.numa_count), lost
+        lost = ("numa-count",)
+    yield lambda nodes, need: _one(field, nodes, need, wish), lost
+    if wish.numa_count == 1 or (wish.numa is Numa.SINGLE and not lost):
+        lost = ("one node",)
+    yield _fewest, lost
+
+
+def _one(field: Field, nodes: Sequence[_Node], need: _Need, wish: Wish) -> Binding | None:
+    """Return all nodes that hold it alone, for the search to choose, or the one where the search could not."""
+    holding = [n for n in nodes if need.met_by([n])]
+    if not holding:
+        return None
+    if wish.placement is Placement.SPREAD:
+        holding = [max(holding, key=lambda n: (n.fit, -n.id))]
+    elif (
+        field.topology.node_level not in field.topology.near
+    ):  # nodes that split cores are no level to search
+        holding = [min(holding, key=lambda n: (n.fit, n.id))]
+    return Binding(((_cpus(holding), need.count),))
+
+
+def _cpus(nodes: Iterable[_Node]) -> CPUMask:
+    return reduce(or_, (n.cpus for n in nodes))
+
+
+def _ids(nodes: Iterable[_Node]) -> CPUMask:
+    return cpuset.of(n.id for n in nodes)
+
+
+def _even(field: Field, nodes: Sequence[_Node], need: _Need, number: int) -> Binding | None:
+    """Divide a request evenly over so many nodes, by cores where it has one for each, the lowest node first."""
+    if number > min(need.count, len(nodes)):
+        return None
+    shares = _shares(need.count, number, field.threads)
+    each = _Need(shares[0], None if need.memory is None else -(-need.memory // number))
+    by_socket = _by_socket([n for n in nodes if each.met_by([n])])
+    aligned = [group for group in by_socket if len(group) >= number]
+    if aligned:
+        chosen = min(aligned, key=lambda group: sum(n.fit for n in group))[:number]
+    else:
+        by_socket.sort(key=lambda group: -len(group))
+        chosen = [n for group in by_socket for n in group][:number]
+    if len(chosen) < number:
+        return None
+    chosen.sort(key=lambda n: n.id)
+    return Binding(tuple((n.cpus, share) for n, share in zip(chosen, shares, strict=True)), _ids(chosen))
+
+
+def _shares(count: int, number: int, threads: int) -> list[int]:
+    """Return the parts, the largest first."""
+    cores = count // threads
+    unit = threads if cores >= number else 1
+    units, odd = divmod(count, unit)
+    shares = [unit * (units // number + (at < units % number)) for at in range(number)]
+    if odd:
+        shares[units % number] += odd
+    return sorted(shares, reverse=True)
+
+
+def _by_socket(nodes: Sequence[_Node]) -> list[list[_Node]]:
+    """Return the nodes of each socket, the fullest first."""
+    groups: dict[int, list[_Node]] = {}
+    for node in sorted(nodes, key=lambda n: (n.fit, n.id)):
+        groups.setdefault(node.socket, []).append(node)
+    return [groups[socket] for socket in sorted(groups)]
+
+
+def _fewest(nodes: Sequence[_Node], need: _Need) -> Binding | None:
+    """Return the fewest nodes that hold a request together, of one socket if one has enough."""
+    usable = [n for n in nodes if need.memory is None or n.bytes > 0]
+    for groups in (_by_socket(usable), [usable]):
+        found = [enough for group in groups if (enough := _enough(group, need))]
+        if found:
+            best = min(found, key=lambda group: (len(group), sum(n.fit for n in group)))
+            return Binding(((_cpus(best), need.count),), _ids(best))
+    return None
+
+
+def _enough(group: Sequence[_Node], need: _Need) -> list[_Node]:
+    """Return few nodes of a group that hold it: by CPUs or by memory first, whichever takes fewer."""
+    if not need.met_by(group):
+        return []
+    sockets = {
+        socket: sum(n.fit for n in group if n.socket == socket) for socket in {n.socket for n in group}
+    }
+    by_cpus = sorted(group, key=lambda n: (-sockets[n.socket], n.socket, -n.fit, n.id))
+    by_memory = sorted(group, key=lambda n: (-sockets[n.socket], n.socket, -n.bytes, n.id))
+    return min((_pruned(order, need) for order in (by_cpus, by_memory)), key=len)
+
+
+def _pruned(order: list[_Node], need: _Need) -> list[_Node]:
+    """Return the shortest beginning that holds it, without those that it can do without."""
+    taken: list[_Node] = []
+    for node in order:
+        taken.append(node)
+        if need.met_by(taken):
+            break
+    for node in reversed(taken):
+        others = [n for n in taken if n is not node]
+        if others and need.met_by(others):
+            taken = others
+    return taken
