@@ -38,7 +38,12 @@ class ConfigMap:
         self.file.symlink_to("..data/config.yaml")
 
     def write(self, text: str) -> None:
-        """Publish a new content."""
+        """Publish a new content; one that says nothing of lending is about placement, where the box is all of share.
+
+        The box would otherwise follow the load of this very machine, and with it whatever else runs here.
+        """
+        if "reclaim:" not in text:
+            text = f"{text.rstrip()}\nreclaim: {{enabled: false}}\n"
         self._versions += 1
         version = self._folder / f"..version_{self._versions}"
         version.mkdir()
