@@ -136,7 +136,7 @@ class Actuator:
         return self._apply_container(container_id)
 
     def place_pod(self, pod_id: str) -> None:
-        """Bring one pod's cgroup to its values now, on the caller's thread; the first pod shows which files there are."""
+        """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files pods have."""
         self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
 
