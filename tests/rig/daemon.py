@@ -221,12 +221,12 @@ class Daemon:
 
 
 def fetch(port: int, path: str) -> str:
-    """Return what a daemon serves at a path; empty while nobody listens."""
+    """Return what a daemon serves at a path; empty while nobody listens or answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HTTP_SECONDS)
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, TimeoutError):
         return ""
     finally:
         connection.close()
