@@ -17,7 +17,8 @@ class Role(StrEnum):
     PODS = "pods"
     """Everything below kubepods."""
     SYSTEM = "system"
-    """Everything on the node beside kubepods."""
+    """Everything on the node beside kubepods, the box's host groups too: PODS and SYSTEM together, less BOX and
+    DEDICATED, are what is used and not lent, wherever a member of the box lies. On cgroup v2 it is several samples."""
     BOX = "box"
     """A pod cgroup of the reclaim box, or a host group in it."""
     DEDICATED = "dedicated"
@@ -29,12 +30,16 @@ class Role(StrEnum):
 
 
 class Sample(NamedTuple):
-    """One cgroup at one moment. `key` is its identity (the folder's inode), never its path; one sample a key and tick.
+    """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
 
-    `usage_us` None says that the cgroup is gone or cannot be read. Of one role, no cgroup lies inside another.
+    `key` is its identity: the folder's inode, never its path; a negative number stands for the very set of cgroups
+    that a sum or difference was made of. `usage_us` None says that the cgroup is gone or cannot be read, or, of an
+    online pod by itself, that its usage was not asked for. Of one role, no cgroup lies inside another; its samples come
+    in turns, each with its own `at`, and are summed as rates.
 
-    `stalled_us`: PSI cpu `some total=`, or run-queue delay where there is no PSI; `throttled_us`: time its own
-    quota held it back; `shares_box`: whether reclaimed tasks may run on its CPUs now.
+    `stalled_us`: PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0 where it has none;
+    summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a period ends, up to
+    100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now.
     """
 
     key: int
@@ -94,7 +99,11 @@ class IOReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupReading:
-    """One cgroup in the full picture; every part that its kernel does not offer is None."""
+    """One cgroup in the full picture; every part that its kernel does not offer is None.
+
+    `run_delay_us`: only where there is no PSI, of a container's living threads; it falls when one of them ends.
+    A container's I/O and its stalls for memory and I/O are in its pod's reading only.
+    """
 
     key: int
     at: float

@@ -274,10 +274,23 @@ def _node_files(folder: str, spec: MachineSpec) -> Iterator[tuple[str, str]]:
         )
 
 
+_UNUSED: Final = ("Active(file)", "Inactive(file)", "AnonPages", "SReclaimable")
+
+
+def _zone(node: int, memory: int) -> str:
+    """A node's one zone; the low watermark as Linux sets it from min_free_kbytes: 5/4 of min, here 1/512 of all."""
+    low = memory // 4096 // 512
+    return (
+        f"Node {node}, zone   Normal\n  pages free     {memory // 4096}\n        min      {low * 4 // 5}\n"
+        f"        low      {low}\n        high     {low * 6 // 5}\n"
+    )
+
+
 def _proc_files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
     kib = sum(spec.memory.values()) // 1024
-    names = ("MemTotal", "MemFree", "MemAvailable")
-    yield "proc/meminfo", "".join(f"{name + ':':<16}{kib:>8} kB\n" for name in names)
+    amounts = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), kib) | dict.fromkeys(_UNUSED, 0)
+    yield "proc/meminfo", "".join(f"{name + ':':<16}{amount:>8} kB\n" for name, amount in amounts.items())
+    yield "proc/zoneinfo", "".join(_zone(node, spec.memory[node]) for node in sorted(spec.memory))
     idle = " ".join("0" * 10)
     yield "proc/stat", f"cpu  {idle}\n" + "".join(f"cpu{cpu.id} {idle}\n" for cpu in spec.cpus)
     zero = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"

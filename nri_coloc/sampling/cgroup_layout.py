@@ -161,6 +161,22 @@ def below_root(path: str) -> str:
     return "/".join(components)
 
 
+def beside(layout: CgroupLayout, path: str) -> tuple[str, ...]:
+    """Return the cgroups that together hold all processes outside `path` which lie in any cgroup below the root.
+
+    That is, the others at its own level and at each above it. Raises KernelInterfaceError if a folder cannot be
+    listed, ValueError as `below_root`.
+    """
+    found: list[str] = []
+    above = ""
+    for step in below_root(path).split("/"):
+        folder = layout.folder("cpu", above)
+        others = kernel_files.entries(folder) if folder is not None else {}
+        found += (f"{above}/{name}".lstrip("/") for name in sorted(others) if others[name] and name != step)
+        above = f"{above}/{step}".lstrip("/")
+    return tuple(found)
+
+
 def path_of_pid(host_root: str, pid: int, layout: CgroupLayout) -> Mapping[str, str]:
     """Return a process's path in each hierarchy of the layout, for when the runtime's word is not enough.
 

@@ -17,7 +17,10 @@ U64_DIGITS: Final = 20
 USER_HZ: Final = 100
 """In which /proc/stat counts, on every architecture with cgroups but alpha and ia64 (sysconf(3), _SC_CLK_TCK)."""
 
+_FLAT: Final = re.compile(rb"^(\S+) (\d{1,20})$", re.MULTILINE)
 _USAGE: Final = re.compile(rb"^usage_usec (\d{1,20})$", re.MULTILINE)
+_PERIODS: Final = re.compile(rb"^nr_throttled (\d{1,20})$", re.MULTILINE)
+_THROTTLED: Final = re.compile(rb"^throttled_(usec|time) (\d{1,20})$", re.MULTILINE)
 _SOME: Final = re.compile(rb"^some [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
 _FULL: Final = re.compile(rb"^full [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
 _CPU_LINE: Final = re.compile(rb"^cpu(\d{1,5}) ([^\n]+)$", re.MULTILINE)
@@ -39,13 +42,7 @@ def whole(text: bytes | None) -> int | None:
 
 def flat(text: bytes | None) -> dict[bytes, int]:
     """Return a flat-keyed file ("name 123" a line); lines that are anything else are left out."""
-    found = {}
-    for line in (text or b"").split(b"\n"):
-        name, _, value = line.partition(b" ")
-        number = _number(value)
-        if number is not None:
-            found[name] = number
-    return found
+    return {name: int(number) for name, number in _FLAT.findall(text or b"")}
 
 
 def cpuacct_usage_us(text: bytes | None) -> int | None:
@@ -62,18 +59,17 @@ def cpu_stat_usage_us(text: bytes | None) -> int | None:
 
 def throttling(text: bytes | None) -> Throttling | None:
     """Read cpu.stat of a v1 `cpu` cgroup (`throttled_time`, ns) or of a v2 one (`throttled_usec`)."""
-    found = flat(text)
-    periods = found.get(b"nr_throttled")
-    microseconds = found.get(b"throttled_usec")
-    if microseconds is None and b"throttled_time" in found:
-        microseconds = found[b"throttled_time"] // 1000
-    return None if periods is None or microseconds is None else Throttling(periods, microseconds)
+    microseconds = throttled_us(text)
+    match = _PERIODS.search(text) if text else None
+    return None if microseconds is None or match is None else Throttling(int(match[1]), microseconds)
 
 
 def throttled_us(text: bytes | None) -> int | None:
     """Read only the time out of what `throttling` reads."""
-    found = throttling(text)
-    return None if found is None else found.throttled_us
+    match = _THROTTLED.search(text) if text else None
+    if match is None:
+        return None
+    return int(match[2]) // (1000 if match[1] == b"time" else 1)
 
 
 def some_us(text: bytes | None) -> int | None:

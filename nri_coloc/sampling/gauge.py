@@ -41,6 +41,7 @@ class CgroupGauge:
         self._files = sum(map(len, self._wanted))
         self.cost = max(1, self._files)
         self._key = 0
+        self._highest = 0
         self._ended: set[int] = set()
         self._parts: list[_Opened] = []
         self._open_at = float("-inf")
@@ -59,8 +60,7 @@ class CgroupGauge:
         try:
             usage = _sum(add)
             if usage is not None and less:
-                off = _sum(less)
-                usage = None if off is None else max(0, usage - off)
+                usage = self._without(usage, _sum(less))
             waited = _sum(stalled)
             held = _sum(throttled) if group.throttled else 0 if group.stalled else None
         except Vanished:
@@ -77,6 +77,17 @@ class CgroupGauge:
         self._parts = []
         self._open_at = float("-inf")
 
+    def _without(self, usage: int, less: int | None) -> int | None:
+        """Return the difference, which never falls.
+
+        Time passes between the two reads, and the root's counter on v2 is made of clock ticks: both let a difference
+        fall for a moment, which whoever makes rates would take for a counter that began anew.
+        """
+        if less is None:
+            return None
+        self._highest = max(self._highest, usage - less)
+        return self._highest
+
     def _open_all(self, now: float) -> None:
         """Open what is there; where a part is not (yet) there, all is tried again after a while."""
         self.close()
@@ -87,6 +98,7 @@ class CgroupGauge:
         else:
             while key in self._ended:
                 key += _GENERATION
+            self._highest = self._highest if key == self._key else 0
             self._key = key
         is_complete = key is not None and sum(map(len, self._parts)) == self._files
         self._open_at = float("inf") if is_complete else now + RETRY_S

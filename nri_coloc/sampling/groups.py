@@ -40,10 +40,12 @@ class PodFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the choice needs to know. `kubepods`: "" if it is not known; `beside`: other cgroups at its level.
+    """What the choice needs to know. `kubepods`: "" if it is not known.
 
-    `beside` matters on cgroup v2, where the root's own counter is made of clock ticks; without it the remainder is
-    the root's usage less that of kubepods. `host_groups`: cgroups outside Kubernetes that belong to the box.
+    Without `beside` the rest of the node is the root's usage less that of kubepods: complete, with kernel threads, and
+    exact on v1; on v2 the root's counter is made of clock ticks and costs more the more CPUs there are. With it (see
+    `cgroup_layout.beside`) each of those is read exactly, but kernel threads and interrupts are in none of them.
+    `host_groups`: cgroups outside Kubernetes that belong to the box.
     """
 
     kubepods: str = ""
@@ -120,7 +122,7 @@ def _dedicated(facts: Facts) -> Iterator[Group]:
 def _online(facts: Facts) -> Iterator[Group]:
     for parent, pods in _by_parent(facts.pods).items():
         if len(pods) > 1 and _holds_pods_only(parent, facts) and all(map(_is_plainly_online, pods)):
-            yield Group(Role.ONLINE, stalled=parent)
+            yield Group(Role.ONLINE, (parent,), stalled=parent)
         else:
             yield from (group for pod in pods if pod.role is Role.ONLINE for group in _of_pod(pod))
 

@@ -16,6 +16,9 @@ KIB: Final = 1024
 NO_LIMIT: Final = 1 << 62
 """v1 shows "no limit" as LONG_MAX rounded down to a page, which depends on the page's size."""
 
+_STAT: Final = re.compile(
+    rb"^(total_rss|total_cache|total_inactive_file|anon|file|inactive_file) (\d{1,20})$", re.MULTILINE
+)
 _LOW: Final = re.compile(rb"^ +low +(\d{1,20})$", re.MULTILINE)
 _KIB_LINE: Final = re.compile(rb"^(?:Node \d+ )?(\w+(?:\(\w+\))?): +(\d{1,16}) kB$", re.MULTILINE)
 
@@ -46,7 +49,7 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
     v1 counts kills of the cgroup itself only, and has no memory.high.
     """
     usage = counters.whole(files.usage)
-    stat = counters.flat(files.stat)
+    stat = {name: int(amount) for name, amount in _STAT.findall(files.stat or b"")}
     anon = stat.get(b"total_rss", stat.get(b"anon"))
     cache = stat.get(b"total_cache", stat.get(b"file"))
     inactive = stat.get(b"total_inactive_file", stat.get(b"inactive_file"))

@@ -25,7 +25,8 @@ def usage(layout: CgroupLayout, path: str) -> Source | None:
     """CPU time, µs, with everything below."""
     if layout.version == 1 and layout.cpuacct is not None:
         return _source(layout, "cpuacct", path, "cpuacct.usage", counters.cpuacct_usage_us)
-    return _source(layout, "unified", path, "cpu.stat", counters.cpu_stat_usage_us)
+    hierarchy: Controller = "cpu" if layout.version == 2 else "unified"
+    return _source(layout, hierarchy, path, "cpu.stat", counters.cpu_stat_usage_us)
 
 
 def stalled(layout: CgroupLayout, path: str) -> Source | None:

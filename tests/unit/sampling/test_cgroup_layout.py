@@ -82,6 +82,31 @@ class TestDetect:
         assert cgroup_layout.detect(str(root)).cpu is None
 
 
+class TestBeside:
+    @pytest.fixture
+    def layout(self, root):
+        folder = root / "sys/fs/cgroup"
+        (folder / "cgroup.controllers").touch()
+        for path in (
+            "system.slice/sshd.service",
+            "user.slice",
+            "kubelet.slice/kubelet-kubepods.slice/x",
+            "kubelet.slice/own",
+        ):
+            (folder / path).mkdir(parents=True)
+        return cgroup_layout.detect(str(root))
+
+    def test_it_is_the_others_at_the_same_level(self, layout):
+        assert cgroup_layout.beside(layout, "kubelet.slice") == ("system.slice", "user.slice")
+
+    def test_and_at_each_level_above(self, layout):
+        found = cgroup_layout.beside(layout, "kubelet.slice/kubelet-kubepods.slice")
+        assert found == ("system.slice", "user.slice", "kubelet.slice/own")
+
+    def test_without_a_hierarchy_there_is_none(self):
+        assert cgroup_layout.beside(CgroupLayout(2), "kubepods") == ()
+
+
 class TestFolder:
     def test_a_leading_slash_does_not_lose_the_hierarchy(self):
         assert HYBRID.folder("cpu", "/kubepods/podU") == "/c/cpu/kubepods/podU"

@@ -92,6 +92,21 @@ class TestFigures:
         assert sample.usage_us == 3_500_000
         assert sample.key < 0
 
+    def test_a_remainder_never_falls(self, bed):
+        bed.sampler.watch((REST,))
+        seen = []
+        for root, pods in ((100, 30), (110, 45), (130, 50)):
+            bed.use("", root)
+            bed.use("kubepods", pods)
+            seen.append(bed.one().usage_us)
+        assert seen == [70, 70, 80]
+
+    def test_a_remainder_is_unknown_while_a_part_of_it_is(self, bed):
+        bed.sampler.watch((REST,))
+        bed.use("", 100)
+        bed.tree.write("kubepods", "cpuacct.usage" if bed.tree.version == 1 else "cpu.stat", "garbage")
+        assert bed.one().usage_us is None
+
     def test_a_remainder_is_never_negative(self, bed):
         bed.use("kubepods", 9)
         bed.sampler.watch((REST,))
