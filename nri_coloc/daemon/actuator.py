@@ -140,6 +140,10 @@ class Actuator:
         self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
 
+    def guard_pod(self, pod_id: str) -> None:
+        """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
+        self._apply_pod(pod_id, sweeping=True)
+
     def set_oom_score(self, assignment: Assignment) -> None:
         """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
         wanted, pid = assignment.knobs.oom_score_adj, assignment.container.pid

@@ -49,12 +49,14 @@ class Reason(StrEnum):
     ADOPTED = "adopted"
     # everyone else
     POOL_MEMBER = "pool_member"
+    POOL_FULL = "pool_full"
     BOX_MEMBER = "box_member"
     HANDS_OFF = "hands_off"
     PROTECTED = "protected"
     # changes that others cause
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"
+    MEMBERS_ASKED = "members_asked"
     HEADROOM = "headroom"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"

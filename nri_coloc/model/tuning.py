@@ -38,6 +38,39 @@ class ClassRule:
     namespace: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Pods that carry an annotation and a label as (key, value) and are in a namespace; what is not named holds."""
+
+    annotation: tuple[str, str] | None = None
+    label: tuple[str, str] | None = None
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTuning:
+    """One pool of the operator, or bounds for `share` and `reclaim`.
+
+    `qos`: of its members, shared or system. `minimum`, `maximum`: CPUs, 0 for none. `group_by`: "namespace", "pod",
+    "label:KEY" or "annotation:KEY", a pool `name/GROUP` for each group. `priority`: higher has CPUs first. `band`:
+    target utilisation, low and high, 0–1 (partition mode).
+    """
+
+    name: str
+    members: tuple[Selector, ...] = ()
+    qos: QoSClass = QoSClass.SHARED
+    minimum: int = 0
+    maximum: int = 0
+    group_by: str = ""
+    priority: int = 0
+    band: tuple[float, float] | None = None
+
+    @property
+    def sized(self) -> bool:
+        """Whether it has CPUs of its own; otherwise it is a name over another pool's."""
+        return bool(self.minimum or self.maximum or self.group_by)
+
+
 def default_classes() -> dict[QoSClass, ClassTuning]:
     """Return DESIGN 4.2's table."""
     return {
@@ -132,7 +165,8 @@ class ReclaimTuning:
     `whole_core_from`: the part of a core from which it is lent whole (0 rounds up, as Koordinator; 1 rounds down: the
     last core's use is bounded by the box's weight anyway). `stall_window_s`: over what time stalls are averaged.
     `quiet_tick_s`: the loop while nothing can be taken back, `idle_tick_s`: while there is no reclaimed pod,
-    `tick_max_s`: the slowest it becomes while something can be, when a tick costs more than `cost_share` of a CPU.
+    `tick_max_s`: while what can be taken back is not used, and the slowest it becomes when a tick costs more than
+    `cost_share` of a CPU.
 
     Memory: `memory_watermark`: the part of the machine's memory that may be in use; `memory_reserve`: bytes never
     lent. `memory_request_claim`: how much of what an online pod requested and does not use counts as its own: all
@@ -201,6 +235,7 @@ class Tuning:
     kept_by_kubelet: Mapping[str, Mapping[str, CPUMask]] = field(default_factory=dict)
     classes: Mapping[QoSClass, ClassTuning] = field(default_factory=default_classes)
     rules: tuple[ClassRule, ...] = ()
+    pools: tuple[PoolTuning, ...] = ()
     handlers: Mapping[str, str] = field(default_factory=dict)
     reclaim: ReclaimTuning = field(default_factory=ReclaimTuning)
     updates_per_reply: int = 16

@@ -162,7 +162,8 @@ class Wish:
     and no setting that depends on the container took part, so its containers wish the same.
     `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`: the request in thousandths of a CPU as told,
     0 if only the kubelet's values tell it. `origins`: (our key, their key, their value) of what was not said in
-    our own words.
+    our own words. `pool`: one of the operator's, with its group, or "" for the class's own; `pool_because`: what put it
+    there.
     """
 
     qos: QoSClass
@@ -184,6 +185,7 @@ class Wish:
     mixed: bool = False
     plain: bool = field(default=False, compare=False)
     origins: tuple[tuple[str, str, str], ...] = ()
+    pool_because: str = ""
     findings: tuple[Finding, ...] = ()
 
 

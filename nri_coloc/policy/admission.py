@@ -13,7 +13,7 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Considered, Room
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import Reason
-from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, SYSTEM, Assignment, NodeState
+from nri_coloc.model.state import DEDICATED, SHARE, Assignment, NodeState
 from nri_coloc.model.workload import (
     DEFAULT_WISH,
     KEPT_BY_KUBELET,
@@ -25,7 +25,7 @@ from nri_coloc.model.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.policy import allocator, record, request, supply
+from nri_coloc.policy import allocator, membership, record, request, supply, tiers
 from nri_coloc.policy.grant import Grant, wished
 
 
@@ -59,13 +59,17 @@ def _left_alone(wish: Wish) -> str:
 
 
 def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
-    assignment = _pooled(container, wish)
+    assignment = membership.housed(state.pools, _pooled(container, wish))
     cpus = cpuset.render(state.pools.cpus(assignment.pool))
     if wish.qos is QoSClass.RECLAIMED:
         return Admission(
             assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim box has CPUs {cpus}"
         )
-    why = f"class by {wish.because}; pool {assignment.pool} has CPUs {cpus}"
+    chosen = f" by {wish.pool_because}" if wish.pool_because else ""
+    why = f"class by {wish.because}; pool {assignment.pool}{chosen} has CPUs {cpus}"
+    short = tiers.shortage(state.pools, assignment.pool)
+    if short:
+        return Admission(assignment, Reason.POOL_FULL, f"{why}; {short}")
     return Admission(assignment, Reason.POOL_MEMBER, why)
 
 
@@ -96,7 +100,7 @@ def _allocate(
 ) -> Admission:
     count = asked.whole
     wish_now, findings = _satisfiable(state, wish, count)
-    free = state.pools.share
+    free = state.pools.free
     considered = None
     grant = _as_ordered(state, wish, count)
     if grant is None:
@@ -127,7 +131,7 @@ def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
     The set is the pod's, so a container of several gets its part of it; without a wish of its own, for the choice
     was made elsewhere.
     """
-    free = state.pools.share
+    free = state.pools.free
     offered = wish.cpus_ordered & free
     if offered.bit_count() < count or count >= free.bit_count():
         return None
@@ -187,9 +191,9 @@ def claim_of(container: Container) -> CPUMask:
 
 def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
     """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
-    share = state.pools.share
-    free = exclusive & ~supply.claimable(state, wish) == 0 and exclusive & share != share
-    return exclusive if free else 0
+    free = state.pools.free
+    is_free = exclusive & ~supply.claimable(state, wish) == 0 and exclusive & free != free
+    return exclusive if is_free else 0
 
 
 def _main_of(state: NodeState, pod_id: str) -> Assignment | None:
@@ -199,8 +203,7 @@ def _main_of(state: NodeState, pod_id: str) -> Assignment | None:
 
 
 def _pooled(container: Container, wish: Wish, *, hands_off: bool = False) -> Assignment:
-    pool = {QoSClass.SYSTEM: SYSTEM, QoSClass.RECLAIMED: RECLAIM}.get(wish.qos, SHARE)
-    return Assignment(container, wish.qos, pool, hands_off=hands_off, wish=wish)
+    return Assignment(container, wish.qos, membership.pool_of(wish), hands_off=hands_off, wish=wish)
 
 
 def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> Assignment:

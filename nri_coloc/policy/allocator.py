@@ -22,7 +22,7 @@ def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish, room: Ro
 
     A binding that cannot be kept is loosened step by step; the grant says what was given up.
     """
-    field = _field(topology, free, count, wish)
+    field = field_of(topology, free, count, wish)
     if field is None:
         return None
     considered = Considered(free, count, wish, room)
@@ -37,7 +37,7 @@ def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish, room: Ro
     return grant.of(topology, considered, chosen, binding)
 
 
-def _field(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field | None:
+def field_of(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field | None:
     """Return what the placement can use, of one kind of core if one has enough; None if it is too little."""
     if not 0 < count <= free.bit_count():
         return None
@@ -45,14 +45,14 @@ def _field(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field |
         Placement.FULL_CORES: Field.of_cores,
         Placement.ONE_THREAD_PER_CORE: Field.of_single_threads,
     }.get(wish.placement, Field.of)
-    for cpus in kinds(topology, free):
+    for cpus in _kinds(topology, free):
         field = look(topology, cpus)
         if field.free.bit_count() >= count:
             return field
     return None
 
 
-def kinds(topology: Topology, free: CPUMask) -> Iterator[CPUMask]:
+def _kinds(topology: Topology, free: CPUMask) -> Iterator[CPUMask]:
     """Yield the free CPUs by kind of core, the fastest first, and at last all of them.
 
     A container whose threads wait for each other is as fast as its slowest core, so kinds are not mixed while

@@ -17,7 +17,7 @@ from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace
-from nri_coloc.policy import pools
+from nri_coloc.policy import pools, tiers
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
 
@@ -35,8 +35,10 @@ def with_container(state: NodeState, assignment: Assignment) -> NodeState:
 def _with_owners(state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask]) -> NodeState:
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    if owned != derived.dedicated:
-        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, derived)
+    asked = tiers.asked(derived, state.containers, containers) if derived.plan else derived.asked
+    if owned != derived.dedicated or asked != derived.asked:
+        told = derived if asked == derived.asked else replace(derived, asked=asked)
+        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
     return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1)
 
 
@@ -66,7 +68,8 @@ def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignm
 
 def moved(before: NodeState, after: NodeState) -> Moves:
     """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
-    changed = {pool for pool in _MEMBERS_OF if before.pools.cpus(pool) != after.pools.cpus(pool)}
+    names = pool_names(before, after)
+    changed = {pool for pool in names if before.pools.cpus(pool) != after.pools.cpus(pool)}
     reowned = {
         k for k in before.owners.keys() | after.owners.keys() if before.owners.get(k) != after.owners.get(k)
     }
@@ -75,6 +78,8 @@ def moved(before: NodeState, after: NodeState) -> Moves:
     boxed = tuple(k for k, place in after.pods.items() if place.boxed)
     inherit = set(boxed)
     staying = reowned - before.containers.keys()
+    # who followed an owner moves even where another pool than its new one took the owner's CPUs
+    reowned |= {a.id for a in before.containers.values() if a.follows in reowned}
     affected = [
         a
         for k, a in after.containers.items()
@@ -88,6 +93,13 @@ def moved(before: NodeState, after: NodeState) -> Moves:
     return Moves(pods, tuple(a.container.id for a in affected if a.wish.handler == "container"))
 
 
+def pool_names(before: NodeState, after: NodeState) -> tuple[str, ...]:
+    """Return the pools that may have changed: those that others' CPUs are taken from, and the operator's."""
+    if not after.pools.tiers and not before.pools.tiers:
+        return _MEMBERS_OF
+    return (*_MEMBERS_OF, *sorted(before.pools.tiers.keys() | after.pools.tiers.keys()))
+
+
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
     """Say which pools changed, for the audit; pools without members are said only for `share` and
     where the loop told a size."""
@@ -96,12 +108,18 @@ def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: s
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            f"{cause}; {counts[pool]} {'member follows' if counts[pool] == 1 else 'members follow'}",
+            _because(after, pool, cause, counts[pool]),
             pool=pool,
             before=Knobs(cpus=cpuset.render(old)),
             after=Knobs(cpus=cpuset.render(new)),
         )
-        for pool in _MEMBERS_OF
+        for pool in pool_names(before, after)
         if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
         and (counts[pool] or pool == SHARE or pool in after.pools.counts)
     )
+
+
+def _because(state: NodeState, pool: str, cause: str, members: int) -> str:
+    short = tiers.shortage(state.pools, pool)
+    follow = f"{members} {'member follows' if members == 1 else 'members follow'}"
+    return f"{cause}; {short}; {follow}" if short else f"{cause}; {follow}"

@@ -14,7 +14,7 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, words
+from nri_coloc.policy import admission, box, change, membership, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -61,6 +61,7 @@ def admit(
     """
     before = state
     state, box_moves = box.with_member(state, pod, wish)
+    state = membership.with_member(state, container, wish)
     admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
     said = words.of_findings(findings, admitted.assignment) if findings else ()
@@ -133,7 +134,14 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
         return Outcome(after, decisions, moves)
     cause = f"CPUs {cpuset.render(returned)} came back"
     resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
-    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
+    # orphans move even where `share` has the CPUs that it had: what came back may have been isolated ones
+    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after) + _of(orphans))
+
+
+def _of(containers: tuple[Assignment, ...]) -> Moves:
+    """Return these as moves: a pod whose own cgroup is the unit (a VM in it) moves as a whole."""
+    as_pods = sorted({a.container.pod_id for a in containers if a.wish.handler == "pod"})
+    return Moves(tuple(as_pods), tuple(a.id for a in containers if a.wish.handler == "container"))
 
 
 def pod_started(state: NodeState, event: PodStarted) -> Outcome:

@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.crowd import Crowd
+from nri_coloc.model.crowd import EMPTY, Crowd
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import Reconfigured, Synchronized
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -17,26 +17,44 @@ from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import ISOLATED, Container, Pod, Wish
-from nri_coloc.policy import admission, box, change, lifecycle, pools, record, supply, words
+from nri_coloc.policy import (
+    admission,
+    box,
+    change,
+    lifecycle,
+    membership,
+    pools,
+    record,
+    supply,
+    tiers,
+    words,
+)
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
     """Replace what we know by what the runtime has; everyone is to be compared with the kernel afterwards."""
     before = state
+    near = membership.recalled(state, event.containers)
     listed = {c.id for c, _ in event.containers}
     vanished = tuple(a for a in state.containers.values() if a.id not in listed)
     released = lifecycle.release(state, vanished, Reason.VANISHED)
     own = (AuditEvent.POOL_RESIZE,)
     decisions = [d for d in released.decisions if d.event not in own]
-    state = _with_pods(released.state, event, listed)
+    state = pools.claimed(_with_pods(released.state, event, listed), near, _claims(state, event))
     for container, wish in _in_order(state, event.containers):
         by_file = None if record.read(container.record) else Reason.ADOPTED
         state, said = _replayed(state, container, wish, tuning, by_file)
         decisions.extend(said)
-    state = box_again(state)
+    state = pools.settled(box_again(state), near)
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
+
+
+def _claims(state: NodeState, event: Synchronized) -> CPUMask:
+    """Return all that dedicated containers own or, not known to us, say they owned."""
+    unknown = (admission.claim_of(c) for c, _ in event.containers if c.id not in state.containers)
+    return reduce(or_, unknown, state.pools.dedicated)
 
 
 def _unless_same(before: NodeState, after: NodeState) -> NodeState:
@@ -56,7 +74,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         for container, _ in listed
         if container.id not in state.containers and (cpus := admission.claim_of(container))
     ]
-    free, holding = state.pools.share | supply.isolated(state), []
+    free, holding = state.pools.free | supply.isolated(state), []
     for _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
             free &= ~cpus
@@ -146,6 +164,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
     owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), EMPTY, Crowd.of(kept)))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))
@@ -153,7 +172,9 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         else p
         for k, p in state.pods.items()
     }
-    state = NodeState(event.topology, derived, places, Crowd.of(kept), owners, state.generation + 1)
+    crowd = Crowd.of(membership.housed(derived, a) for a in kept)
+    state = NodeState(event.topology, derived, places, crowd, owners, state.generation + 1)
+    state = pools.claimed(state, before.pools, derived.dedicated)
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
@@ -161,7 +182,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         without = change.without(state, (assignment,))
         state, said = _replayed(without, container, wish, tuning, Reason.RECONFIGURED)
         decisions.extend(said)
-    state = box_again(state)
+    state = pools.settled(box_again(state), before.pools)
     decisions.extend(_orphans(before, state))
     cause = "the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))

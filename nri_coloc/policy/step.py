@@ -26,6 +26,11 @@ from nri_coloc.policy import lifecycle, resync, sizing, update
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
     """Return what follows from an event; the same state and event give the same outcome."""
+    outcome = _answered(state, event, tuning)
+    return sizing.followed(state, event, outcome) if state.pools.plan else outcome
+
+
+def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
     match event:
         case ContainerCreating():
             return lifecycle.create(state, event, tuning)

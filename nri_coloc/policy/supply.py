@@ -22,7 +22,7 @@ def isolated(state: NodeState) -> CPUMask:
 
 def claimable(state: NodeState, wish: Wish) -> CPUMask:
     """Return every free CPU that a wish could own, not looking at what must be left to `share`."""
-    return state.pools.share | isolated(state) if wish.pool == ISOLATED else state.pools.share
+    return state.pools.free | isolated(state) if wish.pool == ISOLATED else state.pools.free
 
 
 def sources(state: NodeState, wish: Wish, count: int) -> tuple[CPUMask, ...]:
@@ -30,8 +30,8 @@ def sources(state: NodeState, wish: Wish, count: int) -> tuple[CPUMask, ...]:
     found = []
     if wish.pool == ISOLATED and isolated(state).bit_count() >= count:
         found.append(isolated(state))
-    if count < state.pools.share.bit_count():
-        found.append(state.pools.share)
+    if count < state.pools.free.bit_count():
+        found.append(state.pools.free)
     return tuple(found)
 
 

@@ -153,7 +153,8 @@ def expect(
 
     By the tuned estimator; while a workload is being learnt, its request or peak so far; without readings, the same
     hour yesterday. Never below what the pod uses now; memory never below what is promised to it, never above its
-    limit.
+    limit. Costs some 15 µs a pod, and little changes before the next sample: worth keeping until then, or until
+    another pod comes.
     """
     blind = blind_for_s(forecast, now_s, tuning) > 0.0
     cpu: dict[str, int] = {}

@@ -72,13 +72,13 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
         return _disabled(readings, tuning, now)
     if now < memory.at:
         memory = LoopMemory(lent=Lent(cpus=memory.lent.cpus))
-    meters = usage.advance(memory.meters, readings)
-    use = usage.total(meters, readings.at, tuning.stale_s)
+    meters = usage.advance(memory.meters, readings, tuning.stale_s)
+    use = usage.total(meters, readings.at)
     rates = memory.rates
     if use is not None and use.rated_at > rates.rated_at:
         rates = _learnt(memory, use, readings.lendable, tuning, now)
-    gauges = stalls.advance(memory.gauges, readings, use.box if use else 0, tuning.stall_window_s)
-    stall = stalls.worst(gauges, readings.at, tuning.stale_s)
+    box_milli = use.box if use else 0
+    gauges, stall = stalls.advance(memory.gauges, readings, box_milli, tuning.stall_window_s)
     scene = _scene(memory, rates, readings, stall, tuning, now)
     verdict = decide(memory.lent, scene, tuning)
     if verdict.binding is Binding.STALL:

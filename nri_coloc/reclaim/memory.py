@@ -64,7 +64,7 @@ def headroom_memory(
     """Return what the box may hold; None if the node's or kubepods' memory could not be read.
 
     `box`: the members' readings by pod or host group; one that could not be read counts as holding nothing, which
-    makes the answer smaller.
+    makes the answer smaller. Host groups lie outside of kubepods: its limit adds nothing to what they hold already.
     """
     node = picture.node
     pods = picture.kubepods.memory if picture.kubepods is not None else None

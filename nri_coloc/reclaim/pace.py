@@ -15,14 +15,17 @@ def next_period(
     """Return the seconds to the next tick; `took_s`: what a tick costs, CPU time.
 
     A box at its floor cannot be cut, so it is watched closely only when it might grow: the evidence for growth is
-    always made of quick ticks. The cost bound stretches the quick period, but never beyond what still takes CPUs back
+    always made of quick ticks. A large box that rests may wake up together with a burst, and is taken back in time even
+    then. The cost bound stretches the quick period, but never beyond what still takes CPUs back
     in time (`tick_max_s`).
     """
     if use is not None:
         if use.members == 0:
             return tuning.idle_tick_s
-        if use.box < QUIET_MILLI or _nothing_to_do(verdict, scene, tuning):
+        if _nothing_to_do(verdict, scene, tuning):
             return tuning.quiet_tick_s
+        if use.box < QUIET_MILLI:
+            return tuning.tick_max_s
     return max(tuning.tick_s, min(took_s / tuning.cost_share, tuning.tick_max_s))
 
 

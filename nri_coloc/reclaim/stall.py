@@ -26,7 +26,7 @@ class Gauge(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """The worst of all online groups: shares of wall time, 0 to 1."""
+    """The worst of some online groups: shares of wall time, 0 to 1."""
 
     blamed: float = 0.0
     own: float = 0.0
@@ -34,19 +34,25 @@ class Stall(NamedTuple):
 
 def advance(
     gauges: Mapping[int, Gauge], readings: FastReadings, box_milli: int, window_s: float
-) -> dict[int, Gauge]:
-    """Return the gauges after these samples; `box_milli` is what the box used meanwhile."""
+) -> tuple[dict[int, Gauge], Stall]:
+    """Return the gauges after these samples, in the order of their reading, and the worst of those just read.
+
+    `box_milli` is what the box used meanwhile. A group that is read by rotation speaks up when it is its turn.
+    """
     after = dict(gauges)
+    blamed = own = 0.0
     for sample in readings.samples:
         if sample.role is not Role.ONLINE:
             continue
-        if sample.stalled_us is None:
-            after.pop(sample.key, None)
-        else:
-            gauge = after.get(sample.key)
-            after[sample.key] = _read(gauge, sample, sample.stalled_us, box_milli / 1000, window_s)
+        gauge = after.pop(sample.key, None)
+        if sample.stalled_us is not None:
+            gauge = _read(gauge, sample, sample.stalled_us, box_milli / 1000, window_s)
+            after[sample.key] = gauge
+            blamed, own = max(blamed, gauge.blamed), max(own, gauge.own)
     horizon = readings.at - LONGEST_S
-    return {key: gauge for key, gauge in after.items() if gauge.at >= horizon}
+    while after and after[oldest := next(iter(after))].at < horizon:
+        del after[oldest]
+    return after, Stall(blamed, own)
 
 
 def _read(gauge: Gauge | None, sample: Sample, stalled_us: int, box_cpus: float, window_s: float) -> Gauge:
@@ -72,16 +78,6 @@ def _read(gauge: Gauge | None, sample: Sample, stalled_us: int, box_cpus: float,
         gauge.blamed + (blamed - gauge.blamed) * weight,
         gauge.own + (own - gauge.own) * weight,
     )
-
-
-def worst(gauges: Mapping[int, Gauge], at: float, stale_s: float) -> Stall:
-    """Return the worst waiting among groups that were read lately."""
-    blamed = own = 0.0
-    for gauge in gauges.values():
-        if at - gauge.at <= stale_s:
-            blamed = max(blamed, gauge.blamed)
-            own = max(own, gauge.own)
-    return Stall(blamed, own)
 
 
 def forgiven(gauges: Mapping[int, Gauge]) -> dict[int, Gauge]:

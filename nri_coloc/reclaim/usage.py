@@ -4,6 +4,10 @@ Each cgroup is compared with its own last sample only, over its own interval, so
 by rotation. A doubtful interval (the counter went back or rose faster than the machine can run, the clock jumped)
 gives no rate. What is then missing errs to the side of the online pods: what is added keeps its last rate, what is
 subtracted loses it.
+
+Pods, system and the box's busiest members belong in every tick: on a full machine a burst of online use leaves the
+total as it is, and is seen only by what the box loses. What is read by rotation answers as slowly as its round; a
+group that holds all online pods, read every tick as `Role.ONLINE`, makes up for a box with many members.
 """
 
 from collections.abc import Mapping
@@ -29,13 +33,17 @@ _VITAL = frozenset((_PODS, _SYSTEM))
 
 
 class Meter(NamedTuple):
-    """One cgroup's last sample and last rate. `span_s`: the interval of that rate, which ended at `rated_at`."""
+    """One cgroup's last sample and last rate. `span_s`: the interval of that rate, which ended at `rated_at`.
+
+    `until`: how long the rate is believed (-inf: there is none); that of pods and system has an age instead.
+    """
 
     role: Role
     place: int
     at: float
     usage_us: int
-    milli: int | None = None
+    milli: int = 0
+    until: float = -inf
     rated_at: float = -inf
     span_s: float = 0.0
 
@@ -56,22 +64,23 @@ class Use(NamedTuple):
     oldest: float
 
 
-def advance(meters: Mapping[int, Meter], readings: FastReadings) -> dict[int, Meter]:
-    """Return the meters after these samples; who was not read keeps its rate, who is gone drops out."""
-    after = dict(meters)
+def advance(meters: Mapping[int, Meter], readings: FastReadings, stale_s: float) -> dict[int, Meter]:
+    """Return the meters after these samples, in the order of their reading.
+
+    Who was not read keeps its rate, who is gone drops out, as does who was not read for `LONGEST_S`.
+    """
+    after, cpus = dict(meters), readings.cpus
     for sample in readings.samples:
-        meter = _read(after.get(sample.key), sample, readings.cpus)
-        if meter is None:
-            after.pop(sample.key, None)
-        else:
+        meter = _read(after.pop(sample.key, None), sample, cpus, stale_s)
+        if meter is not None:
             after[sample.key] = meter
-    if len(after) == len(readings.samples):
-        return after
     horizon = readings.at - LONGEST_S
-    return {key: meter for key, meter in after.items() if meter.at >= horizon}
+    while after and after[oldest := next(iter(after))].at < horizon:
+        del after[oldest]
+    return after
 
 
-def _read(meter: Meter | None, sample: Sample, cpus: int) -> Meter | None:
+def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Meter | None:
     at, usage = sample.at, sample.usage_us
     if usage is None:
         return meter if meter is not None and meter.place in _VITAL else None
@@ -85,7 +94,10 @@ def _read(meter: Meter | None, sample: Sample, cpus: int) -> Meter | None:
     most = cpus * (span + SCHEDULER_TICK_S) * 1e6 or inf
     if not 0 <= span <= LONGEST_S or not 0 <= risen <= most:
         return _without_rate(meter, at, usage)
-    return Meter(meter.role, meter.place, at, usage, round(risen / span / 1000), at, span)
+    # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
+    place = meter.place
+    until = at + (stale_s if place == _BOX else max(stale_s, 2 * span))
+    return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span)
 
 
 def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:
@@ -94,7 +106,7 @@ def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:
     return meter._replace(at=at, usage_us=usage_us)
 
 
-def total(meters: Mapping[int, Meter], at: float, stale_s: float) -> Use | None:
+def total(meters: Mapping[int, Meter], at: float) -> Use | None:
     """Add up the rates, or None where the pods or the system have none yet.
 
     `online = max(pods - box - dedicated - (reserved beyond the system's own use), sum of the online groups)`: on a
@@ -103,26 +115,18 @@ def total(meters: Mapping[int, Meter], at: float, stale_s: float) -> Use | None:
     """
     sums = [0] * len(_PLACE)
     members, rated_at, span, oldest = 0, -inf, 0.0, inf
-    for role, place, _, _, milli, rated, interval in meters.values():
-        if role is Role.BOX:
-            members += 1
+    for _, place, _, _, milli, until, rated, interval in meters.values():
         if place in _VITAL:
-            if milli is None:
-                return None
             oldest = min(oldest, rated)
             if place == _PODS:
                 rated_at, span = rated, interval
-        elif milli is None or at - rated > _believed(place, interval, stale_s):
-            continue
-        sums[place] += milli
-    if rated_at == -inf:
+        elif place == _BOX:
+            members += 1
+        if until >= at or place in _VITAL:
+            sums[place] += milli
+    if rated_at == -inf or oldest == -inf:
         return None
     return Use(*_split(sums), sums[_BOX], members, rated_at, span, oldest)
-
-
-def _believed(place: int, span_s: float, stale_s: float) -> float:
-    """A rate by rotation holds for two rounds; that of the box, which makes us bolder, never beyond `stale_s`."""
-    return stale_s if place == _BOX else max(stale_s, 2 * span_s)
 
 
 def _split(sums: list[int]) -> tuple[int, int]:

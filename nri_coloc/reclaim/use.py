@@ -54,20 +54,21 @@ def _working_set(reading: GroupReading | None) -> int | None:
 
 
 def _system_milli(before: Picture, after: Picture) -> int | None:
-    """What ran on reserved CPUs is not the system's: those CPUs are not lent either."""
+    """What ran on reserved CPUs is not the system's, those are not lent either; nor is a host group of the box's."""
     pods = milli_between(before.kubepods, after.kubepods)
     first, last = before.node, after.node
     if pods is None or first.usage_us is None or last.usage_us is None or last.at <= first.at:
         return None
     reserved_us = (last.reserved_usage_us or 0) - (first.reserved_usage_us or 0)
     whole_us = last.usage_us - first.usage_us
-    return max(0, round((whole_us - reserved_us) / (last.at - first.at) / 1000) - pods)
+    lent = sum(milli_between(before.host_groups.get(n), g) or 0 for n, g in after.host_groups.items())
+    return max(0, round((whole_us - reserved_us) / (last.at - first.at) / 1000) - pods - lent)
 
 
 def _system_bytes(after: Picture) -> int | None:
-    """All that is neither free, nor easily reclaimed, nor the pods' own."""
+    """All that is neither free, nor easily reclaimed, nor the pods' own, nor a host group's."""
     node, pods = after.node, _working_set(after.kubepods)
     if pods is None or not node.memory_total:
         return None
     used = node.memory_total - node.memory_free - node.inactive_file - node.slab_reclaimable
-    return max(0, used - pods)
+    return max(0, used - pods - sum(_working_set(group) or 0 for group in after.host_groups.values()))

@@ -77,6 +77,10 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
         return _floor(lent, scene, Binding.STALE)
     if scene.late_s > tuning.stale_s:
         return _floor(lent, scene, Binding.LATE)
+    floor = floor_cpus(scene.lendable, scene.threads)
+    if lent.cpus < floor:
+        # more CPUs became lendable: the floor is now a whole core of them
+        lent = lent._replace(cpus=floor)
     now_milli = headroom_milli(scene.lendable, scene.online + scene.system, tuning)
     peak_milli = headroom_milli(scene.lendable, scene.peak, tuning)
     if scene.stall.blamed > tuning.stall:
@@ -100,13 +104,19 @@ def _cpus(milli: int, scene: Scene, tuning: ReclaimTuning) -> int:
 def _shrunk(lent: Lent, scene: Scene, milli: int, tuning: ReclaimTuning) -> Lent:
     """Give way at once to what is left; a box that loses no whole core only lowers what it may grow from."""
     cpus = min(lent.cpus, _cpus(milli, scene, tuning))
-    cpus = max(cpus, floor_cpus(scene.lendable, scene.threads))
-    if cpus >= lent.cpus:
-        return lent._replace(milli=milli, cpus=cpus)
-    longer = 2 * max(lent.hold_s, tuning.dwell_s)
-    soon = scene.now - lent.grown_at <= longer
-    hold_s = max(tuning.dwell_s, min(longer, tuning.dwell_max_s)) if soon else tuning.dwell_s
-    return Lent(milli, cpus, scene.now, lent.grown_at, hold_s)
+    if cpus == lent.cpus:
+        return lent._replace(milli=milli)
+    return Lent(milli, cpus, scene.now, lent.grown_at, _hold_s(lent, scene, tuning))
+
+
+def _hold_s(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> float:
+    """Return the dwell after this cut: double where growth is taken back soon, once for all cuts of one burst."""
+    held = max(lent.hold_s, tuning.dwell_s)
+    if lent.grown_at <= lent.cut_at:
+        return held
+    if scene.now - lent.grown_at > 2 * held:
+        return tuning.dwell_s
+    return max(tuning.dwell_s, min(2 * held, tuning.dwell_max_s))
 
 
 def _cut(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Lent:

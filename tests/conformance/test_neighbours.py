@@ -7,6 +7,7 @@ import pytest
 from nri_coloc._pb import nri_pb2
 from nri_coloc.errors import RuntimeRefused
 from nri_coloc.model import cpuset
+from nri_coloc.model.workload import Resources
 from tests.conformance.looking import cpus, owned
 from tests.integration.harness import assert_unhurt, dedicated, pod, shared
 from tests.rig.daemon import Daemon
@@ -14,7 +15,7 @@ from tests.rig.go_plugins import GoNode
 from tests.rig.go_programs import EDITIONS
 from tests.rig.waiting import wait_until
 
-VALIDATING = [edition for edition in EDITIONS if edition.number >= (0, 10)]
+VALIDATING = [edition for edition in EDITIONS if edition.number >= (0, 10, 0)]
 
 BEFORE_US, AFTER_US = "10", "90"
 
@@ -85,6 +86,22 @@ def test_an_earlier_plugins_update_of_a_neighbour_does_not_fail_a_creation_becau
         web = dedicated(node)
     assert cpuset.render(cpus(node, web)) == "0-1"
     wait_until(lambda: not node.cpus(neighbour) & node.cpus(web), 5, "the neighbour to leave")
+    assert_unhurt(daemon)
+
+
+def test_a_plugin_that_answers_an_update_with_the_same_field_fails_that_update_alone(
+    node: GoNode, daemon: Daemon
+):
+    web, connected = dedicated(node), node.nri.synchronised
+    answer = nri_pb2.UpdateContainerResponse(update=[update_of(web, "6-7")])
+    with (
+        node.nri.companion("rival", AFTER_US, UpdateContainer=lambda _: answer),
+        pytest.raises(RuntimeRefused, match=r"plugins \S+ and \S+ both tried to set"),
+    ):
+        node.runtime.update(web, Resources(cpus="0-7"))
+    assert node.nri.synchronised == connected + 1
+    assert cpuset.render(cpus(node, web)) == "0-1"
+    node.runtime.update(web, Resources(shares=512))
     assert_unhurt(daemon)
 
 

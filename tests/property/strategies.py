@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.tuning import PoolTuning
 from nri_coloc.model.workload import Numa, Placement, QoSClass, Resources, Wish
 from nri_coloc.node_sim import machines
 
@@ -72,9 +73,30 @@ CLASS_WISHES = (
     Wish(QoSClass.SYSTEM, "namespace"),
 )
 
+IN_POOLS = (
+    *(Wish(QoSClass.SHARED, pool=pool) for pool in ("gold", "etl", "etl/a", "etl/b", "name", "nosuch")),
+    *(Wish(QoSClass.SYSTEM, pool=pool) for pool in ("mon", "agents")),
+)
+"""Members of the pools of `PLANS`, whichever of those there are."""
+
+PLANS = st.sampled_from(
+    (
+        (),
+        (PoolTuning("gold", minimum=2, maximum=4, priority=1), PoolTuning("name")),
+        (
+            PoolTuning("etl", group_by="namespace", maximum=3),
+            PoolTuning("gold", minimum=1),
+            PoolTuning("mon", qos=QoSClass.SYSTEM, maximum=1),
+            PoolTuning("agents", qos=QoSClass.SYSTEM),
+            PoolTuning("share", minimum=2),
+            PoolTuning("reclaim", minimum=2, maximum=4),
+        ),
+    )
+)
+
 _ODD = st.builds(
     replace,
-    st.sampled_from(CLASS_WISHES),
+    st.sampled_from((*CLASS_WISHES, *IN_POOLS)),
     numa=st.sampled_from(Numa),
     numa_count=st.sampled_from((0, 1, 2, 1024)),
     numa_ids=st.sampled_from((0, 1, 2, 1 << 900)),
@@ -87,6 +109,6 @@ _ODD = st.builds(
     knobs=st.sampled_from((Knobs(), Knobs(shares=2, memory_limit=1 << 19), Knobs(memory_low=1, io_weight=7))),
 )
 
-PLAIN = st.sampled_from(CLASS_WISHES)
+PLAIN = st.sampled_from((*CLASS_WISHES, *IN_POOLS))
 WISHES = st.one_of(PLAIN, _ODD)
 """Half of them are what nearly every container asks for, half are odd."""

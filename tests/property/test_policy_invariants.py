@@ -22,15 +22,16 @@ from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUp
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import CPU, Topology
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, Container, QoSClass, Wish
-from nri_coloc.policy import admission, box, pools, record, request
+from nri_coloc.policy import admission, box, pools, record, request, tiers
 from nri_coloc.policy.step import step
-from tests.property.strategies import MILLI, PLAIN, RESOURCES, TOPOLOGIES, WISHES
+from tests.property.strategies import MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
 from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, container, pod
 
 PODS = st.sampled_from(("p", "q"))
 NAMES = st.sampled_from(("a", "b", "c", "d", "e", "f"))
+PARTITION = ReclaimTuning(partition=True)
 COUNTS = st.sampled_from((0, 0, 1, 2, 5, 99))
 
 
@@ -65,9 +66,9 @@ def as_before(now: Container, then: Container) -> Container:
 class PlacementMachine(RuleBasedStateMachine):
     """A node, a runtime that remembers what it was told, and everybody who troubles them."""
 
-    @initialize(machine=TOPOLOGIES, reserved=COUNTS)
-    def boot(self, machine: Topology, reserved: int) -> None:
-        tuning = Tuning(reserved_count=reserved)
+    @initialize(machine=TOPOLOGIES, reserved=COUNTS, plan=PLANS)
+    def boot(self, machine: Topology, reserved: int, plan: tuple[PoolTuning, ...]) -> None:
+        tuning = Tuning(reserved_count=reserved, pools=plan, reclaim=PARTITION)
         self.node = Node(tuning=tuning, state=pools.initial(machine, tuning))
         # whose record says something else than what holds by now: joined sidecars, and who was moved by a reload
         self.lapsed: set[str] = set()
@@ -99,14 +100,19 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule(on=PODS, milli=MILLI, wish=WISHES)
     def come_and_go(self, on, milli, wish):
-        """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too."""
+        """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too.
+
+        A pool that shrinks again after its guest may keep other CPUs than it had, but as many.
+        """
         former = self.node.state
         self.act(lambda: self.node.create("guest", milli, wish, on))
         joined = reduce(
             or_, (former.owners[k] for k in former.owners.keys() - self.node.state.owners.keys()), 0
         )
         self.act(lambda: self.node.stop("guest"))
-        assert self.node.state.pools.share == former.pools.share | joined
+        then, now = former.pools.free | joined, self.node.state.pools.free
+        assert now.bit_count() == then.bit_count()
+        assert now == then or self.node.state.pools.plan
         assert self.node.state.owners == {k: v for k, v in former.owners.items() if not v & joined}
 
     @rule(name=NAMES, on=PODS, wish=WISHES, running=st.booleans())
@@ -121,7 +127,7 @@ class PlacementMachine(RuleBasedStateMachine):
     def update(self, name, on, wish, requested):
         facts = self.node.listed.get(name) or container(name, on)
         asked = request.of_container(facts)
-        self.act(lambda: self.node.update(name, requested, wish, on))
+        self.act(lambda: self.node.update(name, requested, wish, on), answered=name)
         self.listed_if_new(name, facts)
         if asked != request.of_container(self.node[name].container):
             self.lapsed.add(name)  # from the next placement on a sidecar, or the main container
@@ -143,6 +149,10 @@ class PlacementMachine(RuleBasedStateMachine):
         self.node.listed.pop(name, None)
         self.act(self.node.synchronize)
 
+    @rule(plan=PLANS)
+    def change_the_pools(self, plan):
+        self.act(lambda: self.node.reconfigure(replace(self.node.tuning, pools=plan)))
+
     @rule(count=COUNTS, gone=st.sampled_from((0, 0, 1, 6, 1 << 5)), name=NAMES, wish=WISHES)
     def reconfigure(self, count, gone, name, wish):
         known = self.node.state.containers.get(name)
@@ -150,11 +160,14 @@ class PlacementMachine(RuleBasedStateMachine):
         on = {known.container.pod_id: wish} if known else {}
         machine = without_some(self.node.state.topology, gone)
         former = dict(self.node.state.owners)
-        self.act(lambda: self.node.reconfigure(Tuning(reserved_count=count), wishes, on, machine))
+        tuning = replace(self.node.tuning, reserved_count=count)
+        self.act(lambda: self.node.reconfigure(tuning, wishes, on, machine))
         now = self.node.state.owners
         self.lapsed |= {k for k in former.keys() | now.keys() if former.get(k) != now.get(k)} | wishes.keys()
 
-    @rule(counts=st.dictionaries(st.just("reclaim"), st.integers(-1, 17)))
+    @rule(
+        counts=st.dictionaries(st.sampled_from(("reclaim", "share", "gold", "name")), st.integers(-1, 17)),
+    )
     def size(self, counts):
         self.act(lambda: self.node.happen(PoolsSized(counts, "so it was told")))
 
@@ -196,6 +209,8 @@ class PlacementMachine(RuleBasedStateMachine):
         self.reserved_cpus_are_the_systems_only()
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
         self.the_box_has_what_it_was_told()
+        self.pools_with_cpus_of_their_own_are_apart()
+        self.what_members_ask_for_is_known()
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()
         self.every_container_has_its_pod()
@@ -254,10 +269,33 @@ class PlacementMachine(RuleBasedStateMachine):
     def the_box_has_what_it_was_told(self):
         """No more than that and its least; without a word all of `share`."""
         pools, machine = self.state.pools, self.state.topology
+        if "share" in pools.counts:
+            assert pools.reclaim & pools.share == 0 or pools.reclaim == pools.share
+            return
         told = pools.counts.get("reclaim", machine.online.bit_count())
+        least = tiers.bounds(pools, "reclaim").minimum
+        most = tiers.bounds(pools, "reclaim").maximum or told
         assert pools.reclaim & ~pools.share == 0
-        assert pools.reclaim.bit_count() <= max(told, machine.threads_per_core)
-        assert told < pools.share.bit_count() or pools.reclaim == pools.share
+        if "reclaim" in pools.counts:
+            assert pools.reclaim.bit_count() <= max(min(max(told, least), most), machine.threads_per_core)
+        assert told < pools.share.bit_count() or "reclaim" in pools.counts or pools.reclaim == pools.share
+
+    def pools_with_cpus_of_their_own_are_apart(self):
+        """From each other and from everyone else; all of them together, and what is left, is all that may be used."""
+        pools = self.state.pools
+        own = {k: cpus for k, cpus in pools.tiers.items() if not cpus & pools.share}
+        sets = [pools.dedicated, pools.free, *own.values()]
+        assert reduce(or_, sets, 0) == self.state.topology.usable & ~pools.kept & ~pools.reserved
+        assert sum(cpus.bit_count() for cpus in sets) == reduce(or_, sets, 0).bit_count()
+        for name, cpus in own.items():
+            tuning = tiers.bounds(pools, name)
+            assert name in pools.counts or cpus.bit_count() <= (tuning.maximum or cpus.bit_count())
+            assert cpus or name not in pools.asked
+
+    def what_members_ask_for_is_known(self):
+        pools, nobody = self.state.pools, dict[str, Any]()
+        counted = tiers.asked(replace(pools, asked=nobody), nobody, self.state.containers)
+        assert counted == pools.asked
 
     def no_value_that_is_written_is_empty(self):
         orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
@@ -274,8 +312,11 @@ class PlacementMachine(RuleBasedStateMachine):
     def synchronising_with_our_own_state_changes_nothing(self):
         listing = self.node.listing()
         once = step(self.state, listing, self.node.tuning)
-        assert once.decisions == ()
-        assert (once.state.pools, once.state.pods) == (self.state.pools, self.state.pods)
+        # the runtime may know another request of those whose creation we did not answer, and a pool has what they ask
+        asked_anew = once.state.pools.asked != self.state.pools.asked
+        assert not asked_anew or self.lapsed
+        assert asked_anew or (once.decisions, once.state.pools) == ((), self.state.pools)
+        assert once.state.pods == self.state.pods
         for name, now in once.state.containers.items():
             then = self.state.containers[name]
             # what a reload dropped is the kubelet's once that is pushed

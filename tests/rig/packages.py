@@ -69,10 +69,15 @@ WANTED: Final = {
 
 def unpacked(name: str) -> Unpacked:
     """One of WANTED, from the cache or, the first time, from the mirror."""
-    folder = _cache() / name
-    with _locked(_cache() / f".{name}.lock"):
+    return unpacked_as(name, WANTED[name])
+
+
+def unpacked_as(name: str, wanted: Wanted) -> Unpacked:
+    """Any package, kept in the cache under `name`."""
+    folder = cache() / name
+    with locked(cache() / f".{name}.lock"):
         if not (folder / STAMP).is_file():
-            _fetch(WANTED[name], folder)
+            _fetch(wanted, folder)
     stamp = json.loads((folder / STAMP).read_text())
     return Unpacked(folder, stamp["version"], stamp["suite"])
 
@@ -91,7 +96,8 @@ def upstream(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """The folder of the cache that the rig keeps packages in."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "nri-coloc" / "rig"
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +105,8 @@ def _cache() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes out for as long as it takes."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

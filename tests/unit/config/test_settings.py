@@ -121,7 +121,10 @@ def test_a_class_keeps_its_other_defaults():
         ),
         (
             "pools:\n  gold: 1",
-            "c.yaml:2: pools.gold: unknown key; allowed: nothing yet, this section has no keys so far",
+            (
+                "c.yaml:2: pools.gold: 1 does not fit; "
+                "allowed: members, kind, minCPUs, maxCPUs, groupBy, priority, band"
+            ),
         ),
         (
             "telemetry: 5",
@@ -147,6 +150,28 @@ def test_a_class_keeps_its_other_defaults():
             (
                 "c.yaml:1: classes.dedicated.oomScoreAdj: 5 is outside of the band of class dedicated, "
                 "-998 to 0; allowed: an integer in the band of the class, or null for the kubelet's"
+            ),
+        ),
+        (
+            "pools:\n  gold:\n    minCPUs: 8\n    maxCPUs: 4\n",
+            (
+                "c.yaml:3: pools.gold.minCPUs: 8 is more than maxCPUs, 4; "
+                "allowed: CPUs that it keeps at least; 0 for none of its own"
+            ),
+        ),
+        (
+            "pools:\n  gold: {}\n  share: {maxCPUs: 4}\n",
+            (
+                "c.yaml:3: pools.share: share is always there, and of it can be said only: minCPUs, priority, band; "
+                "allowed: at most 32 names, of 1 to 63 letters, digits, '.', '_' and '-', none of reserved, dedicated, "
+                "system; of each: members, kind, minCPUs, maxCPUs, groupBy, priority, band"
+            ),
+        ),
+        (
+            "pools:\n  gold:\n    groupBy: node\n",
+            (
+                "c.yaml:3: pools.gold.groupBy: 'node' does not fit; "
+                "allowed: namespace, pod, label:KEY or annotation:KEY: a pool of these bounds for each"
             ),
         ),
         (

@@ -7,6 +7,7 @@ twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is dra
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
@@ -41,8 +42,12 @@ class Moment(NamedTuple):
 
 @dataclass
 class Node:
-    """`noise`: how far the demand of a 5 ms stretch may lie from its mean, as a part of it,
-    for one CPU; that of n independent ones is sqrt(n) times smaller."""
+    """Its `box` is applied as soon as it is decided; `members`: whether there are reclaimed pods.
+
+    `noise`: how far the demand of a 5 ms stretch may lie from its mean, as a part of it, for one CPU; that of n
+    independent ones is sqrt(n) times smaller. `stall`: the part of the time that online pods wait while the box is
+    larger than its floor. `always_late`: added to the lateness of every tick, seconds.
+    """
 
     cpus: int
     online: Demand
@@ -53,11 +58,12 @@ class Node:
     seed: int = 1
     tuning: ReclaimTuning = field(default_factory=ReclaimTuning)
     stall: Demand = field(default_factory=lambda: steady(0))
-    late: bool = True
+    members: bool = True
+    always_late: float = 0.0
 
     def __post_init__(self) -> None:
         self.draw = Random(self.seed)
-        self.now = 0.0
+        self.now = self.due = self.next_tick = 0.0
         self.box = self.cpus
         self.memory = LoopMemory()
         self.used = dict.fromkeys((Role.ONLINE, Role.SYSTEM, Role.BOX), 0.0)
@@ -69,11 +75,11 @@ class Node:
 
     def run(self, seconds: float) -> "Node":
         """Let time pass; ticks come when the loop asked for them."""
-        end, due = self.now + seconds, self.now
+        end = self.now + seconds
         while self.now < end:
-            due = self._tick(due)
-            while self.now < due:
-                self._step()
+            if self.now >= self.next_tick:
+                self.next_tick = self._tick()
+            self._step()
         return self
 
     def _step(self) -> None:
@@ -100,26 +106,38 @@ class Node:
         self.seen[role] = max(self.seen[role], int(self.used[role] - behind))
         return self.seen[role]
 
-    def _tick(self, due: float) -> float:
-        late = self.now - due
+    def _tick(self) -> float:
         online, system, box = (self._read(role) for role in (Role.ONLINE, Role.SYSTEM, Role.BOX))
-        samples = (
+        samples: tuple[Sample, ...] = (
             Sample(1, Role.PODS, self.now, online + box),
             Sample(2, Role.SYSTEM, self.now, system),
-            Sample(3, Role.BOX, self.now, box),
             Sample(4, Role.ONLINE, self.now, online, int(self.stalled), 0),
         )
-        readings = FastReadings(self.now, samples, late, self.cpus, self.threads, self.cpus)
+        if self.members:
+            samples += (Sample(3, Role.BOX, self.now, box),)
+        readings = FastReadings(self.now, samples, self.now - self.due, self.cpus, self.threads, self.cpus)
         result = tick(self.memory, readings, self.tuning, self.now)
         self.memory, self.box = result.memory, result.target.cpus
         self.moments.append(Moment(self.now, self.box, result.target.change, result))
-        wait = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
-        return self.now + result.next_s + (wait if self.late else 0.0)
+        late = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
+        self.due = self.now + result.next_s
+        return self.due + late + self.always_late
+
+    def copy(self, seed: int) -> "Node":
+        """Return a node that goes on from here, with a fate of its own; what it told so far stays behind."""
+        told, self.moments = self.moments, []
+        other = deepcopy(self)
+        self.moments = told
+        other.draw = Random(seed)
+        return other
 
     def turns(self) -> list[float]:
         """Return when the box changed its direction, growing after giving way or the other way round."""
-        changes = [m for m in self.moments if m.change is not Change.KEEP]
+        changes = [m for m in self.moments[1:] if m.change is not Change.KEEP]
         return [b.at for a, b in pairwise(changes) if a.change is not b.change]
+
+    def box_at(self, second: float) -> int:
+        return [m.cpus for m in self.moments if m.at <= second][-1]
 
     def suppressed_after(self, start: float, cpus: int) -> float:
         """Return how long after `start` the box was down to so many CPUs, seconds."""

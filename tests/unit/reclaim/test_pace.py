@@ -31,7 +31,7 @@ def test_without_reclaimed_pods_it_is_slow():
 
 
 @pytest.mark.parametrize(
-    ("box", "expected"), [(QUIET_MILLI - 1, TUNING.quiet_tick_s), (QUIET_MILLI, TUNING.tick_s)]
+    ("box", "expected"), [(QUIET_MILLI - 1, TUNING.tick_max_s), (QUIET_MILLI, TUNING.tick_s)]
 )
 def test_a_box_that_uses_nothing_is_watched_less(box, expected):
     assert period(BUSY._replace(box=box)) == expected

@@ -14,7 +14,7 @@ SOON = 1e-9
 def seen(*samples: Sample, box_milli: int = 4000, window_s: float = SOON) -> dict[int, Gauge]:
     gauges: dict[int, Gauge] = {}
     for sample in samples:
-        gauges = stall.advance(gauges, FastReadings(sample.at, (sample,)), box_milli, window_s)
+        gauges, _ = stall.advance(gauges, FastReadings(sample.at, (sample,)), box_milli, window_s)
     return gauges
 
 
@@ -22,8 +22,10 @@ def group(at: float, stalled: int | None, throttled: int | None = 0, **more: boo
     return Sample(1, Role.ONLINE, at, 0, stalled, throttled, **more)
 
 
-def judged(*samples: Sample, **more: float) -> Stall:
-    found = stall.worst(seen(*samples, **more), samples[-1].at, 1.0)  # type: ignore[arg-type]  # floats and ints
+def judged(first: Sample, *second: Sample, box_milli: int = 4000, window_s: float = SOON) -> Stall:
+    """Return what the second reading, with all its samples, says."""
+    gauges = seen(first)
+    gauges, found = stall.advance(gauges, FastReadings(first.at + 1, second), box_milli, window_s)
     return Stall(round(found.blamed, 6), round(found.own, 6))
 
 
@@ -74,7 +76,7 @@ def test_a_doubtful_interval_says_nothing(second):
 
 def test_a_doubtful_interval_does_not_wipe_out_what_was_seen():
     known = seen(START, group(AT + 1, 1_300_000))
-    after = stall.advance(known, FastReadings(AT + 2, (group(AT + 2, 5),)), 4000, SOON)
+    after, _ = stall.advance(known, FastReadings(AT + 2, (group(AT + 2, 5),)), 4000, SOON)
     assert (after[1].blamed, after[1].stalled_us) == (known[1].blamed, 5)
 
 
@@ -92,8 +94,10 @@ def test_short_waiting_is_averaged_over_the_window():
 
 
 def test_the_worst_group_counts():
-    other = [Sample(2, Role.ONLINE, AT, 0, 0, 0), Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0)]
-    assert judged(START, group(AT + 1, 1_300_000), *other) == Stall(0.6, 0)
+    known = seen(START, Sample(2, Role.ONLINE, AT, 0, 0, 0))
+    both = (Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0), group(AT + 1, 1_800_000, 700_000))
+    _, found = stall.advance(known, FastReadings(AT + 1, both), 4000, SOON)
+    assert (round(found.blamed, 3), round(found.own, 3)) == (0.6, 0.7)
 
 
 def test_only_online_groups_can_stall():
@@ -104,8 +108,9 @@ def test_a_group_that_is_gone_drops_out():
     assert seen(START, group(AT + 1, None)) == {}
 
 
-def test_a_group_not_read_lately_no_longer_counts():
-    assert stall.worst(seen(START, group(AT + 1, 1_300_000)), AT + 2.5, 1.0) == Stall()
+def test_a_group_that_was_not_read_waits_for_its_turn():
+    known = seen(START, group(AT + 1, 1_300_000))
+    assert stall.advance(known, FastReadings(AT + 1.02), 4000, SOON) == (known, Stall())
 
 
 def test_a_group_not_read_for_very_long_is_forgotten():

@@ -1,5 +1,7 @@
 """From counters to rates: doubtful intervals give none, and what is missing errs to the online side."""
 
+import math
+
 import pytest
 
 from nri_coloc.model.readings import FastReadings, Role, Sample
@@ -19,12 +21,12 @@ def meters(*samples: Sample, cpus: int = 0) -> dict[int, usage.Meter]:
     """Read one sample a tick."""
     known: dict[int, usage.Meter] = {}
     for sample in samples:
-        known = usage.advance(known, FastReadings(sample.at, (sample,), cpus=cpus))
+        known = usage.advance(known, FastReadings(sample.at, (sample,), cpus=cpus), stale_s=1.0)
     return known
 
 
 def total(*samples: Sample, at: float = AT) -> Use | None:
-    return usage.total(meters(*samples), at, stale_s=1.0)
+    return usage.total(meters(*samples), at)
 
 
 def use(*samples: Sample, at: float = AT) -> Use:
@@ -35,7 +37,7 @@ def use(*samples: Sample, at: float = AT) -> Use:
 
 def milli(*samples: Sample, cpus: int = 0) -> int | None:
     (meter,) = meters(*samples, cpus=cpus).values()
-    return meter.milli
+    return meter.milli if meter.rated_at > 0 else None
 
 
 PODS, SYSTEM = pair(Role.PODS, 3000, key=1), pair(Role.SYSTEM, 400, key=2)
@@ -106,7 +108,7 @@ def test_who_was_not_read_for_very_long_is_forgotten():
 
 def test_a_cgroup_in_a_new_role_begins_anew():
     known = meters(*pair(Role.ONLINE, 500), Sample(1, Role.BOX, AT + 1, 900_000))
-    assert (known[1].role, known[1].milli) == (Role.BOX, None)
+    assert (known[1].role, known[1].milli, known[1].until) == (Role.BOX, 0, -math.inf)
 
 
 def test_online_is_what_pods_use_beside_box_and_dedicated():

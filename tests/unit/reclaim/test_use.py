@@ -68,6 +68,15 @@ def test_the_system_is_what_neither_pods_nor_reserved_cpus_used():
     assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 1000, 4 * GIB)
 
 
+def test_a_host_group_is_the_boxs_and_not_the_systems():
+    before = picture(0.0, {}, group(1, 0.0), usage_us=0)
+    after = picture(10.0, {}, group(1, 10.0, 3000, 5 * GIB), usage_us=45_000_000, memory_total=16 * GIB)
+    yarn, new = group(2, 10.0, 500, 2 * GIB), group(3, 10.0, 500)
+    before = replace(before, host_groups={"yarn": group(2, 0.0)})
+    after = replace(after, host_groups={"yarn": yarn, "new": new})
+    assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 1000, 9 * GIB)
+
+
 def test_pods_that_ran_on_reserved_cpus_do_not_make_the_system_negative():
     before = picture(0.0, {}, group(1, 0.0), usage_us=0)
     after = picture(1.0, {}, group(1, 1.0, 900, 2 * GIB), usage_us=800_000, memory_total=GIB)

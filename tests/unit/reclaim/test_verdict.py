@@ -78,6 +78,10 @@ def test_no_headroom_leaves_the_floor_of_one_core():
     assert lent(FULL, online=9_000, threads=2) == (0, 2)
 
 
+def test_a_floor_that_became_a_whole_core_is_lent_at_once():
+    assert lent(Lent(milli=900, cpus=1), threads=2, peak=7_000) == (900, 2)
+
+
 def test_fewer_lendable_cpus_shrink_the_box_at_once():
     assert lent(FULL, lendable=4, online=0, system=0, peak=0) == (4_000, 4)
     assert lent(FULL._replace(milli=900), lendable=4, online=0, system=0, peak=0) == (900, 1)
@@ -177,8 +181,16 @@ def test_growth_taken_back_soon_doubles_the_dwell():
     assert verdict(soon._replace(hold_s=8.0), online=6_000).lent.hold_s == 8.0
 
 
+def test_one_burst_doubles_the_dwell_once_however_many_cuts_it_takes():
+    again = FULL._replace(grown_at=NOW - 1, cut_at=NOW - 0.02, hold_s=2.0)
+    assert verdict(again, online=6_000).lent.hold_s == 2.0
+
+
 def test_growth_taken_back_late_is_met_with_the_first_dwell():
-    assert verdict(FULL._replace(hold_s=8.0, grown_at=NOW - 17), online=6_000).lent.hold_s == 1.0
+    assert (
+        verdict(FULL._replace(hold_s=8.0, grown_at=NOW - 17, cut_at=NOW - 20), online=6_000).lent.hold_s
+        == 1.0
+    )
 
 
 def test_a_dwell_longer_than_the_longest_is_kept():
