@@ -99,7 +99,7 @@ def _allocate(
     state: NodeState, container: Container, wish: Wish, asked: request.Request, room: Room
 ) -> Admission:
     count = asked.whole
-    wish_now, findings = _satisfiable(state, wish, count)
+    wish_now, findings = _satisfiable(state, wish, count, room)
     free = state.pools.free
     considered = None
     grant = _as_ordered(state, wish, count)
@@ -150,11 +150,12 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
     return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
 
 
-def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[Finding, ...]]:
+def _satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:
     """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
     findings: tuple[Finding, ...] = ()
     if wish.numa is Numa.EXCLUSIVE:
-        smallest = min((n.cpus.bit_count() for n in state.topology.nodes if n.cpus), default=0)
+        ownable = (n.cpus & room.ownable for n in state.topology.nodes)
+        smallest = min((cpus.bit_count() for cpus in ownable if cpus), default=0)
         if count < smallest:
             allowed = (
                 f"a request of at least a whole node, here {smallest} CPUs; this container asked {count}"

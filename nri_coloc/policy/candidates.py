@@ -70,6 +70,7 @@ class _Node:
 
 def _node(topology: Topology, node: NumaNode, considered: Considered, field: Field | None) -> _Node:
     free, room = node.cpus & considered.free, considered.room
+    usable = topology.aside if considered.free & topology.aside else topology.usable
     fit = (
         field.free if field else grant.usable_by(topology, considered.free, considered.wish.placement)
     ) & node.cpus
@@ -79,7 +80,7 @@ def _node(topology: Topology, node: NumaNode, considered: Considered, field: Fie
         free,
         fit,
         topology.first_threads(free).bit_count(),
-        node.cpus & (room.ownable or topology.usable) & ~considered.free == 0,
+        node.cpus & usable & (room.ownable or usable) & ~considered.free == 0,
         dict(room.left).get(node.id, node.memory_bytes) if room.bytes else None,
     )
 

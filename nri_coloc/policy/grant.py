@@ -4,7 +4,10 @@ The reason names the shape of the set (a whole node, whole cores, threads, acros
 free CPUs, the wish, and for a binding the memory. `test_because.py` derives each choice again from its sentence.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
@@ -13,6 +16,16 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import NumaNode, Topology
 from nri_coloc.model.workload import ISOLATED, Numa, Placement, Wish
 from nri_coloc.policy.nodes import MEMORY, Binding
+
+_TIGHTEST: Final = "the tightest fit of free threads in"
+_THREADS: Final[Mapping[Placement, str]] = MappingProxyType(
+    {
+        Placement.PACKED: _TIGHTEST,
+        Placement.FULL_CORES: _TIGHTEST,
+        Placement.SPREAD: "as far apart as they can be in",
+        Placement.ONE_THREAD_PER_CORE: "a thread each of free cores of",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,7 @@ def _on_node(
     topology: Topology, considered: Considered, chosen: CPUMask, node: NumaNode
 ) -> tuple[Reason, str]:
     """Return the reason and the words for CPUs of one node."""
-    size = node.cpus & (topology.aside if chosen & topology.aside else topology.usable)
+    size = node.cpus if chosen & topology.aside else node.cpus & topology.usable
     free = node.cpus & considered.free
     of_node = f"node {node.id}, which has {free.bit_count()} of {size.bit_count()} CPUs free"
     reason, what = _shape(topology, considered, chosen, node.cpus, size)
@@ -74,7 +87,7 @@ def _shape(
     if chosen == size:
         return Reason.WHOLE_NODE, f"CPUs {cpus} are all of"
     if topology.whole_cores(chosen) != chosen:
-        return Reason.THREADS, f"CPUs {cpus} are the tightest fit of free threads in"
+        return Reason.THREADS, f"CPUs {cpus} are {_THREADS[considered.wish.placement]}"
     cores = topology.first_threads(chosen)
     if cores & (cores - 1):
         return Reason.WHOLE_CORES, f"CPUs {cpus} are {cores.bit_count()} whole cores of"

@@ -5,9 +5,9 @@ wished, then nodes that are not whole, then memory that is not bound, and last n
 nodes are of one socket where one has enough. The last rung always holds: all nodes, by their CPUs alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Final
 
@@ -66,29 +66,36 @@ class _Need:
 
 def bind(field: Field, considered: Considered) -> Binding:
     """Return the best that the machine has for a wish with a binding; the field has the CPUs asked for."""
-    return next(_attempts(field, considered))
-
-
-def _attempts(field: Field, considered: Considered) -> Iterator[Binding]:
-    nodes, wish = _nodes(field, considered), considered.wish
-    for listed, unlisted in _lists(nodes, wish):
-        for memory, forgone in ((considered.room.bytes, unlisted), (None, (*unlisted, MEMORY))):
-            need = _Need(considered.count, memory)
-            for among, lost in _wholes(listed, wish):
-                for choose, also in _numbers(field, wish):
-                    found = choose(among, need)
-                    if found is not None:
-                        yield replace(found, lost=(*forgone, *lost, *also))
+    ladder = _ladder(field, considered)
+    tried = ((choose(nodes, need), lost) for nodes, need, choose, lost in ladder)
+    return next(replace(found, lost=lost) for found, lost in tried if found is not None)
 
 
 Chooser = Callable[[Sequence[_Node], _Need], Binding | None]
+Rungs = list[tuple[Sequence[_Node], tuple[str, ...]]]
+
+
+def _ladder(
+    field: Field, considered: Considered
+) -> list[tuple[Sequence[_Node], _Need, Chooser, tuple[str, ...]]]:
+    """Return every attempt in its order: the nodes to choose among, what of, how, and what is given up by it."""
+    count, bytes_, wish = considered.count, considered.room.bytes, considered.wish
+    needs = ((_Need(count, bytes_), ()), (_Need(count, None), (MEMORY,)))
+    return [
+        (among, need, choose, (*unlisted, *unbound, *broken, *more))
+        for listed, unlisted in _lists(_nodes(field, considered), wish)
+        for need, unbound in needs
+        for among, broken in _wholes(listed, wish)
+        for choose, more in _numbers(field, wish)
+    ]
 
 
 def _nodes(field: Field, considered: Considered) -> list[_Node]:
     topology, room = field.topology, considered.room
     left = dict(room.left)
     untold = 0 if topology.tells_memory else _UNTOLD
-    ownable = room.ownable or (topology.usable if considered.free & topology.usable else topology.aside)
+    base = topology.usable if considered.free & topology.usable else topology.aside
+    ownable = base & (room.ownable or base)
     found = []
     for node in topology.nodes:
         cpus = node.cpus & field.free
@@ -100,42 +107,36 @@ def _nodes(field: Field, considered: Considered) -> list[_Node]:
     return found
 
 
-Rungs = Iterator[tuple[Sequence[_Node], tuple[str, ...]]]
-
-
 def _lists(nodes: Sequence[_Node], wish: Wish) -> Rungs:
-    """Yield the listed nodes, then any."""
-    if wish.numa_ids:
-        yield [n for n in nodes if wish.numa_ids >> n.id & 1], ()
-    yield nodes, ("numa-ids",) if wish.numa_ids else ()
+    """Return the listed nodes, then any."""
+    if not wish.numa_ids:
+        return [(nodes, ())]
+    return [([n for n in nodes if wish.numa_ids >> n.id & 1], ()), (nodes, ("numa-ids",))]
 
 
 def _wholes(nodes: Sequence[_Node], wish: Wish) -> Rungs:
-    """Yield the nodes that are free as a whole, if these were wished, then any."""
-    exclusive = wish.numa is Numa.EXCLUSIVE
-    if exclusive:
-        yield [n for n in nodes if n.whole], ()
-    yield nodes, ("numa exclusive",) if exclusive else ()
+    """Return the nodes that are free as a whole, if these were wished, then any."""
+    if wish.numa is not Numa.EXCLUSIVE:
+        return [(nodes, ())]
+    return [([n for n in nodes if n.whole], ()), (nodes, ("numa exclusive",))]
 
 
-def _numbers(field: Field, wish: Wish) -> Iterator[tuple[Chooser, tuple[str, ...]]]:
-    """Yield ways to choose: as many nodes as wished, one, the fewest that hold it."""
-    lost: tuple[str, ...] = ()
+def _numbers(field: Field, wish: Wish) -> list[tuple[Chooser, tuple[str, ...]]]:
+    """Return ways to choose: as many nodes as wished, one, the fewest that hold it."""
+    one = partial(_one, field, wish.placement)
     if wish.numa_count > 1:
-        yield lambda nodes, need: _even(field, nodes, need, wish.numa_count), lost
         lost = ("numa-count",)
-    yield lambda nodes, need: _one(field, nodes, need, wish), lost
-    if wish.numa_count == 1 or (wish.numa is Numa.SINGLE and not lost):
-        lost = ("one node",)
-    yield _fewest, lost
+        return [(partial(_even, field, wish.numa_count), ()), (one, lost), (_fewest, lost)]
+    single = wish.numa_count == 1 or wish.numa is Numa.SINGLE
+    return [(one, ()), (_fewest, ("one node",) if single else ())]
 
 
-def _one(field: Field, nodes: Sequence[_Node], need: _Need, wish: Wish) -> Binding | None:
+def _one(field: Field, placement: Placement, nodes: Sequence[_Node], need: _Need) -> Binding | None:
     """Return all nodes that hold it alone, for the search to choose, or the one where the search could not."""
     holding = [n for n in nodes if need.met_by([n])]
     if not holding:
         return None
-    if wish.placement is Placement.SPREAD:
+    if placement is Placement.SPREAD:
         holding = [max(holding, key=lambda n: (n.fit, -n.id))]
     elif (
         field.topology.node_level not in field.topology.near
@@ -152,7 +153,7 @@ def _ids(nodes: Iterable[_Node]) -> CPUMask:
     return cpuset.of(n.id for n in nodes)
 
 
-def _even(field: Field, nodes: Sequence[_Node], need: _Need, number: int) -> Binding | None:
+def _even(field: Field, number: int, nodes: Sequence[_Node], need: _Need) -> Binding | None:
     """Divide a request evenly over so many nodes, by cores where it has one for each, the lowest node first."""
     if number > min(need.count, len(nodes)):
         return None
@@ -215,13 +216,9 @@ def _enough(group: Sequence[_Node], need: _Need) -> list[_Node]:
 
 def _pruned(order: list[_Node], need: _Need) -> list[_Node]:
     """Return the shortest beginning that holds it, without those that it can do without."""
-    taken: list[_Node] = []
-    for node in order:
-        taken.append(node)
-        if need.met_by(taken):
-            break
+    taken = next(order[:end] for end in range(1, len(order) + 1) if need.met_by(order[:end]))
     for node in reversed(taken):
         others = [n for n in taken if n is not node]
-        if others and need.met_by(others):
+        if need.met_by(others):
             taken = others
     return taken

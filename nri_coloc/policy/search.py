@@ -4,7 +4,7 @@ Knows levels, cores and threads; knows nothing of memory, wishes or words. Every
 id, so equal inputs give equal sets. docs/placement.md draws it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nri_coloc.model import cpuset
@@ -53,7 +53,7 @@ def packed(field: Field, count: int) -> CPUMask:
     """
     if count >= field.free.bit_count():
         return field.free
-    home, narrower = next(_homes(field, count))
+    home, narrower = _home(field, count)
     cores = count - count % field.threads
     whole = home & field.whole
     if whole.bit_count() < cores:
@@ -67,22 +67,23 @@ def packed(field: Field, count: int) -> CPUMask:
 Taker = Callable[[CPUMask, int], CPUMask]
 
 
-def _homes(field: Field, count: int) -> Iterator[tuple[CPUMask, tuple[Level, ...]]]:
-    """Yield groups to take from, the best first, and the levels that lie inside of each.
+def _home(field: Field, count: int) -> tuple[CPUMask, tuple[Level, ...]]:
+    """Return the group to take from, and the levels that lie inside of it.
 
     A node that has only threads left goes before two nodes with whole cores: memory is farther than a sibling.
-    The last group is the machine, which holds whatever the field holds.
     """
-    near, far = field.topology.near, ((field.topology.online,), *field.topology.far)
-    for levels, inside in ((near, ()), (far, near)):
-        for holds in (_holding_cores(field, count), field.free):
-            for depth in range(len(levels) - 1, -1, -1):
-                group = _tightest(field, levels[depth], holds, count)
-                if group:
-                    yield group, (*levels[depth + 1 :], *inside)
+    near, far = field.topology.near, field.topology.far
+    best = _holding(field, count)
+    wide = best if best.bit_count() >= (count - count % field.threads or count) else field.free
+    for levels, inside, holds in ((near, (), best), (near, (), field.free), (far, near, wide)):
+        for depth in range(len(levels) - 1, -1, -1):
+            group = _tightest(field, levels[depth], holds, count)
+            if group:
+                return group, (*levels[depth + 1 :], *inside)
+    return field.free, (*far, *near)
 
 
-def _holding_cores(field: Field, count: int) -> CPUMask:
+def _holding(field: Field, count: int) -> CPUMask:
     """Return the CPUs that count first: of whole cores or, for less than a core, of broken and narrow ones."""
     return field.whole if count >= field.threads else field.free & ~field.topology.full_cores(field.free)
 
@@ -151,10 +152,8 @@ def _odd(field: Field, rest: CPUMask, chosen: CPUMask, count: int) -> CPUMask:
         return 0
     close = _around(field, chosen) & rest
     broken = rest & ~field.whole
-    for part in (close & broken, broken, close, rest):
-        if part.bit_count() >= count:
-            break
-    return _of_broken(field, part, count)
+    parts = (close & broken, broken, close, rest)
+    return _of_broken(field, next(part for part in parts if part.bit_count() >= count), count)
 
 
 def _around(field: Field, chosen: CPUMask) -> CPUMask:

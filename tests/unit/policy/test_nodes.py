@@ -107,6 +107,9 @@ class TestSeveralNodes:
         assert got(2, "0-10,12-15", room=left(20, 1, 2, 15, 5))[1] == "2-3"
         assert got(2, "0-15", room=left(20, 1, 2, 9, 14)) == ("8-9", "2-3")
 
+    def test_a_node_that_is_not_needed_is_left_out(self):
+        assert got(2, "0-15", room=left(15, 1, 8, 8, 1)) == ("4-5", "1-2")
+
     @pytest.mark.parametrize("number", [5, 17], ids=["more-than-nodes", "more-than-cpus"])
     def test_a_number_that_cannot_be_had_is_given_up(self, number):
         found = grant(2, "0-15", replace(SINGLE, numa_count=number))

@@ -148,3 +148,11 @@ class TestSpread:
 )
 def test_what_is_left_is_level(sizes, count, shares):
     assert search.levelled(sizes, count) == shares
+
+
+def test_the_picture_of_docs_placement_is_true():
+    """Two nodes of two L3 groups of four cores; core n is CPUs 2n and 2n + 1."""
+    cpus = [CPU(n, 0, n // 16, f"l3-{n // 8}", f"c{n // 2}") for n in range(32)]
+    field = Field.of(Topology.build(cpus), mask("5,8-23,26-31"))
+    assert cpuset.render(search.packed(field, 4)) == "8-11"
+    assert cpuset.render(search.packed(field, 1)) == "5"
