@@ -69,7 +69,9 @@ def _crowd(node: GoNode, containers: int, kube: KubeQoS) -> list[str]:
 
 
 def _placed(container: dict[str, object]) -> tuple[object, ...]:
-    return tuple(container[key] for key in ("class", "pool", "cpus", "exclusive"))
+    # what the box has is measured, and begins small after a restart; that it is nobody's own is in assert_unhurt
+    cpus = "the box" if container["pool"] == "reclaim" else container["cpus"]
+    return container["class"], container["pool"], cpus, container["exclusive"]
 
 
 # ---- the four classes ----
@@ -123,7 +125,7 @@ def test_each_container_carries_its_record(node):
 def test_a_whole_life_leaves_nothing_behind(node, daemon):
     before = pools(daemon)
     web = dedicated(node)
-    assert pools(daemon)["dedicated"] == "0-1"
+    assert owned(daemon) == "0-1"
     node.runtime.update(web, Resources(shares=512))
     node.runtime.stop(web)
     assert pools(daemon) == before
