@@ -155,5 +155,11 @@ def _by_parent(pods: Iterable[PodFacts]) -> Mapping[str, list[PodFacts]]:
 
 
 def _holds_pods_only(parent: str, facts: Facts) -> bool:
-    """Whether it is a QoS cgroup: in kubepods itself the QoS cgroups lie beside the Guaranteed pods."""
-    return bool(facts.kubepods) and parent.startswith(f"{facts.kubepods}/")
+    """Whether it is a QoS cgroup with nothing but pods' own cgroups in it.
+
+    In kubepods itself the QoS cgroups lie beside the Guaranteed pods; and whoever asks the runtime by hand may put
+    containers straight into a QoS cgroup: a pod with that path.
+    """
+    if not facts.kubepods or not parent.startswith(f"{facts.kubepods}/"):
+        return False
+    return all(pod.path != parent for pod in facts.pods)

@@ -1,8 +1,8 @@
 """The full picture: every pod and container, kubepods, host groups and the node, in slices.
 
-Taking it at once would cost tens of milliseconds at 110 pods; whoever iterates may wait, or let hooks go first,
-after each slice. Nothing is kept between pictures. Who is on the node comes in with each picture, so that a
-picture is of those who were known when it began.
+At 110 pods with a container each it costs 22 ms of CPU time on cgroup v1 (`python -m benchmarks sampling`); whoever
+iterates may wait, or let hooks go first, after each slice. Nothing is kept between pictures. Who is on the node comes
+in with each picture, so that a picture is of those who were known when it began.
 """
 
 import time

@@ -41,14 +41,14 @@ def test_a_plugin_that_sets_the_same_field_fails_the_creation_and_costs_us_nothi
     node: GoNode, daemon: Daemon, index: str
 ):
     neighbour = shared(node)
-    connected = node.nri.synchronised
+    lost = len(daemon.audit("runtime.lost"))
     with (
         node.nri.companion("rival", index, CreateContainer=pins("7")),
         pytest.raises(RuntimeRefused, match=r"plugins \S+ and \S+ both tried to set .*[cC][pP][uU]"),
     ):
         dedicated(node)
     wait_until(lambda: owned(daemon) == "", 5, "the CPUs to be given back")
-    assert node.nri.synchronised == connected + 1  # the rival alone: we were not dropped
+    assert len(daemon.audit("runtime.lost")) == lost
     assert_unhurt(daemon)
     node.remove_pod(node.pod("shop/web"))
     assert cpuset.render(cpus(node, dedicated(node))) == "0-1"
@@ -92,14 +92,14 @@ def test_an_earlier_plugins_update_of_a_neighbour_does_not_fail_a_creation_becau
 def test_a_plugin_that_answers_an_update_with_the_same_field_fails_that_update_alone(
     node: GoNode, daemon: Daemon
 ):
-    web, connected = dedicated(node), node.nri.synchronised
+    web, lost = dedicated(node), len(daemon.audit("runtime.lost"))
     answer = nri_pb2.UpdateContainerResponse(update=[update_of(web, "6-7")])
     with (
         node.nri.companion("rival", AFTER_US, UpdateContainer=lambda _: answer),
         pytest.raises(RuntimeRefused, match=r"plugins \S+ and \S+ both tried to set"),
     ):
         node.runtime.update(web, Resources(cpus="0-7"))
-    assert node.nri.synchronised == connected + 1
+    assert len(daemon.audit("runtime.lost")) == lost
     assert cpuset.render(cpus(node, web)) == "0-1"
     node.runtime.update(web, Resources(shares=512))
     assert_unhurt(daemon)

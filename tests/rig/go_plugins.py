@@ -67,6 +67,11 @@ class GoPlugins(Plugins):
         """Of the runtime's process."""
         return self.peer.pid
 
+    @property
+    def names(self) -> list[str]:
+        """Not to be had: the adaptation tells nobody which plugins it has."""
+        raise NotImplementedError
+
     def listen(self) -> None:
         """Start the program and have it make the socket."""
         self._path.parent.mkdir(parents=True, exist_ok=True)

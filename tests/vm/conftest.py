@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,7 +16,6 @@ from tests.vm.machine import FOLDER, Machine, Record
 from tests.vm.shapes import SHAPES
 
 SCENARIOS: Final = Path(__file__).parent / "scenarios"
-MACHINE: Final = pytest.StashKey[Machine]()
 PLAYED: Final = pytest.StashKey[list[Record]]()
 
 
@@ -50,8 +49,11 @@ def is_scenario(item: pytest.Item) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    """A scenario's fixtures are set up in the guest; here it needs a machine and no more."""
     if is_scenario(item):
+        assert isinstance(item, pytest.Function)
         item.add_marker(pytest.mark.vm)
+        item.fixturenames[:] = ["machines"]
 
 
 @pytest.fixture(scope="session")
@@ -63,17 +65,13 @@ def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
     found.close()
 
 
-@pytest.fixture
-def node(machines: Machines, request: pytest.FixtureRequest) -> None:
-    request.node.stash[MACHINE] = machines.of(request.node)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Instead of playing a scenario here, take over what the guest says of it."""
-    machine = pyfuncitem.stash.get(MACHINE, None)
-    if machine is None:
+    if not is_scenario(pyfuncitem):
         return None
+    machines: Any = pyfuncitem.funcargs["machines"]
+    machine = machines.of(pyfuncitem)
     record = machine.record(pyfuncitem.nodeid)
     pyfuncitem.config.stash.setdefault(PLAYED, []).append(record)
     if not record.passed:

@@ -62,6 +62,10 @@ class TestBox:
     def test_kubepods_itself_never_stands_for_its_guaranteed_pods(self):
         assert len(chosen(Role.BOX, *pods("kubepods", 9, Role.BOX))) == 9
 
+    def test_a_qos_cgroup_with_containers_straight_in_it_stands_for_nobody(self):
+        stranger = PodFacts(BEST_EFFORT, Role.SYSTEM)
+        assert len(chosen(Role.BOX, stranger, *pods(BEST_EFFORT, 9, Role.BOX))) == 9
+
     def test_host_groups_belong_to_it(self):
         assert groups.choose(Facts(host_groups=("yarn/nm",))) == (Group(Role.BOX, ("yarn/nm",)),)
 
@@ -69,7 +73,7 @@ class TestBox:
 class TestOnline:
     def test_a_qos_cgroup_of_nothing_but_online_pods_stands_for_all(self):
         assert chosen(Role.ONLINE, *pods(BURSTABLE, 40, Role.ONLINE)) == [
-            Group(Role.ONLINE, stalled=BURSTABLE)
+            Group(Role.ONLINE, (BURSTABLE,), stalled=BURSTABLE)
         ]
 
     @pytest.mark.parametrize(

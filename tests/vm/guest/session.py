@@ -8,26 +8,32 @@ from typing import Any, Final
 
 import pytest
 
+from tests.rig import waiting
 from tests.vm.node import Node
 from tests.vm.shapes import SHAPES
 
 RESULTS: Final = Path("/vm/results")
+POLL_SECONDS: Final = 0.2
 NODE: Final = pytest.StashKey[Node]()
 REPORTS: Final = pytest.StashKey[list[pytest.TestReport]]()
 
 
 @pytest.fixture(scope="session")
-def machine() -> Iterator[Node]:
+def machine(request: pytest.FixtureRequest) -> Iterator[Node]:
+    waiting.POLL_SECONDS = POLL_SECONDS
     node = Node(SHAPES[os.environ["VM_SHAPE"]])
+    request.session.stash[NODE] = node
     node.start()
     yield node
     node.keep_logs(Path("/vm"))
 
 
-@pytest.fixture
-def node(machine: Node, request: pytest.FixtureRequest) -> Iterator[Node]:
-    """The machine with containerd and a synchronised plugin with the defaults, and without pods."""
-    request.node.stash[NODE] = machine
+@pytest.fixture(scope="module")
+def node(machine: Node) -> Iterator[Node]:
+    """The machine with containerd and a synchronised plugin with the defaults; without pods when a file begins.
+
+    Pods live through their file: each costs seconds here.
+    """
     machine.make_ready()
     yield machine
     machine.clear()
@@ -38,8 +44,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    found = item.stash.get(NODE, None)
-    if report.failed and found is not None and call.when == "call":
+    found = item.session.stash.get(NODE, None)
+    if report.failed and found is not None and call.when != "teardown":
         report.sections.extend(found.last_words())
     item.stash.setdefault(REPORTS, []).append(report)
     return report
