@@ -39,7 +39,7 @@ def test_it_registers_and_knows_with_which_nri(lasting, edition: Edition):
 
 
 def test_500_containers_are_synchronised_and_what_was_assigned_holds(tmp_path, edition: Edition):
-    with GoNode(tmp_path, edition, "epyc-256") as node, daemon_of(node) as daemon:
+    with GoNode(tmp_path, edition, "xeon-64") as node, daemon_of(node) as daemon:
         served(daemon)
         owners = [dedicated(node, f"web-{number}", 2000) for number in range(20)]
         others = _crowd(node, 240, KubeQoS.BURSTABLE) + _crowd(node, 240, KubeQoS.BEST_EFFORT)
