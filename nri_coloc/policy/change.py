@@ -15,7 +15,7 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace
+from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Asked, Assignment, NodeState, PodPlace, Pools
 from nri_coloc.policy import pools, tiers
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
@@ -26,36 +26,39 @@ def adopt(
     containers: Mapping[str, Assignment],
     pods: Mapping[str, PodPlace] | None = None,
 ) -> NodeState:
-    """Return the state with these containers; the pools follow from what they own."""
+    """Return the state with these containers; the pools follow from what they own and ask for."""
     owners = {k: a.exclusive for k, a in containers.items() if a.exclusive}
+    asked = state.pools.asked
+    if state.pools.plan:
+        asked = tiers.asked(state.pools, tiers.replaced(state.containers, containers))
+    derived = _derived(state, reduce(or_, owners.values(), 0), asked)
     pods = state.pods if pods is None else pods
-    return _with_owners(state, pods, containers, owners)
+    return NodeState(state.topology, derived, pods, containers, owners, state.generation + 1)
 
 
 def with_container(state: NodeState, assignment: Assignment) -> NodeState:
     """Return the state with one container added or replaced."""
     containers = {**state.containers, assignment.id: assignment}
-    owners = state.owners
+    owners, derived = state.owners, state.pools
     if assignment.exclusive:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    return _with_owners(state, state.pods, containers, owners)
-
-
-def _with_owners(
-    state: NodeState,
-    pods_known: Mapping[str, PodPlace],
-    containers: Mapping[str, Assignment],
-    owners: Mapping[str, CPUMask],
-) -> NodeState:
-    derived = state.pools
+    asked = derived.asked
+    if derived.plan:
+        asked = tiers.asked(derived, ((state.containers.get(assignment.id), assignment),))
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    asked = tiers.asked(derived, state.containers, containers) if derived.plan else derived.asked
-    if owned != derived.dedicated or asked != derived.asked:
-        told = derived if asked == derived.asked else replace(derived, asked=asked)
-        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
-    return NodeState(state.topology, derived, pods_known, containers, owners, state.generation + 1)
+    derived = _derived(state, owned, asked)
+    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1)
+
+
+def _derived(state: NodeState, owned: CPUMask, asked: Mapping[str, Asked]) -> Pools:
+    """Derive the pools again if other CPUs are owned or the members ask for another amount."""
+    now = state.pools
+    if owned == now.dedicated and asked == now.asked:
+        return now
+    told = now if asked == now.asked else replace(now, asked=asked)
+    return pools.derive(state.topology, now.reserved, owned, now.kept, told)
 
 
 def with_pod(state: NodeState, place: PodPlace) -> NodeState:

@@ -152,7 +152,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
     owners = {k: a.exclusive for k, a in kept.items() if a.exclusive}
     told = pools.as_told(state.pools, tuning)
-    told = replace(told, asked=tiers.asked(replace(told, asked={}), {}, kept))
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), tiers.replaced({}, kept)))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))

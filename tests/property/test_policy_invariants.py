@@ -283,7 +283,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def what_members_ask_for_is_known(self):
         pools, nobody = self.state.pools, dict[str, Any]()
-        counted = tiers.asked(replace(pools, asked=nobody), nobody, self.state.containers)
+        counted = tiers.asked(replace(pools, asked=nobody), tiers.replaced(nobody, self.state.containers))
         assert counted == pools.asked
 
     def no_value_that_is_written_is_empty(self):
