@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test check bench bench-hook lock generate
+.PHONY: setup run test test-vm check bench bench-hook lock generate
 
 setup: $(STAMP)
 
@@ -30,6 +30,10 @@ check: setup
 
 test: setup
 	$(BIN)/python -m pytest $(ARGS)
+
+# Emulated machines alone; `make test` plays them too. One scenario: make test-vm ARGS="-k numa"
+test-vm: setup
+	$(BIN)/python -m pytest tests/vm $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -6,9 +6,10 @@
 import os
 import sys
 
-from benchmarks import decision, figures, hook, real, side_by_side
+from benchmarks import decision, figures, hook, real, sampling, side_by_side
+from tests.rig import RigError
 
-ALL = {"decision": decision.run, "hook": hook.run, "real": real.run}
+ALL = {"decision": decision.run, "hook": hook.run, "real": real.run, "sampling": sampling.run}
 NAMED = {**ALL, "side-by-side": side_by_side.run}
 
 
@@ -19,7 +20,10 @@ def main() -> None:
         if name == "real" and os.geteuid() != 0:
             print("left out: real, which needs root")
             continue
-        results = NAMED[name]()
+        try:
+            results = NAMED[name]()
+        except RigError as error:
+            sys.exit(f"{name}: {error}")
         figures.show(results)
         figures.write(results)
 

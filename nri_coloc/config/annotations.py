@@ -27,7 +27,7 @@ from nri_coloc.config.vocabularies.claims import (
     Claims,
 )
 from nri_coloc.config.written import Written
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import (
     Container,
@@ -40,9 +40,6 @@ from nri_coloc.model.workload import (
     Resources,
     Wish,
 )
-
-_MIN_SHARES: Final = 2
-"""What the kubelet writes for "no CPU request" (pkg/kubelet/cm/helpers_linux.go, MinShares)."""
 
 _DEFAULT_IO_WEIGHT: Final = 100
 
@@ -119,7 +116,7 @@ def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:
 
 
 def _has_shares(resources: Resources | None) -> bool:
-    return resources is not None and (resources.shares or 0) > _MIN_SHARES
+    return resources is not None and (resources.shares or 0) > MIN_SHARES
 
 
 class _Answer(NamedTuple):

@@ -16,7 +16,7 @@ from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.membership import pools_of
 from nri_coloc.config.quantity import Amount
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
+from nri_coloc.model.workload import ISOLATED, Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
 _UNLIMITED: Final = 1 << 62
 """cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
@@ -127,6 +127,8 @@ def _within_band(value: int, subject: Subject) -> int:
 
 
 def _own_pool(name: str, subject: Subject) -> str | None:
+    if subject.qos is QoSClass.DEDICATED and name == ISOLATED:
+        return name
     pools = pools_of(subject.qos, subject.tuning)
     if not pools:  # the class has no pools to choose from: the key says nothing
         return None

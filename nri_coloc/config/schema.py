@@ -13,7 +13,8 @@ from pydantic import BeforeValidator, Field, PlainValidator, field_validator
 from nri_coloc.config import quantity
 from nri_coloc.config.classes import BANDS
 from nri_coloc.config.pool_schema import Pools
-from nri_coloc.config.section import Glob, Section, Selector, listed, section
+from nri_coloc.config.reclaim_schema import Reclaim
+from nri_coloc.config.section import Glob, Section, Selector, listed, section, written
 from nri_coloc.model import cpuset
 from nri_coloc.model.tuning import Settings, default_classes
 from nri_coloc.model.workload import QoSClass
@@ -27,11 +28,6 @@ _LONGEST_SOCKET: Final = 107
 """sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
 
 _HTTP: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
-
-
-def _written(value: Any) -> Any:
-    # a bare number is how people write bytes; bool is an int to Python, but to nobody else
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _quantity(value: str) -> str:
@@ -79,7 +75,7 @@ class Node(Section):
     ] = ""
     reserved_memory: Annotated[
         str,
-        BeforeValidator(_written),
+        BeforeValidator(written),
         Field(alias="reservedMemory", description=quantity.QUANTITY_ALLOWED),
     ] = str(_DEFAULTS.tuning.reserved_memory)
     kubelet_cpu_manager: Annotated[
@@ -113,7 +109,7 @@ Score = Annotated[
     int | None,
     Field(alias="oomScoreAdj", description="an integer in the band of the class, or null for the kubelet's"),
 ]
-Memory = Annotated[str | None, BeforeValidator(_written)]
+Memory = Annotated[str | None, BeforeValidator(written)]
 Namespaces = Annotated[
     tuple[Glob, ...],
     BeforeValidator(listed),
@@ -222,7 +218,7 @@ class Runtime(Section):
     ] = _DEFAULTS.plugin_name
     plugin_index: Annotated[
         str,
-        BeforeValidator(_written),
+        BeforeValidator(written),
         Field(
             alias="pluginIndex",
             pattern=r"^[0-9]{2}$",
@@ -277,7 +273,7 @@ class File(Section):
     node: Annotated[Node, BeforeValidator(section)] = Node()
     classes: Annotated[Classes, BeforeValidator(section)] = Classes()
     pools: Pools = {}  # noqa: RUF012 - pydantic copies a default, and the model is frozen
-    reclaim: Annotated[Later, BeforeValidator(section)] = Later()
+    reclaim: Annotated[Reclaim, BeforeValidator(section)] = Reclaim()
     pressure: Annotated[Later, BeforeValidator(section)] = Later()
     schedule: Annotated[Later, BeforeValidator(section)] = Later()
     kubernetes: Annotated[Later, BeforeValidator(section)] = Later()

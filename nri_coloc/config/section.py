@@ -23,6 +23,11 @@ def listed(value: Any) -> Any:
     return () if value is None else value
 
 
+def written(value: Any) -> Any:
+    """Read a text; a bare number is how people write bytes. A bool is an int to Python, but to nobody else."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 class Section(BaseModel):
     """A mapping of known keys only; nothing is converted behind the operator's back."""
 

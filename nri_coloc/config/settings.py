@@ -17,10 +17,19 @@ from pydantic_core import ErrorDetails
 from nri_coloc.config import document, quantity, schema
 from nri_coloc.config.document import Document, DocumentError, Problem
 from nri_coloc.config.pool_schema import Pool
+from nri_coloc.config.reclaim_schema import Reclaim
 from nri_coloc.config.section import MisplacedError
 from nri_coloc.errors import SettingsError
 from nri_coloc.model import cpuset
-from nri_coloc.model.tuning import ClassRule, ClassTuning, PoolTuning, Selector, Settings, Tuning
+from nri_coloc.model.tuning import (
+    ClassRule,
+    ClassTuning,
+    PoolTuning,
+    ReclaimTuning,
+    Selector,
+    Settings,
+    Tuning,
+)
 from nri_coloc.model.workload import QoSClass
 
 MAX_BYTES: Final = 1 << 20
@@ -177,6 +186,7 @@ def _tuning(file: schema.File) -> Tuning:
         classes={section.name: _class(section) for section in sections},
         rules=tuple(_rule(rule) for rule in file.classes.rules),
         pools=tuple(_pool(name, pool) for name, pool in file.pools.items()),
+        reclaim=_reclaim(file.reclaim, quantity.whole_bytes(file.node.reserved_memory)),
         handlers=dict(file.runtime.handlers),
         updates_per_reply=file.runtime.updates_per_reply,
         observe=file.mode == "observe",
@@ -198,6 +208,17 @@ def _class(section: schema.ClassSection) -> ClassTuning:
 
 def _rule(rule: schema.Rule) -> ClassRule:
     return ClassRule(QoSClass(rule.qos), _pair(rule.annotation), _pair(rule.label), rule.namespace or "")
+
+
+def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
+    return ReclaimTuning(
+        enabled=section.enabled,
+        partition=section.sharing == "partition",
+        watermark=section.cpu_watermark / 100,
+        stall=section.stall / 100,
+        memory_watermark=section.memory_watermark / 100,
+        memory_reserve=reserved,
+    )
 
 
 def _pool(name: str, pool: Pool) -> PoolTuning:

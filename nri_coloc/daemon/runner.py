@@ -1,8 +1,8 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `audit` (stdout), `http` and its workers, `compare` (while CRI is asked for its list),
-`census` (once, for old runtimes that launch us). Nothing else in the program starts one.
+`pusher` (the runtime's specs), `lending` (the fast loop), `audit` (stdout), `http` and its workers, `compare` (while
+CRI is asked for its list), `census` (once, for old runtimes that launch us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -31,6 +32,7 @@ from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
@@ -48,6 +50,7 @@ from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import topology as machine
+from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
@@ -85,7 +88,9 @@ class Daemon:
         self._journal = Journal(path, self._journal_failed, options.host_root)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
+        self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)
+        sampler = FastSampler(self._layout, options.host_root)
         cri = CriSide(settings.cri_socket)
         self.pusher = Pusher(self.node, cri, self.report, lambda: self.trunk.connected)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
@@ -93,7 +98,9 @@ class Daemon:
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
-        self.view = DaemonView(self.node, self.actuator, self.readiness, self.report)
+        self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
+        self._hooks.box_grew = self.lending.wake
+        self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
         watch = SettingsWatch(options.config, options.over)
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
@@ -111,6 +118,7 @@ class Daemon:
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
             self.pusher.start()
+            self.lending.start()
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
             self._tick()
@@ -144,6 +152,7 @@ class Daemon:
     def _end(self, http: HttpServer | None) -> int:
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, "stopping; nothing is un-pinned")
         self.trunk.stop()
+        self.lending.stop()
         self.actuator.stop()
         self.pusher.stop()
         if http is not None:

@@ -12,8 +12,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.weights import bfq_weight
 from nri_coloc.model.knobs import Knobs
-
-RECORD_KEY = "coloc.nri.io/record"
+from nri_coloc.model.workload import RECORD_KEY
 
 
 @lru_cache(maxsize=256)

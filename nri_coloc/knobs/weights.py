@@ -6,14 +6,13 @@ controller have scales of their own (DESIGN 4.1).
 
 from typing import Final
 
+from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
+
 MIN_WEIGHT: Final = 1
 MAX_IO_WEIGHT: Final = 10_000
 MAX_BFQ_WEIGHT: Final = 1000
 BLKIO_WEIGHTS: Final = (10, 1000)
 """The range of v1's blkio.weight (Documentation/admin-guide/cgroup-v1/blkio-controller)."""
-
-MIN_SHARES: Final = 2
-MAX_SHARES: Final = 262_144
 
 
 def bfq_weight(io_weight: int) -> int:

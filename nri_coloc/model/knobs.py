@@ -10,6 +10,13 @@ from typing import Final, NamedTuple
 
 KnobValue = int | str
 
+MIN_SHARES: Final = 2
+"""What the kubelet writes for "no CPU request", and the kernel's least weight (pkg/kubelet/cm/helpers_linux.go,
+MinShares; kernel/sched/sched.h, MIN_SHARES)."""
+
+MAX_SHARES: Final = 262_144
+"""The upper end of both, 256 CPUs' worth: a greater request reads the same."""
+
 
 class Knobs(NamedTuple):
     """Units: shares as cgroup v1 counts them (1024 = one CPU), quota/period/burst in µs, memory in bytes,

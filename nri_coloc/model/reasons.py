@@ -41,6 +41,7 @@ class Reason(StrEnum):
     WHOLE_NODE = "whole_node"
     THREADS = "threads"
     ACROSS_NODES = "across_nodes"
+    MEMORY_UNBOUND = "memory_unbound"
     ORDERED = "ordered"
     NO_FREE_CPUS = "no_free_cpus"
     FOLLOWS_MAIN = "follows_main"

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import EMPTY, Crowd
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning
@@ -114,13 +115,13 @@ class NodeState:
     topology: Topology
     pools: Pools
     pods: Mapping[str, PodPlace] = field(default_factory=dict)
-    containers: Mapping[str, Assignment] = field(default_factory=dict)
+    containers: Crowd = field(default_factory=lambda: EMPTY)
     owners: Mapping[str, CPUMask] = field(default_factory=dict)
     generation: int = 0
 
     def of_pod(self, pod_id: str) -> Iterator[Assignment]:
         """Yield the assignments of one pod."""
-        return (a for a in self.containers.values() if a.container.pod_id == pod_id)
+        return self.containers.of_pod(pod_id)
 
     def boxed(self, pod_id: str) -> bool:
         """Whether a pod's cgroup belongs to the reclaim box."""

@@ -50,6 +50,10 @@ class Placement(StrEnum):
     ONE_THREAD_PER_CORE = "one-thread-per-core"
 
 
+ISOLATED: Final = "isolated"
+"""In a dedicated container's `Wish.pool`: CPUs that the kernel keeps its scheduler from (isolcpus=)."""
+
+
 class Phase(StrEnum):
     """How far a container's life has come; only `RUNNING` and `STARTING` have a cgroup of their own."""
 
@@ -187,5 +191,8 @@ class Wish:
 
 KEPT_BY_KUBELET: Final = "kubelet"
 """In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
+
+RECORD_KEY: Final = "coloc.nri.io/record"
+"""The annotation that we give to each container and get back after restarts (DESIGN invariant 3)."""
 
 DEFAULT_WISH: Final = Wish(QoSClass.SHARED)

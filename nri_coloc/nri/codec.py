@@ -8,9 +8,7 @@ a runtime may be configured to copy pod annotations onto containers.
 from typing import Final
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.model.workload import Container, Phase, Pod, Resources
-
-RECORD_KEY: Final = "coloc.nri.io/record"
+from nri_coloc.model.workload import RECORD_KEY, Container, Phase, Pod, Resources
 
 _PHASES: Final = {nri_pb2.CONTAINER_RUNNING: Phase.RUNNING, nri_pb2.CONTAINER_PAUSED: Phase.RUNNING}
 

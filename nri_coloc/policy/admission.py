@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Considered
+from nri_coloc.model.decisions import Considered, Room
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import DEDICATED, SHARE, Assignment, NodeState
@@ -25,9 +25,8 @@ from nri_coloc.model.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.policy import allocator, membership, record, request, tiers
-from nri_coloc.policy.allocator import Grant
-from nri_coloc.policy.record import Record
+from nri_coloc.policy import allocator, membership, record, request, supply, tiers
+from nri_coloc.policy.grant import Grant, wished
 
 
 class Admission(NamedTuple):
@@ -41,13 +40,16 @@ class Admission(NamedTuple):
     considered: Considered | None = None
 
 
-def place(state: NodeState, container: Container, wish: Wish) -> Admission:
-    """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them."""
+def place(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+    """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them.
+
+    `reserved_memory`: bytes of the node that no bound container is promised.
+    """
     if wish.handler == "ignore" or "cpu" in wish.preserve:
         return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)
-    return _dedicate(state, container, wish, record.read(container.record))
+    return _dedicate(state, container, wish, reserved_memory)
 
 
 def _left_alone(wish: Wish) -> str:
@@ -71,17 +73,18 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
     return Admission(assignment, Reason.POOL_MEMBER, why)
 
 
-def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record | None) -> Admission:
+def _dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int) -> Admission:
+    memory = record.read(container.record)
     asked = request.of_container(container, wish)
     main = _main_of(state, container.pod_id)
     if main is not None and follows(_pooled(container, wish), main):
         # before its record: what a sidecar owned until its main container came is somebody else's by now
-        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id)
+        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
         cpus = cpuset.render(main.exclusive)
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
         return Admission(assignment, Reason.FOLLOWS_MAIN, why)
-    kept = _still_free(state, claim_of(container))
+    kept = _still_free(state, wish, claim_of(container))
     if memory and kept:
         assignment = _owner(container, wish, kept, memory.mems)
         why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
@@ -89,32 +92,36 @@ def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record
     if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
         assignment = replace(_pooled(container, wish), pool=SHARE)
         return Admission(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
-    return _allocate(state, container, wish, asked)
+    return _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
 
 
-def _allocate(state: NodeState, container: Container, wish: Wish, asked: request.Request) -> Admission:
+def _allocate(
+    state: NodeState, container: Container, wish: Wish, asked: request.Request, room: Room
+) -> Admission:
     count = asked.whole
-    wish_now, findings = _satisfiable(state, wish, count)
+    wish_now, findings = _satisfiable(state, wish, count, room)
     free = state.pools.free
     considered = None
     grant = _as_ordered(state, wish, count)
     if grant is None:
-        considered = Considered(free, count, wish_now)
-        grant = (
-            allocator.allocate(state.topology, free, count, wish_now) if count < free.bit_count() else None
-        )
+        considered = Considered(free, count, wish_now, room)
+        for cpus in supply.sources(state, wish, count):
+            grant = allocator.allocate(state.topology, cpus, count, wish_now, room)
+            if grant is not None:
+                considered = replace(considered, free=cpus)
+                break
     if grant is None:
         assignment = replace(_pooled(container, wish), pool=SHARE)
         why = (
             f"{asked.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
-            f"and the last one of share is never taken{allocator.wished(wish_now)}{_unmet(wish, free)}"
+            f"and the last one of share is never taken{wished(wish_now)}{_unmet(wish, free)}"
+            f"{supply.short_of_isolated(state, wish, 0)}"
         )
         return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered)
-    mems = state.topology.nodes_of(grant.cpus) & state.topology.all_mems
-    assignment = _owner(container, wish, grant.cpus, 0 if wish.numa is Numa.NONE else mems)
+    assignment = _owner(container, wish, grant.cpus, grant.mems)
     why = f"{asked.words}; {grant.because}"
     if grant.reason is not Reason.ORDERED:
-        why += _unmet(wish, free)
+        why += _unmet(wish, free) + supply.short_of_isolated(state, wish, grant.cpus)
     return Admission(assignment, grant.reason, why, findings, considered)
 
 
@@ -131,7 +138,8 @@ def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
     part = allocator.allocate(state.topology, offered, count, Wish(QoSClass.DEDICATED))
     assert part is not None  # the offer holds so many
     because = f"CPUs {cpuset.render(part.cpus)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
-    return Grant(part.cpus, Reason.ORDERED, because)
+    mems = state.topology.nodes_of(part.cpus) & state.topology.all_mems
+    return Grant(part.cpus, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
 
 
 def _unmet(wish: Wish, free: CPUMask) -> str:
@@ -142,11 +150,12 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
     return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
 
 
-def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[Finding, ...]]:
+def _satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:
     """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
     findings: tuple[Finding, ...] = ()
     if wish.numa is Numa.EXCLUSIVE:
-        smallest = min((n.cpus.bit_count() for n in state.topology.nodes if n.cpus), default=0)
+        ownable = (n.cpus & room.ownable for n in state.topology.nodes)
+        smallest = min((cpus.bit_count() for cpus in ownable if cpus), default=0)
         if count < smallest:
             allowed = (
                 f"a request of at least a whole node, here {smallest} CPUs; this container asked {count}"
@@ -181,10 +190,11 @@ def claim_of(container: Container) -> CPUMask:
     return spec if spec.bit_count() == memory.exclusive.bit_count() else memory.exclusive
 
 
-def _still_free(state: NodeState, exclusive: CPUMask) -> CPUMask:
+def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
     """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
     free = state.pools.free
-    return exclusive if exclusive & free == exclusive and exclusive != free else 0
+    is_free = exclusive & ~supply.claimable(state, wish) == 0 and exclusive & free != free
+    return exclusive if is_free else 0
 
 
 def _main_of(state: NodeState, pod_id: str) -> Assignment | None:

@@ -13,14 +13,14 @@ from typing import Final
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState, PodPlace
 from nri_coloc.model.workload import Pod, QoSClass, Wish
 from nri_coloc.policy import change
 
-SHARES_OF_THE_BOX: Final = 2
-"""The kernel's smallest weight (kernel/sched/sched.h, MIN_SHARES): what keeps an online pod's p99."""
+SHARES_OF_THE_BOX: Final = MIN_SHARES
+"""The kernel's smallest weight: what keeps an online pod's p99."""
 
 
 def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:

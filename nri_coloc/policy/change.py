@@ -5,60 +5,44 @@ cost is one pass that compares pool names, however large the sets are.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Asked, Assignment, NodeState, PodPlace, Pools
+from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace
 from nri_coloc.policy import pools, tiers
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
 
 
-def adopt(
-    state: NodeState,
-    containers: Mapping[str, Assignment],
-    pods: Mapping[str, PodPlace] | None = None,
-) -> NodeState:
-    """Return the state with these containers; the pools follow from what they own and ask for."""
-    owners = {k: a.exclusive for k, a in containers.items() if a.exclusive}
-    asked = state.pools.asked
-    if state.pools.plan:
-        asked = tiers.asked(state.pools, tiers.replaced(state.containers, containers))
-    derived = _derived(state, reduce(or_, owners.values(), 0), asked)
-    pods = state.pods if pods is None else pods
-    return NodeState(state.topology, derived, pods, containers, owners, state.generation + 1)
-
-
 def with_container(state: NodeState, assignment: Assignment) -> NodeState:
-    """Return the state with one container added or replaced."""
-    containers = {**state.containers, assignment.id: assignment}
-    owners, derived = state.owners, state.pools
+    """Return the state with one container added or replaced; the pools follow from what it owns."""
+    owners = state.owners
     if assignment.exclusive:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    asked = derived.asked
-    if derived.plan:
-        asked = tiers.asked(derived, ((state.containers.get(assignment.id), assignment),))
+    replaced = ((state.containers.get(assignment.id), assignment),)
+    return _with_owners(state, state.containers.adding(assignment), owners, replaced)
+
+
+def _with_owners(
+    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], replaced: Collection[tiers.Replaced]
+) -> NodeState:
+    derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    derived = _derived(state, owned, asked)
+    asked = tiers.asked(derived, replaced) if derived.plan else derived.asked
+    if owned != derived.dedicated or asked != derived.asked:
+        told = derived if asked == derived.asked else replace(derived, asked=asked)
+        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
     return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1)
-
-
-def _derived(state: NodeState, owned: CPUMask, asked: Mapping[str, Asked]) -> Pools:
-    """Derive the pools again if other CPUs are owned or the members ask for another amount."""
-    now = state.pools
-    if owned == now.dedicated and asked == now.asked:
-        return now
-    told = now if asked == now.asked else replace(now, asked=asked)
-    return pools.derive(state.topology, now.reserved, owned, now.kept, told)
 
 
 def with_pod(state: NodeState, place: PodPlace) -> NodeState:
@@ -66,23 +50,26 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
     return replace(state, pods={**state.pods, place.pod.id: place}, generation=state.generation + 1)
 
 
-def without(state: NodeState, container_ids: frozenset[str]) -> NodeState:
+def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; who followed one of them returns to `share`."""
-    containers = dict(state.containers)
-    for gone in container_ids & containers.keys():
-        del containers[gone]
-    for orphan in followers(state, container_ids):
-        containers[orphan.id] = replace(orphan, pool=SHARE, follows="", mems=0)
-    return adopt(state, containers)
+    ids = frozenset(a.id for a in leaving)
+    containers = reduce(Crowd.without, ids, state.containers)
+    replaced: list[tiers.Replaced] = [(state.containers[k], None) for k in ids if k in state.containers]
+    for orphan in followers(state, leaving):
+        homeless = replace(orphan, pool=SHARE, follows="", mems=0)
+        replaced.append((orphan, homeless))
+        containers = containers.adding(homeless)
+    owners = state.owners
+    if not ids.isdisjoint(owners):
+        owners = {k: cpus for k, cpus in owners.items() if k not in ids}
+    return _with_owners(state, containers, owners, replaced)
 
 
-def followers(state: NodeState, container_ids: frozenset[str]) -> list[Assignment]:
+def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:
     """Return who runs on the CPUs of one of these containers and is none of them itself."""
-    return [
-        a
-        for a in state.containers.values()
-        if a.follows and a.follows in container_ids and a.id not in container_ids
-    ]
+    ids = {a.id for a in leaving}
+    pods = dict.fromkeys(a.container.pod_id for a in leaving)
+    return [a for pod in pods for a in state.of_pod(pod) if a.follows in ids and a.id not in ids]
 
 
 def moved(before: NodeState, after: NodeState) -> Moves:

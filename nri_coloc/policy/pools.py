@@ -40,8 +40,8 @@ def kept_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
     always leaves some to the node.
     """
     masks = (cpus for containers in tuning.kept_by_kubelet.values() for cpus in containers.values())
-    kept = reduce(or_, masks, 0) & topology.usable
-    return kept if kept != topology.usable else kept & (kept - 1)
+    kept = reduce(or_, masks, 0) & topology.online
+    return kept & ~cpuset.lowest(topology.usable, 1) if topology.usable & ~kept == 0 else kept
 
 
 def _lowest_cores(topology: Topology, ours: CPUMask, count: int) -> CPUMask:

@@ -17,7 +17,6 @@ from nri_coloc.model.knobs import AUDIT_NAMES, Knobs, KnobValue
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.workload import Container, QoSClass
 
-KEY: Final = "coloc.nri.io/record"
 MAX_LENGTH: Final = 4096
 """Longer text is not ours: the longest we write is a 768-CPU list and fourteen numbers."""
 

@@ -7,12 +7,11 @@ NRI carries no requests, only what the kubelet made of them: shares = millicores
 from dataclasses import dataclass
 from typing import Final
 
+from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import DEFAULT_WISH, Container, Resources, Wish
 from nri_coloc.policy import record
 
 SHARES_PER_CPU: Final = 1024
-MIN_SHARES: Final = 2
-MAX_SHARES: Final = 262144
 DEFAULT_PERIOD_US: Final = 100_000
 
 

@@ -9,14 +9,26 @@ from functools import reduce
 from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import Reconfigured, Synchronized
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, Pod, Wish
-from nri_coloc.policy import admission, box, change, lifecycle, membership, pools, record, tiers, words
+from nri_coloc.model.workload import ISOLATED, Container, Pod, Wish
+from nri_coloc.policy import (
+    admission,
+    box,
+    change,
+    lifecycle,
+    membership,
+    pools,
+    record,
+    supply,
+    tiers,
+    words,
+)
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
@@ -62,7 +74,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         for container, _ in listed
         if container.id not in state.containers and (cpus := admission.claim_of(container))
     ]
-    free, holding = state.pools.free, []
+    free, holding = state.pools.free | supply.isolated(state), []
     for _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
             free &= ~cpus
@@ -107,7 +119,7 @@ def _replayed(
         facts = record.facts_of(container, known)
         return change.with_container(state, replace(known, container=facts)), ()
     if known is not None:
-        state = change.without(state, frozenset({known.id}))
+        state = change.without(state, (known,))
         container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
     place = state.pods.get(container.pod_id)
@@ -150,9 +162,9 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     reserved = pools.reserved_cpus(event.topology, tuning)
     kubelets = pools.kept_cpus(event.topology, tuning)
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
-    owners = {k: a.exclusive for k, a in kept.items() if a.exclusive}
+    owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
-    told = replace(told, asked=tiers.asked(replace(told, asked={}), tiers.replaced({}, kept)))
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), [(None, a) for a in kept]))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))
@@ -160,14 +172,14 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         else p
         for k, p in state.pods.items()
     }
-    kept = {k: membership.housed(derived, a) for k, a in kept.items()}
-    state = NodeState(event.topology, derived, places, kept, owners, state.generation + 1)
+    crowd = Crowd.of(membership.housed(derived, a) for a in kept)
+    state = NodeState(event.topology, derived, places, crowd, owners, state.generation + 1)
     state = pools.claimed(state, before.pools, derived.dedicated)
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
         container = record.as_listed(assignment)
-        without = change.without(state, frozenset({assignment.id}))
+        without = change.without(state, (assignment,))
         state, said = _replayed(without, container, wish, tuning, Reason.RECONFIGURED)
         decisions.extend(said)
     state = pools.settled(box_again(state), before.pools)
@@ -179,21 +191,23 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
 
 def _survivors(
     state: NodeState, topology: Topology, withheld: CPUMask
-) -> tuple[dict[str, Assignment], list[Assignment]]:
+) -> tuple[list[Assignment], list[Assignment]]:
     """Split the containers into those whose CPUs remain theirs and those that lost one.
 
     The youngest owners give way if `share` would otherwise be left without a CPU.
     """
-    free = topology.usable & ~withheld
-    kept: dict[str, Assignment] = {}
+    free, aside = topology.usable & ~withheld, topology.aside & ~withheld
+    kept: list[Assignment] = []
     lost: list[Assignment] = []
     for assignment in sorted(state.containers.values(), key=lambda a: (a.container.created_at, a.id)):
         owned = assignment.exclusive
-        if owned and (owned & free != owned or owned == free):
+        claimable = free | aside if assignment.wish.pool == ISOLATED else free
+        if owned and (owned & ~claimable or owned & free == free):
             lost.append(assignment)
             continue
         free &= ~owned
-        kept[assignment.id] = assignment
+        aside &= ~owned
+        kept.append(assignment)
     return kept, lost
 
 

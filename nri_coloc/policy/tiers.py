@@ -47,12 +47,6 @@ def asked(pools: Pools, replaced: Iterable[Replaced]) -> Mapping[str, Asked]:
     return {name: total for name, total in totals.items() if total.members}
 
 
-def replaced(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> list[Replaced]:
-    """Return the containers that are not the same objects any more."""
-    gone: list[Replaced] = [(before[k], None) for k in before.keys() - after.keys()]
-    return gone + [(before.get(k), a) for k, a in after.items() if before.get(k) is not a]
-
-
 def demand(state: NodeState) -> dict[str, Asked]:
     """Return what the members of every pool ask for, those of `share` too; for the loop, which asks once in a while."""
     of_share: dict[str, Asked] = {}

@@ -29,6 +29,9 @@ HOOK_BUCKETS: Final = (
 )
 """Seconds: from half of the fastest round trip to the request timeout, at which the runtime drops us."""
 
+LATE_BUCKETS: Final = (1e-3, 5e-3, 10e-3, 20e-3, 40e-3, 100e-3, 500e-3)
+"""Seconds: two periods late makes the loop lend no more, `reclaim.stale_s` late makes it lend the floor."""
+
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """What `Metrics.render` returns."""
 
@@ -50,6 +53,7 @@ class Metrics:
     def _make_gauges(self, version: str, snapshot: Snapshot) -> None:
         Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
         self._connected = self._gauge("connected", "1 while the runtime has us registered.")
+        self._headroom = self._gauge("headroom_cpu_milli", "Thousandths of a CPU that may be lent now.")
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
         threads.set_function(threading.active_count)
         ProcessCollector(namespace=NAMESPACE, registry=self._registry)
@@ -62,6 +66,13 @@ class Metrics:
             ("hook",),
             namespace=NAMESPACE,
             buckets=HOOK_BUCKETS,
+            registry=self._registry,
+        )
+        self._tick_late = Histogram(
+            "tick_late_seconds",
+            "How late the lending loop's ticks came.",
+            namespace=NAMESPACE,
+            buckets=LATE_BUCKETS,
             registry=self._registry,
         )
         self._decisions = self._counter("decisions", "Decisions, by event and reason.", "event", "reason")
@@ -96,6 +107,11 @@ class Metrics:
         if child is None:
             child = self._hook_children[name] = self._hook_seconds.labels(name)
         child.observe(seconds)
+
+    def tick(self, late_s: float, headroom_milli: int) -> None:
+        """Observe one tick of the lending loop."""
+        self._tick_late.observe(late_s)
+        self._headroom.set(headroom_milli)
 
     def neutral_reply(self, hook: str) -> None:
         """Count a hook that was answered without a decision of ours."""

@@ -22,6 +22,15 @@ SMALL = (
     "smt-off",
     "virtual",
     "sparse",
+    "hybrid",
+    "three-kinds",
+    "dies",
+    "dies-in-a-node",
+    "l3-beyond-nodes",
+    "l3-in-a-node",
+    "four-threads",
+    "node-without-memory",
+    "memory-only-node",
 )
 
 
@@ -34,7 +43,9 @@ def drawn_machines(draw: st.DrawFn) -> Topology:
         node, l3 = draw(st.integers(0, 2)), draw(st.sampled_from(("", "x", "y")))
         core = draw(st.sampled_from(("", f"core-{len(cpus)}")))
         width = draw(st.integers(1, 3))
-        cpus += [CPU(n, node, node, l3 and f"{node}{l3}", core) for n in ids[len(cpus) : len(cpus) + width]]
+        die, kind = draw(st.integers(0, 1)), draw(st.integers(0, 1))
+        here = ids[len(cpus) : len(cpus) + width]
+        cpus += [CPU(n, node, node, l3 and f"{node}{l3}", core, die, kind) for n in here]
     memory = draw(st.dictionaries(st.integers(0, 3), st.sampled_from((0, 1 << 30)), max_size=4))
     return Topology.build(cpus, memory, draw(st.sampled_from((0, cpuset.of(ids[1::2])))))
 
@@ -90,6 +101,7 @@ _ODD = st.builds(
     numa_count=st.sampled_from((0, 1, 2, 1024)),
     numa_ids=st.sampled_from((0, 1, 2, 1 << 900)),
     placement=st.sampled_from(Placement),
+    pool=st.sampled_from(("", "isolated")),
     preserve=st.sampled_from((frozenset[str](), frozenset({"cpu"}), frozenset({"memory"}))),
     handler=st.sampled_from(("container", "pod", "ignore")),
     mixed=st.booleans(),

@@ -20,10 +20,10 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
 from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import Container, QoSClass, Wish
+from nri_coloc.model.workload import ISOLATED, Container, QoSClass, Wish
 from nri_coloc.policy import admission, box, pools, record, request, tiers
 from nri_coloc.policy.step import step
 from tests.property.strategies import MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
@@ -249,11 +249,22 @@ class PlacementMachine(RuleBasedStateMachine):
         assert self.state.pools.reclaim & self.state.pools.reserved == 0
 
     def every_set_is_neither_empty_nor_offline_nor_isolated(self):
-        usable = self.state.topology.usable
+        machine = self.state.topology
         shown = [self.state.pools.share, self.state.pools.reclaim, self.state.pools.system]
-        for cpus in (*shown, *(self.state.cpus_of(a) for a in self.state.containers.values())):
+        shown += [
+            self.state.cpus_of(a) for a in self.state.containers.values() if not self.asked_for_isolated(a)
+        ]
+        for cpus in shown:
             assert cpus
-            assert cpus & ~usable == 0
+            assert cpus & ~machine.usable == 0
+        for a in self.state.containers.values():
+            assert self.state.cpus_of(a)
+            assert self.state.cpus_of(a) & ~machine.online == 0
+
+    def asked_for_isolated(self, a: Assignment) -> bool:
+        """Or follows one that did."""
+        leader = self.state.containers.get(a.follows, a)
+        return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
 
     def the_box_has_what_it_was_told(self):
         """No more than that and its least; without a word all of `share`."""
@@ -282,8 +293,8 @@ class PlacementMachine(RuleBasedStateMachine):
             assert cpus or name not in pools.asked
 
     def what_members_ask_for_is_known(self):
-        pools, nobody = self.state.pools, dict[str, Any]()
-        counted = tiers.asked(replace(pools, asked=nobody), tiers.replaced(nobody, self.state.containers))
+        pools = self.state.pools
+        counted = tiers.asked(replace(pools, asked={}), [(None, a) for a in self.state.containers.values()])
         assert counted == pools.asked
 
     def no_value_that_is_written_is_empty(self):

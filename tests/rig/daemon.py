@@ -38,7 +38,12 @@ class ConfigMap:
         self.file.symlink_to("..data/config.yaml")
 
     def write(self, text: str) -> None:
-        """Publish a new content."""
+        """Publish a new content; one that says nothing of lending is about placement, where the box is all of share.
+
+        The box would otherwise follow the load of this very machine, and with it whatever else runs here.
+        """
+        if "reclaim:" not in text:
+            text = f"{text.rstrip()}\nreclaim: {{enabled: false}}\n"
         self._versions += 1
         version = self._folder / f"..version_{self._versions}"
         version.mkdir()
@@ -216,12 +221,12 @@ class Daemon:
 
 
 def fetch(port: int, path: str) -> str:
-    """Return what a daemon serves at a path; empty while nobody listens."""
+    """Return what a daemon serves at a path; empty while nobody listens or answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HTTP_SECONDS)
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, TimeoutError):
         return ""
     finally:
         connection.close()

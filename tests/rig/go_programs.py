@@ -4,26 +4,22 @@ What is in the cache is named by a hash of sources, version and settings, so a s
 a compiler nor the network. The modules come through the ordinary `go` client; their sums are checked in.
 """
 
-import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, go_compiler
+from nri_coloc.nri.version import NriVersion
+from tests.rig import RigError, go_compiler, packages
 
 SOURCES: Final = Path(__file__).parents[1] / "conformance/go"
 BUILD_SECONDS: Final = 600
 SETTINGS: Final = {
     "CGO_ENABLED": "0",  # no C compiler is asked for, and the programs run on any libc
-    "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
-    "GOWORK": "off",
+    "GOFLAGS": "-mod=readonly -modcacherw -trimpath -buildvcs=false",
 }
 # WebAssembly plugins are a build-time choice of the runtime; compiling their engine takes half a minute
 TAGS: Final = ("nri_no_wasm",)
@@ -37,14 +33,15 @@ class Edition:
     containerd: str
 
     @property
-    def number(self) -> tuple[int, ...]:
+    def number(self) -> NriVersion:
         """The version, to compare."""
-        return tuple(int(part) for part in self.nri.split("."))
+        major, minor, patch = map(int, self.nri.split("."))
+        return major, minor, patch
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The build tags that choose the files for this version."""
-        return (*TAGS, "nri_0_10") if self.number >= (0, 10) else TAGS
+        return (*TAGS, "nri_0_10") if self.number >= (0, 10, 0) else TAGS
 
 
 EDITIONS: Final = (
@@ -69,16 +66,15 @@ class Programs:
 def built(edition: Edition) -> Programs:
     """Build the programs with this version, or take them from the cache."""
     folder = _cache() / f"{edition.nri}-{_hash(edition)}"
-    with _locked(_cache() / ".lock"):
+    with packages.locked(_cache() / ".lock"):
         if not folder.is_dir():
             _build(edition, folder)
     return Programs(folder / "runtime", folder / "emptyplugin")
 
 
 def _cache() -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "nri-coloc" / "conformance"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = packages.cache().parent / "conformance"
+    folder.mkdir(exist_ok=True)
     return folder
 
 
@@ -90,19 +86,12 @@ def _hash(edition: Edition) -> str:
     return digest.hexdigest()[:16]
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _build(edition: Edition, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         tree = Path(scratch, "bin")
         tree.mkdir()
         arguments = [f"-modfile=versions/{edition.nri}.mod", f"-tags={','.join(edition.tags)}"]
-        _run([*go_compiler.found().command, "build", *arguments, "-o", f"{tree}/", "./..."])
+        _run([go_compiler.found().command, "build", *arguments, "-o", f"{tree}/", "./..."])
         shutil.rmtree(target, ignore_errors=True)
         tree.rename(target)
 

@@ -1,8 +1,9 @@
-"""nri-plugins' `noderesource.dev/resources`: the pod's own requests, put beside it by a webhook.
+"""nri-plugins' `noderesource.dev/resources`: the pod's own requests and limits, put beside it by a webhook.
 
 The runtime is told no request, only what the kubelet makes of it, so this is the true figure where shares
 were rounded or rewritten. It is an annotation all the same, which anybody may write: more than the
-kubelet's values say is denied.
+kubelet's values say is denied. Extended resources, of which the kubelet makes nothing at all, are in it too: so a
+plugin gets to know what was lent by a scheduler that leaves no annotation of its own (Katalyst's, Volcano's).
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from typing import Any, Final
 
 from nri_coloc.config import quantity
 from nri_coloc.config.gate import Subject, UnfitError
+from nri_coloc.config.vocabularies import lent
 from nri_coloc.config.vocabularies.claims import CPU_REQUEST, Claims, Handling, Meaning, child
+from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, Resources
 
 _RESOURCES: Final = "noderesource.dev/resources"
@@ -25,14 +28,17 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
         f"{_RESOURCES}[containers][requests][cpu]": Handling.HONOURED,
         f"{_RESOURCES}[initContainers][requests][cpu]": Handling.HONOURED,
         f"{_RESOURCES}[containers][requests][memory]": Handling.IGNORED,
-        f"{_RESOURCES}[containers][limits]": Handling.IGNORED,
+        f"{_RESOURCES}[containers][limits][cpu, memory]": Handling.IGNORED,
+        f"{_RESOURCES}[containers][requests][{lent.BATCH.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.BATCH.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.BATCH.memory}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][requests][{lent.RECLAIMED.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.RECLAIMED.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.RECLAIMED.memory}]": Handling.HONOURED,
     }
 )
 
 _SHARES_PER_CPU: Final = 1024
-_MOST_SHARES: Final = 262144
-"""The kubelet's upper end, 256 CPUs (pkg/kubelet/cm/helpers_linux.go, MaxShares)."""
-
 _HIDDEN_MILLI: Final = 2
 """Thousandths of a CPU that a container may have asked for and still have the least shares."""
 
@@ -46,20 +52,23 @@ def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: 
         return
     found = claims.json_of(_RESOURCES, text, _EXAMPLE)
     try:
-        where, requests = _requests(found, container)
+        where, own = _own(found, container)
+        requests, limits = child(own, "requests"), child(own, "limits")
     except ValueError:
         claims.refuse(_RESOURCES, text, _EXAMPLE)
         return
+    name = f"{_RESOURCES}[{where}][{container}]"
     if "cpu" in requests:
-        name = f"{_RESOURCES}[{where}][{container}][requests][cpu]"
-        claims.take(_CPU, name, requests["cpu"])
+        claims.take(_CPU, f"{name}[requests][cpu]", requests["cpu"])
+    for lender in (lent.RECLAIMED, lent.BATCH):
+        lent.take(claims, name, requests, limits, lender)
 
 
-def _requests(found: dict[str, Any], container: str) -> tuple[str, dict[str, Any]]:
+def _own(found: dict[str, Any], container: str) -> tuple[str, dict[str, Any]]:
     for where in ("containers", "initContainers"):
-        requests = child(child(child(found, where), container), "requests")
-        if requests:
-            return where, requests
+        own = child(child(found, where), container)
+        if own:
+            return where, own
     return "", {}
 
 
@@ -78,10 +87,10 @@ def _told_by_kubelet(resources: Resources) -> int:
     shares, quota = resources.shares or 0, resources.quota or 0
     period = resources.period or _DEFAULT_PERIOD_US
     limit = -(-quota * 1000 // period) if quota > 0 else 0
-    if shares >= _MOST_SHARES and limit:
+    if shares >= MAX_SHARES and limit:
         return limit
-    if shares > 2:  # MinShares, which says that there is no request
-        return -(-min(shares, _MOST_SHARES) * 1000 // _SHARES_PER_CPU)
+    if shares > MIN_SHARES:
+        return -(-min(shares, MAX_SHARES) * 1000 // _SHARES_PER_CPU)
     return limit or _HIDDEN_MILLI
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from nri_coloc.admin.state_view import state_json
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState, PodPlace, Pools
 from nri_coloc.model.topology import CPU, Topology
@@ -15,7 +16,7 @@ APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated"
 
 
 def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
-    return NodeState(topology, POOLS, {pod.id: PodPlace(pod) for pod in pods}, {a.id: a for a in assignments})
+    return NodeState(topology, POOLS, {pod.id: PodPlace(pod) for pod in pods}, Crowd.of(assignments))
 
 
 def test_the_example_of_the_design_is_shown_whole():

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from nri_coloc.daemon.actuator import REPAIRS_PER_MINUTE, TIDY_EVERY, Actuator, Barrier
+from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.events import ContainerGone, PodRemoved
 from nri_coloc.model.knobs import Knobs
@@ -23,6 +24,16 @@ class Rig:
         self.report, self.heard = a_report(self.node)
         self.actuator = Actuator(self.node, self.cgroups.as_writer(), self.report)
         self.actuator.can = kit.EVERYTHING
+
+
+def test_a_starting_pod_is_limited_with_the_files_that_are_there_by_then():
+    rig = Rig()
+    start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
+    rig.actuator.can = Capability(cgroup=2)
+    rig.actuator.look_again = lambda _: kit.EVERYTHING
+    rig.actuator.place_pod("batch")
+    (target,) = rig.cgroups.targets
+    assert "io.weight" in {value.name for value in target.values}
 
 
 # ---- barriers ----

@@ -5,7 +5,6 @@ import pytest
 from nri_coloc.knobs import adjustment
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.nri.codec import RECORD_KEY
 
 V1 = Capability(1, frozenset({"blkio.bfq.weight", "memory.high"}))
 V2 = Capability(
@@ -121,7 +120,3 @@ class TestUpdate:
     def test_several_are_one_each_and_only_those_that_say_something(self):
         orders = [("a", Knobs(cpus="0")), ("b", NO_KNOBS), ("c", Knobs(shares=2))]
         assert [u.container_id for u in adjustment.updates(orders, V1)] == ["a", "c"]
-
-
-def test_the_records_key_is_the_one_that_is_read_back():
-    assert adjustment.RECORD_KEY == RECORD_KEY

@@ -3,7 +3,7 @@
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.model.workload import Container, Phase, Pod, Resources
+from nri_coloc.model.workload import RECORD_KEY, Container, Phase, Pod, Resources
 from nri_coloc.nri import codec
 
 POD = nri_pb2.PodSandbox(
@@ -98,7 +98,7 @@ class TestRecords:
     """Our own memory on a container counts only if the pod's author cannot have written it."""
 
     def message(self) -> nri_pb2.Container:
-        return nri_pb2.Container(id="c1", annotations={codec.RECORD_KEY: "ours"})
+        return nri_pb2.Container(id="c1", annotations={RECORD_KEY: "ours"})
 
     def test_it_is_handed_back(self):
         assert codec.container_of(self.message(), Pod("p")).record == "ours"
@@ -108,7 +108,7 @@ class TestRecords:
 
     @pytest.mark.parametrize("value", ["forged", ""], ids=["forged", "empty"])
     def test_none_is_trusted_where_the_pod_carries_such_a_key(self, value):
-        pod = Pod("p", annotations={codec.RECORD_KEY: value})
+        pod = Pod("p", annotations={RECORD_KEY: value})
         assert codec.container_of(self.message(), pod).record == ""
 
 

@@ -13,7 +13,7 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Numa, Placement, Wish
 from nri_coloc.policy import allocator
-from nri_coloc.policy.allocator import Grant
+from nri_coloc.policy.grant import Grant, wished
 from tests.unit.policy.kit import DEDICATED, machine, mask
 
 
@@ -83,8 +83,8 @@ class TestPacked:
         free = cpuset.render(machine("768").usable & ~mask("16,400"))
         assert chosen(2, free, "768") == "17,401"
 
-    def test_a_small_core_serves_one_cpu_before_a_fast_core_is_broken(self):
-        assert chosen(1, "0-23", "hybrid") == "16"
+    def test_a_core_of_one_thread_serves_one_cpu_before_a_wider_one_is_broken(self):
+        assert chosen(1, "0-2,4-5", "offline") == "2"
 
     def test_siblings_need_not_be_neighbours(self):
         assert chosen(2, "0-7", "laptop-no-numa") == "0,4"
@@ -226,7 +226,7 @@ class TestWords:
         assert grant(4, by=by).because.endswith(words)
 
     def test_an_unbound_wish_says_nothing_of_nodes(self):
-        assert allocator.wished(wish(numa_count=2, numa_ids=1)) == ""
+        assert wished(wish(numa_count=2, numa_ids=1)) == ""
 
     def test_the_free_cpus_are_said_before_a_wish_narrows_them(self):
         found = grant(2, by=wish(placement=Placement.ONE_THREAD_PER_CORE))
@@ -238,3 +238,46 @@ def test_a_machine_that_knows_no_levels_still_serves():
     found = allocator.allocate(flat, 0b1110, 2, DEDICATED)
     assert found is not None
     assert found.cpus == 0b0110
+
+
+class TestKinds:
+    """Machine "hybrid": cores of two threads 0-15, of one 16-23. "three-kinds": 7 is the fastest, 4-6, then 0-3."""
+
+    @pytest.mark.parametrize(
+        ("count", "free", "cpus", "words"),
+        [
+            (1, "0-23", "0", ", on its fastest cores;"),
+            (4, "12-15,16-23", "12-15", ", on its fastest cores;"),
+            (6, "12-15,16-23", "16-21", ", on cores of kind 1 (0 is the fastest);"),
+            (10, "12-15,16-23", "12-21", ", on cores of several kinds, for no one kind has enough;"),
+        ],
+        ids=["fastest", "all-of-the-fastest", "one-kind", "several"],
+    )
+    def test_kinds_are_not_mixed_while_one_has_enough(self, count, free, cpus, words):
+        found = grant(count, free, "hybrid")
+        assert cpuset.render(found.cpus) == cpus
+        assert words in found.because
+
+    def test_the_fastest_may_have_the_highest_id(self):
+        assert chosen(1, "0-7", "three-kinds") == "7"
+        assert chosen(3, "0-7", "three-kinds") == "4-6"
+
+    def test_whole_cores_are_counted_by_kind_too(self):
+        by = wish(placement=Placement.FULL_CORES)
+        assert chosen(4, "1-3,5-15,16-23", "hybrid", by) == "2-3,6-7"
+        assert chosen(2, "1,3,16-23", "hybrid", by) == "16-17"
+
+
+class TestThreadWords:
+    @pytest.mark.parametrize(
+        ("placement", "words"),
+        [
+            (Placement.SPREAD, "CPUs 0,2 are as far apart as they can be in node 0"),
+            (Placement.ONE_THREAD_PER_CORE, "CPUs 0,2 are a thread each of free cores of node 0"),
+        ],
+        ids=["spread", "one-thread"],
+    )
+    def test_threads_that_were_wished_for_are_not_called_a_tight_fit(self, placement, words):
+        found = grant(2, "0-3", by=wish(placement=placement, numa=Numa.SINGLE))
+        assert found.reason is Reason.THREADS
+        assert found.because.startswith(words)

@@ -44,4 +44,4 @@ class TestEveryEvent:
         node.create("main", 2000)
         pods, containers = dict(node.state.pods), dict(node.state.containers)
         step(node.state, event, Tuning())
-        assert (node.state.pods, node.state.containers) == (pods, containers)
+        assert (dict(node.state.pods), dict(node.state.containers)) == (pods, containers)
