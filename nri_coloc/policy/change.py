@@ -4,7 +4,6 @@ A change of exclusive CPUs touches the members of every pool that shrank or grew
 cost is one pass that compares pool names, however large the sets are.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
@@ -76,16 +75,15 @@ def moved(before: NodeState, after: NodeState) -> Moves:
     """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
     names = pool_names(before, after)
     changed = {pool for pool in names if before.pools.cpus(pool) != after.pools.cpus(pool)}
-    reowned = {
-        k for k in before.owners.keys() | after.owners.keys() if before.owners.get(k) != after.owners.get(k)
-    }
+    had, owners = before.owners, after.owners
+    reowned = (had.keys() - owners.keys()) | {k for k, cpus in owners.items() if had.get(k) != cpus}
     if not changed and not reowned:
         return NOBODY
     boxed = tuple(k for k, place in after.pods.items() if place.boxed)
     inherit = set(boxed)
     staying = reowned - before.containers.keys()
     # who followed an owner moves even where another pool than its new one took the owner's CPUs
-    reowned |= {a.id for a in before.containers.values() if a.follows in reowned}
+    reowned |= {a.id for a in followers(before, [before.containers[k] for k in reowned - staying])}
     affected = [
         a
         for k, a in after.containers.items()
@@ -109,19 +107,19 @@ def pool_names(before: NodeState, after: NodeState) -> tuple[str, ...]:
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
     """Say which pools changed, for the audit; pools without members are said only for `share` and
     where the loop told a size."""
-    counts = Counter(a.pool for a in after.containers.values())
+    homes = [a.pool for a in after.containers.values()]
     return tuple(
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            _because(after, pool, cause, counts[pool]),
+            _because(after, pool, cause, homes.count(pool)),
             pool=pool,
             before=Knobs(cpus=cpuset.render(old)),
             after=Knobs(cpus=cpuset.render(new)),
         )
         for pool in pool_names(before, after)
         if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
-        and (counts[pool] or pool == SHARE or pool in after.pools.counts)
+        and (pool == SHARE or pool in homes or pool in after.pools.counts)
     )
 
 
