@@ -31,7 +31,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import admission, record
+from nri_coloc.policy import admission, box, record
 
 START_WAIT_S: Final = 0.4
 """How long a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
@@ -49,7 +49,7 @@ class Hooks:
         self._translator = translator
         self._report = report
         self._foresight = Foresight()
-        self.box_grew: Callable[[], None] = _nobody_listens
+        self.expect_member: Callable[[], None] = _nobody_listens
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -81,12 +81,12 @@ class Hooks:
 
     def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.pod_started(hook, self._node.tuning)
+        if box.belongs(event.wish):
+            self.expect_member()
         before = self._node.state
         outcome = self._node.decide(event)
         self._actuator.place_pod(event.pod.id)
         exchange.answer(None)
-        if outcome.state.boxed(event.pod.id):
-            self.box_grew()
         # its cgroup was written above; only what the event means for others is left to do
         others = replace(outcome, moves=outcome.moves.without_pod(event.pod.id))
         self._after(others, before, exchange)
@@ -265,6 +265,7 @@ class Hooks:
 
     def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
         """Take the runtime's whole list, answer at once without updates, then compare everything."""
+        self.expect_member()
         before = self._node.state
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
         outcome = self._node.decide(event)
