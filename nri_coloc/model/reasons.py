@@ -44,6 +44,10 @@ class Reason(StrEnum):
     FOLLOWS_MAIN = "follows_main"
     RESTORED = "restored"
     ADOPTED = "adopted"
+    # how many CPUs of its own it has now
+    GROWN = "grown"
+    SHRUNK = "shrunk"
+    RESIZE_UNMET = "resize_unmet"
     # everyone else
     POOL_MEMBER = "pool_member"
     BOX_MEMBER = "box_member"

@@ -25,8 +25,9 @@ from nri_coloc.model.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.policy import allocator, record, request
+from nri_coloc.policy import allocator, claim, record, request, resize
 from nri_coloc.policy.allocator import Grant
+from nri_coloc.policy.claim import Claim
 from nri_coloc.policy.record import Record
 
 
@@ -47,7 +48,7 @@ def place(state: NodeState, container: Container, wish: Wish) -> Admission:
         return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)
-    return _dedicate(state, container, wish, record.read(container.record))
+    return dedicate(state, container, wish, record.read(container.record))
 
 
 def _left_alone(wish: Wish) -> str:
@@ -67,9 +68,10 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
     return Admission(assignment, Reason.POOL_MEMBER, why)
 
 
-def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record | None) -> Admission:
+def dedicate(state: NodeState, container: Container, wish: Wish, memory: Record | None = None) -> Admission:
+    """Place a container of class dedicated; `memory` is what its record says."""
     asked = request.of_container(container, wish)
-    main = _main_of(state, container.pod_id)
+    main = main_of(state, container.pod_id)
     if main is not None and follows(_pooled(container, wish), main):
         # before its record: what a sidecar owned until its main container came is somebody else's by now
         assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id)
@@ -77,20 +79,51 @@ def _dedicate(state: NodeState, container: Container, wish: Wish, memory: Record
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
         return Admission(assignment, Reason.FOLLOWS_MAIN, why)
-    kept = _still_free(state, claim_of(container))
-    if memory and kept:
-        assignment = _owner(container, wish, kept, memory.mems)
-        why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
-        return Admission(assignment, Reason.RESTORED, why)
+    claimed = claim.of(container, wish)
+    kept = _still_free(state, claimed.cpus)
+    if kept:
+        mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
+        why = f"{asked.words}; {claimed.words}, still free"
+        return Admission(_owner(container, wish, kept, mems), Reason.RESTORED, why)
     if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
+        if main is not None and memory.pool == DEDICATED:
+            assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
+            return Admission(assignment, Reason.RESTORED, f"{asked.words}; record says that it follows one")
         assignment = replace(_pooled(container, wish), pool=SHARE)
         return Admission(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
+    if claimed.cpus & state.pools.share and (partly := _around(state, container, wish, claimed)):
+        return partly
     return _allocate(state, container, wish, asked)
+
+
+def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim) -> Admission | None:
+    """Keep what is left of a claim and complete it beside that; None if that cannot be had."""
+    asked = request.of_container(container, wish)
+    share, left = state.pools.share, claimed.cpus & state.pools.share
+    wish_now, findings = satisfiable(state, wish, asked.whole)
+    if asked.whole >= share.bit_count():
+        return None
+    grant = resize.fit(state.topology, share & ~left, left, asked.whole, wish_now)
+    if grant is None or _is_torn(state, wish, claimed.cpus, grant.cpus):
+        return None
+    assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
+    why = f"{asked.words}; {claimed.words}, of which free: {cpuset.render(left)}; {grant.because}"
+    return Admission(assignment, Reason.RESTORED, why, findings)
+
+
+def _is_torn(state: NodeState, wish: Wish, had: CPUMask, now: CPUMask) -> bool:
+    """Whether a bound container would leave its nodes to keep a part of them: another place suits it better."""
+    return wish.numa is not Numa.NONE and bool(state.topology.nodes_of(now) & ~state.topology.nodes_of(had))
+
+
+def bound_to(state: NodeState, wish: Wish, cpus: CPUMask) -> CPUMask:
+    """Return the memory nodes that go with these CPUs, 0 (all of them) without a binding."""
+    return 0 if wish.numa is Numa.NONE else state.topology.nodes_of(cpus) & state.topology.all_mems
 
 
 def _allocate(state: NodeState, container: Container, wish: Wish, asked: request.Request) -> Admission:
     count = asked.whole
-    wish_now, findings = _satisfiable(state, wish, count)
+    wish_now, findings = satisfiable(state, wish, count)
     free = state.pools.share
     considered = None
     grant = _as_ordered(state, wish, count)
@@ -106,8 +139,7 @@ def _allocate(state: NodeState, container: Container, wish: Wish, asked: request
             f"and the last one of share is never taken{allocator.wished(wish_now)}{_unmet(wish, free)}"
         )
         return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered)
-    mems = state.topology.nodes_of(grant.cpus) & state.topology.all_mems
-    assignment = _owner(container, wish, grant.cpus, 0 if wish.numa is Numa.NONE else mems)
+    assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
     why = f"{asked.words}; {grant.because}"
     if grant.reason is not Reason.ORDERED:
         why += _unmet(wish, free)
@@ -138,7 +170,7 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
     return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
 
 
-def _satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[Finding, ...]]:
+def satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[Finding, ...]]:
     """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
     findings: tuple[Finding, ...] = ()
     if wish.numa is Numa.EXCLUSIVE:
@@ -165,27 +197,15 @@ def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Findin
     return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
 
 
-def claim_of(container: Container) -> CPUMask:
-    """Return the CPUs that a container's record claims; the spec's, where a later move was pushed there, are newer."""
-    memory = record.read(container.record)
-    if memory is None or not memory.exclusive:
-        return 0
-    try:
-        spec = cpuset.parse(container.resources.cpus)
-    except ValueError:
-        spec = 0
-    return spec if spec.bit_count() == memory.exclusive.bit_count() else memory.exclusive
-
-
 def _still_free(state: NodeState, exclusive: CPUMask) -> CPUMask:
     """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
     share = state.pools.share
     return exclusive if exclusive & share == exclusive and exclusive != share else 0
 
 
-def _main_of(state: NodeState, pod_id: str) -> Assignment | None:
+def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
     """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one."""
-    owners = [a for k in state.owners if (a := state.containers[k]).container.pod_id == pod_id]
+    owners = [a for k in state.owners if k != but and (a := state.containers[k]).container.pod_id == pod_id]
     return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
 
 

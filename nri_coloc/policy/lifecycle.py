@@ -70,7 +70,7 @@ def admit(
         by_file is not None or tuning.observe
     ):  # an observer's answer says nothing: should we act later, files must
         assignment = replace(assignment, by_file=True)
-    after, joined = _followed_by_small_ones(change.with_container(state, assignment), assignment)
+    after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(admitted, assignment, by_file), *said, *joined)
     if assignment.knobs.memory_low or assignment.knobs.memory_min:
         decisions = (*decisions, words.of_protection(after, pod.id))
@@ -85,7 +85,7 @@ def admit(
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
 
 
-def _followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
     """Let the pod's containers that asked for less than one CPU join a main container that came later."""
     if not main.exclusive or admission.is_small(main.container, main.wish):
         return state, ()

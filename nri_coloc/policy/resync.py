@@ -16,7 +16,18 @@ from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Pod, Wish
-from nri_coloc.policy import admission, box, change, lifecycle, pools, record, words
+from nri_coloc.policy import (
+    admission,
+    box,
+    change,
+    claim,
+    lifecycle,
+    ownership,
+    pools,
+    record,
+    request,
+    words,
+)
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
@@ -32,10 +43,40 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
         by_file = None if record.read(container.record) else Reason.ADOPTED
         state, said = _replayed(state, container, wish, tuning, by_file)
         decisions.extend(said)
+    state, said = _requests_met(before, state, event)
+    decisions.extend(said)
     state = box_again(state)
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
+
+
+def _requests_met(
+    before: NodeState, state: NodeState, event: Synchronized
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Carry out the resizes that came while we were away, once everybody has back what it had.
+
+    A spec that once held shares or a quota of ours does not tell what the kubelet asks for.
+    """
+    decisions: list[Decision] = []
+    for container, _ in event.containers:
+        memory, known = record.read(container.record), before.containers.get(container.id)
+        now = state.containers[container.id]
+        if memory is not None and not {"shares", "quota", "period"}.isdisjoint(memory.ours):
+            continue
+        if not now.exclusive if known is None else _asked(known) == _asked(now):
+            continue
+        found = ownership.resized(state, now)
+        if found is None:
+            continue
+        after, joined = ownership.adopt(state, found.assignment)
+        decisions += (ownership.said(state, after, found), *words.of_findings(found.findings, now), *joined)
+        state = after
+    return state, tuple(decisions)
+
+
+def _asked(assignment: Assignment) -> int:
+    return request.of_container(assignment.container, assignment.wish).milli
 
 
 def _unless_same(before: NodeState, after: NodeState) -> NodeState:
@@ -48,19 +89,20 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     """Order the replay: what we remember, then recorded CPUs that are still to be had, then the rest by age.
 
     A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
-    had lapsed. Among those that hold, sidecars come last: theirs lapse when their main container comes.
+    had lapsed. Claims of a spec alone come after. Among those that hold, sidecars come last: theirs lapse when
+    their main container comes.
     """
     claims = [
-        (-container.created_at, container.id, admission.is_small(container), cpus)
-        for container, _ in listed
-        if container.id not in state.containers and (cpus := admission.claim_of(container))
+        (not found.backed, -container.created_at, container.id, admission.is_small(container), found.cpus)
+        for container, wish in listed
+        if container.id not in state.containers and (found := claim.of(container, wish)).cpus
     ]
     free, holding = state.pools.share, []
-    for _, container_id, small, cpus in sorted(claims):
+    for unbacked, _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
             free &= ~cpus
-            holding.append((small, container_id))
-    ranks = {container_id: rank for rank, (_, container_id) in enumerate(sorted(holding))}
+            holding.append((unbacked, small, container_id))
+    ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
 
     def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
         container = pair[0]

@@ -20,14 +20,16 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, QoSClass, Wish
 from nri_coloc.policy import admission, box, pools, record, request
 from nri_coloc.policy.step import step
+from nri_coloc.policy.update import merge
 from tests.property.strategies import MILLI, PLAIN, RESOURCES, TOPOLOGIES, WISHES
-from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, container, pod
+from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, asking, container, pod
 
 PODS = st.sampled_from(("p", "q"))
 NAMES = st.sampled_from(("a", "b", "c", "d", "e", "f"))
@@ -122,9 +124,34 @@ class PlacementMachine(RuleBasedStateMachine):
         facts = self.node.listed.get(name) or container(name, on)
         asked = request.of_container(facts)
         self.act(lambda: self.node.update(name, requested, wish, on))
-        self.listed_if_new(name, facts)
+        self.listed_if_new(name, replace(facts, resources=merge(facts.resources, requested)))
         if asked != request.of_container(self.node[name].container):
             self.lapsed.add(name)  # from the next placement on a sidecar, or the main container
+
+    @rule(name=NAMES, milli=MILLI)
+    def resize(self, name, milli):
+        """An owner grows around what it has, shrinks within it, or keeps it; all of that survives a restart."""
+        if name not in self.node.listed:
+            return
+        before = self.node[name]
+        owners = len(self.state.owners)
+        reasons: list[Reason] = []
+
+        def happen() -> Outcome:
+            outcome = self.node.update(name, asking(milli))
+            reasons.extend(d.reason for d in outcome.decisions)
+            return outcome
+
+        self.act(happen)
+        now = self.node[name]
+        met = Reason.RESIZE_UNMET not in reasons
+        if before.exclusive and now.exclusive and not now.hands_off:
+            assert before.exclusive & now.exclusive in (before.exclusive, now.exclusive)
+            whole = request.of_container(now.container, now.wish).whole
+            assert now.exclusive.bit_count() == whole if met else now.exclusive == before.exclusive
+        roles = [(a.exclusive > 0, admission.is_small(a.container, a.wish)) for a in (before, now)]
+        if roles[0] != roles[1] or owners != len(self.state.owners) or not met:
+            self.lapsed.add(name)
 
     @rule(name=NAMES, removed=st.booleans())
     def stop(self, name, removed):
@@ -167,6 +194,7 @@ class PlacementMachine(RuleBasedStateMachine):
         """Let something happen; `answered` gets its CPUs with the answer to its own hook."""
         before = self.state
         outcome = happen()
+        self.node.push()
         self.nobody_moves_in_silence(before, outcome, answered)
         joined = before.owners.keys() - outcome.state.owners.keys()
         self.lapsed = (self.lapsed | joined) & outcome.state.containers.keys()

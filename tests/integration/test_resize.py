@@ -1,0 +1,246 @@
+"""In-place resize beside a simulated runtime: what the kubelet's update makes of a container's CPUs, and of others'."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.model import cpuset
+from nri_coloc.model.workload import KubeQoS
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.plugin_link import PluginLink
+from nri_coloc.node_sim.spec import ContainerRequest, native
+from nri_coloc.nri.subscription import HookKind
+from tests.integration.harness import (
+    Lasting,
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    file,
+    pod,
+    reclaimed,
+    reload,
+    served,
+    shared,
+)
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+RECORD = "coloc.nri.io/record"
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
+    folder = tmp_path_factory.mktemp("resize")
+    with Node(folder, cgroup=request.param) as node, daemon_of(node) as daemon:
+        yield Lasting(node, served(daemon))
+
+
+@pytest.fixture
+def node(lasting: Lasting) -> Node:
+    return lasting.emptied()
+
+
+@pytest.fixture
+def daemon(node: Node, lasting: Lasting) -> Daemon:
+    return lasting.daemon
+
+
+def resize(node: Node, container_id: str, milli: int) -> None:
+    """What the kubelet sends for a changed CPU request and limit."""
+    node.runtime.update(container_id, native(milli, milli))
+
+
+def on(node: Node, container_id: str) -> str:
+    """The CPUs that a container's cgroup has."""
+    return cpuset.render(node.cpus(container_id))
+
+
+def in_spec(node: Node, container_id: str) -> str:
+    cpus: str = node.runtime.containers[container_id].resources.cpu.cpus
+    return cpus
+
+
+def events_after(daemon: Daemon, record: dict[str, Any]) -> set[str]:
+    """What the audit tells after a record and what that one caused."""
+    own = record["decision_id"]
+    return {r["event"] for r in daemon.audit() if r["seq"] > record["seq"] and r["decision_id"] != own}
+
+
+def test_growth_keeps_what_it_has_and_others_leave(node, daemon):
+    neighbour, batch = shared(node), reclaimed(node)
+    web = dedicated(node)
+    resize(node, web, 4000)
+    assert on(node, web) == in_spec(node, web) == "0-3"
+    assert on(node, neighbour) == in_spec(node, neighbour) == "4-7"
+    wait_until(lambda: on(node, batch) == "4-7", 5, "the box to shrink")
+    grown = daemon.audited("container.update", container_id=web)
+    assert (grown["reason"], grown["before"]["cpus"], grown["after"]["cpus"]) == ("grown", "0-1", "0-3")
+    assert "it keeps CPUs 0-1 and takes 2-3 beside them; free were 2-7" in grown["because"]
+    assert (
+        file(node, web, "cpu.shares" if node.tree.version == 1 else "cpu.weight") == node.tree.weight(4096)[1]
+    )
+    assert daemon.audit("container.late") == []
+    assert_unhurt(daemon)
+
+
+def test_what_a_container_gives_back_flows_to_share(node, daemon):
+    neighbour, web = shared(node), dedicated(node, milli=4000)
+    resize(node, web, 1000)
+    assert on(node, web) == in_spec(node, web) == "0"
+    assert on(node, neighbour) == "1-7"
+    assert daemon.audited("container.update", container_id=web)["reason"] == "shrunk"
+    assert_unhurt(daemon)
+
+
+def test_growth_that_cannot_be_met_leaves_the_old_set_and_says_so(node, daemon):
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, web, 8000)
+    assert (on(node, web), on(node, neighbour)) == ("0-1", "2-7")
+    unmet = daemon.audited("container.update", container_id=web)
+    assert unmet["reason"] == "resize_unmet"
+    assert "it keeps CPUs 0-1: 6 more were asked for, 6 are free (2-7), and the last one" in unmet["because"]
+    assert "cpus" not in unmet["after"]
+    assert node.runtime.containers[web].resources.cpu.shares.value == 8192
+    assert_unhurt(daemon)
+
+
+def test_under_strict_the_kubelets_update_fails_and_succeeds_once_there_is_room(lasting):
+    node, daemon = lasting.emptied("apiVersion: coloc.nri.io/v1\nstrict: true\n"), lasting.daemon
+    other, web = dedicated(node, "other", 4000), dedicated(node)
+    with pytest.raises(Exception, match=r"nri-coloc refuses shop/web/app.*2 more were asked for"):
+        resize(node, web, 4000)
+    assert on(node, web) == in_spec(node, web) == "4-5"
+    assert node.runtime.containers[web].resources.cpu.shares.value == 2048
+    node.runtime.stop(other)
+    resize(node, web, 4000)
+    assert on(node, web) == "4-7"
+    assert_unhurt(daemon)
+
+
+def test_a_resize_survives_a_restart_though_the_record_tells_the_old_set(node, daemon):
+    web, other = dedicated(node), dedicated(node, "other", 4000)
+    resize(node, other, 2000)
+    resize(node, web, 3000)
+    held = {k: on(node, k) for k in (web, other)}
+    assert '"exclusive":"0-1"' in node.runtime.containers[web].annotations[RECORD]
+    daemon.kill()
+    daemon.start()
+    served(daemon)
+    assert {k: daemon.container(k)["cpus"] for k in held} == {k: on(node, k) for k in held} == held
+    assert daemon.container(web)["exclusive"]
+    assert_unhurt(daemon)
+
+
+def test_a_resize_that_came_while_we_were_away_is_carried_out_when_we_are_back(node, daemon):
+    neighbour, web, other = shared(node), dedicated(node), dedicated(node, "other", 2000)
+    daemon.kill()
+    resize(node, web, 4000)
+    resize(node, other, 1000)
+    daemon.start()
+    served(daemon)
+    assert (daemon.container(web)["cpus"], daemon.container(other)["cpus"]) == ("0-1,4-5", "2")
+    wait_until(lambda: on(node, web) == in_spec(node, web) == "0-1,4-5", 5, "the grown set")
+    wait_until(lambda: on(node, neighbour) == "3,6-7", 5, "the neighbour to leave")
+    assert daemon.audited("container.update", container_id=web, reason="grown")
+    assert_unhurt(daemon)
+
+
+def test_a_runtime_that_comes_back_moves_nobody(node, daemon):
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, web, 3000)
+    held = {k: on(node, k) for k in (neighbour, web)}
+    connects, grown = (
+        len(daemon.audit("runtime.connect")),
+        daemon.audited("container.update", container_id=web),
+    )
+    node.kill_runtime()
+    node.start_runtime()
+    wait_until(lambda: len(daemon.audit("runtime.connect")) > connects, 15, "the daemon to be back")
+    daemon.wait_synchronised()
+    assert {k: on(node, k) for k in held} == held
+    assert events_after(daemon, grown) <= {"runtime.lost", "runtime.connect", "runtime.compare"}
+
+
+def test_a_reload_that_changes_nothing_about_a_container_moves_nobody(lasting):
+    node, daemon = lasting.emptied(), lasting.daemon
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, web, 3000)
+    held = {k: on(node, k) for k in (neighbour, web)}
+    grown = daemon.audited("container.update", container_id=web)
+    reload(daemon, "apiVersion: coloc.nri.io/v1\nclasses: {shared: {ioWeight: 100}}\n")
+    assert {k: on(node, k) for k in held} == held
+    assert events_after(daemon, grown) == {"config.reload"}
+
+
+def test_a_smaller_machine_moves_only_those_on_the_lost_cpus(lasting):
+    node, daemon = lasting.emptied(), lasting.daemon
+    first, second = dedicated(node, "first"), dedicated(node, "second", 3000)
+    assert (on(node, first), on(node, second)) == ("0-1", "4-6")
+    reload(daemon, "apiVersion: coloc.nri.io/v1\nnode: {reservedCPUs: '4'}\n")
+    wait_until(lambda: on(node, second) == "5-7", 5, "the second to leave CPU 4, and nothing else")
+    assert on(node, first) == "0-1"
+    assert_unhurt(daemon)
+
+
+def test_the_answer_carries_each_container_once_and_others_before_they_are_many(node, daemon, monkeypatch):
+    heard: list[Any] = []
+    ask = PluginLink.hook
+
+    def listen(self, kind, sandbox, container=None, resources=None):
+        answer = ask(self, kind, sandbox, container, resources)
+        if kind is HookKind.UPDATE_CONTAINER:
+            heard.append(answer)
+        return answer
+
+    monkeypatch.setattr(PluginLink, "hook", listen)
+    neighbours = [shared(node, f"s{number}") for number in range(20)]
+    web = dedicated(node)
+    resize(node, web, 3000)
+    (answer,) = heard
+    assert isinstance(answer, nri_pb2.UpdateContainerResponse)
+    ids = [update.container_id for update in answer.update]
+    assert len(ids) == len(set(ids)) == 17
+    assert web in ids
+    # those that the answer did not carry were moved before it left
+    assert {on(node, k) for k in neighbours} == {"3-7"}
+
+
+def test_a_sidecar_goes_along_and_one_that_outgrows_its_main_container_gets_its_own(node, daemon):
+    sandbox = pod(node, "web", "dedicated")
+    main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
+    side = node.run_container(sandbox, ContainerRequest("side", native(100)))
+    resize(node, main, 4000)
+    assert (on(node, main), on(node, side)) == ("0-3", "0-3")
+    node.runtime.update(side, native(2000))
+    assert (on(node, main), on(node, side)) == ("0-3", "4-5")
+    node.runtime.update(side, native(500))
+    assert (on(node, main), on(node, side)) == ("0-3", "0-3")
+    assert_unhurt(daemon)
+
+
+def test_a_shared_containers_resize_is_its_own_business(node, daemon):
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, neighbour, 3000)
+    assert (on(node, neighbour), on(node, web)) == ("2-7", "0-1")
+    assert node.runtime.containers[neighbour].resources.cpu.shares.value == 3072
+    assert daemon.audited("container.update", container_id=neighbour)["reason"] == "nothing_ours"
+
+
+def test_at_no_moment_of_many_resizes_do_two_own_a_cpu(tmp_path: Path):
+    with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
+        served(daemon)
+        owners = [dedicated(node, f"web{number}", 1000) for number in range(3)]
+        neighbour = shared(node, kube=KubeQoS.BURSTABLE)
+        for amounts in ((3, 1, 1), (1, 3, 2), (2, 2, 2), (4, 1, 1), (1, 1, 4), (1, 1, 1)):
+            for owner, cpus in zip(owners, amounts, strict=True):
+                resize(node, owner, cpus * 1000)
+                sets = [node.cpus(k) for k in (*owners, neighbour)]
+                assert all(not a & b for i, a in enumerate(sets) for b in sets[i + 1 :])
+        records = [r for r in daemon.audit("container.update") if r["container_id"] in owners]
+        assert all(one["seq"] < other["seq"] for one, other in pairwise(records))
+        assert {"grown", "shrunk"} <= {r["reason"] for r in records}
+        assert_unhurt(daemon)
