@@ -56,6 +56,7 @@ class Reason(StrEnum):
     # changes that others cause
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"
+    CPUS_CLAIMED = "cpus_claimed"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
     RECONFIGURED = "reconfigured"

@@ -116,7 +116,8 @@ class Pod:
 
 @value
 class Container:
-    """A container; `record` is the text of our own annotation, handed back by the runtime."""
+    """A container; `record` is the text of our own annotation, handed back by the runtime. `claimed`: CPUs that its
+    environment says the DRA CPU driver gave it, 0 for none; anybody may write that (see `policy.claim`)."""
 
     id: str
     pod_id: str
@@ -128,6 +129,7 @@ class Container:
     record: str = ""
     oom_score_adj: int | None = None
     resources: Resources = Resources()
+    claimed: CPUMask = 0
 
 
 class FindingKind(StrEnum):
@@ -182,6 +184,9 @@ class Wish:
     origins: tuple[tuple[str, str, str], ...] = ()
     findings: tuple[Finding, ...] = ()
 
+
+KEPT_BY_DRA: Final = "dra"
+"""In a wish's `preserve`, beside "cpu": not an annotation but the DRA CPU driver has given it its CPUs."""
 
 KEPT_BY_KUBELET: Final = "kubelet"
 """In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""

@@ -16,6 +16,7 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, SYSTEM, Assignment, NodeState
 from nri_coloc.model.workload import (
     DEFAULT_WISH,
+    KEPT_BY_DRA,
     KEPT_BY_KUBELET,
     Container,
     Finding,
@@ -44,11 +45,26 @@ class Admission(NamedTuple):
 
 def place(state: NodeState, container: Container, wish: Wish) -> Admission:
     """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them."""
+    if KEPT_BY_DRA in wish.preserve:
+        return _driven(state, container, wish)
     if wish.handler == "ignore" or "cpu" in wish.preserve:
         return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)
     return dedicate(state, container, wish, record.read(container.record))
+
+
+def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
+    """Leave a container on the CPUs that the DRA driver gave it, and take them out of all pools.
+
+    Of the last CPU of share it is let know that others run there: a set of ours is never empty.
+    """
+    driven = claim.by_driver(container) & state.topology.online
+    share = state.pools.share & ~driven
+    own = driven if share else driven & ~cpuset.lowest(driven & state.pools.share, 1)
+    assignment = replace(_pooled(container, wish, hands_off=True), pool=DEDICATED, exclusive=own)
+    shared = f"; {cpuset.render(driven & ~own)} stays in share, which would be empty" if own != driven else ""
+    return Admission(assignment, Reason.HANDS_OFF, wish.because + shared)
 
 
 def _left_alone(wish: Wish) -> str:
@@ -204,8 +220,10 @@ def _still_free(state: NodeState, exclusive: CPUMask) -> CPUMask:
 
 
 def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
-    """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one."""
-    owners = [a for k in state.owners if k != but and (a := state.containers[k]).container.pod_id == pod_id]
+    """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one; but not one
+    whose CPUs somebody else gave it."""
+    others = (state.containers[k] for k in state.owners if k != but)
+    owners = [a for a in others if a.container.pod_id == pod_id and not a.hands_off]
     return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
 
 

@@ -43,6 +43,18 @@ def of(container: Container, wish: Wish) -> Claim:
     return Claim(spec) if lives and as_asked and wish.qos is QoSClass.DEDICATED else NO_CLAIM
 
 
+def by_driver(container: Container) -> CPUMask:
+    """Return the CPUs that the DRA CPU driver gave a container, 0 if it gave none.
+
+    Its variables are believed only where the runtime's spec named exactly their CPUs before us: the driver is a
+    plugin that pins before we are asked, while an environment is what anybody may write into a pod.
+    """
+    if not container.claimed:
+        return 0
+    pinned = _in_spec(record.before_us(container))
+    return pinned if pinned == container.claimed else 0
+
+
 def _is_newer(spec: CPUMask, recorded: CPUMask, asked: int) -> bool:
     """Whether we put a spec's CPUs there since: moved, met a new request, or given some back.
 

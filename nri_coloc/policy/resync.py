@@ -15,7 +15,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, Pod, Wish
+from nri_coloc.model.workload import KEPT_BY_DRA, Container, Pod, Wish
 from nri_coloc.policy import (
     admission,
     box,
@@ -86,18 +86,22 @@ def _unless_same(before: NodeState, after: NodeState) -> NodeState:
 
 
 def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> list[tuple[Container, Wish]]:
-    """Order the replay: what we remember, then recorded CPUs that are still to be had, then the rest by age.
+    """Order the replay: what we remember, what the DRA CPU driver gave, recorded CPUs that are still to be had, the
+    rest by age.
 
     A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
     had lapsed. Claims of a spec alone come after. Among those that hold, sidecars come last: theirs lapse when
     their main container comes.
     """
+    driven = {c.id: claim.by_driver(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
     claims = [
         (not found.backed, -container.created_at, container.id, admission.is_small(container), found.cpus)
         for container, wish in listed
-        if container.id not in state.containers and (found := claim.of(container, wish)).cpus
+        if container.id not in state.containers
+        and container.id not in driven
+        and (found := claim.of(container, wish)).cpus
     ]
-    free, holding = state.pools.share, []
+    free, holding = state.pools.share & ~reduce(or_, driven.values(), 0), []
     for unbacked, _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
             free &= ~cpus
@@ -108,6 +112,8 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         container = pair[0]
         if container.id in state.containers:
             return (0, 0, container.id)
+        if container.id in driven:
+            return (1, -1, container.id)
         if container.id in ranks:
             return (1, ranks[container.id], container.id)
         return (2, container.created_at, container.id)
@@ -145,11 +151,19 @@ def _replayed(
         state = change.without(state, frozenset({known.id}))
         container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
-    place = state.pods.get(container.pod_id)
-    pod = place.pod if place else Pod(container.pod_id)
-    outcome = lifecycle.admit(state, pod, container, wish, replace(tuning, strict=False), by_file)
-    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)  # said once, at the end
-    return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
+    return lifecycle.admit_again(state, container, wish, tuning, by_file)
+
+
+def _but_rejoined(before: NodeState, decisions: list[Decision]) -> list[Decision]:
+    """Leave out that a sidecar joined the main container whom it followed all along."""
+    return [
+        d
+        for d in decisions
+        if d.reason is not Reason.MAIN_CAME
+        or (a := d.subject) is None
+        or a.id not in before.containers
+        or before.containers[a.id].follows != a.follows
+    ]
 
 
 def _orphans(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
@@ -197,12 +211,12 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
-        container = record.as_listed(assignment)
-        without = change.without(state, frozenset({assignment.id}))
-        state, said = _replayed(without, container, wish, tuning, Reason.RECONFIGURED)
+        state = change.without(state, frozenset({assignment.id}))
+        listed = record.as_listed(assignment)
+        state, said = lifecycle.admit_again(state, listed, wish, tuning, Reason.RECONFIGURED)
         decisions.extend(said)
     state = box_again(state)
-    decisions.extend(_orphans(before, state))
+    decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
     cause = "the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     return Outcome(state, tuple(decisions), _differing(before, state))
@@ -213,14 +227,17 @@ def _survivors(
 ) -> tuple[dict[str, Assignment], list[Assignment]]:
     """Split the containers into those whose CPUs remain theirs and those that lost one.
 
-    The youngest owners give way if `share` would otherwise be left without a CPU.
+    The youngest owners give way if `share` would otherwise be left without a CPU; whose CPUs somebody else gave
+    away come first.
     """
     free = topology.usable & ~withheld
     kept: dict[str, Assignment] = {}
     lost: list[Assignment] = []
-    for assignment in sorted(state.containers.values(), key=lambda a: (a.container.created_at, a.id)):
+    in_line = sorted(state.containers.values(), key=lambda a: (not a.hands_off, a.container.created_at, a.id))
+    for assignment in in_line:
         owned = assignment.exclusive
-        if owned and (owned & free != owned or owned == free):
+        gone = owned & ~(topology.online if assignment.hands_off else free)
+        if owned and (gone or not free & ~owned):
             lost.append(assignment)
             continue
         free &= ~owned

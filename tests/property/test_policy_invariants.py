@@ -24,13 +24,14 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, QoSClass, Wish
+from nri_coloc.model.workload import KEPT_BY_DRA, Container, QoSClass, Resources, Wish
 from nri_coloc.policy import admission, box, pools, record, request
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
 from tests.property.strategies import MILLI, PLAIN, RESOURCES, TOPOLOGIES, WISHES
 from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, asking, container, pod
 
+DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 PODS = st.sampled_from(("p", "q"))
 NAMES = st.sampled_from(("a", "b", "c", "d", "e", "f"))
 COUNTS = st.sampled_from((0, 0, 1, 2, 5, 99))
@@ -152,6 +153,22 @@ class PlacementMachine(RuleBasedStateMachine):
         roles = [(a.exclusive > 0, admission.is_small(a.container, a.wish)) for a in (before, now)]
         if roles[0] != roles[1] or owners != len(self.state.owners) or not met:
             self.lapsed.add(name)
+
+    @rule(name=NAMES, on=PODS, data=st.data())
+    def create_with_a_claim(self, name, on, data):
+        """Another driver has pinned it: whoever owns one of its CPUs has to give way."""
+        usable = list(cpuset.members(self.state.topology.usable))
+        taken = reduce(or_, (a.exclusive for a in self.state.containers.values() if a.hands_off), 0)
+        cpus = cpuset.of(data.draw(st.lists(st.sampled_from(usable), min_size=1, max_size=3))) & ~taken
+        known = self.state.containers.get(name)
+        if known is None and cpus:
+            former = dict(self.state.owners)
+            spec = Resources(shares=2, cpus=cpuset.render(cpus))
+            self.act(lambda: self.node.create(name, wish=DRIVEN, on=on, resources=spec, claimed=cpus), name)
+            now = self.state.owners
+            self.lapsed |= {k for k in former if former[k] != now.get(k)}
+            if now.get(name) != cpus or self.state.pools.share.bit_count() == 1:
+                self.lapsed.add(name)  # which CPU share keeps depends on who else is there
 
     @rule(name=NAMES, removed=st.booleans())
     def stop(self, name, removed):

@@ -93,3 +93,21 @@ def test_a_told_request_counts_for_the_spec_too():
     told = replace(DEDICATED, cpu_milli=2000)
     listed = container("c", resources=Resources(cpus="4-5"), record=REFUSED)
     assert claim.of(listed, told) == Claim(mask("4-5"))
+
+
+class TestByTheDRADriver:
+    def driven(self, spec: str, claimed: str = "4-5", record: str = "") -> int:
+        listed = container("c", resources=Resources(cpus=spec), record=record)
+        return claim.by_driver(replace(listed, claimed=mask(claimed)))
+
+    @pytest.mark.parametrize(
+        ("spec", "claimed", "cpus"),
+        [("4-5", "4-5", "4-5"), ("4-5", "", ""), ("", "4-5", ""), ("0-7", "4-5", ""), ("x", "4-5", "")],
+        ids=["pinned", "no-claim", "forged", "pinned-elsewhere", "garbage"],
+    )
+    def test_it_counts_only_where_the_spec_says_the_same(self, spec, claimed, cpus):
+        assert self.driven(spec, claimed) == mask(cpus)
+
+    def test_cpus_of_ours_in_the_spec_make_no_forged_claim_true(self):
+        ours = '{"v":1,"class":"shared","pool":"share","original":{"cpus":null}}'
+        assert self.driven("0-7", "0-7", ours) == 0
