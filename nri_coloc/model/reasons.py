@@ -42,6 +42,7 @@ class Reason(StrEnum):
     ORDERED = "ordered"
     NO_FREE_CPUS = "no_free_cpus"
     FOLLOWS_MAIN = "follows_main"
+    INIT_CONTAINER = "init_container"
     RESTORED = "restored"
     ADOPTED = "adopted"
     # how many CPUs of its own it has now

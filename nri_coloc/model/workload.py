@@ -159,8 +159,8 @@ class Wish:
     `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation that we read
     and no setting that depends on the container took part, so its containers wish the same.
     `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`: the request in thousandths of a CPU as told,
-    0 if only the kubelet's values tell it. `origins`: (our key, their key, their value) of what was not said in
-    our own words.
+    0 if only the kubelet's values tell it. `init`: told to be an init container. `origins`: (our key, their key, their
+    value) of what was not said in our own words.
     """
 
     qos: QoSClass
@@ -172,6 +172,7 @@ class Wish:
     placement: Placement = Placement.PACKED
     cpus_ordered: CPUMask = 0
     cpu_milli: int = 0
+    init: bool = False
     knobs: Knobs = NO_KNOBS
     annotated: Knobs = NO_KNOBS
     cpu_burst_percent: int | None = None

@@ -95,6 +95,9 @@ def dedicate(state: NodeState, container: Container, wish: Wish, memory: Record 
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
         return Admission(assignment, Reason.FOLLOWS_MAIN, why)
+    if wish.init:
+        why = f"told to be an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
+        return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
     claimed = claim.of(container, wish)
     kept = _still_free(state, claimed.cpus)
     if kept:

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import NOBODY, Decision, Moves
+from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
+from nri_coloc.model.events import ContainerStarting
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import DEDICATED, Assignment, NodeState
+from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Finding, QoSClass
 from nri_coloc.policy import admission, allocator, change, lifecycle, request, resize
 
@@ -105,11 +107,12 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
     losing = tuple(k for k in found.containers if not _gains(before, after, k))
     gaining = tuple(k for k in found.containers if _gains(before, after, k))
     ordered = Moves(found.pods, losing + gaining)
-    taken = after.owners.get(container_id, 0) & ~before.owners.get(container_id, 0)
-    if not taken:
+    owned = after.owners.get(container_id, 0)
+    if not owned & ~before.owners.get(container_id, 0):
         return ordered, NOBODY
     own_pod = after.containers[container_id].container.pod_id
-    return ordered, Moves(tuple(k for k in found.pods if k != own_pod), losing)
+    leaving = tuple(k for k in losing if not after.cpus_of(after.containers[k]) & owned)
+    return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
 
 
 def _gains(before: NodeState, after: NodeState, container_id: str) -> bool:
@@ -117,7 +120,34 @@ def _gains(before: NodeState, after: NodeState, container_id: str) -> bool:
     return bool(after.cpus_of(now) & ~(before.cpus_of(then) if then is not None else 0))
 
 
-def said(before: NodeState, after: NodeState, found: Resize) -> Decision:
+def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
+    """Note that a container starts. One that was refused CPUs of its own gets them now if they are free by now.
+
+    So an init container's CPUs serve the main one even where the news of its end came late: the kubelet may create
+    the next container before the runtime has told us that the former one is gone.
+    """
+    outcome = lifecycle.start(state, event, tuning)
+    known = state.containers.get(event.container.id)
+    if known is None or event.running or known.exclusive or known.follows or _asked(known).milli < 1000:
+        return outcome
+    before = outcome.state
+    found = resized(before, before.containers[known.id])
+    if found is None or not found.is_met:
+        return outcome
+    after, joined = adopt(before, found.assignment)
+    who, waits_for = moves(before, after, known.id)
+    cause = f"{known.container.name} owns {cpuset.render(found.assignment.exclusive)} from its start on"
+    decisions = (
+        said(before, after, found, "CPUs are free by now"),
+        *joined,
+        *change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause),
+    )
+    return outcome + Outcome(after, decisions, who, waits_for)
+
+
+def said(
+    before: NodeState, after: NodeState, found: Resize, cause: str = "its request has changed"
+) -> Decision:
     """Say of a container that nobody is asking about what became of its request."""
     now = after.containers[found.assignment.id]
     was = before.containers.get(now.id, now)
@@ -126,7 +156,7 @@ def said(before: NodeState, after: NodeState, found: Resize) -> Decision:
     return Decision(
         AuditEvent.UPDATE,
         found.reason,
-        f"its request has changed: {found.because}",
+        f"{cause}: {found.because}",
         subject=now,
         before=changed[0].differing(changed[1]),
         after=changed[1].differing(changed[0]),

@@ -20,7 +20,7 @@ from nri_coloc.model.events import (
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import lifecycle, resync, update
+from nri_coloc.policy import lifecycle, ownership, resync, update
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
@@ -29,7 +29,7 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
         case ContainerCreating():
             return lifecycle.create(state, event, tuning)
         case ContainerStarting():
-            return lifecycle.start(state, event, tuning)
+            return ownership.start(state, event, tuning)
         case ContainerUpdating():
             return update.update(state, event, tuning)
         case ContainerGone():

@@ -83,7 +83,7 @@ def test_growth_keeps_what_it_has_and_others_leave(node, daemon):
     assert (
         file(node, web, "cpu.shares" if node.tree.version == 1 else "cpu.weight") == node.tree.weight(4096)[1]
     )
-    assert daemon.audit("container.late") == []
+    assert daemon.audit("container.late", container_id=web) == []
     assert_unhurt(daemon)
 
 
@@ -278,3 +278,61 @@ def test_a_claim_that_the_pod_wrote_itself_gets_it_nothing(node, daemon):
     served(daemon)
     assert daemon.container(lied)["cpus"] == on(node, lied) == "0-7"
     assert assert_unhurt(daemon)["pools"]["dedicated"]["cpus"] == ""
+
+
+# ---- init containers ----
+
+
+def test_an_init_containers_cpus_return_before_its_main_container_comes(node, daemon):
+    neighbour = shared(node)
+    sandbox = pod(node, "web", "dedicated")
+    init = node.run_container(sandbox, ContainerRequest("init", native(4000, 4000)))
+    assert (on(node, init), on(node, neighbour)) == ("0-3", "4-7")
+    node.runtime.stop(init)
+    wait_until(lambda: on(node, neighbour) == "0-7", 5, "its CPUs to come back")
+    main = node.run_container(sandbox, ContainerRequest("main", native(4000, 4000)))
+    assert (on(node, main), on(node, neighbour)) == ("0-3", "4-7")
+    assert_unhurt(daemon)
+
+
+def test_a_main_container_that_is_created_before_the_news_of_its_inits_end_gets_its_cpus_at_the_start(
+    node, daemon
+):
+    neighbour = shared(node)
+    sandbox = pod(node, "web", "dedicated")
+    init = node.run_container(sandbox, ContainerRequest("init", native(6000, 6000)))
+    main = node.runtime.create(sandbox, ContainerRequest("main", native(6000, 6000)))
+    node.runtime.stop(init)
+    node.runtime.start(main)
+    assert (on(node, main), on(node, neighbour)) == ("0-5", "6-7")
+    assert daemon.audit("container.late", container_id=main) == []
+    wait_until(lambda: in_spec(node, main) == "0-5", 5, "the runtime's spec to agree")
+    daemon.kill()
+    daemon.start()
+    served(daemon)
+    assert daemon.container(main)["cpus"] == "0-5"
+    assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"coloc.nri.io/qos-class.init": "shared"},
+        {"noderesource.dev/resources": '{"initContainers": {"init": {"requests": {"cpu": "2"}}}}'},
+    ],
+    ids=["our-annotation", "nri-plugins-webhook"],
+)
+def test_an_init_container_that_is_named_runs_in_share(node, daemon, annotations):
+    sandbox = pod(node, "web", "dedicated", annotations)
+    init = node.run_container(sandbox, ContainerRequest("init", native(2000, 2000)))
+    assert (on(node, init), daemon.container(init)["pool"]) == ("0-7", "share")
+    node.runtime.stop(init)
+    main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
+    assert on(node, main) == "0-1"
+
+
+def test_a_sidecar_with_a_class_of_its_own_does_not_follow(node, daemon):
+    sandbox = pod(node, "web", "dedicated", {"coloc.nri.io/qos-class.side": "shared"})
+    main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
+    side = node.run_container(sandbox, ContainerRequest("side", native(100)))
+    assert (on(node, main), on(node, side)) == ("0-1", "2-7")

@@ -126,7 +126,8 @@ class PlacementMachine(RuleBasedStateMachine):
         asked = request.of_container(facts)
         self.act(lambda: self.node.update(name, requested, wish, on))
         self.listed_if_new(name, replace(facts, resources=merge(facts.resources, requested)))
-        if asked != request.of_container(self.node[name].container):
+        pinned_elsewhere = self.node[name].hands_off and requested.cpus  # which no driver of claims would do
+        if pinned_elsewhere or asked != request.of_container(self.node[name].container):
             self.lapsed.add(name)  # from the next placement on a sidecar, or the main container
 
     @rule(name=NAMES, milli=MILLI)

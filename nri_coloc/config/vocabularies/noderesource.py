@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nri_coloc.config import quantity
 from nri_coloc.config.gate import Subject, UnfitError
-from nri_coloc.config.vocabularies.claims import CPU_REQUEST, Claims, Handling, Meaning, child
+from nri_coloc.config.vocabularies.claims import CPU_REQUEST, INIT, Claims, Handling, Meaning, child
 from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, Resources
 
@@ -25,6 +25,7 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
     {
         f"{_RESOURCES}[containers][requests][cpu]": Handling.HONOURED,
         f"{_RESOURCES}[initContainers][requests][cpu]": Handling.HONOURED,
+        f"{_RESOURCES}[initContainers]": Handling.HONOURED,
         f"{_RESOURCES}[containers][requests][memory]": Handling.IGNORED,
         f"{_RESOURCES}[containers][limits]": Handling.IGNORED,
     }
@@ -45,9 +46,12 @@ def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: 
     found = claims.json_of(_RESOURCES, text, _EXAMPLE)
     try:
         where, requests = _requests(found, container)
+        is_init = container in child(found, "initContainers") and container not in child(found, "containers")
     except ValueError:
         claims.refuse(_RESOURCES, text, _EXAMPLE)
         return
+    if is_init:
+        claims.take(_INIT, f"{_RESOURCES}[initContainers][{container}]", "")
     if "cpu" in requests:
         name = f"{_RESOURCES}[{where}][{container}][requests][cpu]"
         claims.take(_CPU, name, requests["cpu"])
@@ -88,3 +92,8 @@ def _milli(text: str) -> int | None:
 
 
 _CPU: Final = Meaning(CPU_REQUEST, _milli, "an amount of CPUs such as 1500m or 2", _within_own, numbers=True)
+
+_INIT: Final = Meaning(
+    INIT, lambda _text: True, "the name of an init container", lambda value, _subject: value
+)
+"""Whoever says it of a container that is none only gives up CPUs of its own."""

@@ -21,7 +21,22 @@ def test_a_request_is_read_as_kubernetes_writes_it(cpu, milli):
 
 
 def test_an_init_container_has_its_own():
-    assert wish(asking("1", "initContainers"), shares=1024).cpu_milli == 1000
+    found = wish(asking("1", "initContainers"), shares=1024)
+    assert (found.cpu_milli, found.init) == (1000, True)
+
+
+@pytest.mark.parametrize(
+    ("told_of", "init"),
+    [
+        ({"initContainers": {"app": {}}}, True),
+        ({"initContainers": {"app": {}}, "containers": {"app": {}}}, False),
+        ({"initContainers": {"other": {}}}, False),
+        ({"containers": {"app": {"requests": {"cpu": "1"}}}}, False),
+    ],
+    ids=["without requests", "both", "another", "a main one"],
+)
+def test_a_container_that_is_named_among_the_init_containers_is_one(told_of, init):
+    assert wish({KEY: told_of}, shares=1024).init is init
 
 
 @pytest.mark.parametrize(

@@ -325,3 +325,31 @@ def test_a_decision_carries_what_the_reply_must_order():
     decision = first(node.create("c", 2000))
     assert decision.orders == decision.after == Knobs(cpus="0-1")
     assert node["c"].qos is QoSClass.DEDICATED
+
+
+class TestInitContainers:
+    """Nothing on the wire tells them; a webhook's annotation may."""
+
+    INIT = replace(DEDICATED, init=True)
+
+    def test_one_that_is_known_runs_in_share(self):
+        found = placed(Node(), self.INIT, 2000)
+        assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
+        assert (found.reason.value, found.because) == (
+            "init_container",
+            "told to be an init container; pool share has CPUs 0-7",
+        )
+
+    def test_a_sidecar_that_is_written_as_one_joins_the_main_container(self):
+        node = Node()
+        node.create("side", 100, self.INIT)
+        node.create("main", 2000)
+        node.create("late", 100, self.INIT)
+        assert (node["side"].follows, node["late"].follows) == ("main", "main")
+
+    def test_what_any_other_returns_at_its_end_is_its_main_containers(self):
+        node = Node()
+        node.create("init", 2000)
+        node.stop("init")
+        node.create("main", 2000)
+        assert node.owners() == {"main": "0-1"}

@@ -280,3 +280,57 @@ class TestAfterRestarts:
         again = Node()
         outcome = again.happen(node.listing())
         assert sorted(said(outcome)) == [("container.admit", "pool_member"), ("container.admit", "restored")]
+
+
+class TestAtTheStart:
+    """An init container's end may be told after its main container was created, but hardly after that one starts."""
+
+    def test_who_was_refused_gets_its_own_if_it_is_free_by_then(self):
+        node = Node()
+        node.create("online", 500, SHARED, on="shop")
+        node.create("init", 6000)
+        node.create("main", 6000)
+        assert (node["main"].pool, node.owners()) == ("share", {"init": "0-5"})
+        node.stop("init")
+        outcome = node.start("main")
+        assert node.owners() == {"main": "0-5"}
+        assert said(outcome) == [("container.update", "across_nodes"), ("pool.resize", "cpus_taken")]
+        assert first(outcome).because.startswith(
+            "CPUs are free by now: asked 6 CPUs; CPUs 0-5 lie on nodes 0, 1"
+        )
+        assert outcome.moves.containers == ("online", "main")
+        assert outcome.waits_for.containers == ("online",)
+
+    def test_it_survives_a_restart(self):
+        node = Node()
+        node.create("init", 6000)
+        node.create("main", 6000)
+        node.stop("init")
+        node.start("main")
+        node.push()
+        assert node.anew().owners() == {"main": "0-5"}
+
+    def test_who_has_to_stay_in_share_is_not_said_again(self):
+        node = Node()
+        node.create("other", 6000, on="other")
+        node.create("main", 6000)
+        outcome = node.start("main")
+        assert (outcome.decisions, node["main"].pool) == ((), "share")
+
+    @pytest.mark.parametrize("milli", [2000, 500], ids=["owner", "small"])
+    def test_who_has_what_it_asked_for_only_starts(self, milli):
+        node = Node()
+        node.create("main", milli)
+        assert node.start("main").decisions == ()
+
+    def test_a_shared_container_only_starts(self):
+        node = node_with()
+        assert node.start("online", wish=SHARED, on="shop").decisions == ()
+
+    def test_what_runs_already_is_not_moved(self):
+        node = Node()
+        node.create("init", 6000)
+        node.create("main", 6000)
+        node.stop("init")
+        node.start("main", running=True)
+        assert node.owners() == {}
