@@ -15,15 +15,17 @@ from nri_coloc.policy import record, request
 
 
 class Claim(NamedTuple):
-    """CPUs and where they stand; `backed`: by a record that names CPUs, which goes before a spec alone."""
+    """CPUs and where they stand; `sure`: record and spec agree on some of them. Others may be a pool's by now, or
+    always have been, so sure ones go before them."""
 
     cpus: CPUMask = 0
-    backed: bool = False
+    source: str = "spec"
+    sure: bool = False
 
     @property
     def words(self) -> str:
         """Where it stands, for the audit."""
-        return f"{'record' if self.backed else 'spec'} gives CPUs {cpuset.render(self.cpus)}"
+        return f"{self.source} gives CPUs {cpuset.render(self.cpus)}"
 
 
 NO_CLAIM: Final = Claim()
@@ -35,8 +37,9 @@ def of(container: Container, wish: Wish) -> Claim:
     asked = request.of_container(container, wish)
     spec = _in_spec(container)
     if memory is not None and memory.exclusive:
-        newer = _is_newer(spec, memory.exclusive, asked.whole)
-        return Claim(spec if newer else memory.exclusive, backed=True)
+        if spec != memory.exclusive and _is_newer(spec, memory.exclusive, asked.whole):
+            return Claim(spec, sure=bool(spec & memory.exclusive))
+        return Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive))
     # it got its own after its creation, or was placed by file; what only asks to be created claims nothing
     lives = memory is not None or container.phase is Phase.RUNNING
     as_asked = asked.milli >= 1000 and spec.bit_count() == asked.whole

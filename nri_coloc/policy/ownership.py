@@ -103,7 +103,7 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
 
     Whoever loses CPUs comes first: what somebody leaves may be entered, not the other way round.
     """
-    found = change.moved(before, after)
+    found = change.moved(before, after) + _changed_roles(before, after)
     losing = tuple(k for k in found.containers if not _gains(before, after, k))
     gaining = tuple(k for k in found.containers if _gains(before, after, k))
     ordered = Moves(found.pods, losing + gaining)
@@ -113,6 +113,19 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
     own_pod = after.containers[container_id].container.pod_id
     leaving = tuple(k for k in losing if not after.cpus_of(after.containers[k]) & owned)
     return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
+
+
+def _changed_roles(before: NodeState, after: NodeState) -> Moves:
+    """Return who runs on other CPUs though no pool and no owner has changed: who began to follow, or ceased to."""
+    changed = [
+        now
+        for k, now in after.containers.items()
+        if (then := before.containers.get(k)) is not now
+        and then is not None
+        and before.cpus_of(then) != after.cpus_of(now)
+    ]
+    pods = dict.fromkeys(a.container.pod_id for a in changed if a.wish.handler == "pod")
+    return Moves(tuple(pods), tuple(a.id for a in changed if a.wish.handler == "container"))
 
 
 def _gains(before: NodeState, after: NodeState, container_id: str) -> bool:

@@ -86,34 +86,32 @@ def _unless_same(before: NodeState, after: NodeState) -> NodeState:
 
 
 def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> list[tuple[Container, Wish]]:
-    """Order the replay: what we remember, what the DRA CPU driver gave, recorded CPUs that are still to be had, the
-    rest by age.
+    """Order the replay: what we remember, claims on which record and spec agree, what the DRA CPU driver gave,
+    other claims that can still be had, the rest by age.
 
     A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
-    had lapsed. Claims of a spec alone come after. Among those that hold, sidecars come last: theirs lapse when
-    their main container comes.
+    had lapsed. Among those that hold, sidecars come last: theirs lapse when their main container comes.
     """
     driven = {c.id: claim.by_driver(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
     claims = [
-        (not found.backed, -container.created_at, container.id, admission.is_small(container), found.cpus)
+        (not found.sure, -container.created_at, container.id, admission.is_small(container), found.cpus)
         for container, wish in listed
         if container.id not in state.containers
         and container.id not in driven
         and (found := claim.of(container, wish)).cpus
     ]
-    free, holding = state.pools.share & ~reduce(or_, driven.values(), 0), []
-    for unbacked, _, container_id, small, cpus in sorted(claims):
+    free = state.pools.share & ~reduce(or_, driven.values(), 0)
+    holding: list[tuple[bool, int, str]] = [(False, 2, k) for k in driven]
+    for unsure, _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
             free &= ~cpus
-            holding.append((unbacked, small, container_id))
+            holding.append((unsure, small, container_id))
     ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
 
     def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
         container = pair[0]
         if container.id in state.containers:
             return (0, 0, container.id)
-        if container.id in driven:
-            return (1, -1, container.id)
         if container.id in ranks:
             return (1, ranks[container.id], container.id)
         return (2, container.created_at, container.id)

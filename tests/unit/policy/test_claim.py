@@ -20,21 +20,21 @@ def claimed(spec: str, milli: int = 2000, record: str = OWNER, phase: Phase = Ph
 
 class TestWithARecordOfCPUs:
     @pytest.mark.parametrize(
-        ("spec", "milli", "cpus"),
+        ("spec", "milli", "claim_"),
         [
-            ("", 2000, "0-1"),
-            ("nonsense", 2000, "0-1"),
-            ("0-1", 2000, "0-1"),
-            ("4-5", 2000, "4-5"),
-            ("0-3", 4000, "0-3"),
-            ("4-7", 4000, "4-7"),
-            ("0-2", 6000, "0-2"),
-            ("0", 1000, "0"),
-            ("1", 6000, "1"),
-            ("2-7", 2000, "0-1"),
-            ("0-7", 2000, "0-1"),
-            ("2-4", 6000, "0-1"),
-            ("2", 3000, "0-1"),
+            ("", 2000, "record 0-1 sure"),
+            ("nonsense", 2000, "record 0-1 sure"),
+            ("0-1", 2000, "record 0-1 sure"),
+            ("4-5", 2000, "spec 4-5"),
+            ("0-3", 4000, "spec 0-3 sure"),
+            ("4-7", 4000, "spec 4-7"),
+            ("0-2", 6000, "spec 0-2 sure"),
+            ("0", 1000, "spec 0 sure"),
+            ("1", 6000, "spec 1 sure"),
+            ("2-7", 2000, "record 0-1"),
+            ("0-7", 2000, "record 0-1"),
+            ("2-4", 6000, "record 0-1"),
+            ("2", 3000, "record 0-1"),
         ],
         ids=[
             "no-cpus",
@@ -52,8 +52,9 @@ class TestWithARecordOfCPUs:
             "a-smaller-other-set",
         ],
     )
-    def test_the_spec_is_newer_where_it_says_what_could_have_become_of_the_record(self, spec, milli, cpus):
-        assert claimed(spec, milli) == Claim(mask(cpus), backed=True)
+    def test_the_spec_is_newer_where_it_says_what_could_have_become_of_the_record(self, spec, milli, claim_):
+        source, cpus, *sure = claim_.split()
+        assert claimed(spec, milli) == Claim(mask(cpus), source, bool(sure))
 
 
 class TestWithoutARecordOfCPUs:
@@ -83,7 +84,7 @@ class TestWithoutARecordOfCPUs:
 
 
 def test_the_words_tell_where_it_stands():
-    assert [c.words for c in (Claim(3), Claim(3, backed=True))] == [
+    assert [c.words for c in (Claim(3), Claim(3, "record"))] == [
         "spec gives CPUs 0-1",
         "record gives CPUs 0-1",
     ]

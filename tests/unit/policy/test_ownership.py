@@ -216,6 +216,26 @@ class TestWhoOwnsNothing:
         assert said(resize(node, 4000)) == [("container.update", "nothing_ours")]
 
 
+class TestWhoBeginsToFollow:
+    def orphaned(self, wish: Wish = DEDICATED) -> Node:
+        """A sidecar that ran in share since the one it followed was created anew."""
+        node = Node()
+        node.create("main", 100)
+        node.create("side", 100, wish)
+        node.create("main", 100)
+        assert (node["side"].pool, node["side"].follows) == ("share", "")
+        return node
+
+    def test_it_is_moved_though_no_pool_has_changed(self):
+        outcome = resize(self.orphaned(), 500, "side")
+        assert outcome.moves.containers == ("side",)
+        assert outcome.waits_for == NOBODY
+
+    def test_its_pod_is_moved_where_that_is_the_unit(self):
+        outcome = resize(self.orphaned(replace(DEDICATED, handler="pod")), 500, "side")
+        assert (outcome.moves.pods, outcome.moves.containers) == (("web",), ())
+
+
 class TestAfterRestarts:
     @pytest.mark.parametrize("amounts", [(4000,), (1000,), (4000, 3000), (3000, 8000), (6000, 2000, 3000)])
     def test_a_resized_set_survives(self, amounts):
