@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test check bench lock generate
+.PHONY: setup run test test-vm check bench bench-hook lock generate
 
 setup: $(STAMP)
 
@@ -31,8 +31,16 @@ check: setup
 test: setup
 	$(BIN)/python -m pytest $(ARGS)
 
+# Emulated machines alone; `make test` plays them too. One scenario: make test-vm ARGS="-k numa"
+test-vm: setup
+	$(BIN)/python -m pytest tests/vm $(ARGS)
+
 bench: setup
 	$(BIN)/python -m benchmarks
+
+# Our daemon beside the official Go stub, asked by the official Go adaptation, in one run.
+bench-hook: setup
+	$(BIN)/python -m benchmarks side-by-side
 
 # Re-pins the dependencies; the lock files name no registry.
 lock: setup

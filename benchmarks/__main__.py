@@ -1,11 +1,16 @@
-"""`make bench`: every benchmark, or those named on the command line; prints a table, writes build/bench.json."""
+"""`make bench`: every benchmark, or those named on the command line; prints a table, writes build/bench.json.
+
+`side-by-side` (`make bench-hook`) needs Go and runs only when it is named.
+"""
 
 import os
 import sys
 
-from benchmarks import decision, figures, hook, real
+from benchmarks import decision, figures, hook, real, sampling, side_by_side
+from tests.rig import RigError
 
-ALL = {"decision": decision.run, "hook": hook.run, "real": real.run}
+ALL = {"decision": decision.run, "hook": hook.run, "real": real.run, "sampling": sampling.run}
+NAMED = {**ALL, "side-by-side": side_by_side.run}
 
 
 def main() -> None:
@@ -15,7 +20,10 @@ def main() -> None:
         if name == "real" and os.geteuid() != 0:
             print("left out: real, which needs root")
             continue
-        results = ALL[name]()
+        try:
+            results = NAMED[name]()
+        except RigError as error:
+            sys.exit(f"{name}: {error}")
         figures.show(results)
         figures.write(results)
 

@@ -1,4 +1,8 @@
-"""`decision.*`: the policy's step alone, at several sizes of machine, half full and fragmented."""
+"""`decision.*`: the policy's step alone, at several sizes of machine.
+
+`decision.SIZE`: every amount and its release in one row, half full and fragmented. `decision.SIZE.STATE.CPUS` and
+`….release`: each alone, on a machine that is idle, half full without holes, or half full after churn.
+"""
 
 import random
 import time
@@ -13,6 +17,7 @@ from nri_coloc.policy import pools
 from nri_coloc.policy.step import step
 
 SIZES = (8, 64, 256, 768)
+LARGE = (256, 768)
 ASKED = (1, 2, 4, 16, 64)
 ROUNDS = 400
 SHARERS = 50
@@ -22,8 +27,24 @@ SHARED = Wish(QoSClass.SHARED, "default")
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure one row a size: requests of all amounts that fit, and their release."""
-    return {f"decision.{size}": _row(size) for size in SIZES}
+    """Measure requests of all amounts that fit, and their release."""
+    rows = {}
+    for size in SIZES:
+        admitted, released = _samples(fragmented(size), ASKED)
+        rows[f"decision.{size}"] = figures.of([*admitted, *released])
+    for size in LARGE:
+        for name, filled in STATES.items():
+            rows.update(_each(f"decision.{size}.{name}", filled(size)))
+    return rows
+
+
+def _each(name: str, state: NodeState) -> dict[str, figures.Figures]:
+    rows, all_released = {}, []
+    for asked in ASKED:
+        admitted, released = _samples(state, (asked,))
+        rows[f"{name}.{asked}"] = figures.of(admitted)
+        all_released += released
+    return {**rows, f"{name}.release": figures.of(all_released)}
 
 
 def machine(size: int) -> Topology:
@@ -33,12 +54,26 @@ def machine(size: int) -> Topology:
     return Topology.build(cpus, dict.fromkeys(range(nodes), 64 << 30))
 
 
-def fragmented(size: int) -> NodeState:
-    """Return a machine half of whose CPUs are owned, after churn that left holes everywhere."""
-    draw = random.Random(size)
+def idle(size: int) -> NodeState:
+    """Return a machine with sharers only."""
     state = pools.initial(machine(size), TUNING)
     for i in range(SHARERS):
         state = step(state, _creation(f"s{i}", 0, SHARED), TUNING).state
+    return state
+
+
+def half(size: int) -> NodeState:
+    """Return a machine half of whose CPUs are owned, core by core and without holes."""
+    state = idle(size)
+    for i in range(size // 8):
+        state = step(state, _creation(f"d{i}", 4, DEDICATED), TUNING).state
+    return state
+
+
+def fragmented(size: int) -> NodeState:
+    """Return a machine half of whose CPUs are owned, after churn that left holes everywhere."""
+    draw = random.Random(size)
+    state = idle(size)
     owners = []
     i = 0
     while state.pools.dedicated.bit_count() < size * 3 // 4:
@@ -56,19 +91,22 @@ def _creation(name: str, cpus: int, wish: Wish) -> ContainerCreating:
     return ContainerCreating(Pod(f"pod-{name}", name=name), container, wish)
 
 
-def _row(size: int) -> figures.Figures:
-    state = fragmented(size)
-    samples = []
-    for asked in ASKED:
+STATES = {"idle": idle, "half": half, "fragmented": fragmented}
+
+
+def _samples(state: NodeState, amounts: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """Return nanoseconds of each decision, and of each release."""
+    admitted, released = [], []
+    for asked in amounts:
         event = _creation("new", asked, DEDICATED)
         if asked >= state.pools.share.bit_count():
             continue
         for _ in range(ROUNDS):
             began = time.perf_counter_ns()
             outcome = step(state, event, TUNING)
-            samples.append(time.perf_counter_ns() - began)
+            admitted.append(time.perf_counter_ns() - began)
             assert outcome.state.owners["new"].bit_count() == asked
             began = time.perf_counter_ns()
             step(outcome.state, ContainerGone("new"), TUNING)
-            samples.append(time.perf_counter_ns() - began)
-    return figures.of(samples)
+            released.append(time.perf_counter_ns() - began)
+    return admitted, released

@@ -42,7 +42,7 @@ def write(results: dict[str, Figures]) -> None:
 def show(results: dict[str, Figures]) -> None:
     """Print a table."""
     for name, f in results.items():
-        print(f"{name:32} p50 {f.p50_us:9.1f}  p99 {f.p99_us:9.1f}  max {f.max_us:10.1f}  n {f.n}")
+        print(f"{name:38} p50 {f.p50_us:9.1f}  p99 {f.p99_us:9.1f}  max {f.max_us:10.1f}  n {f.n}")
 
 
 def machine() -> str:

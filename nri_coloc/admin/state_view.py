@@ -35,9 +35,9 @@ def _numa(node: NumaNode) -> dict[str, Any]:
 
 
 def _pools(state: NodeState) -> dict[str, Any]:
-    """List the pools that always exist, in their order, then any other that has a member."""
+    """List the pools that always exist, in their order, then the operator's and any other that has a member."""
     members = Counter(assignment.pool for assignment in state.containers.values())
-    names = (*POOLS, *sorted(members.keys() - set(POOLS)))
+    names = (*POOLS, *sorted((members.keys() | state.pools.tiers.keys()) - set(POOLS)))
     return {name: {"cpus": cpuset.render(state.pools.cpus(name)), "members": members[name]} for name in names}
 
 

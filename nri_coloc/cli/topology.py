@@ -7,6 +7,7 @@ more than its pool, and the legend below names every owner in full.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, repeat
 from string import ascii_letters
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ _INDENT: Final = " " * 6
 
 FEW: Final = 4
 """Cores of an L3 group that still go on the line of its title; beyond, every group's rows look alike."""
+
+BRACKETS: Final = ("[]", "()", "<>")
+"""Around the threads of a core, by its kind, the fastest first."""
 
 ISOLATED: Final = "*"
 RESERVED: Final = "#"
@@ -54,6 +58,8 @@ def as_json(topology: Topology) -> dict[str, Any]:
             {"id": node.id, "cpus": cpuset.render(node.cpus), "memory_bytes": node.memory_bytes}
             for node in topology.nodes
         ],
+        "dies": [cpuset.render(mask) for mask in topology.dies],
+        "kinds": [cpuset.render(mask) for mask in topology.kinds],
         "l3_groups": [cpuset.render(mask) for mask in topology.l3_groups],
         "cores": [cpuset.render(mask) for mask in topology.cores],
     }
@@ -62,6 +68,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
 def _summary(topology: Topology) -> str:
     parts = (
         _counted(len(topology.packages), "socket"),
+        *([_counted(len(topology.dies), "die")] if topology.dies != topology.packages else []),
         _counted(len(topology.nodes), "node"),
         _counted(len(topology.l3_groups), "L3 group"),
         _counted(len(topology.cores), "core"),
@@ -77,18 +84,29 @@ def _counted(number: int, noun: str) -> str:
 
 def _threads(topology: Topology) -> str:
     widths = sorted({core.bit_count() for core in topology.cores})
-    return f"{' or '.join(map(str, widths))} {'thread' if widths == [1] else 'threads'} a core"
+    said = f"{' or '.join(map(str, widths))} {'thread' if widths == [1] else 'threads'} a core"
+    return said if len(topology.kinds) < 2 else f"{said}, {len(topology.kinds)} kinds of core"
 
 
 def _node_lines(
     topology: Topology, node: NumaNode, package: CPUMask, marks: Mapping[int, str]
 ) -> Iterator[str]:
     here = node.cpus & package
-    yield _node_title(node, here)
+    dies = _dies(topology, here)
+    yield _node_title(node, here) + (f"  die {dies[0]}" if len(dies) == 1 else "")
     for group in topology.l3_groups:
         if group & here:
             cores = [threads for core in topology.cores if (threads := core & group & here)]
-            yield from _rows(f"    L3 {cpuset.render(group & here)}", cores, marks)
+            die = f"die {', '.join(_dies(topology, group & here))}  " if len(dies) > 1 else ""
+            boxes = _boxes(topology, cores, marks)
+            yield from _rows(f"    {die}L3 {cpuset.render(group & here)}", boxes)
+
+
+def _dies(topology: Topology, cpus: CPUMask) -> list[str]:
+    """Return the numbers of the dies that a set touches; none on a machine whose sockets are one die each."""
+    if topology.dies == topology.packages:
+        return []
+    return [str(number) for number, die in enumerate(topology.dies) if die & cpus]
 
 
 def _node_title(node: NumaNode, here: CPUMask) -> str:
@@ -96,13 +114,27 @@ def _node_title(node: NumaNode, here: CPUMask) -> str:
     return f"  node {node.id}  {cpuset.render(here) or 'no CPUs'}  {memory}"
 
 
-def _rows(title: str, cores: list[CPUMask], marks: Mapping[int, str]) -> Iterator[str]:
+def _boxes(topology: Topology, cores: list[CPUMask], marks: Mapping[int, str]) -> list[str]:
+    """Return each core as its threads between brackets, whose shape tells its kind."""
+    width = max(len(mark) for mark in marks.values())
+    boxes = []
+    for core in cores:
+        brackets = next(b for kind, b in _of_kinds(topology) if kind & core)
+        threads = " ".join(marks[cpu].rjust(width) for cpu in cpuset.members(core))
+        boxes.append(f"{brackets[0]}{threads}{brackets[1]}")
+    return boxes
+
+
+def _of_kinds(topology: Topology) -> Iterator[tuple[CPUMask, str]]:
+    """Yield the CPUs of each kind of core and its brackets; kinds beyond the third share them."""
+    return zip(topology.kinds, chain(BRACKETS, repeat(BRACKETS[-1])), strict=False)
+
+
+def _rows(title: str, boxes: list[str]) -> Iterator[str]:
     """Yield rows of cores, the title before the first row if they are few, above them otherwise.
 
     A full row has 1, 2, 4, 8… cores: rows of a machine's groups then line up with its ids.
     """
-    width = max(len(mark) for mark in marks.values())
-    boxes = [f"[{' '.join(marks[cpu].rjust(width) for cpu in cpuset.members(core))}]" for core in cores]
     if len(boxes) <= FEW:
         yield f"{title}  {' '.join(boxes)}"
         return
@@ -130,6 +162,9 @@ def _marks(topology: Topology, owners: Mapping[str, CPUMask], signs: Mapping[str
 
 
 def _legend(topology: Topology, owners: Mapping[str, CPUMask], signs: Mapping[str, str]) -> Iterator[str]:
+    if len(topology.kinds) > 1:
+        for rank, (kind, brackets) in enumerate(_of_kinds(topology)):
+            yield f"{brackets} {'fastest cores' if rank == 0 else f'cores of kind {rank}'}  {cpuset.render(kind)}"
     if topology.isolated:
         yield f"{ISOLATED} isolated from the scheduler  {cpuset.render(topology.isolated)}"
     for owner, cpus in owners.items():

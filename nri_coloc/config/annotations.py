@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.config import classes, gate, keys, quantity, written
+from nri_coloc.config import classes, gate, keys, membership, quantity, written
 from nri_coloc.config.vocabularies import order
 from nri_coloc.config.vocabularies.claims import (
     CPU_REQUEST,
@@ -75,7 +75,8 @@ def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: i
     carried = order.found(pod)
     if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
-        return _of_class(pod, tuning, qos, because, _Given(native, limit, request))
+        found = _of_class(pod, tuning, qos, because, _Given(native, limit, request))
+        return membership.joined(found, pod, tuning)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources)
     return _annotated(_reading(carried, container.name), subject, native=native)
 
@@ -99,7 +100,8 @@ def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
     if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
         if not classes.tuned(tuning, qos).has_memory:
-            return replace(_of_class(pod, tuning, qos, because, _Given(native=False)), plain=True)
+            found = _of_class(pod, tuning, qos, because, _Given(native=False))
+            return replace(membership.joined(found, pod, tuning), plain=True)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
     reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
@@ -189,6 +191,7 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
     subject = replace(subject, qos=qos)
     values: dict[str, Any] = {}
     origins: list[tuple[str, str, str]] = []
+    chosen_by = ""
     for key in reading.asked():
         found = reading.first(key, subject)
         if found is None or found.value is None:
@@ -196,11 +199,13 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
         values[key] = found.value
         if found.claim is not None:
             origins.append((key, written.shown(found.claim.name), written.shown(found.claim.text)))
+        if key == "cpu-pool":
+            chosen_by = written.shown(found.because)
         if key == "memory-limit":  # the limit that memory-high's percentage is of
             subject = replace(subject, limit=found.value)
     given = _Given(native, subject.limit, subject.request)
     base = _of_class(subject.pod, subject.tuning, qos, because, given)
-    wish = _overlaid(base, values, tuple(origins))
+    wish = membership.joined(_overlaid(base, values, tuple(origins)), subject.pod, subject.tuning, chosen_by)
     findings = reading.findings(wish)
     return replace(wish, findings=findings) if findings else wish
 

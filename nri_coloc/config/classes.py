@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
+from nri_coloc.model.tuning import ClassRule, ClassTuning, Selector, Tuning
 from nri_coloc.model.workload import KubeQoS, Pod, QoSClass
 
 BANDS: Final[Mapping[QoSClass, tuple[int, int]]] = MappingProxyType(
@@ -41,7 +41,7 @@ def matches(namespace: str, globs: tuple[str, ...]) -> bool:
 def by_operator_or_kubernetes(pod: Pod, tuning: Tuning) -> tuple[QoSClass, str]:
     """Return a class and where it came from; never fails, everything else is `shared`."""
     for number, rule in enumerate(tuning.rules, 1):
-        if _applies(rule, pod):
+        if applies(rule, pod):
             return rule.qos, _rule_in_words(rule, number)
     if pod.namespace == _KUBE_SYSTEM:
         return QoSClass.SYSTEM, "namespace kube-system"
@@ -50,7 +50,8 @@ def by_operator_or_kubernetes(pod: Pod, tuning: Tuning) -> tuple[QoSClass, str]:
     return QoSClass.SHARED, "default"
 
 
-def _applies(rule: ClassRule, pod: Pod) -> bool:
+def applies(rule: ClassRule | Selector, pod: Pod) -> bool:
+    """Whether all that a selector names holds for a pod."""
     if rule.annotation is not None and pod.annotations.get(rule.annotation[0]) != rule.annotation[1]:
         return False
     if rule.label is not None and pod.labels.get(rule.label[0]) != rule.label[1]:

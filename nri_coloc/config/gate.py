@@ -13,20 +13,15 @@ from typing import Any, Final
 
 from nri_coloc.config.classes import BANDS, matches, tuned
 from nri_coloc.config.keys import QOS_CLASS
+from nri_coloc.config.membership import pools_of
 from nri_coloc.config.quantity import Amount
-from nri_coloc.model.state import SHARE, SYSTEM
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
+from nri_coloc.model.workload import ISOLATED, Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
 _UNLIMITED: Final = 1 << 62
 """cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
 
 _NO_RESOURCES: Final = Resources()
-
-_TIERS: Final[Mapping[QoSClass, tuple[str, ...]]] = MappingProxyType(
-    {QoSClass.SHARED: (SHARE,), QoSClass.SYSTEM: (SYSTEM,)}
-)
-"""Pools that a pod may name, by class: never `reserved`, `dedicated` or `reclaim`, which are not its own."""
 
 
 class UnfitError(ValueError):
@@ -131,12 +126,14 @@ def _within_band(value: int, subject: Subject) -> int:
     return min(max(value, low), high)
 
 
-def _own_tier(name: str, subject: Subject) -> str | None:
-    tiers = _TIERS.get(subject.qos)
-    if tiers is None:  # the class has no tiers to choose from: the key says nothing
+def _own_pool(name: str, subject: Subject) -> str | None:
+    if subject.qos is QoSClass.DEDICATED and name == ISOLATED:
+        return name
+    pools = pools_of(subject.qos, subject.tuning)
+    if not pools:  # the class has no pools to choose from: the key says nothing
         return None
-    if name not in tiers:
-        raise UnfitError(FindingKind.INVALID, f"for class {subject.qos}: {', '.join(tiers)}")
+    if name not in pools:
+        raise UnfitError(FindingKind.INVALID, f"for class {subject.qos}: {', '.join(pools)}")
     return name
 
 
@@ -154,7 +151,7 @@ def _avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
 _RULES: Final[Mapping[str, Callable[[Any, Subject], Any]]] = MappingProxyType(
     {
         QOS_CLASS: lambda qos, subject: admit_class(qos, subject.pod, subject.tuning),
-        "cpu-pool": _own_tier,
+        "cpu-pool": _own_pool,
         "memory-limit": _bytes_of_limit,
         "memory-high": _bytes_of_limit,
         "memory-low": _bytes_of_request,

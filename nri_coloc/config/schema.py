@@ -8,18 +8,13 @@ files or lines.
 import re
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainValidator, field_validator
 
 from nri_coloc.config import quantity
 from nri_coloc.config.classes import BANDS
+from nri_coloc.config.pool_schema import Pools
+from nri_coloc.config.reclaim_schema import Reclaim
+from nri_coloc.config.section import Glob, Section, Selector, listed, section, written
 from nri_coloc.model import cpuset
 from nri_coloc.model.tuning import Settings, default_classes
 from nri_coloc.model.workload import QoSClass
@@ -33,11 +28,6 @@ _LONGEST_SOCKET: Final = 107
 """sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
 
 _HTTP: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
-
-
-def _written(value: Any) -> Any:
-    # a bare number is how people write bytes; bool is an int to Python, but to nobody else
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _quantity(value: str) -> str:
@@ -68,21 +58,6 @@ def _listen(value: str) -> str:
     return value
 
 
-def _section(value: Any) -> Any:
-    # a section whose every line is commented out is null
-    return {} if value is None else value
-
-
-def _list(value: Any) -> Any:
-    return () if value is None else value
-
-
-class Section(BaseModel):
-    """A mapping of known keys only; nothing is converted behind the operator's back."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
 class Later(Section):
     """A section whose keys do not exist yet."""
 
@@ -100,7 +75,7 @@ class Node(Section):
     ] = ""
     reserved_memory: Annotated[
         str,
-        BeforeValidator(_written),
+        BeforeValidator(written),
         Field(alias="reservedMemory", description=quantity.QUANTITY_ALLOWED),
     ] = str(_DEFAULTS.tuning.reserved_memory)
     kubelet_cpu_manager: Annotated[
@@ -111,27 +86,13 @@ class Node(Section):
     _bytes = field_validator("reserved_memory")(_quantity)
 
 
-Selector = Annotated[
-    str | None,
-    Field(pattern=r"^[^=]+=", description='"key=value", which the pod must carry'),
-]
-Glob = Annotated[str, Field(min_length=1, max_length=253)]
 ClassName = Literal["dedicated", "shared", "reclaimed", "system"]
 
 
-class Rule(Section):
-    """One selector; all that it names must hold."""
+class Rule(Selector):
+    """One selector, and the class of who fits."""
 
-    annotation: Selector = None
-    label: Selector = None
-    namespace: Annotated[Glob | None, Field(description="a namespace or a glob such as batch-*")] = None
     qos: Annotated[ClassName, Field(alias="class", description="one of dedicated, shared, reclaimed, system")]
-
-    @model_validator(mode="after")
-    def _selects(self) -> "Rule":
-        if not (self.annotation or self.label or self.namespace):
-            raise ValueError("the rule selects nothing")
-        return self
 
 
 Shares = Annotated[
@@ -148,10 +109,10 @@ Score = Annotated[
     int | None,
     Field(alias="oomScoreAdj", description="an integer in the band of the class, or null for the kubelet's"),
 ]
-Memory = Annotated[str | None, BeforeValidator(_written)]
+Memory = Annotated[str | None, BeforeValidator(written)]
 Namespaces = Annotated[
     tuple[Glob, ...],
-    BeforeValidator(_list),
+    BeforeValidator(listed),
     Field(
         alias="allowNamespaces",
         description="a list of namespaces or globs such as [kube-system, batch-*]",
@@ -219,17 +180,17 @@ class Classes(Section):
 
     rules: Annotated[
         tuple[Rule, ...],
-        BeforeValidator(_list),
+        BeforeValidator(listed),
         Field(
             max_length=100,
             description='a list of at most 100, such as [{namespace: "batch-*", class: reclaimed}]; each '
             "needs a class and at least one of annotation, label, namespace",
         ),
     ] = ()
-    dedicated: Annotated[Dedicated, BeforeValidator(_section)] = Dedicated()
-    shared: Annotated[Shared, BeforeValidator(_section)] = Shared()
-    reclaimed: Annotated[Reclaimed, BeforeValidator(_section)] = Reclaimed()
-    system: Annotated[System, BeforeValidator(_section)] = System()
+    dedicated: Annotated[Dedicated, BeforeValidator(section)] = Dedicated()
+    shared: Annotated[Shared, BeforeValidator(section)] = Shared()
+    reclaimed: Annotated[Reclaimed, BeforeValidator(section)] = Reclaimed()
+    system: Annotated[System, BeforeValidator(section)] = System()
 
 
 Socket = Annotated[
@@ -257,7 +218,7 @@ class Runtime(Section):
     ] = _DEFAULTS.plugin_name
     plugin_index: Annotated[
         str,
-        BeforeValidator(_written),
+        BeforeValidator(written),
         Field(
             alias="pluginIndex",
             pattern=r"^[0-9]{2}$",
@@ -275,9 +236,9 @@ class Runtime(Section):
     ] = _DEFAULTS.tuning.updates_per_reply
     handlers: Annotated[
         dict[str, Literal["container", "pod", "ignore"]],
-        BeforeValidator(_section),
+        BeforeValidator(section),
         Field(description="runtime handler to one of container, pod, ignore, such as {kata: pod}"),
-    ] = {}
+    ] = {}  # noqa: RUF012 - pydantic copies a default, and the model is frozen
 
 
 class Telemetry(Section):
@@ -309,14 +270,14 @@ class File(Section):
     api_version: Annotated[Literal["coloc.nri.io/v1"], Field(alias="apiVersion", description=API_VERSION)] = (
         API_VERSION
     )
-    node: Annotated[Node, BeforeValidator(_section)] = Node()
-    classes: Annotated[Classes, BeforeValidator(_section)] = Classes()
-    pools: Annotated[Later, BeforeValidator(_section)] = Later()
-    reclaim: Annotated[Later, BeforeValidator(_section)] = Later()
-    pressure: Annotated[Later, BeforeValidator(_section)] = Later()
-    schedule: Annotated[Later, BeforeValidator(_section)] = Later()
-    kubernetes: Annotated[Later, BeforeValidator(_section)] = Later()
-    runtime: Annotated[Runtime, BeforeValidator(_section)] = Runtime()
-    telemetry: Annotated[Telemetry, BeforeValidator(_section)] = Telemetry()
+    node: Annotated[Node, BeforeValidator(section)] = Node()
+    classes: Annotated[Classes, BeforeValidator(section)] = Classes()
+    pools: Pools = {}  # noqa: RUF012 - pydantic copies a default, and the model is frozen
+    reclaim: Annotated[Reclaim, BeforeValidator(section)] = Reclaim()
+    pressure: Annotated[Later, BeforeValidator(section)] = Later()
+    schedule: Annotated[Later, BeforeValidator(section)] = Later()
+    kubernetes: Annotated[Later, BeforeValidator(section)] = Later()
+    runtime: Annotated[Runtime, BeforeValidator(section)] = Runtime()
+    telemetry: Annotated[Telemetry, BeforeValidator(section)] = Telemetry()
     mode: Annotated[Literal["enforce", "observe"], Field(description="enforce or observe")] = "enforce"
     strict: Annotated[bool, Field(description="true or false")] = _DEFAULTS.tuning.strict

@@ -16,9 +16,20 @@ from pydantic_core import ErrorDetails
 
 from nri_coloc.config import document, quantity, schema
 from nri_coloc.config.document import Document, DocumentError, Problem
+from nri_coloc.config.pool_schema import Pool
+from nri_coloc.config.reclaim_schema import Reclaim
+from nri_coloc.config.section import MisplacedError
 from nri_coloc.errors import SettingsError
 from nri_coloc.model import cpuset
-from nri_coloc.model.tuning import ClassRule, ClassTuning, Settings, Tuning
+from nri_coloc.model.tuning import (
+    ClassRule,
+    ClassTuning,
+    PoolTuning,
+    ReclaimTuning,
+    Selector,
+    Settings,
+    Tuning,
+)
 from nri_coloc.model.workload import QoSClass
 
 MAX_BYTES: Final = 1 << 20
@@ -83,17 +94,18 @@ def _line(where: str, problem: Problem) -> str:
 
 
 def _problem(detail: ErrorDetails, found: Document) -> Problem:
-    path = detail["loc"]
-    return Problem(found.line_of(path), document.joined(path), _sentence(detail))
+    misplaced = detail.get("ctx", {}).get("error")
+    path = (*detail["loc"], *(misplaced.at if isinstance(misplaced, MisplacedError) else ()))
+    return Problem(found.line_of(path), document.joined(path), _sentence(detail, path))
 
 
-def _sentence(detail: ErrorDetails) -> str:
-    *parents, key = detail["loc"] or ("",)
+def _sentence(detail: ErrorDetails, path: tuple[str | int, ...]) -> str:
+    *parents, key = path or ("",)
     if detail["type"] == "extra_forbidden":
         return _unknown_key(key, _model_at(tuple(parents)))
     if detail["type"] == "model_type":
-        return f"{_short(detail['input'])} does not fit; allowed: {_names(_model_at(detail['loc']))}"
-    field = _field_at(detail["loc"])
+        return f"{_short(detail['input'])} does not fit; allowed: {_names(_model_at(path))}"
+    field = _field_at(path)
     allowed = field.description if field else ""
     if detail["type"] == "missing":
         return f"missing; allowed: {allowed}"
@@ -173,6 +185,8 @@ def _tuning(file: schema.File) -> Tuning:
         preserve_kubelet=file.node.kubelet_cpu_manager == "preserve-kubelet",
         classes={section.name: _class(section) for section in sections},
         rules=tuple(_rule(rule) for rule in file.classes.rules),
+        pools=tuple(_pool(name, pool) for name, pool in file.pools.items()),
+        reclaim=_reclaim(file.reclaim, quantity.whole_bytes(file.node.reserved_memory)),
         handlers=dict(file.runtime.handlers),
         updates_per_reply=file.runtime.updates_per_reply,
         observe=file.mode == "observe",
@@ -194,6 +208,31 @@ def _class(section: schema.ClassSection) -> ClassTuning:
 
 def _rule(rule: schema.Rule) -> ClassRule:
     return ClassRule(QoSClass(rule.qos), _pair(rule.annotation), _pair(rule.label), rule.namespace or "")
+
+
+def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
+    return ReclaimTuning(
+        enabled=section.enabled,
+        partition=section.sharing == "partition",
+        watermark=section.cpu_watermark / 100,
+        stall=section.stall / 100,
+        memory_watermark=section.memory_watermark / 100,
+        memory_reserve=reserved,
+    )
+
+
+def _pool(name: str, pool: Pool) -> PoolTuning:
+    low, high = pool.band or (0, 0)
+    return PoolTuning(
+        name,
+        members=tuple(Selector(_pair(m.annotation), _pair(m.label), m.namespace or "") for m in pool.members),
+        qos=QoSClass.SYSTEM if pool.kind == "system" else QoSClass.SHARED,
+        minimum=pool.min_cpus,
+        maximum=pool.max_cpus,
+        group_by=pool.group_by,
+        priority=pool.priority,
+        band=(low / 100, high / 100) if pool.band else None,
+    )
 
 
 def _pair(selector: str | None) -> tuple[str, str] | None:

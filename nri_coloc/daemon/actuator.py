@@ -71,6 +71,7 @@ class Actuator:
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.can = Capability()
+        self.look_again: Callable[[Capability], Capability] = lambda can: can
         self.actual: dict[str, CPUMask] = {}
         self.swept_at = 0.0
         self._node = node
@@ -135,8 +136,13 @@ class Actuator:
         return self._apply_container(container_id)
 
     def place_pod(self, pod_id: str) -> None:
-        """Bring one pod's cgroup to its values now, on the caller's thread."""
+        """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files there are."""
+        self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
+
+    def guard_pod(self, pod_id: str) -> None:
+        """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
+        self._apply_pod(pod_id, sweeping=True)
 
     def set_oom_score(self, assignment: Assignment) -> None:
         """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
@@ -226,7 +232,8 @@ class Actuator:
         self._settle("container", container_id, cpus)
         if applied.before is None or applied.before == target.cpus:
             return None
-        if sweeping:
+        if sweeping and assignment.container.pid:
+            # one without a process is still being made: its cgroup is there before its values are
             self._repaired(container_id, applied.before, target.cpus)
         return applied.before, target.cpus
 

@@ -7,6 +7,7 @@ answered neutrally and audited, never passed to the runtime.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -56,6 +57,7 @@ class Hooks:
         self._pusher = pusher
         self._translator = translator
         self._report = report
+        self.box_grew: Callable[[], None] = _nobody_listens
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -91,6 +93,8 @@ class Hooks:
         outcome = self._node.decide(event)
         self._actuator.place_pod(event.pod.id)
         exchange.answer(None)
+        if outcome.state.boxed(event.pod.id):
+            self.box_grew()
         # its cgroup was written above; only what the event means for others is left to do
         others = replace(outcome, moves=outcome.moves.without_pod(event.pod.id))
         self._after(others, before, exchange)
@@ -341,6 +345,10 @@ class Hooks:
         self._report.metrics.neutral_reply(hook.kind.value)
         because = f"{hook.kind.value} failed inside: {type(error).__name__}: {error}; answered neutrally"
         self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
+
+
+def _nobody_listens() -> None:
+    return
 
 
 class _Exchange:

@@ -1,10 +1,13 @@
 """What this machine and this runtime can take, looked at instead of assumed.
 
-A control file counts as there if some pod's or slice's cgroup has it: roots lack most files. Looked at when the
-runtime connects and again whenever a pod starts while nothing was found yet.
+A control file counts as there if the pods' cgroup has it. Before the first pod there may be no such cgroup, and
+others tell too little: on v2 the root lacks most files, and a slice those of controllers that systemd has not handed
+down. So it is looked at when the runtime connects, and again when pods start until pods' own files were seen.
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +18,9 @@ from nri_coloc.nri.version import NriVersion
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
-PLACES = ("kubepods", "kubepods.slice", "system.slice", "init.scope", "")
-"""Where to look, the most telling first; the root itself only for what even it has."""
+OF_PODS: Final = ("kubepods", "kubepods.slice")
+ELSEWHERE: Final = ("system.slice", "init.scope", "")
+"""Where to look otherwise, the most telling first; the root itself only for what even it has."""
 
 
 CAP_SYS_RESOURCE: Final = 24
@@ -24,13 +28,22 @@ CAP_SYS_RESOURCE: Final = 24
 
 def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
     """Return what may be used; a place that cannot be read tells nothing."""
+    of_pods = _files(layout, OF_PODS)
     return Capability(
         cgroup=layout.version,
-        files=_files(layout),
+        files=of_pods or _files(layout, ELSEWHERE),
+        seen_on_pods=bool(of_pods),
         oom_at_create=nri_version.takes_oom_score_adj(version),
         oom_may_fall=_has_capability(host_root, runtime_pid, CAP_SYS_RESOURCE),
         resctrl=Path(f"{host_root.rstrip('/')}/sys/fs/resctrl/schemata").exists(),
     )
+
+
+def with_files_of_pods(layout: CgroupLayout, known: Capability) -> Capability:
+    """Return what is known with the files that pods have, once there are pods to look at."""
+    if known.seen_on_pods or not (found := _files(layout, OF_PODS)):
+        return known
+    return replace(known, files=found, seen_on_pods=True)
 
 
 def _has_capability(host_root: str, pid: int, number: int) -> bool:
@@ -43,8 +56,8 @@ def _has_capability(host_root: str, pid: int, number: int) -> bool:
     return bool(effective and int(effective[1], 16) >> number & 1)
 
 
-def _files(layout: CgroupLayout) -> frozenset[str]:
-    for place in PLACES:
+def _files(layout: CgroupLayout, places: Iterable[str]) -> frozenset[str]:
+    for place in places:
         try:
             found = cgroup_layout.capabilities(layout, place)
         except ColocError:

@@ -1,160 +1,37 @@
-"""When the daemon may call itself ready, and what an operator reads when it is not.
-
-Registration has holes: containerd may leave out containers that were in creation (containerd#13698). So three
-seconds after each one the runtime's own CRI list is compared with what Synchronize told; only when nothing is
-missing are we ready. What is missing twice in a row is cured by a new connection, at most once a minute.
-CRI may take its time, so it is asked on a thread of its own: the housekeeping loop never waits for it.
-"""
+"""When the daemon may call itself ready, and what an operator reads when it is not."""
 
 import time
-from collections.abc import Callable, Mapping
-from threading import Thread
-from typing import Any, Final, Protocol
+from typing import Any
 
 from nri_coloc.daemon.actuator import SWEEP_S, Actuator
+from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.trunk import Trunk
-from nri_coloc.errors import ColocError
-from nri_coloc.model.events import ContainerGone
-from nri_coloc.model.reasons import AuditEvent, Reason
-
-COMPARE_AFTER_S: Final = 3.0
-COMPARE_AGAIN_S: Final = 15.0
-"""A start that failed is told to nobody (containerd sends no StopContainer): its CPUs are back after this."""
-
-RETRY_S: Final = 2.0
-RESYNCHRONISE_S: Final = 60.0
-"""Between two reconnects for missing containers: each can hold up the node's CRI calls (nri-protocol §6.3)."""
-
-UNLISTED_FOR_S: Final = 10.0
-"""A container that we know and CRI does not list is taken for one in creation for so long, then for gone."""
-
-LIVE: Final = ("created", "running")
-EXITED: Final = "exited"
-
-
-class Listing(Protocol):
-    """What is asked of CRI: every container's state by id."""
-
-    def states(self) -> Mapping[str, str]: ...
-
-
-def in_background(work: Callable[[], None]) -> None:
-    """Run something on a thread of its own."""
-    Thread(target=work, name="compare", daemon=True).start()
 
 
 class Readiness:
-    """Compares, remembers the result, and words the checks."""
+    """Words the checks of `/readyz`; whoever has a problem writes it here, "" once it is mended."""
 
-    def __init__(
-        self,
-        node: Node,
-        trunk: Trunk,
-        actuator: Actuator,
-        report: Report,
-        listing: Listing,
-        *,
-        spawn: Callable[[Callable[[], None]], None] = in_background,
-    ) -> None:
+    def __init__(self, node: Node, trunk: Trunk, actuator: Actuator, comparison: Comparison) -> None:
         self.config_problem = ""
         self.kubelet_problem = ""
         self.waiting_for = ""
         self._node = node
         self._trunk = trunk
         self._actuator = actuator
-        self._report = report
-        self._listing = listing
-        self._spawn = spawn
-        self._asking = False
-        self._registration = 0.0
-        self._compared_for = 0.0
-        self._next_compare = 0.0
-        self._resynchronised_at = 0.0
-        self._unlisted: dict[str, float] = {}
-        self._suspected: set[str] = set()
-        self._detail = "not compared with CRI yet"
-
-    def poll(self, now: float) -> None:
-        """Compare when it is time to; called every second or so."""
-        synchronised_at = self._trunk.synchronized_at
-        if not synchronised_at:
-            self._compared_for, self._detail = 0.0, "the runtime has not synchronised us"
-            return
-        if self._registration != synchronised_at:
-            self._registration, self._next_compare = synchronised_at, synchronised_at + COMPARE_AFTER_S
-        if now < self._next_compare or self._asking:
-            return
-        self._asking = True
-        self._spawn(lambda: self._ask(synchronised_at, now))
-
-    def _ask(self, synchronised_at: float, now: float) -> None:
-        try:
-            self._compare(synchronised_at, now)
-        finally:
-            self._asking = False
-
-    def _compare(self, synchronised_at: float, now: float) -> None:
-        known = set(self._node.state.containers)
-        try:
-            states = self._listing.states()
-        except ColocError as error:
-            self._detail = f"cannot compare with CRI: {error}"
-            self._next_compare = now + RETRY_S
-            return
-        live = {k for k, state in states.items() if state in LIVE}
-        missing = live - known - set(self._node.state.containers)
-        exited = {k for k in known if states.get(k) == EXITED}
-        self._drop_vanished(exited | self._long_unlisted(known - states.keys(), now))
-        self._next_compare = now + COMPARE_AGAIN_S
-        suspected, self._suspected = self._suspected, missing
-        if missing & suspected:
-            self._missing(missing & suspected, now)
-            return
-        if missing:
-            # it may just be ending: its StopContainer reached us before CRI changed its state. Look again.
-            self._detail = (
-                f"{len(missing)} containers are in CRI's list and were not told to us; looking again"
-            )
-            self._next_compare = now + RETRY_S
-            return
-        if self._compared_for != synchronised_at:
-            because = f"CRI lists {len(live)} live containers and we know all of them"
-            self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
-        self._compared_for, self._detail = synchronised_at, ""
-
-    def _long_unlisted(self, unlisted: set[str], now: float) -> set[str]:
-        """Return what CRI has not listed for so long that it cannot be in creation any more."""
-        self._unlisted = {k: self._unlisted.get(k, now) for k in unlisted}
-        return {k for k, since in self._unlisted.items() if now - since >= UNLISTED_FOR_S}
-
-    def _drop_vanished(self, gone: set[str]) -> None:
-        for container_id in gone:
-            before = self._node.state
-            outcome = self._node.decide(ContainerGone(container_id, vanished=True))
-            self._report.decided(outcome.decisions, outcome.state, before)
-            self._actuator.submit(outcome.moves)
-            self._actuator.forget(container_id)
-
-    def _missing(self, missing: set[str], now: float) -> None:
-        names = ", ".join(sorted(k[:12] for k in missing)[:5])
-        self._detail = f"{len(missing)} containers are in CRI's list and were not told to us: {names}"
-        self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.MISSING, self._detail)
-        self._next_compare = now + RETRY_S
-        if now - self._resynchronised_at > RESYNCHRONISE_S or not self._resynchronised_at:
-            self._resynchronised_at = now
-            self._trunk.drop("containers were missing from Synchronize")
+        self._comparison = comparison
 
     def checks(self) -> dict[str, Any]:
         """Return the body of `/readyz`."""
-        synchronised = bool(self._trunk.synchronized_at) and self._compared_for == self._trunk.synchronized_at
+        detail = self._comparison.detail
         age = time.monotonic() - self._actuator.swept_at
         stale = age > 5 * SWEEP_S and not self._node.tuning.observe
         problem = "; ".join(filter(None, (self.config_problem, self.kubelet_problem)))
         checks = {
             "connected": _check(self._trunk.connected, self.waiting_for or "no connection to the runtime"),
-            "synchronised": _check(synchronised, self._detail or "waiting for the comparison with CRI"),
+            "synchronised": _check(
+                self._comparison.complete, detail or "waiting for the comparison with CRI"
+            ),
             "readings": _check(not stale, f"cgroups were last read {age:.0f} s ago"),
             "config": _check(not problem, problem),
         }

@@ -1,8 +1,8 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `audit` (stdout), `http` and its workers, `compare` (while CRI is asked for its list),
-`census` (once, for old runtimes that launch us). Nothing else in the program starts one.
+`pusher` (the runtime's specs), `lending` (the fast loop), `audit` (stdout), `http` and its workers, `compare` (while
+CRI is asked for its list), `census` (once, for old runtimes that launch us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
@@ -11,9 +11,10 @@ import gc
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -25,12 +26,14 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, probe, trunk
+from nri_coloc.daemon import census, probe, steering, trunk
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
@@ -38,17 +41,17 @@ from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
+from nri_coloc.daemon.steering import Crew, Steering
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.view import DaemonView
 from nri_coloc.errors import ColocError, SettingsError
-from nri_coloc.model.events import Reconfigured
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
-from nri_coloc.policy import pools, resync
+from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import topology as machine
+from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
@@ -61,23 +64,20 @@ CENSUS_PAUSE_S: Final = 0.01
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
 
-TOPOLOGY_EVERY_S: Final = 10.0
-
 
 class Daemon:
     """Everything, wired; `run` blocks until a signal."""
 
-    def __init__(self, options: Options, settings: Settings) -> None:
+    def __init__(self, options: Options, settings: Settings, watch: SettingsWatch) -> None:
         self.settings = settings
         self._options = options
         self._stopping = Event()
         self._failed = False
-        self._file_settings = settings
         topology = machine.read(options.host_root)
-        _refuse_full_reserve(topology.usable.bit_count(), settings)
+        steering.refuse_full_reserve(topology.usable.bit_count(), settings)
         memory = machine.memory_total(options.host_root)
-        self._kubelet = KubeletWatch(options.host_root)
-        tuning = self._kubelet.over(settings.tuning)
+        kubelet = KubeletWatch(options.host_root)
+        tuning = kubelet.over(settings.tuning)
         self.node = Node(pools.initial(topology, tuning), tuning, memory)
         metrics = Metrics(_version(), lambda: self.node.state, keys.base_of)
         self.audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
@@ -89,22 +89,27 @@ class Daemon:
         self._journal = Journal(path, self._journal_failed, options.host_root)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
+        self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)
+        sampler = FastSampler(self._layout, options.host_root)
         cri = CriSide(settings.cri_socket)
         self.pusher = Pusher(self.node, cri, self.report, lambda: self.trunk.connected)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
-        self.readiness = Readiness(self.node, self.trunk, self.actuator, self.report, cri)
-        self.readiness.kubelet_problem = self._kubelet.problem(tuning)
-        self.view = DaemonView(self.node, self.actuator, self.readiness, self.report)
-        self._watch = SettingsWatch(options.config, options.over)
-        self._topology_at = time.monotonic()
+        self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
+        self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
+        self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
+        self._hooks.box_grew = self.lending.wake
+        self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
+        crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
+        self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
+        threading.excepthook = self._thread_failed
         self.audit.start()
         self.report.said(AuditEvent.DAEMON_START, Reason.STARTED, f"nri-coloc {_version()}, {self._mode()}")
         http = self._start_http()
@@ -114,6 +119,7 @@ class Daemon:
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
             self.pusher.start()
+            self.lending.start()
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
             self._tick()
@@ -141,16 +147,13 @@ class Daemon:
         now = time.monotonic()
         self.view.alive_at = now
         self._claim_for_launched()
-        self.readiness.poll(now)
-        self._look_at_settings()
-        self._look_at_kubelet()
-        if now - self._topology_at > TOPOLOGY_EVERY_S:
-            self._topology_at = now
-            self._look_at_machine()
+        self._comparison.poll(now)
+        self._steering.look(now)
 
     def _end(self, http: HttpServer | None) -> int:
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, "stopping; nothing is un-pinned")
         self.trunk.stop()
+        self.lending.stop()
         self.actuator.stop()
         self.pusher.stop()
         if http is not None:
@@ -190,68 +193,9 @@ class Daemon:
         try:
             found = self._options.over(reader.load(configured.config, "the runtime's plugin configuration"))
         except SettingsError as error:
-            self._config_refused(str(error))
+            self._steering.refuse(str(error))
             return
-        self._apply(found)
-
-    def _look_at_settings(self) -> None:
-        change = self._watch.look()
-        if change is None:
-            return
-        if change.settings is None:
-            self._config_refused(change.problem)
-            return
-        self._apply(change.settings)
-
-    def _config_refused(self, problem: str) -> None:
-        self.readiness.config_problem = problem
-        self.report.metrics.config_reload("invalid")
-        self.report.log.error("the configuration is invalid; the former one stays in force", problem=problem)
-        self.report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
-
-    def _apply(self, settings: Settings) -> None:
-        try:
-            _refuse_full_reserve(self.node.state.topology.usable.bit_count(), settings)
-        except SettingsError as error:
-            self._config_refused(str(error))
-            return
-        self.readiness.config_problem = ""
-        logs.configure(settings.log_level)
-        self.report.metrics.config_reload("valid")
-        fixed = _fixed_at_start(self.settings, settings)
-        note = f"; only a restart changes {', '.join(fixed)}" if fixed else ""
-        self.report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
-        self.settings = replace(settings, nri_socket=self.settings.nri_socket, http=self.settings.http)
-        self._retune(self.node.state.topology)
-
-    def _look_at_kubelet(self) -> None:
-        if self._kubelet.look():
-            self.report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, self._kubelet.words())
-            self._retune(self.node.state.topology)
-
-    def _look_at_machine(self) -> None:
-        try:
-            topology = machine.read(self._options.host_root)
-        except Exception as error:  # noqa: BLE001 - a machine in the middle of a hotplug is looked at again later
-            self.report.log.warning("cannot read the topology", error=str(error))
-            return
-        if topology != self.node.state.topology and topology.usable:
-            self.report.said(
-                AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, "the set of online CPUs changed"
-            )
-            self._retune(topology)
-
-    def _retune(self, topology: Topology) -> None:
-        before, observed = self.node.state, self.node.tuning.observe
-        tuning = self._kubelet.over(self.settings.tuning)
-        self.readiness.kubelet_problem = self._kubelet.problem(tuning)
-        wishes, pod_wishes = self._translator.wishes_again(before, tuning)
-        outcome = self.node.retune(Reconfigured(topology, wishes, pod_wishes), tuning)
-        self.report.decided(outcome.decisions, outcome.state, before)
-        # whoever only observed until now has moved nobody
-        moves = resync.everyone(outcome.state) if observed and not tuning.observe else outcome.moves
-        self.actuator.submit(moves)
-        self.pusher.submit(moves.containers)
+        self._steering.apply(found)
 
     # ---- start ----
 
@@ -293,26 +237,16 @@ class Daemon:
                 said = True
         self.readiness.waiting_for = ""
 
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        name = failure.thread.name if failure.thread else "unknown"
+        self.report.log.error("a thread ended by a failure of ours", thread=name, exc_info=failure.exc_value)
+
     def _journal_failed(self, sentence: str) -> None:
         self.report.log.error(sentence)
         self.report.said(AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, sentence)
 
     def _mode(self) -> str:
         return "observe: nothing is changed" if self.settings.tuning.observe else "enforce"
-
-
-def _refuse_full_reserve(usable: int, settings: Settings) -> None:
-    reserved = settings.tuning.reserved.bit_count() or settings.tuning.reserved_count
-    if reserved >= usable:
-        raise SettingsError(
-            f"node.reservedCPUs: {reserved} CPUs are to be reserved and this machine has {usable} usable; "
-            "leave at least one for pods"
-        )
-
-
-def _fixed_at_start(old: Settings, new: Settings) -> list[str]:
-    names = ("nri_socket", "cri_socket", "plugin_name", "plugin_index", "http", "audit_ring")
-    return [name for name in names if getattr(old, name) != getattr(new, name)]
 
 
 def _version() -> str:
@@ -324,8 +258,10 @@ def _version() -> str:
 
 def run(options: Options) -> int:
     """Read the configuration and serve; SettingsError for what the operator must mend first."""
+    # before the file is read: a change in between must be seen
+    watch = SettingsWatch(options.config, options.over)
     settings = options.over(
         reader.read(options.config) if options.config else reader.load("", "the defaults")
     )
     logs.configure(settings.log_level)
-    return Daemon(options, settings).run()
+    return Daemon(options, settings, watch).run()

@@ -36,7 +36,7 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     place = state.pods.get(pod_id)
     if place is None:
         return None
-    path = _pod_path(place.pod)
+    path = pod_path(place.pod)
     if not path:
         return None
     orders = box.knobs(state, pod_id)
@@ -51,14 +51,14 @@ def protections(state: NodeState, can: Capability) -> dict[str, Protection]:
     sums: dict[str, Protection] = {}
     for pod_id, wanted in protection.by_pod(state).items():
         place = state.pods.get(pod_id)
-        path = _pod_path(place.pod) if place is not None else ""
+        path = pod_path(place.pod) if place is not None else ""
         while path:
             sums[path] = sums.get(path, protection.NONE) + wanted
             path = path.rpartition("/")[0]
     return dict(sorted(sums.items(), key=lambda item: item[0].count("/")))
 
 
-def _pod_path(pod: Pod) -> str:
+def pod_path(pod: Pod) -> str:
     """Return the cgroup that is a pod's alone, "" if it has none: what others live in too is never written."""
     try:
         return cgroup_layout.pod_path(pod.cgroup_parent) if pod.owns_cgroup else ""

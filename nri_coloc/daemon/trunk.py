@@ -45,7 +45,6 @@ class Trunk:
     ) -> None:
         self.synchronized_at = 0.0
         self.connected = False
-        self.alive_at = time.monotonic()
         self._connect = connect
         self._name, self._index = name
         self._hooks = hooks
@@ -161,7 +160,6 @@ class Trunk:
         while not self._stopping.is_set():
             data = connection.recv(READ_SIZE)
             read_at = time.monotonic()
-            self.alive_at = read_at
             if not data:
                 raise TransportLost("the runtime closed the connection")
             with self._sending:

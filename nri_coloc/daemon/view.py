@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from nri_coloc.admin.state_view import state_json
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
@@ -17,11 +18,14 @@ HEALTHY_WITHIN_S: Final = 10.0
 class DaemonView:
     """The daemon's answer to `admin.http`."""
 
-    def __init__(self, node: Node, actuator: Actuator, readiness: Readiness, report: Report) -> None:
+    def __init__(
+        self, node: Node, actuator: Actuator, readiness: Readiness, lending: Lending, report: Report
+    ) -> None:
         self.alive_at = time.monotonic()
         self._node = node
         self._actuator = actuator
         self._readiness = readiness
+        self._lending = lending
         self._report = report
 
     def metrics(self) -> bytes:
@@ -42,14 +46,15 @@ class DaemonView:
         return state_json(self._node.state, self._node.tuning.observe, actual)
 
     def capacity(self) -> dict[str, Any]:
-        """Return what may be lent: nothing, as long as nothing is measured."""
+        """Return what may be lent."""
+        headroom = self._lending.headroom
         return {
-            "cpu_milli": 0,
-            "memory_bytes": 0,
-            "headroom_cpu_milli": 0,
-            "headroom_memory_bytes": 0,
-            "online_cpu_milli": 0,
-            "reason": "lending_not_measured",
+            "cpu_milli": headroom.cpu_milli,
+            "memory_bytes": headroom.memory_bytes,
+            "headroom_cpu_milli": headroom.cpu_milli,
+            "headroom_memory_bytes": headroom.memory_bytes,
+            "online_cpu_milli": headroom.online_cpu_milli,
+            "reason": headroom.binding.value,
             "at": timestamp(time.time_ns()),
         }
 

@@ -7,6 +7,7 @@ from typing import Final
 @dataclass(frozen=True, slots=True)
 class Capability:
     """`cgroup`: 1 or 2. `files`: control files that a pod's cgroup has here; a file not in it is not written.
+    `seen_on_pods`: they were read where pods are, not guessed from another cgroup.
 
     `oom_at_create`: the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7). `oom_may_fall`: it may also
     lower one below the kubelet's (CAP_SYS_RESOURCE); runc cannot create the container otherwise. `resctrl`: mounted.
@@ -17,6 +18,7 @@ class Capability:
     oom_at_create: bool = True
     oom_may_fall: bool = False
     resctrl: bool = False
+    seen_on_pods: bool = False
 
     def unified(self, name: str) -> bool:
         """Whether a value may travel in `unified`: on v2 only (v1 fails the creation), for a file that exists."""

@@ -25,8 +25,12 @@ class FileValue:
 
 
 def beyond_nri(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
-    """Return what a container needs and its runtime's spec cannot carry: I/O weights on v1, CFS burst."""
-    return (*(v for v in _io(orders, can) if not can.unified(v.name)), *_burst(orders, can))
+    """Return what a container needs and its runtime's spec cannot carry, or not keep: I/O weights, CFS burst.
+
+    On v2 the spec carries I/O weights, but under systemd's cgroup driver they are lost at a daemon-reload: runc makes
+    no property of them (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
+    """
+    return (*_io(orders, can), *_burst(orders, can))
 
 
 def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:

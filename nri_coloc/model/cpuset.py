@@ -65,11 +65,19 @@ def members(mask: CPUMask) -> Iterator[int]:
 
 
 def lowest(mask: CPUMask, count: int) -> CPUMask:
-    """Return the `count` lowest members of a mask, all of it if it has fewer."""
-    chosen = 0
-    while count > 0 and mask:
-        low = mask & -mask
-        chosen |= low
-        mask ^= low
-        count -= 1
-    return chosen
+    """Return the `count` lowest members of a mask, all of it if it has fewer.
+
+    Found by halving: 64 of 768 cost ten comparisons, not 64 steps.
+    """
+    if count >= mask.bit_count():
+        return mask
+    if count <= 1:
+        return mask & -mask if count == 1 else 0
+    few, enough = 0, mask.bit_length()
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        if (mask & ((1 << middle) - 1)).bit_count() < count:
+            few = middle
+        else:
+            enough = middle
+    return mask & ((1 << enough) - 1)

@@ -15,12 +15,29 @@ from nri_coloc.model.workload import Wish
 
 
 @value
+class Room:
+    """What a binding to memory nodes goes by; nothing is noted for a wish without one.
+
+    `bytes`: the memory asked for, 0 if none is known. `left`: with it, bytes by node id that are neither reserved
+    nor promised to somebody bound. `ownable`: CPUs that could be free at all, which make a node whole.
+    """
+
+    bytes: int = 0
+    left: tuple[tuple[int, int], ...] = ()
+    ownable: CPUMask = 0
+
+
+NO_ROOM: Final = Room()
+
+
+@value
 class Considered:
     """What CPUs of its own were chosen from: all that were free, for how many, by which wish after the gate."""
 
     free: CPUMask
     count: int
     wish: Wish
+    room: Room = NO_ROOM
 
 
 class Decision(NamedTuple):

@@ -82,6 +82,17 @@ class Reconfigured:
     pod_wishes: Mapping[str, Wish]
 
 
+@value
+class PoolsSized:
+    """The loop's whole picture of how many CPUs pools shall have; which ones is the policy's choice.
+
+    `counts`: by pool; a pool that is not named is as if no loop ran. `because`: the figures behind them, for the audit.
+    """
+
+    counts: Mapping[str, int]
+    because: str
+
+
 Event = (
     PodStarted
     | PodRemoved
@@ -91,4 +102,5 @@ Event = (
     | ContainerGone
     | Synchronized
     | Reconfigured
+    | PoolsSized
 )

@@ -17,7 +17,8 @@ class Role(StrEnum):
     PODS = "pods"
     """Everything below kubepods."""
     SYSTEM = "system"
-    """Everything on the node beside kubepods."""
+    """Everything on the node beside kubepods, the box's host groups too: PODS and SYSTEM together, less BOX and
+    DEDICATED, are what is used and not lent, wherever a member of the box lies. On cgroup v2 it is several samples."""
     BOX = "box"
     """A pod cgroup of the reclaim box, or a host group in it."""
     DEDICATED = "dedicated"
@@ -29,10 +30,16 @@ class Role(StrEnum):
 
 
 class Sample(NamedTuple):
-    """One cgroup at one moment. `key` is its identity (the folder's inode), never its path.
+    """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
 
-    `stalled_us`: PSI cpu `some total=`, or run-queue delay where there is no PSI; `throttled_us`: time its own
-    quota held it back; `shares_box`: whether reclaimed tasks may run on its CPUs now.
+    `key` is its identity: the folder's inode, never its path; a negative number stands for the very set of cgroups
+    that a sum or difference was made of. `usage_us` None says that the cgroup is gone or cannot be read, or, of an
+    online pod by itself, that its usage was not asked for. Of one role, no cgroup lies inside another; its samples come
+    in turns, each with its own `at`, and are summed as rates.
+
+    `stalled_us`: PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0 where it has none;
+    summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a period ends, up to
+    100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now.
     """
 
     key: int
@@ -48,13 +55,17 @@ class FastReadings(NamedTuple):
     """What one fast tick read: at most about eight files, some by rotation.
 
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share`
-    now, reserved and dedicated left out.
+    now, reserved and dedicated left out. `threads_per_core`: of the lendable CPUs; `cpus`: online CPUs of the machine,
+    no counter rises faster (0: not known). `took_s`: CPU time that the whole tick before this one cost.
     """
 
     at: float
     samples: tuple[Sample, ...] = ()
     late_s: float = 0.0
     lendable: int = 0
+    threads_per_core: int = 1
+    cpus: int = 0
+    took_s: float = 0.0
 
 
 class Pressure(NamedTuple):
@@ -88,7 +99,11 @@ class IOReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupReading:
-    """One cgroup in the full picture; every part that its kernel does not offer is None."""
+    """One cgroup in the full picture; every part that its kernel does not offer is None.
+
+    `run_delay_us`: only where there is no PSI, of a container's living threads; it falls when one of them ends.
+    A container's I/O and its stalls for memory and I/O are in its pod's reading only.
+    """
 
     key: int
     at: float

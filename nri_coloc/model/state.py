@@ -7,11 +7,13 @@ no copy can disagree. `cpus_of` is the one place that turns an assignment into a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import EMPTY, Crowd
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.topology import Topology
+from nri_coloc.model.tuning import PoolTuning
 from nri_coloc.model.value import value
 from nri_coloc.model.workload import DEFAULT_WISH, Container, Pod, QoSClass, Wish
 
@@ -24,11 +26,23 @@ POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
 """The pools that always exist, in the order in which they are shown."""
 
 
+class Asked(NamedTuple):
+    """What the members of a pool ask for: thousandths of a CPU in all, and how many members there are."""
+
+    milli: int
+    members: int
+
+
 @value
 class Pools:
-    """The CPU set of every pool; recomputed only when exclusive CPUs or the machine change.
+    """The CPU set of every pool; recomputed only when exclusive CPUs, members' requests or the machine change.
 
-    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them.
+    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them. `tiers`: the
+    operator's pools, and of those with groups one by group that has a member; one without CPUs of its own is a name
+    over `share` (or `system`). The rest is what they follow from: `plan`, the operator's wish; `asked`, by tier;
+    `counts`, how many CPUs the loop told a pool to have (`events.PoolsSized`). Without a count for it `reclaim` is the
+    same set as `share`; with a count for `share` the two are apart. `claimed`: CPUs that dedicated containers had and
+    are about to get again, while a list is replayed.
     """
 
     reserved: CPUMask = 0
@@ -37,10 +51,20 @@ class Pools:
     share: CPUMask = 0
     reclaim: CPUMask = 0
     kept: CPUMask = 0
+    tiers: Mapping[str, CPUMask] = field(default_factory=dict)
+    plan: tuple[PoolTuning, ...] = ()
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    claimed: CPUMask = 0
 
     def cpus(self, pool: str) -> CPUMask:
         """Return a pool's set; an unknown name is the shared pool, so that no container is ever without."""
-        return getattr(self, pool) if pool in POOLS else self.share
+        return getattr(self, pool) if pool in POOLS else self.tiers.get(pool, self.share)
+
+    @property
+    def free(self) -> CPUMask:
+        """CPUs that a dedicated container may take: offline pods never stand in its way."""
+        return self.share | self.reclaim
 
 
 @value
@@ -91,13 +115,13 @@ class NodeState:
     topology: Topology
     pools: Pools
     pods: Mapping[str, PodPlace] = field(default_factory=dict)
-    containers: Mapping[str, Assignment] = field(default_factory=dict)
+    containers: Crowd = field(default_factory=lambda: EMPTY)
     owners: Mapping[str, CPUMask] = field(default_factory=dict)
     generation: int = 0
 
     def of_pod(self, pod_id: str) -> Iterator[Assignment]:
         """Yield the assignments of one pod."""
-        return (a for a in self.containers.values() if a.container.pod_id == pod_id)
+        return self.containers.of_pod(pod_id)
 
     def boxed(self, pod_id: str) -> bool:
         """Whether a pod's cgroup belongs to the reclaim box."""

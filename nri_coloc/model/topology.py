@@ -1,4 +1,4 @@
-"""The machine as the placement sees it: packages, NUMA nodes, L3 groups, cores and threads.
+"""The machine as the placement sees it: packages, dies, NUMA nodes, L3 groups, cores and threads.
 
 Pure values; reading `/sys` is `sampling`'s business. Every level is a tuple of CPU masks, sorted by
 lowest member, holding online CPUs only, so that a level is searched with `&` and `bit_count()`.
@@ -12,16 +12,23 @@ from functools import cached_property
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
+Level = tuple[CPUMask, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """One online logical CPU; `core` and `l3` are any hashable label that its siblings share."""
+    """One online logical CPU; `core` and `l3` are any hashable label that its siblings share.
+
+    `die` counts within its package; `kind` ranks the cores of a hybrid machine, 0 the fastest.
+    """
 
     id: int
     package: int = 0
     node: int = 0
     l3: str = ""
     core: str = ""
+    die: int = 0
+    kind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +42,16 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class Topology:
-    """Masks by level. `online` includes `isolated` (the kernel's isolcpus=)."""
+    """Masks by level. `online` includes `isolated` (the kernel's isolcpus=); `kinds` are fastest first."""
 
     online: CPUMask
     isolated: CPUMask
-    packages: tuple[CPUMask, ...]
+    packages: Level
     nodes: tuple[NumaNode, ...]
-    l3_groups: tuple[CPUMask, ...]
-    cores: tuple[CPUMask, ...]
+    l3_groups: Level
+    cores: Level
+    dies: Level = ()
+    kinds: Level = ()
 
     @classmethod
     def build(
@@ -62,6 +71,10 @@ class Topology:
             nodes=tuple(NumaNode(node, mask, memory.get(node, 0)) for node, mask in sorted(by_node.items())),
             l3_groups=_grouped(cpus, lambda c: c.l3 or f"cpu{c.id}"),
             cores=_grouped(cpus, lambda c: c.core or f"cpu{c.id}"),
+            dies=_grouped(cpus, lambda c: (c.package, c.die)),
+            kinds=tuple(
+                cpuset.of(c.id for c in cpus if c.kind == kind) for kind in sorted({c.kind for c in cpus})
+            ),
         )
 
     @cached_property
@@ -70,33 +83,135 @@ class Topology:
         return self.online & ~self.isolated or self.online
 
     @cached_property
+    def aside(self) -> CPUMask:
+        """Isolated CPUs that no pool has: only who asks for them gets them."""
+        return self.online & ~self.usable
+
+    @cached_property
     def threads_per_core(self) -> int:
         """Threads of the widest core: 2 on a machine with SMT, and on hybrid ones."""
         return max((core.bit_count() for core in self.cores), default=1)
 
     @cached_property
-    def levels(self) -> tuple[tuple[CPUMask, ...], ...]:
-        """The groups to search, from the widest down: nodes, L3 groups, cores.
+    def core_of(self) -> Mapping[int, CPUMask]:
+        """Each CPU's core, by CPU id."""
+        return {cpu: core for core in self.cores for cpu in cpuset.members(core)}
 
-        A level whose groups would split a core is left out: what some firmware and hypervisors report.
+    @cached_property
+    def node_level(self) -> Level:
+        """The nodes that have CPUs."""
+        return tuple(node.cpus for node in self.nodes if node.cpus)
+
+    @cached_property
+    def near(self) -> tuple[Level, ...]:
+        """Nodes and what divides them, widest first: dies (of some machines) and L3 groups.
+
+        A level whose groups would split a core is left out: what some firmware and hypervisors report. So is
+        one that divides nothing further.
         """
-        levels = (tuple(n.cpus for n in self.nodes), self.l3_groups)
-        return (*(level for level in levels if not self._splits_a_core(level)), self.cores)
+        levels = [self.node_level] if self.keeps_cores(self.node_level) else []
+        for level in sorted((self.dies, self.l3_groups), key=len):
+            if _divides(self.node_level, level) and self.keeps_cores(level) and level not in levels:
+                levels.append(level)
+        return tuple(levels)
 
-    def _splits_a_core(self, groups: tuple[CPUMask, ...]) -> bool:
-        return any(core & group and core & ~group for group in groups for core in self.cores)
+    @cached_property
+    def node_around(self) -> Mapping[CPUMask, CPUMask]:
+        """The node that each group of the near levels lies in."""
+        groups = {group for level in self.near for group in level}
+        return {group: node for node in self.node_level for group in groups if group & ~node == 0}
+
+    @cached_property
+    def far(self) -> tuple[Level, ...]:
+        """What lies above the nodes, widest first: packages, dies, L3 groups that span nodes; of more than one."""
+        levels: list[Level] = []
+        for level in sorted((self.packages, self.dies, self.l3_groups), key=len):
+            if len(level) > 1 and level not in (*levels, *self.near) and self.keeps_cores(level):
+                levels.append(level)
+        return tuple(levels)
+
+    def keeps_cores(self, level: Level) -> bool:
+        """Whether no core lies in two groups of a level."""
+        return all(self.whole_cores(group) == group for group in level)
+
+    @cached_property
+    def _shapes(self) -> tuple[tuple[CPUMask, tuple[int, ...]], ...]:
+        """Cores of one shape each: their first threads, and how far behind them the other threads' ids lie."""
+        shapes: dict[tuple[int, ...], CPUMask] = {}
+        for core in self.cores:
+            first, *others = cpuset.members(core)
+            behind = tuple(other - first for other in others)
+            shapes[behind] = shapes.get(behind, 0) | 1 << first
+        return tuple((firsts, behind) for behind, firsts in shapes.items())
+
+    @cached_property
+    def _firsts_by_width(self) -> tuple[tuple[int, CPUMask], ...]:
+        """The first threads of all cores with so many threads, widest first."""
+        widths: dict[int, CPUMask] = {}
+        for firsts, behind in self._shapes:
+            widths[len(behind) + 1] = widths.get(len(behind) + 1, 0) | firsts
+        return tuple(sorted(widths.items(), reverse=True))
+
+    def first_threads(self, cpus: CPUMask) -> CPUMask:
+        """Return of each core of which all threads are among these its first thread.
+
+        All cores of one shape are looked at in one operation: `cpus` shifted lays siblings over each other.
+        """
+        found = 0
+        for firsts, behind in self._shapes:
+            whole = firsts & cpus
+            for distance in behind:
+                whole &= cpus >> distance
+            found |= whole
+        return found
+
+    def with_siblings(self, first_threads: CPUMask) -> CPUMask:
+        """Return the whole cores that these are the first threads of."""
+        cores = first_threads
+        for firsts, behind in self._shapes:
+            here = first_threads & firsts
+            for distance in behind:
+                cores |= here << distance
+        return cores
+
+    def whole_cores(self, cpus: CPUMask) -> CPUMask:
+        """Return the CPUs of every core that lies in this set with all its threads."""
+        return self.with_siblings(self.first_threads(cpus))
+
+    def full_cores(self, cpus: CPUMask) -> CPUMask:
+        """Return the CPUs of the whole cores that have as many threads as any."""
+        return self.with_siblings(self.first_threads(cpus) & self._firsts_by_width[0][1])
+
+    def lowest_cores(self, whole: CPUMask, count: int) -> CPUMask:
+        """Return whole cores of at most `count` CPUs out of a set of such: the widest, of these the lowest."""
+        chosen = 0
+        for width, firsts in self._firsts_by_width:
+            cores = self.with_siblings(cpuset.lowest(firsts & whole, count // width))
+            chosen |= cores
+            count -= cores.bit_count()
+        return chosen
 
     @cached_property
     def all_mems(self) -> CPUMask:
         """Every node that has memory; a kernel that reports none has node 0."""
         return cpuset.of(n.id for n in self.nodes if n.memory_bytes) or cpuset.of(n.id for n in self.nodes)
 
+    @cached_property
+    def tells_memory(self) -> bool:
+        """Whether the kernel says of any node how much memory it has."""
+        return any(node.memory_bytes for node in self.nodes)
+
     def nodes_of(self, cpus: CPUMask) -> CPUMask:
         """Return the ids, as a mask, of the nodes that these CPUs belong to."""
         return cpuset.of(n.id for n in self.nodes if n.cpus & cpus)
 
 
-def _grouped(cpus: tuple[CPU, ...], label: Callable[[CPU], object]) -> tuple[CPUMask, ...]:
+def _divides(wide: Level, narrow: Level) -> bool:
+    """Whether each narrow group lies in one wide group, as far as the wide ones reach."""
+    return not any(part & group and part & ~group for group in wide for part in narrow)
+
+
+def _grouped(cpus: tuple[CPU, ...], label: Callable[[CPU], object]) -> Level:
     groups: dict[object, CPUMask] = {}
     for cpu in cpus:
         groups[label(cpu)] = groups.get(label(cpu), 0) | 1 << cpu.id

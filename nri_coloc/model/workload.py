@@ -50,6 +50,10 @@ class Placement(StrEnum):
     ONE_THREAD_PER_CORE = "one-thread-per-core"
 
 
+ISOLATED: Final = "isolated"
+"""In a dedicated container's `Wish.pool`: CPUs that the kernel keeps its scheduler from (isolcpus=)."""
+
+
 class Phase(StrEnum):
     """How far a container's life has come; only `RUNNING` and `STARTING` have a cgroup of their own."""
 
@@ -160,7 +164,8 @@ class Wish:
     and no setting that depends on the container took part, so its containers wish the same.
     `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`: the request in thousandths of a CPU as told,
     0 if only the kubelet's values tell it. `init`: told to be an init container. `origins`: (our key, their key, their
-    value) of what was not said in our own words.
+    value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
+    own; `pool_because`: what put it there.
     """
 
     qos: QoSClass
@@ -183,6 +188,7 @@ class Wish:
     mixed: bool = False
     plain: bool = field(default=False, compare=False)
     origins: tuple[tuple[str, str, str], ...] = ()
+    pool_because: str = ""
     findings: tuple[Finding, ...] = ()
 
 

@@ -11,12 +11,16 @@ file, so that whoever writes one reads the other at once. `settle` ties these na
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
+from typing import Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.node_sim import cgroup_files as files
+
+_READ_SIZE: Final = 1 << 16
 
 Watcher = Callable[[str, Path], None]
 """Told of each new cgroup: its path and the folder in which its cpuset files lie."""
@@ -101,15 +105,22 @@ class CgroupTree:
     def read(self, path: str, name: str) -> str | None:
         """Return a file's text, None where there is no such file or cgroup."""
         try:
-            return (self.folder(name, path) / name).read_text().rstrip("\n")
+            descriptor = os.open(self._file(path, name), os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        try:
+            return os.read(descriptor, _READ_SIZE).decode().rstrip("\n")
+        finally:
+            os.close(descriptor)
 
     def write(self, path: str, name: str, text: str) -> None:
         """Write a file that exists, in place; one that does not is left out, as a kernel has no such file."""
-        file = self.folder(name, path) / name
-        if file.exists():
-            _put(file, text)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            _put(self._file(path, name), text, 0)
+
+    def _file(self, path: str, name: str) -> str:
+        mount = "" if self.version == 2 else f"/{files.mount_of(name)}"
+        return f"{self._base}{mount}/{path}/{name}"
 
     def mask(self, path: str, name: str) -> CPUMask:
         """Return a cpulist file's set, empty where there is none."""
@@ -182,13 +193,13 @@ def _write_all(folder: Path, content: dict[str, str]) -> None:
         _put(folder / name, text)
 
 
-def _put(file: Path, text: str) -> None:
+def _put(file: Path | str, text: str, create: int = os.O_CREAT) -> None:
     """Write in place, in one step: what was longer is filled up with newlines.
 
     Cutting it would be a second step, and whoever reads or writes in between would meet a half of two values.
     """
     content = f"{text}\n".encode()
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | create, 0o644)
     try:
         os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size, b"\n"), 0)
     finally:

@@ -26,6 +26,7 @@ class MachineSpec:
     `cpus` are the online ones; an empty `core` or `l3` label means that the kernel does not say, as in many
     virtual machines. `numa` False: a kernel without NUMA; all CPUs and memory lie in node 0.
     `legacy`: a kernel before 5.3, with older names and no list of isolated CPUs.
+    `capacities`: of each kind of core, as ARM tells them; without them a hybrid machine tells its kinds as x86 does.
     """
 
     cpus: tuple[CPU, ...]
@@ -34,6 +35,7 @@ class MachineSpec:
     offline: CPUMask = 0
     numa: bool = True
     legacy: bool = False
+    capacities: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Shape:
     """A regular machine: how many of each level lie in one of the level above.
 
     `adjacent`: the threads of a core have neighbouring ids; otherwise all first threads come first, as most
-    firmware numbers them.
+    firmware numbers them. `nodes` are counted in a die, and dies in a socket.
     """
 
     sockets: int = 1
@@ -50,11 +52,12 @@ class Shape:
     cores: int = 1
     threads: int = 1
     adjacent: bool = False
+    dies: int = 1
 
 
 def regular(shape: Shape, gib_per_node: int = 16) -> MachineSpec:
     """Describe a regular machine."""
-    nodes = shape.sockets * shape.nodes
+    nodes = shape.sockets * shape.dies * shape.nodes
     cores = nodes * shape.l3_groups * shape.cores
     cpus = []
     for core in range(cores):
@@ -62,7 +65,8 @@ def regular(shape: Shape, gib_per_node: int = 16) -> MachineSpec:
         node = l3 // shape.l3_groups
         for thread in range(shape.threads):
             number = core * shape.threads + thread if shape.adjacent else thread * cores + core
-            cpus.append(CPU(number, node // shape.nodes, node, f"l3-{l3}", f"core-{core}"))
+            die = node // shape.nodes
+            cpus.append(CPU(number, die // shape.dies, node, f"l3-{l3}", f"core-{core}", die % shape.dies))
     return MachineSpec(
         tuple(sorted(cpus, key=lambda cpu: cpu.id)), dict.fromkeys(range(nodes), gib_per_node * GIB)
     )
@@ -88,8 +92,33 @@ def _sparse() -> MachineSpec:
 def _hybrid() -> MachineSpec:
     """Eight fast cores with two threads, eight small ones with one, a common L3; one node."""
     fast = tuple(CPU(number, 0, 0, "l3-0", f"fast-{number // 2}") for number in range(16))
-    small = tuple(CPU(number, 0, 0, "l3-0", f"small-{number}") for number in range(16, 24))
+    small = tuple(CPU(number, 0, 0, "l3-0", f"small-{number}", kind=1) for number in range(16, 24))
     return MachineSpec(fast + small, {0: 32 * GIB})
+
+
+def _three_kinds() -> MachineSpec:
+    """Eight ARM cores as phones and boards have them: the small ones come first, the one fast one last."""
+    kinds = (2, 2, 2, 2, 1, 1, 1, 0)
+    cpus = tuple(CPU(number, 0, 0, "l3-0", f"core-{number}", kind=kind) for number, kind in enumerate(kinds))
+    return MachineSpec(cpus, {0: 8 * GIB}, numa=False, capacities=(1024, 830, 325))
+
+
+def _dies_in_a_node() -> MachineSpec:
+    """One socket that is one memory node and two dies, each with two L3 groups of two cores."""
+    return MachineSpec(
+        tuple(
+            CPU(number, 0, 0, f"l3-{number // 4}", f"core-{number // 2}", number // 8) for number in range(16)
+        ),
+        {0: 64 * GIB},
+    )
+
+
+def _clustered() -> MachineSpec:
+    """Two sockets of two memory nodes each that have the L3 of their socket in common."""
+    cpus = regular(Shape(sockets=2, nodes=2, cores=2, threads=2)).cpus
+    return MachineSpec(
+        tuple(replace(cpu, l3=f"l3-{cpu.package}") for cpu in cpus), dict.fromkeys(range(4), 32 * GIB)
+    )
 
 
 def _virtual() -> MachineSpec:
@@ -116,6 +145,12 @@ MACHINES: Final[Mapping[str, MachineSpec]] = MappingProxyType(
         "virtual": _virtual(),
         "legacy": replace(regular(Shape(sockets=2, cores=4, threads=2)), legacy=True),
         "hybrid": _hybrid(),
+        "three-kinds": _three_kinds(),
+        "dies": regular(Shape(sockets=2, dies=2, nodes=2, cores=2, threads=2, adjacent=True)),
+        "dies-in-a-node": _dies_in_a_node(),
+        "l3-beyond-nodes": _clustered(),
+        "l3-in-a-node": regular(Shape(sockets=2, l3_groups=4, cores=2, threads=2)),
+        "four-threads": regular(Shape(sockets=2, l3_groups=2, cores=2, threads=4, adjacent=True)),
         "sparse": _sparse(),
         "xeon-64": regular(Shape(sockets=2, cores=16, threads=2), 128),
         # two packages, four nodes each (NPS4), eight cores to an L3
@@ -168,6 +203,7 @@ def files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
         yield f"{system}/cpu/cpu{number}/online", "0\n"
     if spec.numa:
         yield from _node_files(f"{system}/node", spec)
+    yield from _kind_files(spec)
     yield from _proc_files(spec)
 
 
@@ -200,7 +236,7 @@ def _topology_files(folder: str, cpu: CPU, core: CPUMask, spec: MachineSpec) -> 
         yield f"{folder}/thread_siblings_list", _line(core)
         if not spec.legacy:
             yield f"{folder}/core_cpus_list", _line(core)
-            yield f"{folder}/die_id", "0\n"
+            yield f"{folder}/die_id", f"{cpu.die}\n"
 
 
 def _cache_files(folder: str, core: CPUMask, sharers: CPUMask) -> Iterator[tuple[str, str]]:
@@ -209,6 +245,21 @@ def _cache_files(folder: str, core: CPUMask, sharers: CPUMask) -> Iterator[tuple
         yield f"{folder}/index{index}/level", f"{level}\n"
         yield f"{folder}/index{index}/type", f"{kind}\n"
         yield f"{folder}/index{index}/shared_cpu_list", _line(shared)
+
+
+def _kind_files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
+    """Yield how a hybrid machine tells its kinds: ARM by the capacity of each CPU, x86 by the PMUs' CPUs."""
+    kinds = {cpu.id: cpu.kind for cpu in spec.cpus}
+    if not any(kinds.values()):
+        return
+    if spec.capacities:
+        for number, kind in kinds.items():
+            yield f"sys/devices/system/cpu/cpu{number}/cpu_capacity", f"{spec.capacities[kind]}\n"
+        return
+    for kind, name in enumerate(("cpu_core", "cpu_atom", "cpu_lowpower")):
+        cpus = cpuset.of(number for number in kinds if kinds[number] == kind)
+        if cpus:
+            yield f"sys/devices/{name}/cpus", _line(cpus)
 
 
 def _node_files(folder: str, spec: MachineSpec) -> Iterator[tuple[str, str]]:
@@ -223,10 +274,23 @@ def _node_files(folder: str, spec: MachineSpec) -> Iterator[tuple[str, str]]:
         )
 
 
+_UNUSED: Final = ("Active(file)", "Inactive(file)", "AnonPages", "SReclaimable")
+
+
+def _zone(node: int, memory: int) -> str:
+    """A node's one zone; the low watermark as Linux sets it from min_free_kbytes: 5/4 of min, here 1/512 of all."""
+    low = memory // 4096 // 512
+    return (
+        f"Node {node}, zone   Normal\n  pages free     {memory // 4096}\n        min      {low * 4 // 5}\n"
+        f"        low      {low}\n        high     {low * 6 // 5}\n"
+    )
+
+
 def _proc_files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
     kib = sum(spec.memory.values()) // 1024
-    names = ("MemTotal", "MemFree", "MemAvailable")
-    yield "proc/meminfo", "".join(f"{name + ':':<16}{kib:>8} kB\n" for name in names)
+    amounts = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), kib) | dict.fromkeys(_UNUSED, 0)
+    yield "proc/meminfo", "".join(f"{name + ':':<16}{amount:>8} kB\n" for name, amount in amounts.items())
+    yield "proc/zoneinfo", "".join(_zone(node, spec.memory[node]) for node in sorted(spec.memory))
     idle = " ".join("0" * 10)
     yield "proc/stat", f"cpu  {idle}\n" + "".join(f"cpu{cpu.id} {idle}\n" for cpu in spec.cpus)
     zero = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"

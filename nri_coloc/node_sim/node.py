@@ -3,7 +3,8 @@
     folder/host      what the daemon takes for "/": sys and proc
     folder/run       the sockets of NRI and CRI
 
-The daemon runs unchanged against it, as its own process. Threads are the runtime's; time comes in with `tick`.
+The daemon runs unchanged against it, as its own process. Time comes in with `tick`, or from
+`start_clock`; the other threads are the runtime's.
 """
 
 from pathlib import Path
@@ -18,9 +19,11 @@ from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.node_sim.cri_server import CriServer
 from nri_coloc.node_sim.identity import Identity
 from nri_coloc.node_sim.kernel import Kernel
+from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.processes import ProcessTable
 from nri_coloc.node_sim.runtime import Runtime
 from nri_coloc.node_sim.spec import Container, ContainerRequest, PodRequest
+from nri_coloc.node_sim.ticker import PERIOD_S, Ticker
 from nri_coloc.node_sim.workload import Load, Workload
 
 QOS_CGROUPS = {
@@ -49,6 +52,7 @@ class Node:
         self.cri = CriServer(self.cri_socket, self.runtime)
         self.workload = Workload(self.tree, self.host_root, topology.online)
         self._identity = Identity()
+        self._ticker: Ticker | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -68,6 +72,10 @@ class Node:
     def close(self) -> None:
         """End everything that runs; the files stay."""
         self.kill_runtime()
+        if self._ticker:
+            self._ticker.close()
+            self._ticker = None
+        self.workload.close()
         if self._kernel:
             self._kernel.close()
 
@@ -109,7 +117,7 @@ class Node:
         """Stop and remove a pod, and its cgroup after it."""
         pod = self.runtime.pods[pod_id]
         for container in self.runtime.of_pod(pod_id):
-            self.workload.detach(container.cgroup)
+            self.workload.end(container.cgroup)
         self.runtime.remove_pod(pod_id)
         self.tree.remove(pod.cgroup)
         self._weigh_classes()
@@ -119,6 +127,29 @@ class Node:
         requests = [pod.request for pod in self.runtime.pods.values()]
         burstable = sum(request.shares for request in requests if request.qos is KubeQoS.BURSTABLE)
         self.tree.write(QOS_CGROUPS[KubeQoS.BURSTABLE], *self.tree.weight(max(2, burstable)))
+
+    # ---- what containers use ----
+
+    def set_demand(self, container_id: str, cpus: float) -> None:
+        """Let a container want so many CPUs from now on; 0 is none. Counters move with `tick` or the clock."""
+        path = self.runtime.containers[container_id].cgroup
+        if cpus > 0:
+            self.workload.attach(path, lambda _seconds: cpus)
+        else:
+            self.workload.detach(path)
+
+    def set_memory(self, container_id: str, held: Held) -> None:
+        """Let a container hold so much memory; its files and the machine's say so at once."""
+        self.workload.hold(self.runtime.containers[container_id].cgroup, held)
+
+    def start_clock(self, period_s: float = PERIOD_S) -> None:
+        """Let the workload follow the wall clock until `close`, instead of calls of `tick`."""
+        if self._ticker is None:
+            self._ticker = Ticker(self.workload, period_s)
+
+    def tick(self, now: float) -> None:
+        """Let the workload use CPU up to `now` (seconds)."""
+        self.workload.tick(now)
 
     # ---- looking ----
 
@@ -139,7 +170,3 @@ class Node:
     def cpus(self, container_id: str) -> CPUMask:
         """Return the CPUs on which a container really may run, by its files."""
         return self.tree.effective(self.runtime.containers[container_id].cgroup)
-
-    def tick(self, now: float) -> None:
-        """Let the workload use CPU up to `now` (seconds)."""
-        self.workload.tick(now)

@@ -8,11 +8,14 @@ scheduled: no latency comes out of it, and PSI is the part of the wanted time th
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, RLock
 from typing import Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.node_sim.counter_files import CounterFiles
+from nri_coloc.node_sim.memory_use import Held, MemoryUse, levels
 
 Load = Callable[[float], float]
 """Seconds to the number of CPUs wanted."""
@@ -97,59 +100,97 @@ class Counters:
 
 
 class Workload:
-    """Moves the counters of a tree's cgroups; `attach` and `detach` say who runs."""
+    """Moves the counters of a tree's cgroups; `attach` and `detach` say who runs, `hold` who has memory.
+
+    Safe to use from several threads.
+    """
 
     def __init__(self, tree: CgroupTree, host_root: Path, cpus: CPUMask) -> None:
         self._tree = tree
         self._stat = host_root / "proc/stat"
+        self._pressure = host_root / "proc/pressure/cpu"
         self._cpus = list(cpuset.members(cpus))
+        self._files = CounterFiles(tree)
+        self._memory = MemoryUse(tree, self._files, host_root)
+        self._lock = RLock()
+        self._wanted = Event()
         self._loads: dict[str, Load] = {}
         self._counters: dict[str, Counters] = {"": Counters()}
         self._busy = dict.fromkeys(self._cpus, 0.0)
         self._began: float | None = None
         self._last = 0.0
 
+    # ---- who wants what ----
+
     def attach(self, path: str, load: Load) -> None:
-        self._loads[path] = load
+        """Let a cgroup want CPU time from now on."""
+        with self._lock:
+            self._loads[path] = load
+        self._wanted.set()
 
     def detach(self, path: str) -> None:
-        self._loads.pop(path, None)
+        """Let a cgroup want no CPU time any more."""
+        with self._lock:
+            self._loads.pop(path, None)
+
+    def end(self, path: str) -> None:
+        """Let a cgroup want nothing and hold nothing any more."""
+        with self._lock:
+            self.detach(path)
+            self._memory.hold(path, Held())
+
+    def hold(self, path: str, held: Held) -> None:
+        """Let a cgroup hold memory."""
+        with self._lock:
+            self._memory.hold(path, held)
+
+    # ---- time ----
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody wants anything."""
+        return not self._loads
+
+    def wait(self) -> None:
+        """Wait until somebody may want something."""
+        self._wanted.clear()
+        if self.is_idle:
+            self._wanted.wait()
+
+    def wake(self) -> None:
+        """End a `wait`."""
+        self._wanted.set()
+
+    def rest(self, now: float) -> None:
+        """Let the time since the last tick have passed without any use."""
+        with self._lock:
+            self._began = now if self._began is None else self._began
+            self._last = now
+
+    def close(self) -> None:
+        """Close the files that are kept open."""
+        with self._lock:
+            self._files.close()
 
     def tick(self, now: float) -> Shares:
         """Let the time since the last tick pass; the first one only sets the clock."""
-        if self._began is None:
-            self._began = self._last = now
-            return Shares()
-        elapsed, self._last = now - self._last, now
-        live = {path: load(now) for path, load in self._loads.items() if self._tree.exists(path)}
-        tasks = [self._task(path, wanted, live) for path, wanted in live.items()]
-        shares = share_out(tasks)
-        for task in tasks:
-            self._count(task, shares.by_path[task.path], elapsed)
-        for cpu, part in shares.by_cpu.items():
-            self._busy[cpu] = self._busy.get(cpu, 0.0) + part * elapsed
-        self._write()
-        return shares
+        with self._lock:
+            if self._began is None:
+                self._began = self._last = now
+                return Shares()
+            elapsed, self._last = now - self._last, now
+            live = {path: load(now) for path, load in self._loads.items() if self._tree.exists(path)}
+            worth = _Worth(self._tree, live)
+            tasks = [self._task(path, wanted, worth) for path, wanted in live.items()]
+            shares = share_out(tasks)
+            self._count(tasks, shares, elapsed)
+            self._write()
+            return shares
 
     # ---- what the files allow ----
 
-    def _task(self, path: str, wanted: float, live: Mapping[str, float]) -> Task:
-        return Task(path, wanted, self._tree.effective(path), self._weight(path, live), self._quota(path))
-
-    def _weight(self, path: str, live: Iterable[str]) -> float:
-        """Return the part of a CPU that a cgroup is worth: at each level its weight among the busy siblings."""
-        worth = 1.0
-        for level in _levels(path):
-            depth = level.count("/")
-            parent = level.rpartition("/")[0]
-            busy = {"/".join(other.split("/")[: depth + 1]) for other in live}
-            siblings = [other for other in busy if other.rpartition("/")[0] == parent]
-            worth *= self._own_weight(level) / sum(self._own_weight(other) for other in siblings)
-        return worth
-
-    def _own_weight(self, path: str) -> int:
-        name = "cpu.shares" if self._tree.version == 1 else "cpu.weight"
-        return int(self._tree.read(path, name) or 1)
+    def _task(self, path: str, wanted: float, worth: "_Worth") -> Task:
+        return Task(path, wanted, self._tree.effective(path), worth.of(path), self._quota(path))
 
     def _quota(self, path: str) -> float:
         if self._tree.version == 1:
@@ -164,12 +205,22 @@ class Workload:
 
     # ---- counting ----
 
-    def _count(self, task: Task, used: float, elapsed: float) -> None:
-        waited = max(0.0, task.wanted - used) / task.wanted if task.wanted > EPSILON else 0.0
-        for path in ("", *_levels(task.path)):
-            counters = self._counters.setdefault(path, Counters())
-            counters.used += used * elapsed
-            counters.stalled += waited * elapsed
+    def _count(self, tasks: Iterable[Task], shares: Shares, elapsed: float) -> None:
+        waited: dict[str, float] = {}
+        for task in tasks:
+            used = shares.by_path[task.path]
+            part = max(0.0, task.wanted - used) / task.wanted if task.wanted > EPSILON else 0.0
+            for path in ("", *levels(task.path)):
+                self._counters.setdefault(path, Counters()).used += used * elapsed
+                # PSI's "some": at least one waits, so that whoever waits most decides
+                waited[path] = max(waited.get(path, 0.0), part)
+            self._throttle(task, elapsed)
+        for path, part in waited.items():
+            self._counters[path].stalled += part * elapsed
+        for cpu, part in shares.by_cpu.items():
+            self._busy[cpu] = self._busy.get(cpu, 0.0) + part * elapsed
+
+    def _throttle(self, task: Task, elapsed: float) -> None:
         own = self._counters[task.path]
         if task.quota < float("inf"):
             own.periods += elapsed * 10
@@ -180,15 +231,15 @@ class Workload:
     def _write(self) -> None:
         for path in [path for path in self._counters if path and not self._tree.exists(path)]:
             del self._counters[path]
+            self._files.forget(path)
         for path, counters in self._counters.items():
-            for name, text in self._files(counters):
-                self._tree.write(path, name, text)
-        self._write_stat()
+            for name, text in self._texts(counters):
+                self._files.put(path, name, text)
+        self._write_machine()
 
-    def _files(self, counters: Counters) -> list[tuple[str, str]]:
+    def _texts(self, counters: Counters) -> list[tuple[str, str]]:
         usage = f"usage_usec {_us(counters.used)}\nuser_usec {_us(counters.used)}\nsystem_usec 0"
-        pressure = f"avg10=0.00 avg60=0.00 avg300=0.00 total={_us(counters.stalled)}"
-        both = [("cpu.pressure", f"some {pressure}\nfull {pressure}")]
+        both = [("cpu.pressure", _pressure_text(counters))]
         periods = f"nr_periods {int(counters.periods)}\nnr_throttled {int(counters.throttled_periods)}"
         if self._tree.version == 2:
             bursts = f"throttled_usec {_us(counters.throttled)}\nnr_bursts 0\nburst_usec 0"
@@ -200,24 +251,52 @@ class Workload:
             ("cpu.stat", f"{periods}\n{bursts}"),
         ]
 
-    def _write_stat(self) -> None:
+    def _write_machine(self) -> None:
         assert self._began is not None  # only a second tick comes here
         lived = self._last - self._began
         rows = [("cpu ", sum(self._busy.values()), lived * len(self._busy))]
         rows += [(f"cpu{cpu}", busy, lived) for cpu, busy in sorted(self._busy.items())]
-        self._stat.write_text("".join(_stat_line(*row) for row in rows))
+        _show(self._stat, "".join(_stat_line(*row) for row in rows))
+        if self._pressure.exists():
+            _show(self._pressure, f"{_pressure_text(self._counters[''])}\n")
+
+
+class _Worth:
+    """What cgroups are worth in one tick: at each level the weight among the siblings that want something."""
+
+    def __init__(self, tree: CgroupTree, live: Iterable[str]) -> None:
+        self._name = "cpu.shares" if tree.version == 1 else "cpu.weight"
+        self._weights: dict[str, int] = {}
+        self._sums: dict[str, int] = {}
+        for level in {level for path in live for level in levels(path)}:
+            weight = self._weights[level] = int(tree.read(level, self._name) or 1)
+            parent = level.rpartition("/")[0]
+            self._sums[parent] = self._sums.get(parent, 0) + weight
+
+    def of(self, path: str) -> float:
+        """Return the part of a CPU that it would have if all wanted everything."""
+        worth = 1.0
+        for level in levels(path):
+            worth *= self._weights[level] / self._sums[level.rpartition("/")[0]]
+        return worth
+
+
+def _pressure_text(counters: Counters) -> str:
+    total = f"avg10=0.00 avg60=0.00 avg300=0.00 total={_us(counters.stalled)}"
+    return f"some {total}\nfull {total}"
+
+
+def _show(file: Path, text: str) -> None:
+    """Put a text into a file of /proc in one step, in place: it is held open by its readers."""
+    content = text.encode()
+    with file.open("r+b" if file.exists() else "wb", buffering=0) as stream:
+        stream.write(content.ljust(file.stat().st_size, b"\n"))
 
 
 def _stat_line(name: str, busy: float, lived: float) -> str:
     ticks = int(busy * TICKS_PER_SECOND)
     idle = max(0, int((lived - busy) * TICKS_PER_SECOND))
     return f"{name} {ticks} 0 0 {idle} 0 0 0 0 0 0\n"
-
-
-def _levels(path: str) -> list[str]:
-    """Return a cgroup and those above it, without the root, from the top."""
-    parts = path.split("/")
-    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
 
 def _us(seconds: float) -> int:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Considered
+from nri_coloc.model.decisions import Considered, Room
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import Reason
-from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, SYSTEM, Assignment, NodeState
+from nri_coloc.model.state import DEDICATED, SHARE, Assignment, NodeState
 from nri_coloc.model.workload import (
     DEFAULT_WISH,
     KEPT_BY_DRA,
@@ -26,10 +26,9 @@ from nri_coloc.model.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.policy import allocator, claim, record, request, resize
-from nri_coloc.policy.allocator import Grant
+from nri_coloc.policy import allocator, claim, membership, record, request, resize, supply, tiers
 from nri_coloc.policy.claim import Claim
-from nri_coloc.policy.record import Record
+from nri_coloc.policy.grant import Grant, wished
 
 
 class Admission(NamedTuple):
@@ -43,25 +42,28 @@ class Admission(NamedTuple):
     considered: Considered | None = None
 
 
-def place(state: NodeState, container: Container, wish: Wish) -> Admission:
-    """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them."""
+def place(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+    """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them.
+
+    `reserved_memory`: bytes of the node that no bound container is promised.
+    """
     if KEPT_BY_DRA in wish.preserve:
         return _driven(state, container, wish)
     if wish.handler == "ignore" or "cpu" in wish.preserve:
         return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)
-    return dedicate(state, container, wish, record.read(container.record))
+    return dedicate(state, container, wish, reserved_memory)
 
 
 def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
     """Leave a container on the CPUs that the DRA driver gave it, and take them out of all pools.
 
-    Of the last CPU of share it is let know that others run there: a set of ours is never empty.
+    The lowest stays in share where nothing else would: a set of ours is never empty.
     """
     driven = claim.by_driver(container) & state.topology.online
-    share = state.pools.share & ~driven
-    own = driven if share else driven & ~cpuset.lowest(driven & state.pools.share, 1)
+    free = state.pools.free
+    own = driven if free & ~driven else driven & ~cpuset.lowest(driven & free, 1)
     assignment = replace(_pooled(container, wish, hands_off=True), pool=DEDICATED, exclusive=own)
     shared = f"; {cpuset.render(driven & ~own)} stays in share, which would be empty" if own != driven else ""
     return Admission(assignment, Reason.HANDS_OFF, wish.because + shared)
@@ -74,23 +76,28 @@ def _left_alone(wish: Wish) -> str:
 
 
 def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
-    assignment = _pooled(container, wish)
+    assignment = membership.housed(state.pools, _pooled(container, wish))
     cpus = cpuset.render(state.pools.cpus(assignment.pool))
     if wish.qos is QoSClass.RECLAIMED:
         return Admission(
             assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim box has CPUs {cpus}"
         )
-    why = f"class by {wish.because}; pool {assignment.pool} has CPUs {cpus}"
+    chosen = f" by {wish.pool_because}" if wish.pool_because else ""
+    why = f"class by {wish.because}; pool {assignment.pool}{chosen} has CPUs {cpus}"
+    short = tiers.shortage(state.pools, assignment.pool)
+    if short:
+        return Admission(assignment, Reason.POOL_FULL, f"{why}; {short}")
     return Admission(assignment, Reason.POOL_MEMBER, why)
 
 
-def dedicate(state: NodeState, container: Container, wish: Wish, memory: Record | None = None) -> Admission:
-    """Place a container of class dedicated; `memory` is what its record says."""
+def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+    """Place a container of class dedicated, by its record if it has one."""
+    memory = record.read(container.record)
     asked = request.of_container(container, wish)
     main = main_of(state, container.pod_id)
     if main is not None and follows(_pooled(container, wish), main):
         # before its record: what a sidecar owned until its main container came is somebody else's by now
-        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id)
+        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
         cpus = cpuset.render(main.exclusive)
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
@@ -99,7 +106,7 @@ def dedicate(state: NodeState, container: Container, wish: Wish, memory: Record 
         why = f"told to be an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
     claimed = claim.of(container, wish)
-    kept = _still_free(state, claimed.cpus)
+    kept = _still_free(state, wish, claimed.cpus)
     if kept:
         mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
         why = f"{asked.words}; {claimed.words}, still free"
@@ -110,20 +117,20 @@ def dedicate(state: NodeState, container: Container, wish: Wish, memory: Record 
             return Admission(assignment, Reason.RESTORED, f"{asked.words}; record says that it follows one")
         assignment = replace(_pooled(container, wish), pool=SHARE)
         return Admission(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
-    if claimed.cpus & state.pools.share and (partly := _around(state, container, wish, claimed)):
+    if partly := _around(state, container, wish, claimed):
         return partly
-    return _allocate(state, container, wish, asked)
+    return _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
 
 
 def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim) -> Admission | None:
     """Keep what is left of a claim and complete it beside that; None if that cannot be had."""
-    asked = request.of_container(container, wish)
-    share, left = state.pools.share, claimed.cpus & state.pools.share
-    wish_now, findings = satisfiable(state, wish, asked.whole)
-    if asked.whole >= share.bit_count():
+    asked, claimable = request.of_container(container, wish), supply.claimable(state, wish)
+    left = claimed.cpus & claimable
+    if not left:
         return None
-    grant = resize.fit(state.topology, share & ~left, left, asked.whole, wish_now)
-    if grant is None or _is_torn(state, wish, claimed.cpus, grant.cpus):
+    wish_now, findings = satisfiable(state, wish, asked.whole, supply.room(state, container, wish, 0))
+    grant = resize.fit(state.topology, claimable & ~left, left, asked.whole, wish_now)
+    if grant is None or not state.pools.free & ~grant.cpus or _is_torn(state, wish, claimed.cpus, grant.cpus):
         return None
     assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
     why = f"{asked.words}; {claimed.words}, of which free: {cpuset.render(left)}; {grant.because}"
@@ -140,28 +147,33 @@ def bound_to(state: NodeState, wish: Wish, cpus: CPUMask) -> CPUMask:
     return 0 if wish.numa is Numa.NONE else state.topology.nodes_of(cpus) & state.topology.all_mems
 
 
-def _allocate(state: NodeState, container: Container, wish: Wish, asked: request.Request) -> Admission:
+def _allocate(
+    state: NodeState, container: Container, wish: Wish, asked: request.Request, room: Room
+) -> Admission:
     count = asked.whole
-    wish_now, findings = satisfiable(state, wish, count)
-    free = state.pools.share
+    wish_now, findings = satisfiable(state, wish, count, room)
+    free = state.pools.free
     considered = None
     grant = _as_ordered(state, wish, count)
     if grant is None:
-        considered = Considered(free, count, wish_now)
-        grant = (
-            allocator.allocate(state.topology, free, count, wish_now) if count < free.bit_count() else None
-        )
+        considered = Considered(free, count, wish_now, room)
+        for cpus in supply.sources(state, wish, count):
+            grant = allocator.allocate(state.topology, cpus, count, wish_now, room)
+            if grant is not None:
+                considered = replace(considered, free=cpus)
+                break
     if grant is None:
         assignment = replace(_pooled(container, wish), pool=SHARE)
         why = (
             f"{asked.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
-            f"and the last one of share is never taken{allocator.wished(wish_now)}{_unmet(wish, free)}"
+            f"and the last one of share is never taken{wished(wish_now)}{_unmet(wish, free)}"
+            f"{supply.short_of_isolated(state, wish, 0)}"
         )
         return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered)
-    assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
+    assignment = _owner(container, wish, grant.cpus, grant.mems)
     why = f"{asked.words}; {grant.because}"
     if grant.reason is not Reason.ORDERED:
-        why += _unmet(wish, free)
+        why += _unmet(wish, free) + supply.short_of_isolated(state, wish, grant.cpus)
     return Admission(assignment, grant.reason, why, findings, considered)
 
 
@@ -171,14 +183,15 @@ def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
     The set is the pod's, so a container of several gets its part of it; without a wish of its own, for the choice
     was made elsewhere.
     """
-    free = state.pools.share
+    free = state.pools.free
     offered = wish.cpus_ordered & free
     if offered.bit_count() < count or count >= free.bit_count():
         return None
     part = allocator.allocate(state.topology, offered, count, Wish(QoSClass.DEDICATED))
     assert part is not None  # the offer holds so many
     because = f"CPUs {cpuset.render(part.cpus)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
-    return Grant(part.cpus, Reason.ORDERED, because)
+    mems = state.topology.nodes_of(part.cpus) & state.topology.all_mems
+    return Grant(part.cpus, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
 
 
 def _unmet(wish: Wish, free: CPUMask) -> str:
@@ -189,11 +202,12 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
     return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
 
 
-def satisfiable(state: NodeState, wish: Wish, count: int) -> tuple[Wish, tuple[Finding, ...]]:
+def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:
     """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
     findings: tuple[Finding, ...] = ()
     if wish.numa is Numa.EXCLUSIVE:
-        smallest = min((n.cpus.bit_count() for n in state.topology.nodes if n.cpus), default=0)
+        ownable = (n.cpus & room.ownable for n in state.topology.nodes)
+        smallest = min((cpus.bit_count() for cpus in ownable if cpus), default=0)
         if count < smallest:
             allowed = (
                 f"a request of at least a whole node, here {smallest} CPUs; this container asked {count}"
@@ -216,23 +230,22 @@ def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Findin
     return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
 
 
-def _still_free(state: NodeState, exclusive: CPUMask) -> CPUMask:
+def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
     """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
-    share = state.pools.share
-    return exclusive if exclusive & share == exclusive and exclusive != share else 0
+    free = state.pools.free
+    is_free = exclusive & ~supply.claimable(state, wish) == 0 and exclusive & free != free
+    return exclusive if is_free else 0
 
 
 def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
     """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one; but not one
     whose CPUs somebody else gave it."""
-    others = (state.containers[k] for k in state.owners if k != but)
-    owners = [a for a in others if a.container.pod_id == pod_id and not a.hands_off]
+    owners = (a for a in state.of_pod(pod_id) if a.exclusive and not a.hands_off and a.id != but)
     return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
 
 
 def _pooled(container: Container, wish: Wish, *, hands_off: bool = False) -> Assignment:
-    pool = {QoSClass.SYSTEM: SYSTEM, QoSClass.RECLAIMED: RECLAIM}.get(wish.qos, SHARE)
-    return Assignment(container, wish.qos, pool, hands_off=hands_off, wish=wish)
+    return Assignment(container, wish.qos, membership.pool_of(wish), hands_off=hands_off, wish=wish)
 
 
 def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> Assignment:

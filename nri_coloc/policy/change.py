@@ -4,56 +4,41 @@ A change of exclusive CPUs touches the members of every pool that shrank or grew
 cost is one pass that compares pool names, however large the sets are.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace
-from nri_coloc.policy import pools
+from nri_coloc.policy import pools, tiers
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
 
 
-def adopt(
-    state: NodeState,
-    containers: Mapping[str, Assignment],
-    pods: Mapping[str, PodPlace] | None = None,
-) -> NodeState:
-    """Return the state with these containers; the pools follow from what they own."""
-    owners = {k: a.exclusive for k, a in containers.items() if a.exclusive}
-    pods = state.pods if pods is None else pods
-    return _with_owners(state, pods, containers, owners)
-
-
 def with_container(state: NodeState, assignment: Assignment) -> NodeState:
-    """Return the state with one container added or replaced."""
-    containers = {**state.containers, assignment.id: assignment}
+    """Return the state with one container added or replaced; the pools follow from what it owns."""
     owners = state.owners
     if assignment.exclusive:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    return _with_owners(state, state.pods, containers, owners)
+    return _with_owners(state, state.containers.adding(assignment), owners)
 
 
-def _with_owners(
-    state: NodeState,
-    pods_known: Mapping[str, PodPlace],
-    containers: Mapping[str, Assignment],
-    owners: Mapping[str, CPUMask],
-) -> NodeState:
+def _with_owners(state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask]) -> NodeState:
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    if owned != derived.dedicated:
-        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept)
-    return NodeState(state.topology, derived, pods_known, containers, owners, state.generation + 1)
+    asked = tiers.asked(derived, state.containers, containers) if derived.plan else derived.asked
+    if owned != derived.dedicated or asked != derived.asked:
+        told = derived if asked == derived.asked else replace(derived, asked=asked)
+        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
+    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1)
 
 
 def with_pod(state: NodeState, place: PodPlace) -> NodeState:
@@ -61,36 +46,38 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
     return replace(state, pods={**state.pods, place.pod.id: place}, generation=state.generation + 1)
 
 
-def without(state: NodeState, container_ids: frozenset[str]) -> NodeState:
+def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; who followed one of them returns to `share`."""
-    containers = dict(state.containers)
-    for gone in container_ids & containers.keys():
-        del containers[gone]
-    for orphan in followers(state, container_ids):
-        containers[orphan.id] = replace(orphan, pool=SHARE, follows="", mems=0)
-    return adopt(state, containers)
+    ids = frozenset(a.id for a in leaving)
+    containers = reduce(Crowd.without, ids, state.containers)
+    for orphan in followers(state, leaving):
+        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
+    owners = state.owners
+    if not ids.isdisjoint(owners):
+        owners = {k: cpus for k, cpus in owners.items() if k not in ids}
+    return _with_owners(state, containers, owners)
 
 
-def followers(state: NodeState, container_ids: frozenset[str]) -> list[Assignment]:
+def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:
     """Return who runs on the CPUs of one of these containers and is none of them itself."""
-    return [
-        a
-        for a in state.containers.values()
-        if a.follows and a.follows in container_ids and a.id not in container_ids
-    ]
+    ids = {a.id for a in leaving}
+    pods = dict.fromkeys(a.container.pod_id for a in leaving)
+    return [a for pod in pods for a in state.of_pod(pod) if a.follows in ids and a.id not in ids]
 
 
 def moved(before: NodeState, after: NodeState) -> Moves:
     """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
-    changed = {pool for pool in _MEMBERS_OF if before.pools.cpus(pool) != after.pools.cpus(pool)}
-    reowned = {
-        k for k in before.owners.keys() | after.owners.keys() if before.owners.get(k) != after.owners.get(k)
-    }
+    names = pool_names(before, after)
+    changed = {pool for pool in names if before.pools.cpus(pool) != after.pools.cpus(pool)}
+    had, owners = before.owners, after.owners
+    reowned = (had.keys() - owners.keys()) | {k for k, cpus in owners.items() if had.get(k) != cpus}
     if not changed and not reowned:
         return NOBODY
     boxed = tuple(k for k, place in after.pods.items() if place.boxed)
     inherit = set(boxed)
     staying = reowned - before.containers.keys()
+    # who followed an owner moves even where another pool than its new one took the owner's CPUs
+    reowned |= {a.id for a in followers(before, [before.containers[k] for k in reowned - staying])}
     affected = [
         a
         for k, a in after.containers.items()
@@ -104,19 +91,33 @@ def moved(before: NodeState, after: NodeState) -> Moves:
     return Moves(pods, tuple(a.container.id for a in affected if a.wish.handler == "container"))
 
 
+def pool_names(before: NodeState, after: NodeState) -> tuple[str, ...]:
+    """Return the pools that may have changed: those that others' CPUs are taken from, and the operator's."""
+    if not after.pools.tiers and not before.pools.tiers:
+        return _MEMBERS_OF
+    return (*_MEMBERS_OF, *sorted(before.pools.tiers.keys() | after.pools.tiers.keys()))
+
+
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
-    """Say which pools changed, for the audit; pools without members are said only for `share`."""
-    counts = Counter(a.pool for a in after.containers.values())
+    """Say which pools changed, for the audit; pools without members are said only for `share` and
+    where the loop told a size."""
+    homes = [a.pool for a in after.containers.values()]
     return tuple(
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            f"{cause}; {counts[pool]} {'member follows' if counts[pool] == 1 else 'members follow'}",
+            _because(after, pool, cause, homes.count(pool)),
             pool=pool,
             before=Knobs(cpus=cpuset.render(old)),
             after=Knobs(cpus=cpuset.render(new)),
         )
-        for pool in _MEMBERS_OF
+        for pool in pool_names(before, after)
         if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
-        and (counts[pool] or pool == SHARE)
+        and (pool == SHARE or pool in homes or pool in after.pools.counts)
     )
+
+
+def _because(state: NodeState, pool: str, cause: str, members: int) -> str:
+    short = tiers.shortage(state.pools, pool)
+    follow = f"{members} {'member follows' if members == 1 else 'members follow'}"
+    return f"{cause}; {short}; {follow}" if short else f"{cause}; {follow}"

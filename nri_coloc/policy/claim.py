@@ -16,11 +16,12 @@ from nri_coloc.policy import record, request
 
 class Claim(NamedTuple):
     """CPUs and where they stand; `sure`: record and spec agree on some of them. Others may be a pool's by now, or
-    always have been, so sure ones go before them."""
+    always have been, so sure ones go before them. `recorded`: the record says that it owned some."""
 
     cpus: CPUMask = 0
     source: str = "spec"
     sure: bool = False
+    recorded: bool = False
 
     @property
     def words(self) -> str:
@@ -38,8 +39,8 @@ def of(container: Container, wish: Wish) -> Claim:
     spec = _in_spec(container)
     if memory is not None and memory.exclusive:
         if spec != memory.exclusive and _is_newer(spec, memory.exclusive, asked.whole):
-            return Claim(spec, sure=bool(spec & memory.exclusive))
-        return Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive))
+            return Claim(spec, sure=bool(spec & memory.exclusive), recorded=True)
+        return Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive), recorded=True)
     # it got its own after its creation, or was placed by file; what only asks to be created claims nothing
     lives = memory is not None or container.phase is Phase.RUNNING
     as_asked = asked.milli >= 1000 and spec.bit_count() == asked.whole

@@ -5,6 +5,7 @@ facts then stand in for what the state lacks, and an end without a beginning cha
 """
 
 from dataclasses import replace
+from functools import reduce
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision, Moves, Outcome
@@ -13,7 +14,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, record, words
+from nri_coloc.policy import admission, box, change, membership, record, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -60,7 +61,8 @@ def admit(
     """
     before = state
     state, box_moves = box.with_member(state, pod, wish)
-    admitted = admission.place(state, container, wish)
+    state = membership.with_member(state, container, wish)
+    admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
     said = words.of_findings(findings, admitted.assignment) if findings else ()
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
@@ -72,7 +74,7 @@ def admit(
         assignment = replace(assignment, by_file=True)
     displaced = _owners_on(state, assignment)
     if displaced:
-        state = change.without(state, frozenset(a.id for a in displaced))
+        state = change.without(state, displaced)
     after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(admitted, assignment, by_file), *said, *joined)
     for owner in displaced:
@@ -131,8 +133,8 @@ def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeStat
         return state, ()
     leaders = {a.id for a in small}
     small += [a for a in state.of_pod(main.container.pod_id) if a.follows in leaders]
-    joined = {a.id: replace(a, pool=main.pool, exclusive=0, follows=main.id, mems=main.mems) for a in small}
-    after = change.adopt(state, {**state.containers, **joined})
+    joined = [replace(a, pool=main.pool, exclusive=0, follows=main.id, mems=main.mems) for a in small]
+    after = reduce(change.with_container, joined, state)
     return after, tuple(words.of_join(state, after, a, main) for a in small)
 
 
@@ -148,9 +150,8 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
     """Take containers out of the state and give back what they owned."""
-    ids = frozenset(a.id for a in leaving)
-    after = change.without(state, ids)
-    orphans = tuple(after.containers[a.id] for a in change.followers(state, ids))
+    after = change.without(state, leaving)
+    orphans = tuple(after.containers[a.id] for a in change.followers(state, leaving))
     decisions = (
         *(words.of_release(state, a, reason) for a in leaving),
         *(words.of_orphan(state, after, a) for a in orphans),
@@ -162,7 +163,14 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
         return Outcome(after, decisions, moves)
     cause = f"CPUs {cpuset.render(returned)} came back"
     resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
-    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
+    # orphans move even where `share` has the CPUs that it had: what came back may have been isolated ones
+    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after) + _of(orphans))
+
+
+def _of(containers: tuple[Assignment, ...]) -> Moves:
+    """Return these as moves: a pod whose own cgroup is the unit (a VM in it) moves as a whole."""
+    as_pods = sorted({a.container.pod_id for a in containers if a.wish.handler == "pod"})
+    return Moves(tuple(as_pods), tuple(a.id for a in containers if a.wish.handler == "container"))
 
 
 def pod_started(state: NodeState, event: PodStarted) -> Outcome:

@@ -6,6 +6,7 @@ if it came now; an owner that asks for less than one CPU by now follows its pod'
 """
 
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 from nri_coloc.model import cpuset
@@ -16,7 +17,8 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import DEDICATED, Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Finding, QoSClass
-from nri_coloc.policy import admission, allocator, change, lifecycle, request, resize
+from nri_coloc.policy import admission, change, lifecycle, request, resize, supply
+from nri_coloc.policy.grant import wished
 
 
 class Resize(NamedTuple):
@@ -51,17 +53,20 @@ def resized(state: NodeState, assignment: Assignment) -> Resize | None:
 
 
 def _owner_resized(state: NodeState, assignment: Assignment) -> Resize | None:
-    asked, owned, free = _asked(assignment), assignment.exclusive, state.pools.share
+    asked, owned, free = _asked(assignment), assignment.exclusive, state.pools.free
     missing = asked.whole - owned.bit_count()
     if not missing:
         return None
-    wish, findings = admission.satisfiable(state, assignment.wish, asked.whole)
-    grant = resize.fit(state.topology, free, owned, asked.whole, wish) if missing < free.bit_count() else None
+    room = supply.room(state, assignment.container, assignment.wish, 0)
+    wish, findings = admission.satisfiable(state, assignment.wish, asked.whole, room)
+    sources = supply.sources(state, assignment.wish, missing)
+    grants = (resize.fit(state.topology, cpus, owned, asked.whole, wish) for cpus in sources)
+    grant = next((found for found in grants if found is not None), None)
     if grant is None:
         because = (
             f"{asked.words}; it keeps CPUs {cpuset.render(owned)}: {missing} more were asked for, "
             f"{free.bit_count()} are free ({cpuset.render(free)}), and the last one of share is never taken"
-            f"{allocator.wished(wish)}"
+            f"{wished(wish)}{supply.short_of_isolated(state, wish, 0)}"
         )
         return Resize(assignment, Reason.RESIZE_UNMET, because, findings)
     mems = admission.bound_to(state, assignment.wish, grant.cpus)
@@ -91,11 +96,9 @@ def _asked(assignment: Assignment) -> request.Request:
 
 def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
     """Return the state in which a resized container has what it has now; who follows it, or comes to, goes along."""
-    containers = {**state.containers, now.id: now}
-    if now.follows:
-        led = {k: replace(a, follows=now.follows) for k, a in containers.items() if a.follows == now.id}
-        containers |= led
-    return lifecycle.followed_by_small_ones(change.adopt(state, containers), now)
+    led = [replace(a, follows=now.follows) for a in change.followers(state, (now,))] if now.follows else []
+    after = reduce(change.with_container, (*led, now), state)
+    return lifecycle.followed_by_small_ones(after, now)
 
 
 def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves, Moves]:

@@ -16,7 +16,7 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.workload import Numa, Placement, QoSClass, Wish
 from nri_coloc.policy import allocator
-from nri_coloc.policy.allocator import Grant
+from nri_coloc.policy.grant import Grant, wished
 
 _PACKED: Final = Wish(QoSClass.DEDICATED)
 _SPREAD: Final = replace(_PACKED, placement=Placement.SPREAD)
@@ -39,7 +39,7 @@ def grow(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wi
     cpus = owned | taken
     because = (
         f"it keeps CPUs {cpuset.render(owned)} and takes {cpuset.render(taken)} beside them"
-        f"{_crossing(topology, free, owned, taken)}; free were {cpuset.render(free)}{allocator.wished(wish)}"
+        f"{_crossing(topology, free, owned, taken)}; free were {cpuset.render(free)}{wished(wish)}"
     )
     return Grant(cpus, Reason.GROWN, because)
 
@@ -50,10 +50,10 @@ def shrink(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> Grant:
         returned = owned & ~_chosen(topology, owned, count, _SPREAD)
     else:
         give = owned.bit_count() - count
-        returned = _evenly_returned(topology, owned, count, wish) or _returned(topology.levels, owned, give)
+        returned = _evenly_returned(topology, owned, count, wish) or _returned(topology, owned, give)
     kept = owned & ~returned
     because = f"it keeps CPUs {cpuset.render(kept)} and returns {cpuset.render(returned)}"
-    return Grant(kept, Reason.SHRUNK, because + allocator.wished(wish))
+    return Grant(kept, Reason.SHRUNK, because + wished(wish))
 
 
 def fit(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> Grant | None:
@@ -92,7 +92,7 @@ def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: W
         part = where & free & ~taken
         count = need - taken.bit_count()
         if whole_only:
-            part = _union(core for core in topology.cores if core & part == core)
+            part = topology.whole_cores(part)
             count -= count % topology.threads_per_core
         taken |= _chosen(topology, part, min(count, part.bit_count()), by)
     return taken
@@ -146,14 +146,13 @@ def _evenly_returned(topology: Topology, owned: CPUMask, count: int, wish: Wish)
     parts = _even_parts(topology, owned, count, wish)
     if any(part > own.bit_count() for _, own, part in parts):
         return 0
-    return _union(_returned(topology.levels, own, own.bit_count() - part) for _, own, part in parts)
+    return _union(_returned(topology, own, own.bit_count() - part) for _, own, part in parts)
 
 
-def _returned(levels: Sequence[Sequence[CPUMask]], owned: CPUMask, give: int) -> CPUMask:
+def _returned(topology: Topology, owned: CPUMask, give: int) -> CPUMask:
     """Choose `give` of the owned CPUs to give back: whole small parts of a level, then within the next one."""
-    *wider, cores = levels
     returned = 0
-    for groups in wider:
+    for groups in topology.near:
         parts = sorted((p for g in groups if (p := g & owned)), key=lambda p: (p.bit_count(), -_first(p)))
         while parts[0].bit_count() <= give:
             give -= parts[0].bit_count()
@@ -161,7 +160,7 @@ def _returned(levels: Sequence[Sequence[CPUMask]], owned: CPUMask, give: int) ->
         owned = parts[0]
         if not give:
             return returned
-    return returned | _returned_of_cores(cores, owned, give)
+    return returned | _returned_of_cores(topology.cores, owned, give)
 
 
 def _returned_of_cores(cores: Sequence[CPUMask], owned: CPUMask, give: int) -> CPUMask:

@@ -9,23 +9,27 @@ from functools import reduce
 from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.crowd import EMPTY, Crowd
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import Reconfigured, Synchronized
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, Container, Pod, Wish
+from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Pod, Wish
 from nri_coloc.policy import (
     admission,
     box,
     change,
     claim,
     lifecycle,
+    membership,
     ownership,
     pools,
     record,
     request,
+    supply,
+    tiers,
     words,
 )
 
@@ -33,22 +37,29 @@ from nri_coloc.policy import (
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
     """Replace what we know by what the runtime has; everyone is to be compared with the kernel afterwards."""
     before = state
+    near = membership.recalled(state, event.containers)
     listed = {c.id for c, _ in event.containers}
     vanished = tuple(a for a in state.containers.values() if a.id not in listed)
     released = lifecycle.release(state, vanished, Reason.VANISHED)
     own = (AuditEvent.POOL_RESIZE,)
     decisions = [d for d in released.decisions if d.event not in own]
-    state = _with_pods(released.state, event, listed)
+    state = pools.claimed(_with_pods(released.state, event, listed), near, _claims(state, event))
     for container, wish in _in_order(state, event.containers):
         by_file = None if record.read(container.record) else Reason.ADOPTED
         state, said = _replayed(state, container, wish, tuning, by_file)
         decisions.extend(said)
     state, said = _requests_met(before, state, event)
     decisions.extend(said)
-    state = box_again(state)
+    state = pools.settled(box_again(state), near)
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
+
+
+def _claims(state: NodeState, event: Synchronized) -> CPUMask:
+    """Return all that dedicated containers own or, not known to us, say they owned."""
+    unknown = (claim.of(c, wish) for c, wish in event.containers if c.id not in state.containers)
+    return reduce(or_, (found.cpus for found in unknown if found.recorded), state.pools.dedicated)
 
 
 def _requests_met(
@@ -100,7 +111,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         and container.id not in driven
         and (found := claim.of(container, wish)).cpus
     ]
-    free = state.pools.share & ~reduce(or_, driven.values(), 0)
+    free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
     holding: list[tuple[bool, int, str]] = [(False, 2, k) for k in driven]
     for unsure, _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
@@ -146,7 +157,7 @@ def _replayed(
         facts = record.facts_of(container, known)
         return change.with_container(state, replace(known, container=facts)), ()
     if known is not None:
-        state = change.without(state, frozenset({known.id}))
+        state = change.without(state, (known,))
         container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
     return lifecycle.admit_again(state, container, wish, tuning, by_file)
@@ -197,23 +208,27 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     reserved = pools.reserved_cpus(event.topology, tuning)
     kubelets = pools.kept_cpus(event.topology, tuning)
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
-    owners = {k: a.exclusive for k, a in kept.items() if a.exclusive}
-    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets)
+    owners = {a.id: a.exclusive for a in kept if a.exclusive}
+    told = pools.as_told(state.pools, tuning)
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), EMPTY, Crowd.of(kept)))
+    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))
         if (w := event.pod_wishes.get(k, p.wish)) != p.wish
         else p
         for k, p in state.pods.items()
     }
-    state = NodeState(event.topology, derived, places, kept, owners, state.generation + 1)
+    crowd = Crowd.of(membership.housed(derived, a) for a in kept)
+    state = NodeState(event.topology, derived, places, crowd, owners, state.generation + 1)
+    state = pools.claimed(state, before.pools, derived.dedicated)
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
-        state = change.without(state, frozenset({assignment.id}))
+        state = change.without(state, (assignment,))
         listed = record.as_listed(assignment)
         state, said = lifecycle.admit_again(state, listed, wish, tuning, Reason.RECONFIGURED)
         decisions.extend(said)
-    state = box_again(state)
+    state = pools.settled(box_again(state), before.pools)
     decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
     cause = "the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
@@ -222,24 +237,27 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
 
 def _survivors(
     state: NodeState, topology: Topology, withheld: CPUMask
-) -> tuple[dict[str, Assignment], list[Assignment]]:
+) -> tuple[list[Assignment], list[Assignment]]:
     """Split the containers into those whose CPUs remain theirs and those that lost one.
 
     The youngest owners give way if `share` would otherwise be left without a CPU; whose CPUs somebody else gave
     away come first.
     """
-    free = topology.usable & ~withheld
-    kept: dict[str, Assignment] = {}
+    free, aside = topology.usable & ~withheld, topology.aside & ~withheld
+    kept: list[Assignment] = []
     lost: list[Assignment] = []
     in_line = sorted(state.containers.values(), key=lambda a: (not a.hands_off, a.container.created_at, a.id))
     for assignment in in_line:
         owned = assignment.exclusive
-        gone = owned & ~(topology.online if assignment.hands_off else free)
-        if owned and (gone or not free & ~owned):
+        claimable = free | aside if assignment.wish.pool == ISOLATED else free
+        if assignment.hands_off:
+            claimable = topology.online
+        if owned and (owned & ~claimable or owned & free == free):
             lost.append(assignment)
             continue
         free &= ~owned
-        kept[assignment.id] = assignment
+        aside &= ~owned
+        kept.append(assignment)
     return kept, lost
 
 

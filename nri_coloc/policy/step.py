@@ -15,16 +15,22 @@ from nri_coloc.model.events import (
     Event,
     PodRemoved,
     PodStarted,
+    PoolsSized,
     Reconfigured,
     Synchronized,
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import lifecycle, ownership, resync, update
+from nri_coloc.policy import lifecycle, ownership, resync, sizing, update
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
     """Return what follows from an event; the same state and event give the same outcome."""
+    outcome = _answered(state, event, tuning)
+    return sizing.followed(state, event, outcome) if state.pools.plan else outcome
+
+
+def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
     match event:
         case ContainerCreating():
             return lifecycle.create(state, event, tuning)
@@ -42,5 +48,7 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
             return resync.synchronize(state, event, tuning)
         case Reconfigured():
             return resync.reconfigure(state, event, tuning)
+        case PoolsSized():
+            return sizing.sized(state, event)
         case _:
             assert_never(event)

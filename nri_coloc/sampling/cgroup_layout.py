@@ -15,7 +15,7 @@ from typing import Final, Literal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.sampling import kernel_files
 
-Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified"]
+Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified", "cpuacct"]
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
 """The v1 names of what we set; on v2 `blkio` is called `io` and all of them share one folder."""
@@ -34,6 +34,7 @@ class CgroupLayout:
 
     `version` is 1 also where a v2 hierarchy without our controllers is mounted beside them (hybrid).
     `unified` is that v2 hierarchy, on version 2 the one that everything shares; PSI is found there.
+    `cpuacct` counts v1's CPU time, and is mounted with `cpu` or alone; nothing is ever set in it.
     """
 
     version: int
@@ -42,6 +43,7 @@ class CgroupLayout:
     memory: str | None = None
     blkio: str | None = None
     unified: str | None = None
+    cpuacct: str | None = None
 
     def folder(self, controller: Controller, path: str) -> str | None:
         """Return the folder of one cgroup in a controller's hierarchy; ValueError as `below_root`."""
@@ -64,11 +66,12 @@ def detect(host_root: str) -> CgroupLayout:
     v1 = {controller: mount for controller in CONTROLLERS if (mount := _mount_of(controller, mounts))}
     if has_unified and not v1:
         return _unified(beside)
-    return CgroupLayout(1 if v1 else 2, **v1, unified=beside if has_unified else None)
+    counted = _mount_of("cpuacct", mounts)
+    return CgroupLayout(1 if v1 else 2, **v1, unified=beside if has_unified else None, cpuacct=counted)
 
 
 def _unified(folder: str) -> CgroupLayout:
-    return CgroupLayout(2, folder, folder, folder, folder, folder)
+    return CgroupLayout(2, folder, folder, folder, folder, folder, folder)
 
 
 def _mount_of(controller: str, mounts: Mapping[str, str]) -> str | None:
@@ -156,6 +159,22 @@ def below_root(path: str) -> str:
     if len(os.fsencode(path)) >= _PATH_MAX or any(len(os.fsencode(c)) > _NAME_MAX for c in components):
         raise ValueError(f"{path[:200]!r}… is longer than a path may be")
     return "/".join(components)
+
+
+def beside(layout: CgroupLayout, path: str) -> tuple[str, ...]:
+    """Return the cgroups that together hold all processes outside `path` which lie in any cgroup below the root.
+
+    That is, the others at its own level and at each above it. Raises KernelInterfaceError if a folder cannot be
+    listed, ValueError as `below_root`.
+    """
+    found: list[str] = []
+    above = ""
+    for step in below_root(path).split("/"):
+        folder = layout.folder("cpu", above)
+        others = kernel_files.entries(folder) if folder is not None else {}
+        found += (f"{above}/{name}".lstrip("/") for name in sorted(others) if others[name] and name != step)
+        above = f"{above}/{step}".lstrip("/")
+    return tuple(found)
 
 
 def path_of_pid(host_root: str, pid: int, layout: CgroupLayout) -> Mapping[str, str]:

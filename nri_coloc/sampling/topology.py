@@ -10,6 +10,7 @@ other siblings' files are not needed).
 """
 
 import re
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
@@ -20,14 +21,18 @@ from nri_coloc.sampling import kernel_files
 
 _NODE: Final = re.compile(r"node(\d{1,4})", re.ASCII)
 _INDEX: Final = re.compile(r"index\d+", re.ASCII)
+_KINDS: Final = ("cpu_core", "cpu_atom", "cpu_lowpower")
+"""Names of the core PMUs of a hybrid x86 machine, fastest first (arch/x86/events/intel/core.c)."""
+
 _MEM_TOTAL: Final = re.compile(r"MemTotal:\s+(\d{1,18}) kB", re.ASCII)
 
 
 class _Core(NamedTuple):
-    """One core: its CPUs, and the package that all of them lie in."""
+    """One core: its CPUs, and the package and die that all of them lie in."""
 
     cpus: CPUMask
     package: int
+    die: int = 0
 
 
 def read(host_root: str) -> Topology:
@@ -43,8 +48,13 @@ def read(host_root: str) -> Topology:
     cache_of = _caches(f"{system}/cpu", online, core_of)
     node_of = {cpu: node for node in sorted(nodes, reverse=True) for cpu in cpuset.members(nodes[node])}
     lowest = min(nodes, default=0)
+    kinds = _kinds(f"{host_root.rstrip('/')}/sys/devices", online, core_of)
     cpus = [
-        _cpu(cpu, core_of[cpu], node_of.get(cpu, lowest), cache_of[cpu]) for cpu in cpuset.members(online)
+        replace(
+            _cpu(cpu, core_of[cpu], node_of.get(cpu, lowest), cache_of[cpu]),
+            kind=next(rank for rank, kind in enumerate(kinds) if kind >> cpu & 1),
+        )
+        for cpu in cpuset.members(online)
     ]
     return Topology.build(cpus, _memory(host_root, list(nodes)), isolated)
 
@@ -64,7 +74,7 @@ def memory_total(host_root: str) -> int:
 def _cpu(cpu: int, core: _Core, node: int, cache: CPUMask) -> CPU:
     """Label one CPU. Without a cache that the kernel shows, the CPUs of a package and node stay together."""
     l3 = f"cache{cache:x}" if cache else f"package{core.package}.node{node}"
-    return CPU(cpu, core.package, node, l3, core=f"core{core.cpus:x}")
+    return CPU(cpu, core.package, node, l3, f"core{core.cpus:x}", core.die)
 
 
 def _online(path: str) -> CPUMask:
@@ -83,10 +93,49 @@ def _cores(folder: str, online: CPUMask) -> dict[int, _Core]:
         facts = f"{folder}/cpu{first.bit_length() - 1}/topology"
         # an unknown package is absent, or -1 on firmware without a topology table
         package = max(kernel_files.number(f"{facts}/physical_package_id") or 0, 0)
-        core = _Core(_siblings(facts) & rest | first, package)
+        die = max(kernel_files.number(f"{facts}/die_id") or 0, 0)
+        core = _Core(_siblings(facts) & rest | first, package, die)
         found.update(dict.fromkeys(cpuset.members(core.cpus), core))
         rest &= ~core.cpus
     return found
+
+
+def _kinds(devices: str, online: CPUMask, core_of: dict[int, _Core]) -> list[CPUMask]:
+    """Return the CPUs of each kind of core, the fastest first; every CPU is in one."""
+    named = [(kernel_files.cpu_list(f"{devices}/{name}/cpus") or 0) & online for name in _KINDS]
+    kinds = [kind for kind in named if kind]
+    if len(kinds) < 2:
+        kinds = _kinds_by_capacity(f"{devices}/system/cpu", online, core_of)
+    rest = online
+    for at, kind in enumerate(kinds):
+        kinds[at] = kind & rest
+        rest &= ~kind
+    return [*kinds[:-1], kinds[-1] | rest]
+
+
+def _kinds_by_capacity(folder: str, online: CPUMask, core_of: dict[int, _Core]) -> list[CPUMask]:
+    """Group CPUs by what the scheduler takes them to be able to do (Documentation/scheduler/sched-capacity).
+
+    Cores of one kind may differ a little, by the turbo of the favoured ones: a kind ends where the next core is
+    below by more than 5 %, which is what the scheduler itself takes for a difference (kernel/sched/fair.c,
+    capacity_greater).
+    """
+    lowest = (online & -online).bit_length() - 1
+    if kernel_files.number(f"{folder}/cpu{lowest}/cpu_capacity") is None:
+        return [online]
+    by_capacity: dict[int, CPUMask] = {}
+    for core in dict.fromkeys(core_of.values()):
+        first = (core.cpus & -core.cpus).bit_length() - 1
+        capacity = kernel_files.number(f"{folder}/cpu{first}/cpu_capacity") or 0
+        by_capacity[capacity] = by_capacity.get(capacity, 0) | core.cpus
+    kinds: list[CPUMask] = []
+    top = 0
+    for capacity in sorted(by_capacity, reverse=True):
+        if not kinds or top * 1024 > capacity * 1078:
+            kinds.append(0)
+            top = capacity
+        kinds[-1] |= by_capacity[capacity]
+    return kinds
 
 
 def _siblings(facts: str) -> CPUMask:

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import POOLS, NodeState
+from nri_coloc.model.state import POOLS, NodeState, Pools
 from nri_coloc.model.workload import QoSClass
 
 NAMESPACE: Final = "nri_coloc"
@@ -28,6 +28,9 @@ HOOK_BUCKETS: Final = (
     *(1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 200e-3, 500e-3, 1.0, 2.0),
 )
 """Seconds: from half of the fastest round trip to the request timeout, at which the runtime drops us."""
+
+LATE_BUCKETS: Final = (1e-3, 5e-3, 10e-3, 20e-3, 40e-3, 100e-3, 500e-3)
+"""Seconds: two periods late makes the loop lend no more, `reclaim.stale_s` late makes it lend the floor."""
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """What `Metrics.render` returns."""
@@ -50,6 +53,7 @@ class Metrics:
     def _make_gauges(self, version: str, snapshot: Snapshot) -> None:
         Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
         self._connected = self._gauge("connected", "1 while the runtime has us registered.")
+        self._headroom = self._gauge("headroom_cpu_milli", "Thousandths of a CPU that may be lent now.")
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
         threads.set_function(threading.active_count)
         ProcessCollector(namespace=NAMESPACE, registry=self._registry)
@@ -62,6 +66,13 @@ class Metrics:
             ("hook",),
             namespace=NAMESPACE,
             buckets=HOOK_BUCKETS,
+            registry=self._registry,
+        )
+        self._tick_late = Histogram(
+            "tick_late_seconds",
+            "How late the lending loop's ticks came.",
+            namespace=NAMESPACE,
+            buckets=LATE_BUCKETS,
             registry=self._registry,
         )
         self._decisions = self._counter("decisions", "Decisions, by event and reason.", "event", "reason")
@@ -96,6 +107,11 @@ class Metrics:
         if child is None:
             child = self._hook_children[name] = self._hook_seconds.labels(name)
         child.observe(seconds)
+
+    def tick(self, late_s: float, headroom_milli: int) -> None:
+        """Observe one tick of the lending loop."""
+        self._tick_late.observe(late_s)
+        self._headroom.set(headroom_milli)
 
     def neutral_reply(self, hook: str) -> None:
         """Count a hook that was answered without a decision of ours."""
@@ -154,13 +170,20 @@ class _StateCollector(Collector):
         state = self._snapshot()
         if state is None:
             return
-        yield _family(
-            "pool_cpus", "CPUs in a pool.", "pool", {p: state.pools.cpus(p).bit_count() for p in POOLS}
-        )
+        yield _family("pool_cpus", "CPUs in a pool.", "pool", _pool_sizes(state.pools))
         count = dict.fromkeys((qos.value for qos in QoSClass), 0)
         for assignment in state.containers.values():
             count[assignment.qos.value] += 1
         yield _family("containers", "Live containers.", "class", count)
+
+
+def _pool_sizes(pools: Pools) -> dict[str, int]:
+    """Count by the operator's name: what tells groups apart may be a pod's label, and becomes none here."""
+    sizes = {name: pools.cpus(name).bit_count() for name in POOLS}
+    for name, cpus in pools.tiers.items():
+        named = name.partition("/")[0]
+        sizes[named] = sizes.get(named, 0) + cpus.bit_count()
+    return sizes
 
 
 def _family(name: str, text: str, label: str, values: dict[str, int]) -> Metric:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.tuning import PoolTuning
 from nri_coloc.model.workload import Numa, Placement, QoSClass, Resources, Wish
 from nri_coloc.node_sim import machines
 
@@ -21,6 +22,15 @@ SMALL = (
     "smt-off",
     "virtual",
     "sparse",
+    "hybrid",
+    "three-kinds",
+    "dies",
+    "dies-in-a-node",
+    "l3-beyond-nodes",
+    "l3-in-a-node",
+    "four-threads",
+    "node-without-memory",
+    "memory-only-node",
 )
 
 
@@ -33,7 +43,9 @@ def drawn_machines(draw: st.DrawFn) -> Topology:
         node, l3 = draw(st.integers(0, 2)), draw(st.sampled_from(("", "x", "y")))
         core = draw(st.sampled_from(("", f"core-{len(cpus)}")))
         width = draw(st.integers(1, 3))
-        cpus += [CPU(n, node, node, l3 and f"{node}{l3}", core) for n in ids[len(cpus) : len(cpus) + width]]
+        die, kind = draw(st.integers(0, 1)), draw(st.integers(0, 1))
+        here = ids[len(cpus) : len(cpus) + width]
+        cpus += [CPU(n, node, node, l3 and f"{node}{l3}", core, die, kind) for n in here]
     memory = draw(st.dictionaries(st.integers(0, 3), st.sampled_from((0, 1 << 30)), max_size=4))
     return Topology.build(cpus, memory, draw(st.sampled_from((0, cpuset.of(ids[1::2])))))
 
@@ -61,13 +73,35 @@ CLASS_WISHES = (
     Wish(QoSClass.SYSTEM, "namespace"),
 )
 
+IN_POOLS = (
+    *(Wish(QoSClass.SHARED, pool=pool) for pool in ("gold", "etl", "etl/a", "etl/b", "name", "nosuch")),
+    *(Wish(QoSClass.SYSTEM, pool=pool) for pool in ("mon", "agents")),
+)
+"""Members of the pools of `PLANS`, whichever of those there are."""
+
+PLANS = st.sampled_from(
+    (
+        (),
+        (PoolTuning("gold", minimum=2, maximum=4, priority=1), PoolTuning("name")),
+        (
+            PoolTuning("etl", group_by="namespace", maximum=3),
+            PoolTuning("gold", minimum=1),
+            PoolTuning("mon", qos=QoSClass.SYSTEM, maximum=1),
+            PoolTuning("agents", qos=QoSClass.SYSTEM),
+            PoolTuning("share", minimum=2),
+            PoolTuning("reclaim", minimum=2, maximum=4),
+        ),
+    )
+)
+
 _ODD = st.builds(
     replace,
-    st.sampled_from(CLASS_WISHES),
+    st.sampled_from((*CLASS_WISHES, *IN_POOLS)),
     numa=st.sampled_from(Numa),
     numa_count=st.sampled_from((0, 1, 2, 1024)),
     numa_ids=st.sampled_from((0, 1, 2, 1 << 900)),
     placement=st.sampled_from(Placement),
+    pool=st.sampled_from(("", "isolated")),
     preserve=st.sampled_from((frozenset[str](), frozenset({"cpu"}), frozenset({"memory"}))),
     handler=st.sampled_from(("container", "pod", "ignore")),
     mixed=st.booleans(),
@@ -75,6 +109,6 @@ _ODD = st.builds(
     knobs=st.sampled_from((Knobs(), Knobs(shares=2, memory_limit=1 << 19), Knobs(memory_low=1, io_weight=7))),
 )
 
-PLAIN = st.sampled_from(CLASS_WISHES)
+PLAIN = st.sampled_from((*CLASS_WISHES, *IN_POOLS))
 WISHES = st.one_of(PLAIN, _ODD)
 """Half of them are what nearly every container asks for, half are odd."""

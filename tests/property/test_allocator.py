@@ -5,12 +5,16 @@ from hypothesis import strategies as st
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Room
+from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.workload import Numa, Placement, QoSClass, Wish
 from nri_coloc.node_sim import machines
-from nri_coloc.policy import allocator
+from nri_coloc.policy import allocator, search
+from nri_coloc.policy.search import Field
 from tests.property.strategies import TOPOLOGIES, WISHES
 
+BOUND = Wish(QoSClass.DEDICATED, numa=Numa.SINGLE)
 PACKED = Wish(QoSClass.DEDICATED)
 FULL = Wish(QoSClass.DEDICATED, placement=Placement.FULL_CORES)
 ONE_EACH = Wish(QoSClass.DEDICATED, placement=Placement.ONE_THREAD_PER_CORE)
@@ -34,6 +38,11 @@ def whole_cores(machine: Topology, free: CPUMask) -> CPUMask:
     return cpuset.of(c for core in machine.cores if core & free == core for c in cpuset.members(core))
 
 
+def of_one_kind(machine: Topology, free: CPUMask, count: int) -> CPUMask:
+    """Return what the choice is from: one kind of core, where one has enough."""
+    return next((free & kind for kind in machine.kinds if (free & kind).bit_count() >= count), free)
+
+
 @given(problems(), WISHES)
 def test_a_grant_is_so_many_of_the_free_cpus_and_the_same_again(problem, wish):
     machine, free, count = problem
@@ -52,14 +61,18 @@ def test_whatever_is_free_in_number_can_be_had_without_a_wish(problem):
 @given(problems())
 def test_one_node_serves_where_one_holds_it(problem):
     machine, free, count = problem
+    assume(machine.keeps_cores(machine.node_level))
+    free = of_one_kind(*problem)
     if any((n.cpus & free).bit_count() >= count for n in machine.nodes):
         assert machine.nodes_of(taken(*problem)).bit_count() == 1
 
 
 @given(problems())
 def test_no_smaller_node_that_serves_as_well_was_passed_over(problem):
-    """Tightest fit: a node with fewer free CPUs was not taken only for want of whole cores."""
+    """Tightest fit: a node with fewer free CPUs was not taken only for want of whole cores, or of a narrow
+    group that holds them all where the chosen node has one."""
     machine, free, count = problem
+    free = of_one_kind(*problem)
     chosen = taken(*problem)
     homes = [n.cpus & free for n in machine.nodes if n.cpus & chosen]
     assume(len(homes) == 1)
@@ -67,7 +80,8 @@ def test_no_smaller_node_that_serves_as_well_was_passed_over(problem):
     for node in machine.nodes:
         rival = node.cpus & free
         if count >= threads and count <= rival.bit_count() < homes[0].bit_count():
-            assert whole_cores(machine, rival).bit_count() < count - count % threads
+            cores_short = whole_cores(machine, rival).bit_count() < count - count % threads
+            assert cores_short or any(chosen & ~group == 0 for level in machine.near[1:] for group in level)
 
 
 @given(problems())
@@ -76,6 +90,8 @@ def test_whole_cores_go_first_where_a_node_or_the_machine_has_enough(problem):
     threads = machine.threads_per_core
     # where cores differ, "whole" is ambiguous
     assume({core.bit_count() for core in machine.cores} == {threads} and count % threads == 0)
+    assume(machine.keeps_cores(machine.node_level) and all(map(machine.keeps_cores, [machine.kinds])))
+    free = of_one_kind(*problem)
     chosen = taken(*problem)
     home = [n.cpus & free for n in machine.nodes if (n.cpus & free).bit_count() >= count] or [free]
     if any(whole_cores(machine, part).bit_count() >= count for part in home):
@@ -123,6 +139,53 @@ def test_absurd_questions_have_an_answer_too(machine, free, count, wish, numa_co
     free &= machine.usable
     grant = allocator.allocate(machine, free, count, odd)
     assert grant is None or grant.cpus.bit_count() == count
+
+
+@given(problems())
+def test_kinds_of_cores_are_not_mixed_while_one_has_enough(problem):
+    machine, free, count = problem
+    chosen = taken(*problem)
+    if any((free & kind).bit_count() >= count for kind in machine.kinds):
+        assert any(chosen & ~kind == 0 for kind in machine.kinds)
+
+
+@given(problems(), st.sampled_from((2, 3)))
+def test_a_number_of_nodes_gets_parts_that_differ_by_a_core_at_most(problem, number):
+    machine, free, count = problem
+    by = Wish(QoSClass.DEDICATED, numa=Numa.SINGLE, numa_count=number)
+    grant = allocator.allocate(machine, free, count, by)
+    if grant is not None and "could not be kept" not in grant.because:
+        parts = [n for node in machine.nodes if (n := (node.cpus & grant.cpus).bit_count())]
+        assert len(parts) == number
+        assert max(parts) - min(parts) <= machine.threads_per_core
+
+
+@given(problems(), st.lists(st.integers(0, 8), min_size=8, max_size=8), st.integers(1, 12))
+def test_memory_is_bound_where_there_is_enough_or_not_at_all(problem, left, asked):
+    machine, free, count = problem
+    rooms = tuple((n.id, m) for n, m in zip(machine.nodes, left, strict=False) if n.memory_bytes)
+    grant = allocator.allocate(machine, free, count, BOUND, Room(asked, rooms))
+    assert grant is not None
+    if grant.mems and machine.tells_memory:
+        assert sum(amount for node, amount in rooms if grant.mems >> node & 1) >= asked
+        assert machine.nodes_of(grant.cpus) & ~grant.mems == 0
+    else:
+        assert grant.reason is Reason.MEMORY_UNBOUND or not machine.tells_memory
+
+
+@given(problems())
+def test_spread_is_the_same_as_one_by_one_from_whoever_has_most(problem):
+    machine, free, count = problem
+    field = Field.of(machine, free)
+    cores = sorted(machine.cores, key=lambda core: cpuset.lowest(core & free, 1))
+    rest, chosen = free, 0
+    for _ in range(count):
+        part = rest
+        for level in (*machine.far, *machine.near, cores):
+            part = max((g for group in level if (g := group & part)), key=int.bit_count)
+        chosen |= part & -part
+        rest &= ~chosen
+    assert search.spread(field, count) == chosen
 
 
 @given(problems())

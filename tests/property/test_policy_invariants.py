@@ -18,22 +18,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event
+from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import Reason
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import CPU, Topology
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, Container, QoSClass, Resources, Wish
-from nri_coloc.policy import admission, box, pools, record, request
+from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Resources, Wish
+from nri_coloc.policy import admission, box, pools, record, request, tiers
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
-from tests.property.strategies import MILLI, PLAIN, RESOURCES, TOPOLOGIES, WISHES
+from tests.property.strategies import MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
 from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, asking, container, pod
 
 DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 PODS = st.sampled_from(("p", "q"))
 NAMES = st.sampled_from(("a", "b", "c", "d", "e", "f"))
+PARTITION = ReclaimTuning(partition=True)
 COUNTS = st.sampled_from((0, 0, 1, 2, 5, 99))
 
 
@@ -68,9 +69,9 @@ def as_before(now: Container, then: Container) -> Container:
 class PlacementMachine(RuleBasedStateMachine):
     """A node, a runtime that remembers what it was told, and everybody who troubles them."""
 
-    @initialize(machine=TOPOLOGIES, reserved=COUNTS)
-    def boot(self, machine: Topology, reserved: int) -> None:
-        tuning = Tuning(reserved_count=reserved)
+    @initialize(machine=TOPOLOGIES, reserved=COUNTS, plan=PLANS)
+    def boot(self, machine: Topology, reserved: int, plan: tuple[PoolTuning, ...]) -> None:
+        tuning = Tuning(reserved_count=reserved, pools=plan, reclaim=PARTITION)
         self.node = Node(tuning=tuning, state=pools.initial(machine, tuning))
         # whose record says something else than what holds by now: joined sidecars, and who was moved by a reload
         self.lapsed: set[str] = set()
@@ -102,14 +103,19 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule(on=PODS, milli=MILLI, wish=WISHES)
     def come_and_go(self, on, milli, wish):
-        """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too."""
+        """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too.
+
+        A pool that shrinks again after its guest may keep other CPUs than it had, but as many.
+        """
         former = self.node.state
         self.act(lambda: self.node.create("guest", milli, wish, on))
         joined = reduce(
             or_, (former.owners[k] for k in former.owners.keys() - self.node.state.owners.keys()), 0
         )
         self.act(lambda: self.node.stop("guest"))
-        assert self.node.state.pools.share == former.pools.share | joined
+        then, now = former.pools.free | joined, self.node.state.pools.free
+        assert now.bit_count() == then.bit_count()
+        assert now == then or self.node.state.pools.plan
         assert self.node.state.owners == {k: v for k, v in former.owners.items() if not v & joined}
 
     @rule(name=NAMES, on=PODS, wish=WISHES, running=st.booleans())
@@ -124,7 +130,7 @@ class PlacementMachine(RuleBasedStateMachine):
     def update(self, name, on, wish, requested):
         facts = self.node.listed.get(name) or container(name, on)
         asked = request.of_container(facts)
-        self.act(lambda: self.node.update(name, requested, wish, on))
+        self.act(lambda: self.node.update(name, requested, wish, on), answered=name)
         self.listed_if_new(name, replace(facts, resources=merge(facts.resources, requested)))
         pinned_elsewhere = self.node[name].hands_off and requested.cpus  # which no driver of claims would do
         if pinned_elsewhere or asked != request.of_container(self.node[name].container):
@@ -188,6 +194,10 @@ class PlacementMachine(RuleBasedStateMachine):
         self.node.listed.pop(name, None)
         self.act(self.node.synchronize)
 
+    @rule(plan=PLANS)
+    def change_the_pools(self, plan):
+        self.act(lambda: self.node.reconfigure(replace(self.node.tuning, pools=plan)))
+
     @rule(count=COUNTS, gone=st.sampled_from((0, 0, 1, 6, 1 << 5)), name=NAMES, wish=WISHES)
     def reconfigure(self, count, gone, name, wish):
         known = self.node.state.containers.get(name)
@@ -195,9 +205,16 @@ class PlacementMachine(RuleBasedStateMachine):
         on = {known.container.pod_id: wish} if known else {}
         machine = without_some(self.node.state.topology, gone)
         former = dict(self.node.state.owners)
-        self.act(lambda: self.node.reconfigure(Tuning(reserved_count=count), wishes, on, machine))
+        tuning = replace(self.node.tuning, reserved_count=count)
+        self.act(lambda: self.node.reconfigure(tuning, wishes, on, machine))
         now = self.node.state.owners
         self.lapsed |= {k for k in former.keys() | now.keys() if former.get(k) != now.get(k)} | wishes.keys()
+
+    @rule(
+        counts=st.dictionaries(st.sampled_from(("reclaim", "share", "gold", "name")), st.integers(-1, 17)),
+    )
+    def size(self, counts):
+        self.act(lambda: self.node.happen(PoolsSized(counts, "so it was told")))
 
     def listed_if_new(self, name: str, facts: Container) -> None:
         """A container whose creation we did not answer has no record: its CPUs are chosen anew after a restart."""
@@ -237,6 +254,9 @@ class PlacementMachine(RuleBasedStateMachine):
         self.a_follower_sits_on_its_own_pods_main_container()
         self.reserved_cpus_are_the_systems_only()
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
+        self.the_box_has_what_it_was_told()
+        self.pools_with_cpus_of_their_own_are_apart()
+        self.what_members_ask_for_is_known()
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()
         self.every_container_has_its_pod()
@@ -275,11 +295,54 @@ class PlacementMachine(RuleBasedStateMachine):
         assert self.state.pools.reclaim & self.state.pools.reserved == 0
 
     def every_set_is_neither_empty_nor_offline_nor_isolated(self):
-        usable = self.state.topology.usable
+        machine = self.state.topology
         shown = [self.state.pools.share, self.state.pools.reclaim, self.state.pools.system]
-        for cpus in (*shown, *(self.state.cpus_of(a) for a in self.state.containers.values())):
+        shown += [
+            self.state.cpus_of(a) for a in self.state.containers.values() if not self.asked_for_isolated(a)
+        ]
+        for cpus in shown:
             assert cpus
-            assert cpus & ~usable == 0
+            assert cpus & ~machine.usable == 0
+        for a in self.state.containers.values():
+            assert self.state.cpus_of(a)
+            assert self.state.cpus_of(a) & ~machine.online == 0
+
+    def asked_for_isolated(self, a: Assignment) -> bool:
+        """Or follows one that did."""
+        leader = self.state.containers.get(a.follows, a)
+        return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
+
+    def the_box_has_what_it_was_told(self):
+        """No more than that and its least; without a word all of `share`."""
+        pools, machine = self.state.pools, self.state.topology
+        if "share" in pools.counts:
+            assert pools.reclaim & pools.share == 0 or pools.reclaim == pools.share
+            return
+        told = pools.counts.get("reclaim", machine.online.bit_count())
+        least = tiers.bounds(pools, "reclaim").minimum
+        most = tiers.bounds(pools, "reclaim").maximum or told
+        assert pools.reclaim & ~pools.share == 0
+        if "reclaim" in pools.counts:
+            assert pools.reclaim.bit_count() <= max(min(max(told, least), most), machine.threads_per_core)
+        assert told < pools.share.bit_count() or "reclaim" in pools.counts or pools.reclaim == pools.share
+
+    def pools_with_cpus_of_their_own_are_apart(self):
+        """From each other and from everyone else; all of them together, and what is left, is all that may be used."""
+        pools = self.state.pools
+        own = {k: cpus for k, cpus in pools.tiers.items() if not cpus & pools.share}
+        sets = [pools.dedicated, pools.free, *own.values()]
+        driven = reduce(or_, (a.exclusive for a in self.state.containers.values() if a.hands_off), 0)
+        assert reduce(or_, sets, 0) == self.state.topology.usable & ~pools.kept & ~pools.reserved | driven
+        assert sum(cpus.bit_count() for cpus in sets) == reduce(or_, sets, 0).bit_count()
+        for name, cpus in own.items():
+            tuning = tiers.bounds(pools, name)
+            assert name in pools.counts or cpus.bit_count() <= (tuning.maximum or cpus.bit_count())
+            assert cpus or name not in pools.asked
+
+    def what_members_ask_for_is_known(self):
+        pools, nobody = self.state.pools, dict[str, Any]()
+        counted = tiers.asked(replace(pools, asked=nobody), nobody, self.state.containers)
+        assert counted == pools.asked
 
     def no_value_that_is_written_is_empty(self):
         orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
@@ -296,8 +359,11 @@ class PlacementMachine(RuleBasedStateMachine):
     def synchronising_with_our_own_state_changes_nothing(self):
         listing = self.node.listing()
         once = step(self.state, listing, self.node.tuning)
-        assert once.decisions == ()
-        assert (once.state.pools, once.state.pods) == (self.state.pools, self.state.pods)
+        # the runtime may know another request of those whose creation we did not answer, and a pool has what they ask
+        asked_anew = once.state.pools.asked != self.state.pools.asked
+        assert not asked_anew or self.lapsed
+        assert asked_anew or (once.decisions, once.state.pools) == ((), self.state.pools)
+        assert once.state.pods == self.state.pods
         for name, now in once.state.containers.items():
             then = self.state.containers[name]
             # what a reload dropped is the kubelet's once that is pushed

@@ -1,7 +1,7 @@
 """containerd's configuration file, for the two layouts that exist: version 2 (1.7) and version 3 (2.x).
 
 Everything that containerd would keep in a place of its own is moved into the rig's folder. Why the
-rest: `restrict_oom_score_adj`, because without CAP_SYS_RESOURCE every sandbox fails else;
+rest: `restrict_oom_score_adj`, because without CAP_SYS_RESOURCE every sandbox fails else (a machine of our own has it);
 `disable_apparmor`, because the profile tools may be missing; empty CNI folders, because pods use the
 machine's own network.
 """
@@ -30,6 +30,8 @@ class Options:
     plugins: Mapping[str, str] = field(default_factory=dict)
     plugin_configs: Mapping[str, str] = field(default_factory=dict)
     pod_annotations: str = ""  # a glob of those that containerd copies onto every container of a pod
+    restrict_oom_score_adj: bool = True
+    systemd_cgroup: bool = False
 
 
 def render(version: Version, folder: Path, runc: Path, options: Options) -> str:
@@ -41,6 +43,8 @@ def render(version: Version, folder: Path, runc: Path, options: Options) -> str:
         "PAUSE": image.PAUSE,
         "REQUEST_TIMEOUT": options.plugin_request_timeout,
         "POD_ANNOTATIONS": f'"{options.pod_annotations}"' if options.pod_annotations else "",
+        "RESTRICT_OOM": str(options.restrict_oom_score_adj).lower(),
+        "SYSTEMD": str(options.systemd_cgroup).lower(),
         "REGISTRATION_TIMEOUT": options.plugin_registration_timeout,
     }
     text = layout + _NRI
@@ -59,7 +63,7 @@ state = "@D@/state"
   path = "@D@/opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "@PAUSE@"
-  restrict_oom_score_adj = true
+  restrict_oom_score_adj = @RESTRICT_OOM@
   disable_apparmor = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "@D@/cni"
@@ -70,6 +74,7 @@ state = "@D@/state"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       BinaryName = "@RUNC@"
       Root = "@D@/runc"
+      SystemdCgroup = @SYSTEMD@
 """
 
 _VERSION_3: Final = """\
@@ -83,7 +88,7 @@ state = "@D@/state"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "@PAUSE@"
 [plugins.'io.containerd.cri.v1.runtime']
-  restrict_oom_score_adj = true
+  restrict_oom_score_adj = @RESTRICT_OOM@
   disable_apparmor = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = ["@D@/cni"]
@@ -94,6 +99,7 @@ state = "@D@/state"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = "@RUNC@"
       Root = "@D@/runc"
+      SystemdCgroup = @SYSTEMD@
 """
 
 _NRI: Final = """\

@@ -103,18 +103,21 @@ class Cri:
         labels: Mapping[str, str] | None = None,
         cgroup_parent: str = kubepods.BURSTABLE,
     ) -> Pod:
-        """Make the pod's cgroup and its sandbox; `cgroup_parent` may hold `{uid}`."""
+        """Make the pod's cgroup and its sandbox; `cgroup_parent` may hold `{uid}`, or `{unit}` in a slice's name."""
         uid = str(uuid.uuid4())
-        cgroup = cgroup_parent.format(uid=uid)
+        cgroup = cgroup_parent.format(uid=uid, unit=uid.replace("-", "_"))
         config = _pod_config(name, namespace, uid)
         config.log_directory = str(self._logs)
         config.annotations.update(annotations or {})
         config.labels.update(labels or {})
         config.linux.cgroup_parent = cgroup
-        self._ledger.add(cgroup)
-        kubepods.create(cgroup)
+        self._make_cgroup(cgroup)
         reply = self._call("RunPodSandbox", cri_pb2.RunPodSandboxRequest(config=config))
         return Pod(reply.pod_sandbox_id, uid, name, namespace, cgroup, config)
+
+    def _make_cgroup(self, cgroup: str) -> None:
+        self._ledger.add(cgroup)
+        kubepods.create(cgroup)
 
     def create_container(
         self,

@@ -33,12 +33,19 @@ class ConfigMap:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "config.yaml"
         self._folder = folder
+        self.asked = ""
         self._versions = 0
         folder.mkdir()
         self.file.symlink_to("..data/config.yaml")
 
     def write(self, text: str) -> None:
-        """Publish a new content."""
+        """Publish a new content; one that says nothing of lending is about placement, where the box is all of share.
+
+        The box would otherwise follow the load of this very machine, and with it whatever else runs here.
+        """
+        self.asked = text
+        if "reclaim:" not in text:
+            text = f"{text.rstrip()}\nreclaim: {{enabled: false}}\n"
         self._versions += 1
         version = self._folder / f"..version_{self._versions}"
         version.mkdir()
@@ -165,6 +172,10 @@ class Daemon:
         """Return `/v1/state`."""
         return self._json("/v1/state")
 
+    def capacity(self) -> dict[str, Any]:
+        """The body of `/v1/capacity`."""
+        return self._json("/v1/capacity")
+
     def container(self, container_id: str) -> dict[str, Any]:
         """Return one container of `/v1/state`; empty if it is not there."""
         return next((c for c in self.state().get("containers", []) if c["id"] == container_id), {})
@@ -216,12 +227,12 @@ class Daemon:
 
 
 def fetch(port: int, path: str) -> str:
-    """Return what a daemon serves at a path; empty while nobody listens."""
+    """Return what a daemon serves at a path; empty while nobody listens or answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HTTP_SECONDS)
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, TimeoutError):
         return ""
     finally:
         connection.close()

@@ -1,4 +1,4 @@
-"""The distribution's containerd, runc and busybox: downloaded with apt, unpacked beside the system.
+"""The distribution's containerd, runc, busybox and kernel: downloaded with apt, unpacked beside the system.
 
 Nothing is installed. Each package is fetched through a private apt state (own source list, own
 index) from the mirror that this machine's own sources name, only from another suite, and unpacked
@@ -36,6 +36,7 @@ class Wanted:
     suites: tuple[str, ...]
     known: str  # the newest upstream version that the rig was seen to work with
     at_least: tuple[int, ...] = ()
+    stands_for: str = ""  # of a package that only depends on another: how that other's name begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,24 @@ WANTED: Final = {
     "containerd-2": Wanted("containerd", ("testing", "unstable"), known="2.1.9", at_least=(2, 1)),
     "runc": Wanted("runc", ("",), known="1.1.5"),
     "busybox": Wanted("busybox-static", ("",), known="1.35.0"),
+    # the plain flavour: the one for clouds has no 9p
+    "kernel": Wanted(
+        "linux-image-amd64", ("bookworm-backports", "trixie"), "6.12.95", (6, 12), stands_for="linux-image-"
+    ),
 }
 
 
 def unpacked(name: str) -> Unpacked:
     """One of WANTED, from the cache or, the first time, from the mirror."""
-    folder = _cache() / name
-    with _locked(_cache() / f".{name}.lock"):
+    return unpacked_as(name, WANTED[name])
+
+
+def unpacked_as(name: str, wanted: Wanted) -> Unpacked:
+    """Any package, kept in the cache under `name`."""
+    folder = cache() / name
+    with locked(cache() / f".{name}.lock"):
         if not (folder / STAMP).is_file():
-            _fetch(WANTED[name], folder)
+            _fetch(wanted, folder)
     stamp = json.loads((folder / STAMP).read_text())
     return Unpacked(folder, stamp["version"], stamp["suite"])
 
@@ -86,7 +96,8 @@ def upstream(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """The folder of the cache that the rig keeps packages in."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "nri-coloc" / "rig"
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +105,8 @@ def _cache() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes out for as long as it takes."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -103,7 +115,8 @@ def _locked(path: Path) -> Iterator[None]:
 def _fetch(wanted: Wanted, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
         apt = _newest_enough(wanted, Path(scratch))
-        deb = apt.download(wanted.package)
+        package = wanted.package
+        deb = apt.download(apt.dependency(package, wanted.stands_for) if wanted.stands_for else package)
         tree = Path(scratch, "tree")
         _run(["dpkg", "-x", str(deb), str(tree)])
         stamp = Unpacked(target, apt.candidate(wanted.package), apt.suite)
@@ -138,6 +151,13 @@ class PrivateApt:
         """The version on offer, or an empty text."""
         found = re.search(r"Candidate: (\S+)", self._apt("apt-cache", "policy", package))
         return found[1] if found and found[1] != "(none)" else ""
+
+    def dependency(self, package: str, prefix: str) -> str:
+        """The package with this beginning that it depends on."""
+        found = re.search(rf"Depends: ({re.escape(prefix)}\S+)", self._apt("apt-cache", "depends", package))
+        if not found:
+            raise RigError(f"{package} of {self.suite} depends on no {prefix}…")
+        return found[1]
 
     def download(self, package: str) -> Path:
         """Fetch the package's file."""

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable
-from typing import Final
 
-POLL_SECONDS: Final = 0.02
+POLL_SECONDS = 0.02  # an emulated machine asks less often: there the asking itself costs
 
 
 def poll(predicate: Callable[[], object], seconds: float) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Numa, Placement, Resources
+from nri_coloc.model.workload import ISOLATED, Numa, Placement, Resources
 from nri_coloc.policy import box
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, audit, said
 
@@ -272,6 +272,46 @@ CASES = (
         [],
         so_far=(online, web()),
         moved="shop web",
+    ),
+    Case(
+        "it is to be bound to a node, but the tightest has its memory promised: the next one with memory",
+        web(numa=Numa.SINGLE, knobs=Knobs(memory_limit=10 << 30)),
+        {"db": "0-1", "web": "4-5"},
+        ["whole_core", "cpus_taken"],
+        so_far=(
+            lambda node: node.create(
+                "db", 2000, replace(DEDICATED, numa=Numa.SINGLE, knobs=Knobs(memory_limit=10 << 30)), on="db"
+            ),
+        ),
+    ),
+    Case(
+        "no node has so much memory: its CPUs are of one node, its memory may lie anywhere",
+        web(numa=Numa.SINGLE, knobs=Knobs(memory_limit=40 << 30)),
+        {"web": "0-1"},
+        ["memory_unbound", "cpus_taken"],
+    ),
+    Case(
+        "isolated CPUs are for who asks",
+        web(pool=ISOLATED),
+        {"web": "2-3", "db": "0-1", "share": "4-5,7"},
+        ["whole_core"],
+        so_far=(db(),),
+        machine="isolated",
+    ),
+    Case(
+        "on a hybrid machine the fast cores go first",
+        web(4000),
+        {"web": "0-3", "share": "4-23"},
+        ["whole_cores", "cpus_taken"],
+        machine="hybrid",
+    ),
+    Case(
+        "what the fast cores cannot hold is had of the small ones, not of both",
+        web(6000),
+        {"db": "0-11", "web": "16-21", "share": "12-15,22-23"},
+        ["whole_cores", "cpus_taken"],
+        so_far=(db(12000),),
+        machine="hybrid",
     ),
 )
 

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "nri_coloc"
-PURE = ("model", "policy", "ttrpc", "multiplex", "nri", "knobs")
+PURE = ("model", "policy", "reclaim", "ttrpc", "multiplex", "nri", "knobs")
 
 
 def contracts() -> list[dict[str, Any]]:

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from nri_coloc.config import gate, keys, quantity
+from nri_coloc.config import gate, keys
+from nri_coloc.config.vocabularies import lent
 from nri_coloc.config.vocabularies.claims import (
-    LENT_QUOTA,
-    LENT_SHARES,
     ORDERED_CPUS,
     Claims,
     Handling,
@@ -23,8 +22,7 @@ from nri_coloc.config.vocabularies.claims import (
     one_of,
 )
 from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
-from nri_coloc.model.workload import FindingKind, Numa, Placement, QoSClass
+from nri_coloc.model.workload import Numa, Placement, QoSClass
 
 _DOMAIN: Final = "koordinator.sh/"
 _QOS_LABEL: Final = _DOMAIN + "qosClass"
@@ -37,8 +35,7 @@ _SPEC: Final = "scheduling." + _DOMAIN + "resource-spec"
 ANNOTATIONS: Final = (_BURST, _LENT, _STATUS, _SPEC)
 LABELS: Final = (_QOS_LABEL, _PRIORITY_LABEL)
 
-_BATCH_CPU: Final = "kubernetes.io/batch-cpu"
-_BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
+_BATCH_CPU, _BATCH_MEMORY = lent.BATCH
 
 KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
     {
@@ -77,10 +74,6 @@ _STATUS_EXAMPLE: Final = '{"cpuset": "0-3"}'
 _SPEC_EXAMPLE: Final = '{"requiredCPUBindPolicy": "FullPCPUs"}'
 _BURST_EXAMPLE: Final = '{"policy": "cpuBurstOnly", "cpuBurstPercent": 100}'
 
-_MOST_MILLI: Final = (cpuset.MAX_CPU_ID + 1) * 1000
-_LEAST_QUOTA_MILLI: Final = 10
-"""The kernel's smallest quota is 1 ms (min_cfs_quota_period), of our period of 100 ms a hundredth."""
-
 _MOST_NODES: Final = 1024
 """As in `keys`: MAX_NUMNODES of the largest configuration."""
 
@@ -102,7 +95,6 @@ def read(annotations: Mapping[str, str], labels: Mapping[str, str], container: s
 
 
 def _read_lent(text: str, container: str, claims: Claims) -> None:
-    """A limit stands in for a request that is not named, as for every extended resource of Kubernetes."""
     found = claims.json_of(_LENT, text, _LENT_EXAMPLE)
     try:
         own = child(child(found, "containers"), container)
@@ -110,15 +102,7 @@ def _read_lent(text: str, container: str, claims: Claims) -> None:
     except ValueError:
         claims.refuse(_LENT, text, _LENT_EXAMPLE)
         return
-    name = f"{_LENT}[{container}]"
-    limit = f"{name}[limits][{_BATCH_CPU}]"
-    good = _BATCH_CPU in limits and claims.take(_QUOTA, limit, limits[_BATCH_CPU])
-    if _BATCH_CPU in requests:
-        claims.take(_SHARES, f"{name}[requests][{_BATCH_CPU}]", requests[_BATCH_CPU])
-    elif good:
-        claims.take(_SHARES, limit, limits[_BATCH_CPU])
-    if _BATCH_MEMORY in limits:
-        claims.take(_MEMORY, f"{name}[limits][{_BATCH_MEMORY}]", limits[_BATCH_MEMORY])
+    lent.take(claims, f"{_LENT}[{container}]", requests, limits, lent.BATCH)
 
 
 def _read_status(found: dict[str, Any], claims: Claims) -> None:
@@ -159,39 +143,6 @@ def _read_burst(found: dict[str, Any], claims: Claims) -> None:
 # --- values ---------------------------------------------------------------------------------------------
 
 
-def _milli(text: str) -> int:
-    """Read thousandths of a CPU. "200m" is 0.2 of one, and never what its author meant."""
-    if text.endswith(("m", "u", "n")) or "." in text:
-        raise _misread(text.rstrip("mun") if text.endswith("m") else "")
-    milli = quantity.whole_bytes(text)
-    if milli > _MOST_MILLI:
-        raise ValueError(f"more than {_MOST_MILLI}")
-    return milli
-
-
-def _shares(text: str) -> int | None:
-    milli = _milli(text)
-    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES) if milli else None
-
-
-def _quota(text: str) -> int | None:
-    milli = _milli(text)
-    if 0 < milli < _LEAST_QUOTA_MILLI:
-        raise _misread(str(milli * 1000))
-    return milli * 100 or None
-
-
-def _misread(meant: str) -> gate.UnfitError:
-    hint = f": did you mean {meant}?" if meant.isdigit() and meant.isascii() else ""
-    allowed = f"a whole number of millicores such as 2000 (2 CPUs), without m, a limit from 10 on{hint}"
-    return gate.UnfitError(FindingKind.INVALID, allowed)
-
-
-def _bytes(text: str) -> quantity.Amount | None:
-    found = quantity.whole_bytes(text)
-    return quantity.Amount(bytes=found) if found else None
-
-
 def _chosen(text: str) -> cpuset.CPUMask | None:
     return cpuset.parse(text) or None
 
@@ -222,25 +173,6 @@ def _if_pooled(value: Any, subject: gate.Subject) -> Any:
     return value if subject.qos in (QoSClass.SHARED, QoSClass.SYSTEM) else None
 
 
-def _if_lent_shares(value: int, subject: gate.Subject) -> int | None:
-    own = subject.resources.shares or 0
-    return value if subject.qos is QoSClass.RECLAIMED and own <= MIN_SHARES else None
-
-
-def _if_lent_quota(value: int, subject: gate.Subject) -> int | None:
-    """A pod with a quota of its own bounds its containers', on cgroup v1 by refusing more."""
-    of_pod = subject.pod.resources.quota if subject.pod.resources is not None else None
-    limited = any((quota or 0) > 0 for quota in (subject.resources.quota, of_pod))
-    return value if subject.qos is QoSClass.RECLAIMED and not limited else None
-
-
-def _if_lent_memory(value: quantity.Amount, subject: gate.Subject) -> Any:
-    if subject.qos is not QoSClass.RECLAIMED or subject.limit:
-        return None
-    return gate.judge("memory-limit", value, subject)
-
-
-_CORES: Final = "a whole number of millicores such as 2000 (2 CPUs)"
 _QOS: Final = one_of(
     keys.QOS_CLASS,
     {
@@ -252,9 +184,6 @@ _QOS: Final = one_of(
     },
 )
 _PRIORITY: Final = as_ours("priority")
-_SHARES: Final = Meaning(LENT_SHARES, _shares, _CORES, _if_lent_shares, numbers=True)
-_QUOTA: Final = Meaning(LENT_QUOTA, _quota, _CORES, _if_lent_quota, numbers=True)
-_MEMORY: Final = Meaning("memory-limit", _bytes, quantity.QUANTITY_ALLOWED, _if_lent_memory, numbers=True)
 _CPUS: Final = Meaning(ORDERED_CPUS, _chosen, "CPUs such as 0-3,8", _if_dedicated)
 _NODES: Final = Meaning("numa-ids", _nodes, "a list of objects with a node each", _if_dedicated)
 _BOUND: Final = Meaning("numa", lambda _: Numa.SINGLE, "nodes, as told beside it", _if_dedicated)

@@ -1,8 +1,9 @@
-"""nri-plugins' `noderesource.dev/resources`: the pod's own requests, put beside it by a webhook.
+"""nri-plugins' `noderesource.dev/resources`: the pod's own requests and limits, put beside it by a webhook.
 
 The runtime is told no request, only what the kubelet makes of it, so this is the true figure where shares
 were rounded or rewritten. It is an annotation all the same, which anybody may write: more than the
-kubelet's values say is denied.
+kubelet's values say is denied. Extended resources, of which the kubelet makes nothing at all, are in it too: so a
+plugin gets to know what was lent by a scheduler that leaves no annotation of its own (Katalyst's, Volcano's).
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from nri_coloc.config import quantity
 from nri_coloc.config.gate import Subject, UnfitError
+from nri_coloc.config.vocabularies import lent
 from nri_coloc.config.vocabularies.claims import CPU_REQUEST, INIT, Claims, Handling, Meaning, child
 from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, Resources
@@ -27,7 +29,13 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
         f"{_RESOURCES}[initContainers][requests][cpu]": Handling.HONOURED,
         f"{_RESOURCES}[initContainers]": Handling.HONOURED,
         f"{_RESOURCES}[containers][requests][memory]": Handling.IGNORED,
-        f"{_RESOURCES}[containers][limits]": Handling.IGNORED,
+        f"{_RESOURCES}[containers][limits][cpu, memory]": Handling.IGNORED,
+        f"{_RESOURCES}[containers][requests][{lent.BATCH.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.BATCH.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.BATCH.memory}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][requests][{lent.RECLAIMED.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.RECLAIMED.cpu}]": Handling.HONOURED,
+        f"{_RESOURCES}[containers][limits][{lent.RECLAIMED.memory}]": Handling.HONOURED,
     }
 )
 
@@ -45,23 +53,26 @@ def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: 
         return
     found = claims.json_of(_RESOURCES, text, _EXAMPLE)
     try:
-        where, requests = _requests(found, container)
+        where, own = _own(found, container)
+        requests, limits = child(own, "requests"), child(own, "limits")
         is_init = container in child(found, "initContainers") and container not in child(found, "containers")
     except ValueError:
         claims.refuse(_RESOURCES, text, _EXAMPLE)
         return
     if is_init:
         claims.take(_INIT, f"{_RESOURCES}[initContainers][{container}]", "")
+    name = f"{_RESOURCES}[{where}][{container}]"
     if "cpu" in requests:
-        name = f"{_RESOURCES}[{where}][{container}][requests][cpu]"
-        claims.take(_CPU, name, requests["cpu"])
+        claims.take(_CPU, f"{name}[requests][cpu]", requests["cpu"])
+    for lender in (lent.RECLAIMED, lent.BATCH):
+        lent.take(claims, name, requests, limits, lender)
 
 
-def _requests(found: dict[str, Any], container: str) -> tuple[str, dict[str, Any]]:
+def _own(found: dict[str, Any], container: str) -> tuple[str, dict[str, Any]]:
     for where in ("containers", "initContainers"):
-        requests = child(child(child(found, where), container), "requests")
-        if requests:
-            return where, requests
+        own = child(child(found, where), container)
+        if own:
+            return where, own
     return "", {}
 
 

@@ -1,6 +1,9 @@
 """admin/state_view.py: the shape of `/v1/state`, and the example of DESIGN 4.8 in it."""
 
+from dataclasses import replace
+
 from nri_coloc.admin.state_view import state_json
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState, PodPlace, Pools
 from nri_coloc.model.topology import CPU, Topology
@@ -13,7 +16,7 @@ APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated"
 
 
 def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
-    return NodeState(topology, POOLS, {pod.id: PodPlace(pod) for pod in pods}, {a.id: a for a in assignments})
+    return NodeState(topology, POOLS, {pod.id: PodPlace(pod) for pod in pods}, Crowd.of(assignments))
 
 
 def test_the_example_of_the_design_is_shown_whole():
@@ -90,6 +93,13 @@ def test_a_pool_of_another_name_is_shown_while_it_has_members():
     pools = state_json(node(batch), False, {})["pools"]
     assert list(pools) == ["reserved", "dedicated", "system", "share", "reclaim", "batch"]
     assert pools["batch"] == {"cpus": "2-7", "members": 1}
+
+
+def test_the_operators_pools_are_shown_with_and_without_members():
+    state = replace(node(), pools=replace(POOLS, tiers={"gold": 0b1100, "etl": 0}))
+    pools = state_json(state, False, {})["pools"]
+    assert list(pools)[5:] == ["etl", "gold"]
+    assert (pools["gold"], pools["etl"]) == ({"cpus": "2-3", "members": 0}, {"cpus": "", "members": 0})
 
 
 def test_memory_nodes_are_all_of_them_unless_bound():

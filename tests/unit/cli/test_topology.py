@@ -60,9 +60,32 @@ def test_cores_of_different_widths_are_said():
     assert "16 cores, 1 or 2 threads a core" in topology.draw(machine("hybrid"), None)
 
 
+def test_the_brackets_tell_the_kinds_of_cores():
+    assert topology.draw(machine("three-kinds")) == (
+        "8 CPUs (0-7): 1 socket, 1 node, 1 L3 group, 8 cores, 1 thread a core, 3 kinds of core\n"
+        "\n"
+        "socket 0  0-7\n"
+        "  node 0  0-7  8.0 GiB\n"
+        "    L3 0-7\n"
+        "      <0> <1> <2> <3> (4) (5) (6) [7]\n"
+        "\n"
+        "[] fastest cores  7\n"
+        "() cores of kind 1  4-6\n"
+        "<> cores of kind 2  0-3\n"
+    )
+
+
+def test_dies_are_said_of_the_nodes_that_they_hold_or_of_the_groups_that_they_divide():
+    assert "2 sockets, 4 dies, 8 nodes" in topology.draw(machine("dies"))
+    assert "  node 2  8-11  16.0 GiB  die 1\n    L3 8-11  [" in topology.draw(machine("dies"))
+    assert "  node 0  0-15  64.0 GiB\n    die 0  L3 0-3  [" in topology.draw(machine("dies-in-a-node"))
+    assert "    die 1  L3 12-15  [" in topology.draw(machine("dies-in-a-node"))
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_every_cpu_is_drawn_once(name):
-    boxes = re.findall(r"\[([^]]*)\]", topology.draw(machine(name)))
+    drawing = topology.draw(machine(name)).partition("socket 0")[2].partition("\n\n")[0]
+    boxes = re.findall(r"[\[(<]([^])>]*)[])>]", drawing)
     drawn = [int(mark.rstrip("*")) for box in boxes for mark in box.split()]
     assert sorted(drawn) == list(cpuset.members(machine(name).online))
 
@@ -100,6 +123,8 @@ def test_json_names_the_nodes_as_the_http_interface_does():
             {"id": 0, "cpus": "0-3", "memory_bytes": 16 << 30},
             {"id": 1, "cpus": "4-7", "memory_bytes": 16 << 30},
         ],
+        "dies": ["0-3", "4-7"],
+        "kinds": ["0-7"],
         "l3_groups": ["0-3", "4-7"],
         "cores": ["0-1", "2-3", "4-5", "6-7"],
     }

@@ -183,6 +183,7 @@ def test_an_oom_score_is_clamped_to_the_band_of_the_class(qos, asked, expected):
         (QoSClass.SHARED, "share", "share"),
         (QoSClass.SYSTEM, "system", "system"),
         (QoSClass.DEDICATED, "anything", None),
+        (QoSClass.DEDICATED, "isolated", "isolated"),
         (QoSClass.RECLAIMED, "anything", None),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from nri_coloc.config import document, settings
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.tuning import ClassRule, ClassTuning, Settings, Tuning
+from nri_coloc.model.tuning import ClassRule, ClassTuning, ReclaimTuning, Settings, Tuning
 from nri_coloc.model.workload import QoSClass
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "config.example.yaml"
@@ -56,6 +56,7 @@ classes:
   - {label: "a=b=c", namespace: "x-*", class: dedicated}
   shared: {cpuShares: 512, ioWeight: 200, oomScoreAdj: 7, memoryHigh: 90%, memoryLow: 1Gi, memoryMin: 5,
            allowNamespaces: [a, "b-*"]}
+reclaim: {enabled: false, sharing: partition, cpuWatermark: 120, stall: 20, memoryWatermark: 80}
 runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
           handlers: {kata: pod}}
 telemetry: {http: off, auditRing: 5, logLevel: debug}
@@ -73,6 +74,14 @@ strict: true
             rules=(
                 ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation")),
                 ClassRule(QoSClass.DEDICATED, label=("a", "b=c"), namespace="x-*"),
+            ),
+            reclaim=ReclaimTuning(
+                enabled=False,
+                partition=True,
+                watermark=1.2,
+                stall=0.2,
+                memory_watermark=0.8,
+                memory_reserve=2 << 30,
             ),
             handlers={"kata": "pod"},
             updates_per_reply=3,
@@ -121,7 +130,10 @@ def test_a_class_keeps_its_other_defaults():
         ),
         (
             "pools:\n  gold: 1",
-            "c.yaml:2: pools.gold: unknown key; allowed: nothing yet, this section has no keys so far",
+            (
+                "c.yaml:2: pools.gold: 1 does not fit; "
+                "allowed: members, kind, minCPUs, maxCPUs, groupBy, priority, band"
+            ),
         ),
         (
             "telemetry: 5",
@@ -147,6 +159,28 @@ def test_a_class_keeps_its_other_defaults():
             (
                 "c.yaml:1: classes.dedicated.oomScoreAdj: 5 is outside of the band of class dedicated, "
                 "-998 to 0; allowed: an integer in the band of the class, or null for the kubelet's"
+            ),
+        ),
+        (
+            "pools:\n  gold:\n    minCPUs: 8\n    maxCPUs: 4\n",
+            (
+                "c.yaml:3: pools.gold.minCPUs: 8 is more than maxCPUs, 4; "
+                "allowed: CPUs that it keeps at least; 0 for none of its own"
+            ),
+        ),
+        (
+            "pools:\n  gold: {}\n  share: {maxCPUs: 4}\n",
+            (
+                "c.yaml:3: pools.share: share is always there, and of it can be said only: minCPUs, priority, band; "
+                "allowed: at most 32 names, of 1 to 63 letters, digits, '.', '_' and '-', none of reserved, dedicated, "
+                "system; of each: members, kind, minCPUs, maxCPUs, groupBy, priority, band"
+            ),
+        ),
+        (
+            "pools:\n  gold:\n    groupBy: node\n",
+            (
+                "c.yaml:3: pools.gold.groupBy: 'node' does not fit; "
+                "allowed: namespace, pod, label:KEY or annotation:KEY: a pool of these bounds for each"
             ),
         ),
         (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.config.vocabulary_kit import told, wish
+from nri_coloc.model.knobs import Knobs
+from tests.unit.config.vocabulary_kit import GIB, told, wish
 
 KEY = "noderesource.dev/resources"
 
@@ -87,3 +88,73 @@ def test_a_bad_amount_is_told(cpu):
 def test_json_of_another_shape_is_one_finding(text):
     found = wish({KEY: text}, shares=1024)
     assert told(found) == [("annotation.invalid", KEY, text)]
+
+
+# --- what was lent ---------------------------------------------------------------------------------------
+
+BATCH = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
+RECLAIMED = tuple(f"resource.katalyst.kubewharf.io/reclaimed_{name}" for name in ("millicpu", "memory"))
+
+
+def lent(names: tuple[str, ...], where: str = "containers", **more: object) -> dict[str, object]:
+    """An annotation as the webhook makes it of a pod that was lent half a CPU, at most two, and a GiB."""
+    cpu, memory = names
+    own = {"requests": {cpu: "500", memory: "1Gi"}, "limits": {cpu: "2k", memory: "1Gi"}}
+    return {KEY: {where: {"app": own | more}}}
+
+
+@pytest.mark.parametrize("names", [BATCH, RECLAIMED], ids=["Volcano", "Katalyst"])
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_a_reclaimed_container_gets_what_it_was_lent(names, where):
+    found = wish(lent(names, where), qos="reclaimed", shares=2)
+    assert found.annotated == Knobs(shares=512, quota=200_000, period=100_000, memory_limit=GIB)
+    told_of = [key for key, _, _ in found.origins if key != "init-container"]
+    assert told_of == ["memory-limit", "lent-shares", "lent-quota"]
+
+
+def test_an_online_container_is_lent_nothing():
+    found = wish(lent(BATCH), qos="shared", shares=2)
+    assert (found.annotated, found.findings) == (Knobs(), ())
+
+
+def test_a_value_of_the_kubelets_stays_the_kubelets():
+    found = wish(lent(BATCH), qos="reclaimed", shares=300, quota=40_000, memory_limit=7)
+    assert found.annotated == Knobs()
+
+
+def test_what_koordinators_webhook_told_comes_first():
+    theirs = {"containers": {"app": {"limits": {BATCH[0]: "1000"}}}}
+    both = {**lent(BATCH), "node.koordinator.sh/extended-resource-spec": theirs}
+    found = wish(both, qos="reclaimed", shares=2)
+    assert (found.knobs.quota, found.knobs.memory_limit) == (100_000, GIB)
+
+
+@pytest.mark.parametrize(("amount", "hint"), [("200m", "did you mean 200?"), ("8", "did you mean 8000?")])
+def test_a_mistaken_unit_of_cpu_is_refused_with_a_hint(amount, hint):
+    name = RECLAIMED[0]
+    found = wish(lent(RECLAIMED, requests={}, limits={name: amount}), qos="reclaimed", shares=2)
+    assert told(found) == [("annotation.invalid", f"{KEY}[containers][app][limits][{name}]", amount)]
+    assert found.findings[0].allowed.endswith(hint)
+    assert found.annotated == Knobs()
+
+
+@pytest.mark.parametrize(
+    ("amount", "hint"),
+    [
+        ("512m", "did you mean 512Mi?"),
+        ("512", "did you mean 512Mi?"),
+        (256, "did you mean 256Mi?"),
+        ("0.5Ki", "m means thousandths"),
+    ],
+)
+def test_a_mistaken_unit_of_memory_is_refused_with_a_hint(amount, hint):
+    name = BATCH[1]
+    found = wish(lent(BATCH, requests={}, limits={name: amount}), qos="reclaimed", shares=2)
+    assert told(found) == [("annotation.invalid", f"{KEY}[containers][app][limits][{name}]", str(amount))]
+    assert found.findings[0].allowed.endswith(hint)
+    assert found.annotated == Knobs()
+
+
+def test_a_limit_that_is_no_object_is_one_finding():
+    found = wish({KEY: {"containers": {"app": {"limits": 7}}}}, qos="reclaimed")
+    assert [key for _, key, _ in told(found)] == [KEY]

@@ -21,6 +21,33 @@ def test_a_v2_machine_has_v2s_files(tmp_path):
     assert can.unified("io.weight")
 
 
+def without_pods(tmp_path: Path) -> Node:
+    """A v2 machine before the kubelet: only slices of systemd's, which has handed down no I/O controller."""
+    node = Node(tmp_path, cgroup=2)
+    root = node.host_root / "sys/fs/cgroup"
+    (root / "kubepods").rename(root / "later")
+    (root / "system.slice/io.weight").unlink()
+    return node
+
+
+def test_a_machine_without_pods_tells_only_what_others_have(tmp_path):
+    can = look(without_pods(tmp_path))
+    assert "memory.high" in can.files
+    assert "io.weight" not in can.files
+    assert not can.seen_on_pods
+
+
+def test_the_first_pod_shows_which_files_pods_have(tmp_path):
+    node = without_pods(tmp_path)
+    layout, before = cgroup_layout.detect(str(node.host_root)), look(node)
+    assert probe.with_files_of_pods(layout, before) is before
+    (node.host_root / "sys/fs/cgroup/later").rename(node.host_root / "sys/fs/cgroup/kubepods")
+    after = probe.with_files_of_pods(layout, before)
+    assert after == look(node)
+    assert "io.weight" in after.files
+    assert probe.with_files_of_pods(layout, after) is after
+
+
 def test_a_v1_machine_has_v1s_files_of_all_controllers_and_nothing_unified(tmp_path):
     can = look(Node(tmp_path, cgroup=1))
     assert can.cgroup == 1

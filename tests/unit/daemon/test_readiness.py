@@ -7,14 +7,15 @@ from typing import cast
 import pytest
 
 from nri_coloc.daemon.actuator import Actuator
-from nri_coloc.daemon.readiness import (
+from nri_coloc.daemon.comparison import (
     COMPARE_AFTER_S,
     COMPARE_AGAIN_S,
     RESYNCHRONISE_S,
     RETRY_S,
     UNLISTED_FOR_S,
-    Readiness,
+    Comparison,
 )
+from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
@@ -56,18 +57,14 @@ class Rig:
         self.listing = Listing()
         self.actuator = Actuator(self.node, Cgroups().as_writer(), self.report)
         self.actuator.swept_at = time.monotonic()
-        self.readiness = Readiness(
-            self.node,
-            cast("Trunk", self.trunk),
-            self.actuator,
-            self.report,
-            self.listing,
-            spawn=lambda work: work(),
-        )
+        trunk = cast("Trunk", self.trunk)
+        self.comparison = Comparison(self.node, trunk, self.actuator, self.report, self.listing)
+        self.comparison.spawn = lambda work: work()
+        self.readiness = Readiness(self.node, trunk, self.actuator, self.comparison)
 
     def at(self, seconds: float) -> bool:
         """Poll so long after the registration; whether it is synchronised then."""
-        self.readiness.poll(BEGAN + seconds)
+        self.comparison.poll(BEGAN + seconds)
         return bool(self.readiness.checks()["checks"]["synchronised"]["ok"])
 
     @property
@@ -189,7 +186,7 @@ def test_one_that_was_listed_in_between_begins_anew(rig):
 
 def test_only_one_comparison_is_under_way_at_a_time(rig):
     waiting: list[Callable[[], None]] = []
-    rig.readiness._spawn = waiting.append
+    rig.comparison.spawn = waiting.append
     rig.at(COMPARE_AFTER_S)
     rig.at(COMPARE_AFTER_S + 60)
     assert len(waiting) == 1

@@ -7,8 +7,10 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView
+from nri_coloc.model.lending import Binding, Headroom
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -19,7 +21,8 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
     report, _ = a_report(node)
     actuator = Actuator(node, Cgroups().as_writer(), report)
     readiness = SimpleNamespace(checks=lambda: {"ready": False, "checks": {}})
-    return DaemonView(node, actuator, cast("Readiness", readiness), report), node, actuator
+    lending = cast("Lending", SimpleNamespace(headroom=Headroom(1500, 7, 300, Binding.DWELL)))
+    return DaemonView(node, actuator, cast("Readiness", readiness), lending, report), node, actuator
 
 
 def test_it_is_healthy_while_the_loop_turns(parts):
@@ -39,11 +42,17 @@ def test_the_state_shows_what_was_decided_beside_what_was_read(parts):
     assert view.state()["mode"] == "enforce"
 
 
-def test_nothing_is_lent_while_nothing_is_measured(parts):
+def test_the_capacity_says_what_the_loop_found_and_what_bound_it(parts):
     capacity = parts[0].capacity()
-    assert capacity["reason"]
-    assert capacity["at"].endswith("Z")
-    assert not any(value for key, value in capacity.items() if key not in ("reason", "at"))
+    assert capacity.pop("at").endswith("Z")
+    assert capacity == {
+        "cpu_milli": 1500,
+        "memory_bytes": 7,
+        "headroom_cpu_milli": 1500,
+        "headroom_memory_bytes": 7,
+        "online_cpu_milli": 300,
+        "reason": "dwell",
+    }
 
 
 def test_the_rest_is_handed_on(parts):

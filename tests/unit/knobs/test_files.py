@@ -70,7 +70,7 @@ class TestEveryValue:
 
 
 class TestBeyondNRI:
-    """What NRI cannot carry is all that an answered container needs as files."""
+    """What NRI cannot carry, or the runtime not keep, is all that an answered container needs as files."""
 
     def test_on_v1_weights_and_burst(self):
         assert shown(files.beyond_nri(ALL, V1)) == {
@@ -79,8 +79,12 @@ class TestBeyondNRI:
             "cpu/cpu.cfs_burst_us": "5000",
         }
 
-    def test_on_v2_the_burst(self):
-        assert shown(files.beyond_nri(ALL, V2)) == {"cpu/cpu.max.burst": "5000"}
+    def test_on_v2_weights_too_since_systemd_resets_what_the_spec_carried(self):
+        assert shown(files.beyond_nri(ALL, V2)) == {
+            "blkio/io.weight": "default 5050",
+            "blkio/io.bfq.weight": "550",
+            "cpu/cpu.max.burst": "5000",
+        }
 
     def test_a_burst_of_nothing_is_an_order(self):
         assert shown(files.beyond_nri(Knobs(burst=0), V2)) == {"cpu/cpu.max.burst": "0"}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.state import DEDICATED, POOLS, RECLAIM, SHARE, Assignment, NodeState, PodPlace, Pools
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Container, Pod, QoSClass
@@ -19,7 +20,7 @@ def dedicated(name: str, exclusive: int = 0, follows: str = "") -> Assignment:
 
 
 def node(*assignments: Assignment, pools: Pools = SETS) -> NodeState:
-    return NodeState(MACHINE, pools, containers={a.id: a for a in assignments})
+    return NodeState(MACHINE, pools, containers=Crowd.of(assignments))
 
 
 class TestPools:

@@ -61,3 +61,73 @@ def test_the_nodes_of_a_set_are_those_it_touches():
 def test_the_widest_core_tells_the_threads_of_a_core():
     assert Topology.build([*PAIR, CPU(2)]).threads_per_core == 2
     assert Topology.build([]).threads_per_core == 1
+
+
+def test_packages_may_hold_dies():
+    machine = Topology.build([CPU(0, 0, die=0), CPU(1, 0, die=1), CPU(2, 1, die=0)])
+    assert machine.dies == (0b001, 0b010, 0b100)
+
+
+def test_kinds_of_cores_are_fastest_first():
+    machine = Topology.build([CPU(0, kind=2), CPU(1, kind=0), CPU(2, kind=2)])
+    assert machine.kinds == (0b010, 0b101)
+
+
+def test_isolated_cpus_are_set_aside_unless_nothing_else_is_online():
+    assert Topology.build(PAIR, isolated=0b10).aside == 0b10
+    assert Topology.build(PAIR, isolated=0b11).aside == 0
+
+
+def test_each_cpu_knows_its_core():
+    assert Topology.build([*PAIR, CPU(2)]).core_of == {0: 0b11, 1: 0b11, 2: 0b100}
+
+
+class TestLevels:
+    FOUR = tuple(CPU(n, 0, n // 4, f"l3-{n // 2}", f"c{n // 2}", n // 4) for n in range(8))
+
+    def test_what_divides_nodes_is_near(self):
+        machine = Topology.build(self.FOUR)
+        assert machine.near == ((0x0F, 0xF0), (0x03, 0x0C, 0x30, 0xC0))
+        assert machine.node_around[0x30] == 0xF0
+
+    def test_what_divides_nothing_further_is_no_level(self):
+        machine = Topology.build([CPU(n, n // 2, n // 2, f"l3-{n // 2}", die=0) for n in range(4)])
+        assert (machine.near, machine.far) == (((0b0011, 0b1100),), ())
+
+    def test_dies_may_divide_a_node(self):
+        machine = Topology.build([CPU(n, 0, 0, "x", die=n // 2) for n in range(4)])
+        assert machine.near == ((0b1111,), (0b0011, 0b1100))
+
+    def test_what_spans_nodes_is_far(self):
+        machine = Topology.build([CPU(n, n // 4, n // 2, f"l3-{n // 4}") for n in range(8)])
+        assert machine.far == ((0x0F, 0xF0),)
+
+    def test_nodes_that_split_a_core_are_no_level(self):
+        machine = Topology.build([CPU(0, 0, 0, "x", "a"), CPU(1, 0, 1, "x", "a")])
+        assert (machine.near, machine.far) == ((), ())
+
+
+class TestCores:
+    ODD = Topology.build(
+        CPU(n, core=core)
+        for n, core in ((0, "a"), (9, "a"), (1, "b"), (10, "b"), (2, ""), (3, "d"), (5, "d"))
+    )
+
+    def test_a_core_is_whole_with_all_its_threads_only(self):
+        assert self.ODD.first_threads(1 << 0 | 1 << 9 | 1 << 10 | 1 << 2 | 1 << 3) == 0b101
+        assert self.ODD.whole_cores(1 << 0 | 1 << 9 | 1 << 10 | 1 << 2) == 1 << 0 | 1 << 9 | 1 << 2
+
+    def test_full_cores_have_as_many_threads_as_any(self):
+        assert self.ODD.full_cores(self.ODD.online) == self.ODD.online & ~(1 << 2)
+
+    def test_the_widest_cores_are_taken_first_then_the_lowest(self):
+        assert self.ODD.lowest_cores(self.ODD.online, 4) == 1 << 0 | 1 << 9 | 1 << 1 | 1 << 10
+        assert self.ODD.lowest_cores(self.ODD.online, 7) == self.ODD.online
+
+    def test_what_no_cores_make_up_is_left_out(self):
+        assert self.ODD.lowest_cores(1 << 0 | 1 << 9, 1) == 0
+
+
+def test_a_machine_may_tell_no_memory():
+    assert not Topology.build(PAIR).tells_memory
+    assert Topology.build(PAIR, {0: 1}).tells_memory

@@ -57,6 +57,26 @@ def test_a_cpu_switched_off_leaves_its_folder_without_topology(tmp_path):
     assert (folder / "present").read_text() == "0-1\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("8cpu", {}),
+        ("hybrid", {"sys/devices/cpu_core/cpus": "0-15\n", "sys/devices/cpu_atom/cpus": "16-23\n"}),
+        ("three-kinds", {f"sys/devices/system/cpu/cpu{n}/cpu_capacity": None for n in range(8)}),
+    ],
+    ids=["one-kind", "x86", "arm"],
+)
+def test_a_hybrid_machine_tells_its_kinds_as_its_architecture_does(name, told):
+    found = {
+        path: text for path, text in machines.files(MACHINES[name]) if "cpu_" in Path(path).parts[-1] + path
+    }
+    found = {
+        path: text for path, text in found.items() if "core_cpus" not in path and "shared_cpu" not in path
+    }
+    assert found.keys() == told.keys()
+    assert all(text is None or found[path] == text for path, text in told.items())
+
+
 def test_an_old_kernel_has_the_old_names_only(tmp_path):
     machines.plant(MACHINES["legacy"], tmp_path)
     assert not list(tmp_path.rglob("core_cpus_list"))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Room
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.topology import Topology
@@ -23,7 +24,14 @@ from nri_coloc.telemetry.audit import Record
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, asking, audit, machine
 
 CPUS = r"[0-9]+(?:[,-][0-9]+)*"
-CHOSEN = (Reason.WHOLE_CORE, Reason.WHOLE_CORES, Reason.WHOLE_NODE, Reason.THREADS, Reason.ACROSS_NODES)
+CHOSEN = (
+    Reason.WHOLE_CORE,
+    Reason.WHOLE_CORES,
+    Reason.WHOLE_NODE,
+    Reason.THREADS,
+    Reason.ACROSS_NODES,
+    Reason.MEMORY_UNBOUND,
+)
 BY_FILE = (Reason.PLACED_AT_START, Reason.ADOPTED)
 
 
@@ -69,13 +77,25 @@ def wish(record: Record) -> Wish:
     )
 
 
+def room(record: Record) -> Room:
+    """Return what a sentence says of memory and of whole nodes."""
+    memory = re.search(r"asked (\d+) bytes of memory, left by node ([0-9=, ]+)", record.because)
+    left = re.findall(r"(\d+)=(\d+)", memory[2]) if memory else ()
+    ownable = re.search(f"nodes are whole with CPUs ({CPUS})", record.because)
+    return Room(
+        int(memory[1]) if memory else 0,
+        tuple((int(node), int(amount)) for node, amount in left),
+        cpuset.parse(ownable[1]) if ownable else 0,
+    )
+
+
 def derived(record: Record, on: Topology) -> str:
     """Return the CPUs that follow from a record about a container that was placed."""
     if record.reason in BY_FILE:  # the sentence begins with the reason that this one hides
         record = replace(record, reason=Reason(record.because.partition(":")[0]))
     if record.reason in CHOSEN:
         free = cpuset.parse(found(f"free were ({CPUS})", record))
-        grant = allocator.allocate(on, free, asked(record), wish(record))
+        grant = allocator.allocate(on, free, asked(record), wish(record), room(record))
         assert grant is not None
         assert grant.reason is record.reason
         return cpuset.render(grant.cpus)
@@ -95,16 +115,20 @@ def first(node: Node, *args: Any, **values: Any) -> Record:
 class TestChosenCPUs:
     @settings(deadline=None)
     @given(
-        st.sampled_from(("8cpu", "4node", "isolated", "laptop-no-numa", "xeon-64")),
+        st.sampled_from(("8cpu", "4node", "isolated", "laptop-no-numa", "xeon-64", "hybrid", "dies")),
         st.lists(st.sampled_from((0, 1000, 1500, 2000, 3000, 4000)), max_size=4),
         st.sampled_from((1, 500, 1000, 1500, 2000, 3000, 4000, 6000)),
         STEERED,
+        st.sampled_from((None, 1 << 30, 10 << 30, 17 << 30, 1 << 40)),
+        st.sampled_from((Tuning(), Tuning(reserved_count=2, reserved_memory=3 << 30))),
     )
-    def test_the_same_figures_give_the_same_cpus(self, name, before, milli, by):
-        node = Node(name)
+    def test_the_same_figures_give_the_same_cpus(self, name, before, milli, by, memory, tuning):
+        node = Node(name, tuning)
+        bound = replace(DEDICATED, numa=Numa.SINGLE)
         for number, others in enumerate(before):
-            node.create(f"other-{number}", others, on=f"other-{number}")
-        record = first(node, "app", milli, by)
+            asks = asking(others, memory_limit=6 << 30)
+            node.create(f"other-{number}", wish=bound, on=f"other-{number}", resources=asks)
+        record = first(node, "app", wish=by, resources=asking(milli, memory_limit=memory))
         assert record.after["cpus"] == derived(record, machine(name))
 
     def test_the_reserve_is_among_the_figures(self):

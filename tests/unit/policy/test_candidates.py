@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.model.decisions import Considered
+from nri_coloc.model.decisions import NO_ROOM, Considered, Room
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Numa, Placement, Wish
 from nri_coloc.policy import allocator
@@ -18,14 +18,18 @@ from tests.unit.policy.kit import DEDICATED, Node, machine, mask
 SINGLE = replace(DEDICATED, numa=Numa.SINGLE)
 
 
-def found(count: int, free: str, wish: Wish = DEDICATED, on: str = "8cpu") -> tuple[Candidate, ...]:
-    grant = allocator.allocate(machine(on), mask(free), count, wish)
+def found(
+    count: int, free: str, wish: Wish = DEDICATED, on: str = "8cpu", room: Room = NO_ROOM
+) -> tuple[Candidate, ...]:
+    grant = allocator.allocate(machine(on), mask(free), count, wish, room)
     chosen = grant.cpus if grant is not None else 0
-    return candidates(machine(on), Considered(mask(free), count, wish), chosen)
+    return candidates(machine(on), Considered(mask(free), count, wish, room), chosen)
 
 
-def verdicts(count: int, free: str, wish: Wish = DEDICATED, on: str = "8cpu") -> list[str]:
-    return [candidate.verdict for candidate in found(count, free, wish, on)]
+def verdicts(
+    count: int, free: str, wish: Wish = DEDICATED, on: str = "8cpu", room: Room = NO_ROOM
+) -> list[str]:
+    return [candidate.verdict for candidate in found(count, free, wish, on, room)]
 
 
 def test_every_node_is_counted():
@@ -71,6 +75,45 @@ def test_a_list_of_nodes_that_could_not_be_kept_ruled_nothing_out():
     assert verdicts(4, "0-4", wish) == ["chosen", "1 CPUs are free, 4 are asked for"]
 
 
+def test_memory_that_is_promised_rules_a_node_out():
+    room = Room(9, ((0, 8), (1, 9)))
+    assert verdicts(2, "0-7", SINGLE, room=room) == ["8 bytes of memory are left, 9 are asked for", "chosen"]
+
+
+def test_memory_that_no_node_has_ruled_nothing_out():
+    room = Room(99, ((0, 8), (1, 9)))
+    assert verdicts(2, "0-7", SINGLE, room=room) == ["chosen", "as good as node 0, which is lower"]
+
+
+def test_a_part_of_a_request_is_compared_with_a_part():
+    wish, room = replace(SINGLE, numa_count=2), Room(8, ((0, 3), (1, 4), (2, 4), (3, 9)))
+    said = verdicts(4, "0-11,12", wish, "4node", room)
+    assert said[0] == "3 bytes of memory are left, 4 are asked for"
+    assert said[1:3] == ["2 of the 4 CPUs are from here"] * 2
+    assert said[3] == "1 CPUs are free, 2 are asked for"
+
+
+def test_a_group_with_one_cache_is_a_reason():
+    said = verdicts(4, "0,2,4,6,16,18,20,22,8-15,24-31", on="l3-in-a-node")
+    assert said == ["no group of cores with one cache holds it here, on node 1 one does", "chosen"]
+
+
+def test_cores_of_another_kind_do_not_count():
+    (one,) = found(6, "12-23", on="hybrid")
+    assert one.verdict == "chosen"
+    two_nodes = Topology.build([CPU(0), CPU(1), CPU(2, 1, 1, kind=1), CPU(3, 1, 1)])
+    said = [c.verdict for c in candidates(two_nodes, Considered(mask("0-3"), 2, DEDICATED), mask("0-1"))]
+    assert said == ["chosen", "1 CPUs are free on cores of that kind, 2 are asked for"]
+
+
+def test_isolated_cpus_are_compared_with_isolated_cpus():
+    wish = replace(DEDICATED, pool="isolated", numa=Numa.EXCLUSIVE)
+    assert verdicts(2, "2-3,6", wish, "isolated") == [
+        "chosen",
+        "1 CPUs are free, 2 are asked for",
+    ]
+
+
 def test_whole_nodes_are_wanted_whole():
     wish = replace(DEDICATED, numa=Numa.EXCLUSIVE)
     said = verdicts(4, "0-2,4-7", wish)
@@ -86,7 +129,7 @@ def test_several_nodes_on_purpose_are_said_to_be():
     wish = replace(SINGLE, numa_count=2)
     said = verdicts(4, "0-15", wish, "4node")
     assert said[:2] == ["2 of the 4 CPUs are from here"] * 2
-    assert said[2:] == ["the wish asks for several nodes, and others were tighter or lower"] * 2
+    assert said[2:] == ["several nodes are needed, and others were of one socket, tighter or lower"] * 2
 
 
 @pytest.mark.parametrize("name", ["memory-only-node", "offline", "virtual", "hybrid", "768"])

@@ -24,13 +24,9 @@ def peopled() -> Node:
 class TestAdopting:
     def test_the_pools_follow_from_the_owners(self):
         node = peopled()
-        state = change.adopt(node.state, {k: a for k, a in node.state.containers.items() if k != "main"})
+        state = change.without(node.state, (node["main"],))
         assert state.owners == {}
         assert state.pools == Node().state.pools
-
-    def test_pods_may_be_replaced_too(self):
-        node = peopled()
-        assert change.adopt(node.state, {}, {}).pods == {}
 
     def test_a_container_without_cpus_of_its_own_leaves_the_pools_as_they_are(self):
         node = peopled()
@@ -46,7 +42,7 @@ class TestAdopting:
 
     def test_who_followed_one_that_is_gone_returns_to_share(self):
         node = peopled()
-        state = change.without(node.state, frozenset({"main"}))
+        state = change.without(node.state, (node["main"],))
         assert (state.containers["side"].follows, state.containers["side"].pool) == ("", "share")
         assert state.containers["online"] is node["online"]
 

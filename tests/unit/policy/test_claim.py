@@ -54,7 +54,7 @@ class TestWithARecordOfCPUs:
     )
     def test_the_spec_is_newer_where_it_says_what_could_have_become_of_the_record(self, spec, milli, claim_):
         source, cpus, *sure = claim_.split()
-        assert claimed(spec, milli) == Claim(mask(cpus), source, bool(sure))
+        assert claimed(spec, milli) == Claim(mask(cpus), source, bool(sure), recorded=True)
 
 
 class TestWithoutARecordOfCPUs:

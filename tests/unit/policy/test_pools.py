@@ -94,7 +94,7 @@ class TestReserve:
 
 def test_a_new_node_holds_nobody():
     state = pools.initial(machine(), Tuning(reserved=mask("0")))
-    assert (state.pods, state.containers, state.owners, state.generation) == ({}, {}, {}, 0)
+    assert (state.pods, dict(state.containers), state.owners, state.generation) == ({}, {}, {}, 0)
     assert cpuset.render(state.pools.share) == "1-7"
 
 

@@ -15,7 +15,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Numa, Placement, Wish
 from nri_coloc.policy import resize
-from nri_coloc.policy.allocator import Grant
+from nri_coloc.policy.grant import Grant
 from tests.property.strategies import TOPOLOGIES
 from tests.unit.policy.kit import DEDICATED, machine, mask
 

@@ -21,6 +21,7 @@ EVENTS: dict[type, Any] = {
     events.ContainerGone: events.ContainerGone("main"),
     events.Synchronized: events.Synchronized((), ()),
     events.Reconfigured: events.Reconfigured(Node().state.topology, {}, {}),
+    events.PoolsSized: events.PoolsSized({"reclaim": 2}, "online pods use 4 of 8 CPUs"),
 }
 
 
@@ -43,4 +44,4 @@ class TestEveryEvent:
         node.create("main", 2000)
         pods, containers = dict(node.state.pods), dict(node.state.containers)
         step(node.state, event, Tuning())
-        assert (node.state.pods, node.state.containers) == (pods, containers)
+        assert (dict(node.state.pods), dict(node.state.containers)) == (pods, containers)

@@ -41,7 +41,7 @@ class TestDetect:
     def test_on_version_two_every_controller_shares_the_root(self, root):
         (root / "sys/fs/cgroup/cgroup.controllers").touch()
         folder = f"{root}/sys/fs/cgroup"
-        assert cgroup_layout.detect(f"{root}/") == CgroupLayout(2, folder, folder, folder, folder, folder)
+        assert cgroup_layout.detect(f"{root}/") == CgroupLayout(2, *(6 * [folder]))
 
     def test_version_one_has_a_folder_for_each(self, root):
         mount(root, "cpu", "cpuacct", "cpuset", "memory", "blkio", "pids")
@@ -55,6 +55,11 @@ class TestDetect:
         layout = cgroup_layout.detect(str(root))
         assert layout.cpu == f"{root}/sys/fs/cgroup/cpu,cpuacct"
         assert layout.memory is None
+
+    @pytest.mark.parametrize("mounted", ["cpuacct", "cpu,cpuacct"])
+    def test_cpu_time_is_counted_where_cpuacct_is_mounted(self, root, mounted):
+        mount(root, "memory", mounted)
+        assert cgroup_layout.detect(str(root)).cpuacct == f"{root}/sys/fs/cgroup/{mounted}"
 
     def test_a_link_beside_a_common_mount_is_taken(self, root):
         mount(root, "cpu,cpuacct")
@@ -75,6 +80,31 @@ class TestDetect:
         mount(root, "memory")
         (root / "sys/fs/cgroup/cpu").touch()
         assert cgroup_layout.detect(str(root)).cpu is None
+
+
+class TestBeside:
+    @pytest.fixture
+    def layout(self, root):
+        folder = root / "sys/fs/cgroup"
+        (folder / "cgroup.controllers").touch()
+        for path in (
+            "system.slice/sshd.service",
+            "user.slice",
+            "kubelet.slice/kubelet-kubepods.slice/x",
+            "kubelet.slice/own",
+        ):
+            (folder / path).mkdir(parents=True)
+        return cgroup_layout.detect(str(root))
+
+    def test_it_is_the_others_at_the_same_level(self, layout):
+        assert cgroup_layout.beside(layout, "kubelet.slice") == ("system.slice", "user.slice")
+
+    def test_and_at_each_level_above(self, layout):
+        found = cgroup_layout.beside(layout, "kubelet.slice/kubelet-kubepods.slice")
+        assert found == ("system.slice", "user.slice", "kubelet.slice/own")
+
+    def test_without_a_hierarchy_there_is_none(self):
+        assert cgroup_layout.beside(CgroupLayout(2), "kubepods") == ()
 
 
 class TestFolder:

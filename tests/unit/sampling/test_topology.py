@@ -128,6 +128,59 @@ class TestCores:
         assert raised.value.path == str(file)
 
 
+class TestDies:
+    def test_a_die_is_a_level_of_its_own(self, tmp_path):
+        machines.plant(MACHINES["dies-in-a-node"], tmp_path)
+        assert topology.read(str(tmp_path)).dies == masks("0-7", "8-15")
+
+    def test_dies_of_two_packages_have_the_same_ids(self, tmp_path):
+        machines.plant(MACHINES["dies"], tmp_path)
+        assert topology.read(str(tmp_path)).dies == masks("0-7", "8-15", "16-23", "24-31")
+
+    @pytest.mark.parametrize("text", [None, "-1\n"], ids=["absent", "unknown"])
+    def test_without_an_id_a_package_is_a_die(self, eight, text):
+        for file in eight.glob(f"{CPU}/cpu*/topology/die_id"):
+            file.unlink()
+            if text:
+                file.write_text(text)
+        assert topology.read(str(eight)).dies == masks("0-3", "4-7")
+
+
+class TestKinds:
+    def test_all_cores_are_of_one_kind_where_the_kernel_says_nothing(self, eight):
+        assert topology.read(str(eight)).kinds == masks("0-7")
+
+    def test_the_core_pmus_of_a_hybrid_machine_tell_its_kinds(self, tmp_path):
+        machines.plant(MACHINES["hybrid"], tmp_path)
+        assert topology.read(str(tmp_path)).kinds == masks("0-15", "16-23")
+
+    def test_one_pmu_alone_tells_nothing(self, tmp_path):
+        machines.plant(MACHINES["hybrid"], tmp_path)
+        (tmp_path / "sys/devices/cpu_atom/cpus").unlink()
+        assert topology.read(str(tmp_path)).kinds == masks("0-23")
+
+    def test_a_cpu_that_no_pmu_names_is_of_the_slowest_kind_and_one_that_two_name_of_the_faster(
+        self, tmp_path
+    ):
+        machines.plant(MACHINES["hybrid"], tmp_path)
+        (tmp_path / "sys/devices/cpu_atom/cpus").write_text("14-22\n")
+        assert topology.read(str(tmp_path)).kinds == masks("0-15", "16-23")
+
+    def test_capacities_tell_kinds(self, tmp_path):
+        machines.plant(MACHINES["three-kinds"], tmp_path)
+        assert topology.read(str(tmp_path)).kinds == masks("7", "4-6", "0-3")
+
+    def test_favoured_cores_are_no_kind_of_their_own(self, eight):
+        for cpu in range(8):
+            (eight / CPU / f"cpu{cpu}/cpu_capacity").write_text(f"{(1024, 1001, 980, 400)[cpu // 2]}\n")
+        assert topology.read(str(eight)).kinds == masks("0-5", "6-7")
+
+    def test_a_core_without_a_capacity_is_of_the_slowest_kind(self, tmp_path):
+        machines.plant(MACHINES["three-kinds"], tmp_path)
+        (tmp_path / CPU / "cpu7/cpu_capacity").unlink()
+        assert topology.read(str(tmp_path)).kinds == masks("4-6", "0-3", "7")
+
+
 class TestCaches:
     def test_without_caches_a_package_and_node_is_a_group(self, eight):
         for folder in eight.glob(f"{CPU}/cpu*/cache"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -19,7 +20,7 @@ from nri_coloc.telemetry.audit import FIELDS, AuditLog, Record, record_of
 WEB = Pod("sandbox-1", uid="0f6d", name="web", namespace="shop")
 APP = Assignment(Container("9c1b", "sandbox-1", "app"), QoSClass.DEDICATED, "dedicated", exclusive=0b11)
 EMPTY = NodeState(Topology.build([CPU(n) for n in range(8)]), Pools())
-NODE = NodeState(EMPTY.topology, Pools(), {"sandbox-1": PodPlace(WEB)}, {"9c1b": APP})
+NODE = NodeState(EMPTY.topology, Pools(), {"sandbox-1": PodPlace(WEB)}, Crowd.of((APP,)))
 ADMITTED = Decision(
     AuditEvent.ADMIT, Reason.WHOLE_CORE, "core 0-1 is free", subject=APP, after=Knobs(cpus="0-1")
 )

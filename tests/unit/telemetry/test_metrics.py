@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, Pools
@@ -18,7 +19,9 @@ DOC = Path(__file__).parents[3] / "docs" / "metrics.md"
 NODE = NodeState(
     Topology.build([CPU(n) for n in range(4)]),
     Pools(dedicated=0b0011, system=0b1100, share=0b1100, reclaim=0b1000),
-    containers={"c": Assignment(Container("c", "p"), QoSClass.DEDICATED, "dedicated", exclusive=0b0011)},
+    containers=Crowd.of(
+        (Assignment(Container("c", "p"), QoSClass.DEDICATED, "dedicated", exclusive=0b0011),)
+    ),
 )
 
 

@@ -1,0 +1,135 @@
+"""`sampling.*`: one fast tick, the whole of a picture and its slices (CPU time), on simulated and on real cgroups.
+
+`.sim` rows read node_sim's files in a folder, the others cgroups that are made below `nri-coloc-bench` in every
+hierarchy of this machine (root) and removed again. Each pod has one container with a quota, which is the dearest
+kind for the fast tick; `.plain` rows have none.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks import figures
+from nri_coloc.model.readings import Role
+from nri_coloc.node_sim import machines
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.sampling import cgroup_layout, groups
+from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.groups import ContainerFacts, Facts, PodFacts
+from nri_coloc.sampling.picture import PictureTaker, Subjects
+from tests.rig import kubepods
+
+SIZES: Final = (10, 50, 110)
+TICKS: Final = 2000
+PICTURES: Final = 40
+OWN: Final = "nri-coloc-bench"
+KUBEPODS: Final = f"{OWN}/kubepods"
+
+
+def run() -> dict[str, figures.Figures]:
+    """Measure every row that this machine can."""
+    results: dict[str, figures.Figures] = {}
+    with tempfile.TemporaryDirectory() as folder, simulated(Path(folder)) as root:
+        results |= _rows(root, ".sim")
+    if os.geteuid() != 0:
+        print("left out: sampling on real cgroups, which needs root")
+        return results
+    with real():
+        results |= _rows("/", "")
+    return results
+
+
+def _rows(root: str, suffix: str) -> dict[str, figures.Figures]:
+    rows = {}
+    for size in SIZES:
+        rows[f"sampling.fast.{size}{suffix}"] = _ticks(root, facts(size, limited=True))
+    rows[f"sampling.fast.{SIZES[-1]}.plain{suffix}"] = _ticks(root, facts(SIZES[-1], limited=False))
+    pictures, slices = _pictures(root, subjects(SIZES[-1]))
+    rows[f"sampling.picture.{SIZES[-1]}{suffix}"] = pictures
+    rows[f"sampling.slice.{SIZES[-1]}{suffix}"] = slices
+    return rows
+
+
+def facts(size: int, *, limited: bool) -> Facts:
+    """Return a node with half its pods online and half in the box, but for one agent among these."""
+    pods = []
+    for number in range(size):
+        path = pod(number)
+        role = Role.ONLINE if number % 2 else Role.SYSTEM if not number else Role.BOX
+        container = ContainerFacts(f"{path}/c", limited=limited)
+        pods.append(PodFacts(path, role, (container,)))
+    return Facts(KUBEPODS, tuple(pods))
+
+
+def pod(number: int) -> str:
+    """Return the cgroup of the pod of this number."""
+    return f"{KUBEPODS}/{'burstable' if number % 2 else 'besteffort'}/pod{number}"
+
+
+def _ticks(root: str, known: Facts) -> figures.Figures:
+    sampler = FastSampler(cgroup_layout.detect(root), root)
+    sampler.watch(groups.choose(known))
+    for _ in range(TICKS // 10):
+        sampler.read(time.monotonic())
+    samples = []
+    for _ in range(TICKS):
+        began = time.perf_counter_ns()
+        read = sampler.read(time.monotonic())
+        samples.append(time.perf_counter_ns() - began)
+        assert read
+        assert read[0].usage_us is not None
+    sampler.close()
+    return figures.of(samples)
+
+
+def subjects(size: int) -> Subjects:
+    """Return the same pods for a picture."""
+    pods = {str(number): pod(number) for number in range(size)}
+    return Subjects(KUBEPODS, pods, {name: f"{path}/c" for name, path in pods.items()})
+
+
+def _pictures(root: str, known: Subjects) -> tuple[figures.Figures, figures.Figures]:
+    """Measure CPU time here: a picture is long enough for others to run in between."""
+    taker = PictureTaker(cgroup_layout.detect(root), root)
+    pictures, slices = [], []
+    for _ in range(PICTURES):
+        total = 0
+        taking = taker.slices(known)
+        picture = None
+        while picture is None:
+            began = time.thread_time_ns()
+            picture = next(taking)
+            slices.append(time.thread_time_ns() - began)
+            total += slices[-1]
+        assert len(picture.containers) == len(known.containers)
+        pictures.append(total)
+    return figures.of(pictures), figures.of(slices)
+
+
+@contextmanager
+def simulated(folder: Path) -> Iterator[str]:
+    """Plant a machine with all pods below a folder; yield the host root."""
+    machines.plant(machines.MACHINES["8cpu"], folder)
+    tree = CgroupTree(folder, 1, 0xFF, 1)
+    tree.plant()
+    for path in (OWN, KUBEPODS, f"{KUBEPODS}/burstable", f"{KUBEPODS}/besteffort"):
+        tree.make(path)
+    for number in range(SIZES[-1]):
+        tree.make(pod(number))
+        tree.make(f"{pod(number)}/c")
+    yield str(folder)
+
+
+@contextmanager
+def real() -> Iterator[None]:
+    """Make all pods' cgroups in every hierarchy, and remove them in the end."""
+    try:
+        for number in range(SIZES[-1]):
+            kubepods.create(f"/{pod(number)}/c")
+        yield
+    finally:
+        kubepods.remove(f"/{OWN}")

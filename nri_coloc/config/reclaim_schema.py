@@ -1,0 +1,51 @@
+"""Section `reclaim` of the configuration file: what is lent to reclaimed pods, and how boldly."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from nri_coloc.config.section import Section
+from nri_coloc.model.tuning import ReclaimTuning
+
+_DEFAULTS: Final = ReclaimTuning()
+
+
+class Reclaim(Section):
+    """Lending; the many figures behind these keys are in `model.tuning` with their reasons."""
+
+    enabled: Annotated[
+        bool, Field(description="true or false; false leaves reclaimed pods all CPUs of share")
+    ] = _DEFAULTS.enabled
+    sharing: Annotated[
+        Literal["overlap", "partition"],
+        Field(
+            description="overlap (online pods see every CPU of their pool) or partition (pools sized by their load)"
+        ),
+    ] = "overlap"
+    cpu_watermark: Annotated[
+        int,
+        Field(
+            alias="cpuWatermark",
+            ge=1,
+            le=200,
+            description="percent of the lendable CPUs, 1 to 200, that online use and what is lent may come to; over "
+            "100 trusts the weight alone with the rest",
+        ),
+    ] = round(_DEFAULTS.watermark * 100)
+    stall: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100,
+            description="percent of the time, 1 to 100, that an online pod may wait for a CPU before the box is cut",
+        ),
+    ] = round(_DEFAULTS.stall * 100)
+    memory_watermark: Annotated[
+        int,
+        Field(
+            alias="memoryWatermark",
+            ge=1,
+            le=100,
+            description="percent of the machine's memory, 1 to 100, that may be in use",
+        ),
+    ] = round(_DEFAULTS.memory_watermark * 100)

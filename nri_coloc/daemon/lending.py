@@ -1,0 +1,198 @@
+"""The fast loop: reads a few counters, lets `reclaim.tick` decide how large the box is, and makes it so at once.
+
+Its thread writes the box's cgroups itself: handed to the actuator, a cut would wait behind a sweep. The rest of what
+a new size means (members outside of boxed pods) goes the usual way. What ticks did is told once a second and at
+each change of direction, with the extremes. In `observe` the loop runs and tells, and nothing changes.
+
+While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
+member would be nobody's. It is known when the first one comes, whose sandbox wakes the loop.
+"""
+
+import time
+from threading import Event, Thread
+from typing import Final
+
+from nri_coloc.daemon import lookout
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.report import Report
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Decision, Moves
+from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.lending import Change, Headroom
+from nri_coloc.model.readings import FastReadings
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.reclaim import loop, story
+from nri_coloc.reclaim.loop import LoopMemory, Tick
+from nri_coloc.reclaim.story import Story
+from nri_coloc.sampling.fast import FastSampler
+
+WATCH_AGAIN_S: Final = 0.1
+"""Between two choices of what to read, however many pods come and go: each costs about 3 µs a pod."""
+
+GUARD_EVERY: Final = 5
+"""Ticks between two looks at a member's own files, in turn: what somebody reset is repaired at once."""
+
+AFTER_FAILURE_S: Final = 1.0
+
+
+class Lending:
+    """`headroom` is what the newest tick found; `start`, `wake` and `stop` may be called from any thread."""
+
+    def __init__(
+        self, node: Node, actuator: Actuator, pusher: Pusher, sampler: FastSampler, report: Report
+    ) -> None:
+        self.headroom = Headroom()
+        self.ticked_at = 0.0
+        self._node = node
+        self._actuator = actuator
+        self._report = report
+        self._pusher = pusher
+        self._sampler = sampler
+        self._memory = LoopMemory()
+        self._story = Story()
+        self._told_cpus = ""
+        self._seen: NodeState | None = None
+        self._members: tuple[object, object, bool] = (None, None, False)
+        self._watched_at = 0.0
+        self._took_s = 0.0
+        self._ticks = 0
+        self._woken = Event()
+        self._stopping = False
+        self._thread = Thread(target=self._run, name="lending", daemon=True)
+
+    def start(self) -> None:
+        """Begin to measure and to lend."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tick now: a reclaimed pod has come."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after the tick at hand; the box keeps its last size."""
+        self._stopping = True
+        self._woken.set()
+
+    def _run(self) -> None:
+        planned = time.monotonic()
+        while not self._stopping:
+            try:
+                next_s = self._tick(planned)
+            except Exception as error:  # the loop must outlive whatever one tick meets
+                self._report.log.exception("a tick of the lending loop failed", exc_info=error)
+                next_s = AFTER_FAILURE_S
+            planned = max(planned + next_s, time.monotonic())
+            if self._woken.wait(planned - time.monotonic()):
+                self._woken.clear()
+                planned = time.monotonic()
+        self._sampler.close()
+
+    def _tick(self, planned: float) -> float:
+        """Read, decide, act, tell; returns the seconds to the next tick."""
+        now, began = time.monotonic(), time.thread_time()
+        state, tuning = self._node.state, self._node.tuning
+        self._watch(state, now)
+        readings = FastReadings(
+            at=now,
+            samples=self._sampler.read(now),
+            late_s=now - planned,
+            lendable=state.pools.share.bit_count(),
+            threads_per_core=state.topology.threads_per_core,
+            cpus=state.topology.online.bit_count(),
+            took_s=self._took_s,
+        )
+        tick = loop.tick(self._memory, readings, tuning.reclaim, now)
+        self._memory, self.headroom, self.ticked_at = tick.memory, tick.headroom, now
+        self._act(tick, state)
+        self._tell(tick, now)
+        self._report.metrics.tick(readings.late_s, tick.headroom.cpu_milli)
+        self._took_s = time.thread_time() - began
+        return tick.next_s
+
+    def _watch(self, state: NodeState, now: float) -> None:
+        """Choose again what to read after somebody came or went."""
+        seen = self._seen
+        if seen is not None and (_same_groups(seen, state) or now - self._watched_at < WATCH_AGAIN_S):
+            return
+        self._seen, self._watched_at = state, now
+        self._sampler.watch(lookout.groups_of(state))
+
+    def _act(self, tick: Tick, state: NodeState) -> None:
+        if self._node.tuning.observe:
+            return
+        lends = self._node.tuning.reclaim.enabled and self._has_members(state)
+        counts = {RECLAIM: tick.target.cpus} if lends else {}
+        if counts != state.pools.counts:
+            outcome = self._node.decide(PoolsSized(counts, tick.target.because))
+            for pod_id in outcome.moves.pods:
+                self._actuator.place_pod(pod_id)
+            if outcome.moves.containers:
+                self._actuator.submit(Moves(containers=outcome.moves.containers))
+                self._pusher.submit(outcome.moves.containers)
+        elif state.pools.reclaim != state.pools.share:
+            self._guard(state)
+
+    def _guard(self, state: NodeState) -> None:
+        """Look at one member of a box that is held back."""
+        self._ticks += 1
+        if self._ticks % GUARD_EVERY:
+            return
+        boxed = [k for k, place in state.pods.items() if place.boxed]
+        if boxed:
+            self._actuator.guard_pod(boxed[self._ticks // GUARD_EVERY % len(boxed)])
+
+    def _has_members(self, state: NodeState) -> bool:
+        """Whether anybody lives on what is lent; looked up only after somebody came or went."""
+        pods, containers, known = self._members
+        if pods is state.pods and containers is state.containers:
+            return known
+        boxed = any(place.boxed for place in state.pods.values())
+        found = boxed or any(a.pool == RECLAIM for a in state.containers.values())
+        self._members = (state.pods, state.containers, found)
+        return found
+
+    def _tell(self, tick: Tick, now: float) -> None:
+        if not self._node.tuning.reclaim.enabled:
+            return
+        self._story, records = story.tell(self._story, tick, now)
+        for record in records:
+            self._say(record)
+
+    def _say(self, record: story.Record) -> None:
+        state = self._node.state
+        observed = self._node.tuning.observe
+        if not observed and not self._has_members(state):
+            return  # a size that nobody has yet is not worth a record
+        event = AuditEvent.RECLAIM_SUPPRESS if record.change is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
+        cpus = "" if observed else cpuset.render(state.pools.reclaim)
+        before, self._told_cpus = self._told_cpus, cpus
+        decision = Decision(
+            event,
+            Reason.HEADROOM,
+            _sentence(record),
+            pool=RECLAIM,
+            before=Knobs(cpus=before or None),
+            after=Knobs(cpus=cpus or None),
+        )
+        self._report.decided((decision,), state, state)
+
+
+def _same_groups(seen: NodeState, state: NodeState) -> bool:
+    same = seen.pods is state.pods and seen.containers is state.containers
+    return same and seen.pools.reserved == state.pools.reserved
+
+
+def _sentence(record: story.Record) -> str:
+    """Word what the box went through, with every figure."""
+    low, high = record.online
+    least, most = record.headroom
+    return (
+        f"{record.because}; in {record.at - record.since:.2f} s and {record.ticks} ticks the box went from "
+        f"{record.before} to {record.after} CPUs (between {record.cpus.low} and {record.cpus.high}), online use was "
+        f"{low} to {high} milli-CPU, headroom {least} to {most}, the worst stall {record.stall:.0%} of the time "
+        f"({record.own_stall:.0%} of their own making)"
+    )

@@ -1,0 +1,143 @@
+"""Following the operator and the machine: the settings' file, the kubelet's CPU manager, CPUs that come and go.
+
+Each is looked at in the housekeeping loop; what is new becomes one `Reconfigured` event, and only who is affected
+moves. An invalid file changes nothing and is reported.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.readiness import Readiness
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.settings_watch import SettingsWatch
+from nri_coloc.daemon.translation import Translator
+from nri_coloc.errors import SettingsError
+from nri_coloc.model.events import Reconfigured
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.tuning import Settings
+from nri_coloc.policy import resync
+from nri_coloc.sampling import topology as machine
+from nri_coloc.telemetry import logs
+
+TOPOLOGY_EVERY_S: Final = 10.0
+
+FIXED: Final = ("nri_socket", "cri_socket", "plugin_name", "plugin_index", "http", "audit_ring")
+"""Settings that hold from the start to the end of a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Who has to hear of a new course."""
+
+    node: Node
+    actuator: Actuator
+    pusher: Pusher
+    translator: Translator
+    readiness: Readiness
+    report: Report
+
+
+class Steering:
+    """`settings` are those in force; what is fixed at the start stays as it was then."""
+
+    def __init__(
+        self, settings: Settings, host_root: str, watch: SettingsWatch, kubelet: KubeletWatch, crew: Crew
+    ) -> None:
+        self.settings = settings
+        self._host_root = host_root
+        self._watch = watch
+        self._kubelet = kubelet
+        self._crew = crew
+        self._topology_at = time.monotonic()
+        crew.readiness.kubelet_problem = kubelet.problem(crew.node.tuning)
+
+    def look(self, now: float) -> None:
+        """Look at everything that may have changed; one turn of the housekeeping loop."""
+        self._look_at_settings()
+        self._look_at_kubelet()
+        if now - self._topology_at > TOPOLOGY_EVERY_S:
+            self._topology_at = now
+            self._look_at_machine()
+
+    def _look_at_settings(self) -> None:
+        change = self._watch.look()
+        if change is None:
+            return
+        if change.settings is None:
+            self.refuse(change.problem)
+            return
+        self.apply(change.settings)
+
+    def refuse(self, problem: str) -> None:
+        """Report an invalid configuration; the former one stays."""
+        self._crew.readiness.config_problem = problem
+        self._crew.report.metrics.config_reload("invalid")
+        self._crew.report.log.error(
+            "the configuration is invalid; the former one stays in force", problem=problem
+        )
+        self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
+
+    def apply(self, settings: Settings) -> None:
+        """Put new settings in force, unless they do not fit this machine."""
+        try:
+            refuse_full_reserve(self._crew.node.state.topology.usable.bit_count(), settings)
+        except SettingsError as error:
+            self.refuse(str(error))
+            return
+        self._crew.readiness.config_problem = ""
+        logs.configure(settings.log_level)
+        self._crew.report.metrics.config_reload("valid")
+        fixed = _fixed_at_start(self.settings, settings)
+        note = f"; only a restart changes {', '.join(fixed)}" if fixed else ""
+        self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
+        self.settings = replace(settings, **{name: getattr(self.settings, name) for name in FIXED})
+        self._retune(self._crew.node.state.topology)
+
+    def _look_at_kubelet(self) -> None:
+        if self._kubelet.look():
+            self._crew.report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, self._kubelet.words())
+            self._retune(self._crew.node.state.topology)
+
+    def _look_at_machine(self) -> None:
+        try:
+            topology = machine.read(self._host_root)
+        except Exception as error:  # noqa: BLE001 - a machine in the middle of a hotplug is looked at again later
+            self._crew.report.log.warning("cannot read the topology", error=str(error))
+            return
+        if topology != self._crew.node.state.topology and topology.usable:
+            self._crew.report.said(
+                AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, "the set of online CPUs changed"
+            )
+            self._retune(topology)
+
+    def _retune(self, topology: Topology) -> None:
+        before, observed = self._crew.node.state, self._crew.node.tuning.observe
+        tuning = self._kubelet.over(self.settings.tuning)
+        self._crew.readiness.kubelet_problem = self._kubelet.problem(tuning)
+        wishes, pod_wishes = self._crew.translator.wishes_again(before, tuning)
+        outcome = self._crew.node.retune(Reconfigured(topology, wishes, pod_wishes), tuning)
+        self._crew.report.decided(outcome.decisions, outcome.state, before)
+        # whoever only observed until now has moved nobody
+        moves = resync.everyone(outcome.state) if observed and not tuning.observe else outcome.moves
+        self._crew.actuator.submit(moves)
+        self._crew.pusher.submit(moves.containers)
+
+
+def refuse_full_reserve(usable: int, settings: Settings) -> None:
+    """Raise SettingsError for a reserve that leaves pods no CPU."""
+    reserved = settings.tuning.reserved.bit_count() or settings.tuning.reserved_count
+    if reserved >= usable:
+        raise SettingsError(
+            f"node.reservedCPUs: {reserved} CPUs are to be reserved and this machine has {usable} usable; "
+            "leave at least one for pods"
+        )
+
+
+def _fixed_at_start(old: Settings, new: Settings) -> list[str]:
+    return [name for name in FIXED if getattr(old, name) != getattr(new, name)]

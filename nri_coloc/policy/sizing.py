@@ -1,0 +1,70 @@
+"""Pools that are sized anew, because the loop says so or because of who is in them: their members follow.
+
+The loop speaks up to fifty times a second and mostly says what holds already, so that costs one comparison.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Decision, Moves, Outcome
+from nri_coloc.model.events import (
+    ContainerCreating,
+    ContainerUpdating,
+    Event,
+    PoolsSized,
+    Reconfigured,
+    Synchronized,
+)
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.policy import change, pools
+
+_OF_POOLS: Final = frozenset({AuditEvent.POOL_RESIZE, AuditEvent.RECLAIM_SUPPRESS, AuditEvent.RECLAIM_GROW})
+
+
+def sized(state: NodeState, event: PoolsSized) -> Outcome:
+    """Give pools the told number of CPUs; nothing is decided where that changes no set."""
+    known = state.pools
+    if event.counts == known.counts:
+        return Outcome(state)
+    told = replace(known, counts=dict(event.counts))
+    derived = pools.derive(state.topology, known.reserved, known.dedicated, known.kept, told)
+    after = replace(state, pools=derived, generation=state.generation + 1)
+    decisions = change.pool_decisions(state, after, Reason.HEADROOM, event.because)
+    said = tuple(_of_the_box(d) if d.pool == RECLAIM else d for d in decisions)
+    return Outcome(after, said, change.moved(state, after))
+
+
+def _of_the_box(decision: Decision) -> Decision:
+    """Say of the box whether it shrank or grew; of other pools that they were resized."""
+    before, after = (cpuset.parse(knobs.cpus or "") for knobs in (decision.before, decision.after))
+    shrank = after.bit_count() < before.bit_count()
+    return decision._replace(event=AuditEvent.RECLAIM_SUPPRESS if shrank else AuditEvent.RECLAIM_GROW)
+
+
+def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
+    """Add to an outcome the pools that have other CPUs because members came, left or were resized, and who moves.
+
+    A container that is being created or updated, or was not known before, has its CPUs from its own event's answer.
+    """
+    after = outcome.state
+    if after.pools is before.pools or isinstance(event, Synchronized | Reconfigured):
+        return outcome  # those two say and move everything themselves
+    told = {d.pool for d in outcome.decisions if d.event in _OF_POOLS}
+    cause = "members came, left or ask for another amount"
+    resized = change.pool_decisions(before, after, Reason.MEMBERS_ASKED, cause)
+    said = tuple(d for d in resized if d.pool not in told)
+    moves = change.moved(before, after)
+    subject = event.container.id if isinstance(event, ContainerCreating | ContainerUpdating) else ""
+    live = tuple(k for k in moves.containers if k in before.containers and k != subject)
+    decisions = (*outcome.decisions, *said)
+    if isinstance(event, ContainerUpdating) and subject in moves.containers:
+        # the last decision of an update holds the answer
+        decisions = (*outcome.decisions[:-1], *said, _with_cpus(after, subject, outcome.decisions[-1]))
+    return replace(outcome, decisions=decisions, moves=outcome.moves + Moves(moves.pods, live))
+
+
+def _with_cpus(state: NodeState, container_id: str, answer: Decision) -> Decision:
+    cpus = cpuset.render(state.cpus_of(state.containers[container_id]))
+    return answer._replace(orders=answer.orders._replace(cpus=cpus), after=answer.after._replace(cpus=cpus))

@@ -1,0 +1,169 @@
+"""The operator's pools: how many CPUs each has, and which.
+
+Sizes follow from the members alone: the sum of what they ask for, within the pool's bounds and what there is; the
+same members have the same sizes, whoever came first. Which CPUs follows from the past too: a pool keeps what it had,
+gives back what leaves the rest together, and grows where it is. Who gets less than it asks for, and why, is said.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple
+
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.state import POOLS, SHARE, Asked, Assignment, Pools
+from nri_coloc.model.topology import Topology
+from nri_coloc.model.tuning import PoolTuning
+from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.policy import allocator, request
+
+_NOBODY: Final = Asked(0, 0)
+_PACKED: Final = Wish(QoSClass.DEDICATED)
+_NO_BOUNDS: Final = PoolTuning("")
+
+
+def base(pool: str) -> str:
+    """Return the operator's name of a pool, without its group."""
+    return pool.partition("/")[0]
+
+
+def bounds(pools: Pools, name: str) -> PoolTuning:
+    """Return what the operator set for a pool; for an unknown one nothing is."""
+    wanted = base(name)
+    return next((each for each in pools.plan if each.name == wanted), _NO_BOUNDS)
+
+
+def asked(
+    pools: Pools, before: Mapping[str, Assignment], after: Mapping[str, Assignment]
+) -> Mapping[str, Asked]:
+    """Return what the members ask for when the containers change; costs what has changed."""
+    names = {each.name for each in pools.plan}.difference(POOLS)
+    totals = dict(pools.asked)
+    gone = [before[k] for k in before.keys() - after.keys()]
+    changed = [(before.get(k), a) for k, a in after.items() if before.get(k) is not a]
+    for leaving in (*gone, *(old for old, _ in changed if old is not None)):
+        _count(totals, names, leaving, -1)
+    for _, coming in changed:
+        _count(totals, names, coming, 1)
+    return {name: total for name, total in totals.items() if total.members}
+
+
+def _count(totals: dict[str, Asked], names: set[str], member: Assignment, sign: int) -> None:
+    if member.hands_off or base(member.pool) not in names:
+        return
+    milli, members = totals.get(member.pool, _NOBODY)
+    more = request.of_container(member.container, member.wish).milli
+    totals[member.pool] = Asked(milli + sign * more, members + sign)
+
+
+class _Want(NamedTuple):
+    """A pool that is to have CPUs of its own: at least so many as far as there are, and rather `size`."""
+
+    name: str
+    least: int
+    size: int
+
+
+def carve(topology: Topology, free: CPUMask, former: Pools) -> dict[str, CPUMask]:
+    """Return the sets of all pools that have CPUs of their own; `share` is left its least, and one CPU at least."""
+    wants = list(_wants(former))
+    if not wants:
+        return {}
+    room = free.bit_count() - max(1, bounds(former, SHARE).minimum)
+    sizes = _granted(wants, room)
+    kept: dict[str, CPUMask] = {}
+    for name, size in sizes.items():
+        kept[name] = _trimmed(topology, former.tiers.get(name, 0) & free, size)
+        free &= ~kept[name]
+    for name, size in sizes.items():
+        more = _nearest(topology, free, size - kept[name].bit_count(), kept[name])
+        kept[name] |= more
+        free &= ~more
+    return kept
+
+
+def _wants(former: Pools) -> Iterator[_Want]:
+    """Yield the pools with CPUs of their own, highest priority first, else as the operator listed them."""
+    for tuning in sorted(former.plan, key=lambda each: -each.priority):
+        if tuning.name in POOLS:
+            continue
+        for name in _names(tuning, former.asked):
+            size = wanted(tuning, former.asked.get(name), former.counts.get(name))
+            if size:
+                yield _Want(name, min(size, max(tuning.minimum, 1)), size)
+
+
+def _names(tuning: PoolTuning, totals: Mapping[str, Asked]) -> list[str]:
+    return sorted(name for name in totals if base(name) == tuning.name) if tuning.group_by else [tuning.name]
+
+
+def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> int:
+    """Return how many CPUs a pool should have; 0 for none of its own. `told`: the loop's count, which goes first."""
+    if told is not None:
+        return max(told, 1 if total else 0)
+    if not tuning.sized:
+        return 0
+    if total is None:
+        return tuning.minimum
+    whole = max(-(-total.milli // 1000), tuning.minimum, 1)
+    return min(whole, tuning.maximum) if tuning.maximum else whole
+
+
+def _granted(wants: list[_Want], room: int) -> dict[str, int]:
+    """Share out the room in turn: one CPU each, then each its least, then what it wants."""
+    sizes: dict[str, int] = {}
+    for turn in (lambda _: 1, lambda want: want.least, lambda want: want.size):
+        for want in wants:
+            more = min(turn(want) - sizes.get(want.name, 0), room)
+            if more > 0:
+                sizes[want.name] = sizes.get(want.name, 0) + more
+                room -= more
+    return sizes
+
+
+def _trimmed(topology: Topology, cpus: CPUMask, size: int) -> CPUMask:
+    """Return so many of the CPUs that lie together; all of them where there are no more."""
+    if cpus.bit_count() <= size:
+        return cpus
+    grant = allocator.allocate(topology, cpus, size, _PACKED)
+    return grant.cpus if grant is not None else 0
+
+
+def _nearest(topology: Topology, free: CPUMask, count: int, near: CPUMask) -> CPUMask:
+    """Return `count` free CPUs: of the cores of `near` first, then of its L3 groups, its nodes, then any."""
+    chosen = 0
+    for level in (topology.cores, topology.l3_groups, tuple(node.cpus for node in topology.nodes)):
+        around = reduce(or_, (group for group in level if group & near), 0)
+        chosen |= _trimmed(topology, around & free & ~chosen, count - chosen.bit_count())
+    return chosen | _trimmed(topology, free & ~chosen, count - chosen.bit_count())
+
+
+def named(pools: Pools, carved: Mapping[str, CPUMask]) -> dict[str, CPUMask]:
+    """Return the sets of all the operator's pools; one without CPUs of its own is a name over another pool's, and one
+    that gave everything back has none."""
+    found: dict[str, CPUMask] = {}
+    for tuning in pools.plan:
+        if tuning.name in POOLS:
+            continue
+        under = pools.system if tuning.qos is QoSClass.SYSTEM else pools.share
+        for name in _names(tuning, pools.asked):
+            idle = tuning.sized and name not in pools.asked
+            found[name] = carved.get(name, 0 if idle else under)
+    return found
+
+
+def shortage(pools: Pools, name: str) -> str:
+    """Return in words that a pool has less than its members ask for, with the figures; "" if it has not."""
+    total, tuning = pools.asked.get(name), bounds(pools, name)
+    if total is None or not tuning.sized or name in pools.counts:
+        return ""
+    asks = f"its members ask for {total.milli / 1000:g} CPUs"
+    cpus = pools.cpus(name)
+    if cpus & pools.share:  # a name over that, or over all that `system` has
+        return f"{asks}, and none are left for it alone"
+    has = cpus.bit_count()
+    if has * 1000 >= total.milli:
+        return ""
+    if has == tuning.maximum:
+        return f"{asks}, and it may have {has}"
+    return f"{asks}, and {has} are left for it beside the other pools and the least of share"

@@ -1,0 +1,196 @@
+"""Each reclaimed container's shares, quota and memory limit, from what it was lent and what there is to lend now.
+
+While the capacity bears all loans, everybody has what it was lent. When it has not for long, the loans shrink: who
+has the lower priority gives first, containers of equal priority in proportion to their loans. Never above the loan;
+never below the kernel's smallest quota and shares, nor a memory limit below what is in use. The box itself is cut in
+milliseconds by other means; this only keeps what containers were told in step with what they can get, so a change
+counts after `dwell_s` and beyond `dead_band`, and a container's value is left alone while it is nearly right.
+
+    shares = milli-CPU · 1024 / 1000, at least 2        (pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares)
+    quota  = milli-CPU · period / 1000, at least 1 ms   (kernel/sched/core.c, min_cfs_quota_period)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.model.lending import Binding, Capacity
+from nri_coloc.model.tuning import AmountTuning
+from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.reclaim.apportionment import apportion
+
+_PERIOD_US: Final = 100_000
+_LEAST_QUOTA_US: Final = 1000
+_PAGE: Final = 4096
+_SILENT: Final = frozenset({Binding.DISABLED, Binding.NOT_MEASURED, Binding.STALE})
+"""A capacity of 0 that only says that nothing is known, or nothing is lent: no reason to starve what runs."""
+
+_LOANS: Final = ("lent-shares", "lent-quota", "memory-limit")
+"""Our keys by which a vocabulary tells an amount; a memory limit in our own words is the author's, no loan."""
+
+
+class Loan(NamedTuple):
+    """One container's loan.
+
+    `lent`: what it was promised (shares, quota, period, memory_limit); `present`: the same knobs as it has them now;
+    `in_use`: its memory, bytes, None where it could not be read; `priority`: lower gives first.
+    """
+
+    lent: Knobs
+    present: Knobs = NO_KNOBS
+    in_use: int | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The capacity that the present amounts were made for, and since when another is told.
+
+    None before one has lasted: a daemon that has just started knows too little to take anything from anybody.
+    """
+
+    capacity: Capacity | None = None
+    differs_s: float | None = None
+
+
+class Rebalanced(NamedTuple):
+    """Only what changes: knobs by container id, the changed ones set; empty for nothing."""
+
+    settled: Settled
+    changes: Mapping[str, Knobs]
+    because: str
+
+
+def lent(wish: Wish) -> Knobs | None:
+    """Return what a container was lent, by its vocabulary's annotations; None for nothing, or no reclaimed one."""
+    said = {key for key, _, _ in wish.origins}
+    if wish.qos is not QoSClass.RECLAIMED or said.isdisjoint(_LOANS):
+        return None
+    told = wish.annotated
+    limit = told.memory_limit if "memory-limit" in said else None
+    return Knobs(shares=told.shares, quota=told.quota, period=told.period, memory_limit=limit)
+
+
+# --- rebalancing -----------------------------------------------------------------------------------------
+
+
+def rebalance(
+    settled: Settled, loans: Mapping[str, Loan], capacity: Capacity, now_s: float, tuning: AmountTuning
+) -> Rebalanced:
+    """Return the containers whose values must change, for the capacity that has lasted."""
+    if capacity.binding in _SILENT:
+        return Rebalanced(Settled(settled.capacity), {}, f"the capacity is not known: {capacity.because}")
+    settled = _settled(settled, capacity, now_s, tuning)
+    counted = settled.capacity
+    if counted is None:
+        return Rebalanced(settled, {}, f"no capacity has lasted for {tuning.dwell_s:g} s yet")
+    wanted = amounts(loans, counted)
+    changes = {key: _changed(loans[key], wanted[key], tuning) for key in loans}
+    owed_milli = sum(_milli(loan.lent) for loan in loans.values())
+    owed_bytes = sum(loan.lent.memory_limit or 0 for loan in loans.values())
+    return Rebalanced(
+        settled,
+        {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
+        f"{owed_milli}m and {owed_bytes} bytes were lent to {len(loans)} containers,"
+        f" {counted.cpu_milli}m and {counted.memory_bytes} bytes are there to be lent",
+    )
+
+
+def _settled(settled: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:
+    """Take over a capacity that has differed from the settled one through the dwell."""
+    before = settled.capacity
+    if before is not None and not (
+        _differs(before.cpu_milli, capacity.cpu_milli, tuning)
+        or _differs(before.memory_bytes, capacity.memory_bytes, tuning)
+    ):
+        return Settled(before)
+    since_s = settled.differs_s
+    if since_s is None or now_s < since_s:
+        return Settled(before, now_s)
+    return Settled(capacity) if now_s - since_s >= tuning.dwell_s else settled
+
+
+def _differs(before: int, now: int, tuning: AmountTuning) -> bool:
+    return abs(now - before) > tuning.dead_band * before
+
+
+def amounts(loans: Mapping[str, Loan], capacity: Capacity) -> dict[str, Knobs]:
+    """Return each container's values for a capacity, by container id; only knobs that its loan has."""
+    milli = _granted(
+        {key: (loan.priority, _milli(loan.lent)) for key, loan in loans.items()}, capacity.cpu_milli
+    )
+    memory = _granted(
+        {key: (loan.priority, loan.lent.memory_limit or 0) for key, loan in loans.items()},
+        capacity.memory_bytes,
+    )
+    return {key: _scaled(loan.lent, milli[key], memory[key]) for key, loan in loans.items()}
+
+
+def _granted(claims: Mapping[str, tuple[int, int]], total: int) -> dict[str, int]:
+    """Divide a total among claims of (priority, amount), the highest priority first, never above a claim."""
+    granted: dict[str, int] = {}
+    for priority in sorted({priority for priority, _ in claims.values()}, reverse=True):
+        equals = {key: amount for key, (own, amount) in claims.items() if own == priority}
+        owed = sum(equals.values())
+        granted |= equals if owed <= total else apportion(total, equals)
+        total = max(0, total - owed)
+    return granted
+
+
+def _milli(loan: Knobs) -> int:
+    """What was lent of CPU: the limit where there is one, else what the shares stand for."""
+    if loan.quota is not None:
+        return loan.quota * 1000 // (loan.period or _PERIOD_US)
+    return -(-(loan.shares or 0) * 1000 // 1024)
+
+
+def _scaled(loan: Knobs, milli: int, memory: int) -> Knobs:
+    """Reduce the knobs of a loan to what was granted of it, each knob in proportion."""
+    whole = _milli(loan)
+    quota = None if loan.quota is None else _part(loan.quota, milli, whole, _LEAST_QUOTA_US)
+    shares = None if loan.shares is None else _part(loan.shares, milli, whole, MIN_SHARES)
+    limit = None
+    if loan.memory_limit is not None:
+        limit = loan.memory_limit if memory == loan.memory_limit else memory // _PAGE * _PAGE
+    return Knobs(shares=shares, quota=quota, period=loan.period, memory_limit=limit)
+
+
+def _part(amount: int, granted: int, whole: int, least: int) -> int:
+    reduced = amount if granted >= whole else amount * granted // whole
+    return min(amount, max(least, reduced))
+
+
+# --- one container ---------------------------------------------------------------------------------------
+
+
+def _changed(loan: Loan, wanted: Knobs, tuning: AmountTuning) -> Knobs:
+    """Keep the values that are worth an update; a quota brings its period along."""
+    limit = wanted.memory_limit
+    if limit is not None and limit != loan.lent.memory_limit:
+        limit = _bearable(loan, limit, tuning)
+    now = loan.present
+    quota = _worth(wanted.quota, now.quota, loan.lent.quota, tuning)
+    return Knobs(
+        shares=_worth(wanted.shares, now.shares, loan.lent.shares, tuning),
+        quota=quota,
+        period=None if quota is None or now.period == wanted.period else wanted.period,
+        memory_limit=_worth(limit, now.memory_limit, loan.lent.memory_limit, tuning),
+    )
+
+
+def _bearable(loan: Loan, limit: int, tuning: AmountTuning) -> int | None:
+    """Raise a lowered memory limit above what is in use: below that it would kill. Unread, it is left alone."""
+    if loan.in_use is None:
+        return None
+    most = loan.lent.memory_limit or limit
+    return min(most, max(limit, -(-(loan.in_use + tuning.memory_room) // _PAGE) * _PAGE))
+
+
+def _worth(wanted: int | None, present: int | None, whole: int | None, tuning: AmountTuning) -> int | None:
+    """Return the wanted value if it differs by more than the dead band of the loan, or is the whole loan."""
+    if wanted is None or wanted == present:
+        return None
+    if present is None or wanted == whole or abs(wanted - present) > tuning.dead_band * (whole or wanted):
+        return wanted
+    return None

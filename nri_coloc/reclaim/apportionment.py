@@ -1,0 +1,26 @@
+"""One whole number of bytes or milli-CPU divided among several by weight, so that nothing is lost or invented."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=int | str)
+
+
+def apportion(total: int, weights: Mapping[Key, int]) -> dict[Key, int]:
+    """Divide `total` (≥ 0) by weights (≥ 0; all zero are equal weights) into integers that sum to it.
+
+    Largest remainders (Hamilton's method), ties by key, so that the order of the mapping means nothing. Nobody
+    is more than one off the exact part; no weights, no parts.
+    """
+    if not weights:
+        return {}
+    weight = sum(weights.values())
+    if not weight:
+        weights, weight = dict.fromkeys(weights, 1), len(weights)
+    parts = {key: total * own // weight for key, own in weights.items()}
+    left = total - sum(parts.values())
+    if left:
+        by_remainder = sorted(weights, key=lambda key: (-(total * weights[key] % weight), key))
+        for key in by_remainder[:left]:
+            parts[key] += 1
+    return parts

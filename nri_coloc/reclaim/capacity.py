@@ -1,0 +1,119 @@
+"""What is advertised to schedulers: what remains when all online pods use what they are expected to.
+
+    CPU:    lendable · watermark − reserve − Σ expected(online pods) − expected(system)
+    memory: min(machine · watermark − kernel watermarks − reserve − expected(system), kubepods' own limit)
+            − Σ expected(online pods)
+
+Memory that an online pod requested counts as used (`memory_request_claim`), so that what is advertised is never
+more than what `reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system −
+Σ used of high priority), with the expected peak in place of the present use, so that the number lasts. Never
+negative, and no minimum: a full node offers 0.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nri_coloc.model.lending import Binding, Capacity
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.forecast import Expectation, Forecast, blind_for_s, expect
+from nri_coloc.reclaim.use import SYSTEM
+from nri_coloc.reclaim.workload import OnlinePod
+
+
+class Supply(NamedTuple):
+    """What there is to divide: lendable milli-CPU; bytes of the machine, of its zones' low watermarks, of kubepods'
+    own limit (None for none)."""
+
+    cpu_milli: int
+    memory_bytes: int
+    watermark_bytes: int = 0
+    kubepods_limit: int | None = None
+
+
+class _Part(NamedTuple):
+    """One resource: the amount offered and the terms it was made of, as a sentence."""
+
+    amount: int
+    because: str
+
+
+def capacity(
+    forecast: Forecast,
+    online: Mapping[str, OnlinePod],
+    supply: Supply,
+    now_s: float,
+    tuning: ReclaimTuning,
+    *,
+    previous: Capacity,
+) -> Capacity:
+    """Return what may be advertised now.
+
+    Without readings never more than the `previous` one, after `blind_s` nothing; before the first reading nothing.
+    """
+    if not tuning.enabled:
+        return Capacity(binding=Binding.DISABLED, because="lending is switched off")
+    if forecast.observed_s is None:
+        return Capacity(binding=Binding.NOT_MEASURED, because="nothing was measured yet")
+    blind_s = blind_for_s(forecast, now_s, tuning)
+    if blind_s > tuning.forecast.blind_s:
+        return Capacity(binding=Binding.STALE, because=f"nothing could be read for {blind_s:.0f} s")
+    expected = expect(forecast, online, now_s, tuning)
+    cpu = _cpu(expected, supply, online, tuning)
+    memory = _memory(expected, supply, online, tuning)
+    because = f"{cpu.because}; {memory.because}{_caveat(expected)}"
+    if not expected.blind:
+        binding = Binding.LEARNING if expected.learning else Binding.FORECAST
+        return Capacity(cpu.amount, memory.amount, binding, because)
+    return Capacity(
+        min(cpu.amount, previous.cpu_milli),
+        min(memory.amount, previous.memory_bytes),
+        Binding.YESTERDAY,
+        f"nothing could be read for {blind_s:.0f} s, so the same hour yesterday counts, "
+        f"and at most the {previous.cpu_milli}m and {previous.memory_bytes} bytes of before; {because}",
+    )
+
+
+def _cpu(
+    expected: Expectation, supply: Supply, online: Mapping[str, OnlinePod], tuning: ReclaimTuning
+) -> _Part:
+    system = expected.cpu_milli[SYSTEM]
+    pods = sum(expected.cpu_milli.values()) - system
+    usable = int(supply.cpu_milli * tuning.watermark)
+    amount = max(0, usable - tuning.reserve_milli - pods - system)
+    return _Part(
+        amount,
+        f"CPU {amount}m = {supply.cpu_milli}m lendable * {tuning.watermark:g} - {tuning.reserve_milli}m reserve"
+        f" - {pods}m of {len(expected.cpu_milli) - 1} online pods{_largest(expected.cpu_milli, online, 'm')}"
+        f" - {system}m of the system",
+    )
+
+
+def _memory(
+    expected: Expectation, supply: Supply, online: Mapping[str, OnlinePod], tuning: ReclaimTuning
+) -> _Part:
+    system = expected.memory_bytes[SYSTEM]
+    pods = sum(expected.memory_bytes.values()) - system
+    usable = int(supply.memory_bytes * tuning.memory_watermark)
+    room = usable - supply.watermark_bytes - tuning.memory_reserve - system
+    terms = (
+        f"{supply.memory_bytes} bytes * {tuning.memory_watermark:g} - {supply.watermark_bytes} of the kernel's"
+        f" - {tuning.memory_reserve} reserve - {system} of the system"
+    )
+    if supply.kubepods_limit is not None and supply.kubepods_limit < room:
+        room, terms = supply.kubepods_limit, f"{supply.kubepods_limit} bytes of kubepods' own limit"
+    amount = max(0, room - pods)
+    largest = _largest(expected.memory_bytes, online, " bytes")
+    return _Part(amount, f"memory {amount} = {terms} - {pods} of {len(online)} online pods{largest}")
+
+
+def _largest(amounts: Mapping[str, int], online: Mapping[str, OnlinePod], unit: str) -> str:
+    pods = [pod_id for pod_id in amounts if pod_id != SYSTEM]
+    if not pods:
+        return ""
+    first = max(pods, key=lambda pod_id: (amounts[pod_id], pod_id))
+    return f" (most: {online[first].workload} {amounts[first]}{unit})"
+
+
+def _caveat(expected: Expectation) -> str:
+    learning = len(expected.learning)
+    return f"; {learning} of them still being learnt, at request or peak so far" if learning else ""

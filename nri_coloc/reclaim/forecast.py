@@ -1,0 +1,206 @@
+"""What online pods will use: the histories of their workloads, fed with uses, read as expectations.
+
+Times are seconds of a clock that goes on over restarts (since 1970), because histories outlive the daemon. Within
+one sampling interval only each pod's peak is kept; at its end that enters the history of the pod's workload, so a
+workload of ten pods gets ten samples and its percentile is one pod's. Bounded: so many workloads, the longest unseen
+leave first.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import histogram, hours
+from nri_coloc.reclaim.estimators import ESTIMATORS, Evidence, cold, yesterday
+from nri_coloc.reclaim.histogram import CPU_MILLI, MEMORY_BYTES, Histogram
+from nri_coloc.reclaim.hours import Hours
+from nri_coloc.reclaim.use import SYSTEM, Use
+from nri_coloc.reclaim.workload import OnlinePod
+
+_MISSED_SAMPLES: Final = 2.0
+"""So many sampling intervals without readings count as "readings fail"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One resource of one workload."""
+
+    uses: Histogram
+    hours: Hours
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One workload. `seen_s`: for how long it has been watched, gaps left out; `last_s`: its last sample."""
+
+    cpu: Series
+    memory: Series
+    seen_s: float
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """All histories, and the peaks of the interval that runs since `since_s`.
+
+    `latest`: each pod's last use; `observed_s`: when that was, None before the first picture.
+    """
+
+    histories: Mapping[str, History] = field(default_factory=dict)
+    peaks: Mapping[str, Use] = field(default_factory=dict)
+    latest: Mapping[str, Use] = field(default_factory=dict)
+    since_s: float = 0.0
+    observed_s: float | None = None
+
+
+class Expectation(NamedTuple):
+    """What each online pod is expected to use, by pod id, and SYSTEM.
+
+    `cpu_milli` leaves out pods on CPUs of their own. `learning`: pods whose workload has been watched for too short
+    a time; `blind`: readings fail, and the numbers are yesterday's.
+    """
+
+    cpu_milli: Mapping[str, int]
+    memory_bytes: Mapping[str, int]
+    learning: tuple[str, ...] = ()
+    blind: bool = False
+
+
+def observe(forecast: Forecast, uses: Mapping[str, Use], now_s: float, tuning: ReclaimTuning) -> Forecast:
+    """Return the forecast that has seen these uses, by pod id; none at all is "readings failed"."""
+    if not uses:
+        return forecast
+    peaks = dict(forecast.peaks)
+    for pod_id, use in uses.items():
+        known = peaks.get(pod_id)
+        peaks[pod_id] = use if known is None else _higher(known, use)
+    since_s = now_s if forecast.observed_s is None else forecast.since_s
+    seen = replace(forecast, peaks=peaks, latest=dict(uses), since_s=since_s, observed_s=now_s)
+    if 0.0 <= now_s - since_s < tuning.forecast.sample_s:
+        return seen
+    histories = _with_samples(forecast.histories, peaks.values(), now_s, tuning)
+    return replace(seen, histories=_kept(histories, now_s, tuning), peaks={}, since_s=now_s)
+
+
+def _higher(one: Use, other: Use) -> Use:
+    return Use(
+        other.workload,
+        _most(one.cpu_milli, other.cpu_milli),
+        _most(one.memory_bytes, other.memory_bytes),
+    )
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((amount for amount in (one, other) if amount is not None), default=None)
+
+
+def _with_samples(
+    histories: Mapping[str, History], peaks: Iterable[Use], now_s: float, tuning: ReclaimTuning
+) -> dict[str, History]:
+    found = dict(histories)
+    for use in peaks:
+        found[use.workload] = _sampled(found.get(use.workload) or _newborn(now_s), use, now_s, tuning)
+    return found
+
+
+def _newborn(now_s: float) -> History:
+    series = Series(histogram.empty(CPU_MILLI), hours.unknown())
+    return History(series, Series(histogram.empty(MEMORY_BYTES), hours.unknown()), 0.0, now_s)
+
+
+_STRANGER: Final = _newborn(0.0)
+
+
+def _sampled(history: History, use: Use, now_s: float, tuning: ReclaimTuning) -> History:
+    gap_s = max(0.0, now_s - history.last_s)
+    cpu, memory = history.cpu, history.memory
+    if use.cpu_milli is not None:
+        uses = histogram.added(cpu.uses, CPU_MILLI.bucket(use.cpu_milli), now_s, tuning.half_life_s)
+        cpu = Series(uses, hours.noted(cpu.hours, use.cpu_milli, now_s))
+    if use.memory_bytes is not None:
+        bucket = MEMORY_BYTES.bucket(use.memory_bytes)
+        uses = histogram.added(memory.uses, bucket, now_s, tuning.forecast.memory_half_life_s)
+        memory = Series(uses, hours.noted(memory.hours, use.memory_bytes, now_s))
+    seen_s = history.seen_s + min(gap_s, _MISSED_SAMPLES * tuning.forecast.sample_s)
+    return History(cpu, memory, seen_s, now_s)
+
+
+def _kept(histories: dict[str, History], now_s: float, tuning: ReclaimTuning) -> dict[str, History]:
+    limits = tuning.forecast
+    alive = {key: each for key, each in histories.items() if now_s - each.last_s <= limits.forget_s}
+    if len(alive) <= limits.workloads:
+        return alive
+    newest_first = sorted(alive, key=lambda key: (-alive[key].last_s, -alive[key].seen_s, key))
+    return {key: alive[key] for key in newest_first[: limits.workloads]}
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def blind_for_s(forecast: Forecast, now_s: float, tuning: ReclaimTuning) -> float:
+    """Return for how long readings have failed, 0.0 if they do not; for ever before the first one."""
+    if forecast.observed_s is None:
+        return float("inf")
+    gap_s = abs(now_s - forecast.observed_s)
+    return gap_s if gap_s > _MISSED_SAMPLES * tuning.forecast.sample_s else 0.0
+
+
+def expect(
+    forecast: Forecast, online: Mapping[str, OnlinePod], now_s: float, tuning: ReclaimTuning
+) -> Expectation:
+    """Return what every online pod is expected to use, and the system.
+
+    By the tuned estimator; while a workload is being learnt, its request or peak so far; without readings, the same
+    hour yesterday. Never below what the pod uses now; memory never below what is promised to it, never above its
+    limit. Costs some 15 µs a pod, and little changes before the next sample: worth keeping until then, or until
+    another pod comes.
+    """
+    blind = blind_for_s(forecast, now_s, tuning) > 0.0
+    cpu: dict[str, int] = {}
+    memory: dict[str, int] = {}
+    learning: list[str] = []
+    for pod_id, pod in {**online, SYSTEM: OnlinePod(SYSTEM)}.items():
+        history = forecast.histories.get(pod.workload)
+        if history is None or history.seen_s < tuning.cold_start_s:
+            learning.append(pod_id)
+        for_cpu, for_memory = _evidence(forecast, pod_id, pod, now_s, tuning)
+        name = _estimator(history, tuning, blind=blind)
+        if not pod.own_cpus:
+            cpu[pod_id] = _estimate(name, for_cpu)
+        promised = int(pod.memory_bytes * tuning.memory_request_claim)
+        memory[pod_id] = _capped(max(promised, _estimate(name, for_memory)), pod.memory_limit)
+    return Expectation(cpu, memory, tuple(learning), blind)
+
+
+def _estimator(history: History | None, tuning: ReclaimTuning, *, blind: bool) -> str:
+    if history is None or history.seen_s < tuning.cold_start_s:
+        return cold.__name__
+    return yesterday.__name__ if blind else tuning.forecast.estimator
+
+
+def _evidence(
+    forecast: Forecast, pod_id: str, pod: OnlinePod, now_s: float, tuning: ReclaimTuning
+) -> tuple[Evidence, Evidence]:
+    history = forecast.histories.get(pod.workload) or _STRANGER
+    # a pod that has just come is measured before its first sample is in: its peak so far is evidence already
+    peak = forecast.peaks.get(pod_id) or forecast.latest.get(pod_id) or Use(pod.workload)
+    cpu, memory, margin = history.cpu, history.memory, tuning.margin
+    part = tuning.forecast.memory_percentile
+    return (
+        Evidence(
+            cpu.uses, CPU_MILLI, cpu.hours, tuning.percentile, margin, now_s, pod.cpu_milli, peak.cpu_milli
+        ),
+        Evidence(
+            memory.uses, MEMORY_BYTES, memory.hours, part, margin, now_s, pod.memory_bytes, peak.memory_bytes
+        ),
+    )
+
+
+def _estimate(name: str, evidence: Evidence) -> int:
+    found = ESTIMATORS[name](evidence)
+    return max(cold(evidence) if found is None else found, evidence.latest or 0)
+
+
+def _capped(amount: int, limit: int | None) -> int:
+    return amount if limit is None else min(amount, limit)

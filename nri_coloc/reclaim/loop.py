@@ -1,0 +1,155 @@
+"""The fast loop: `tick` turns one tick's readings into the size of the box.
+
+DESIGN 6: a burst of online use or a stall takes CPUs back at once, and they return step by step after what the online
+pods used at their highest, over the whole dwell, would have borne it. Total and deterministic; time is an argument.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from nri_coloc.model.lending import Binding, Change, CPUTarget, Headroom
+from nri_coloc.model.readings import FastReadings
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import peaks as peak_window
+from nri_coloc.reclaim import stall as stalls
+from nri_coloc.reclaim import usage
+from nri_coloc.reclaim.pace import next_period
+from nri_coloc.reclaim.peaks import Peaks
+from nri_coloc.reclaim.sentence import because
+from nri_coloc.reclaim.stall import Gauge, Stall
+from nri_coloc.reclaim.usage import Meter, Use
+from nri_coloc.reclaim.verdict import Lent, Scene, Verdict, decide
+
+_NEVER = float("-inf")
+
+
+class Rates(NamedTuple):
+    """The last rates and their peak; milli-CPU, seconds.
+
+    `online` and `system` as `usage.judged` has them. `rated_at`: when the newest interval of the pods ended, `oldest`:
+    when the oldest vital one did. `known_since`: since when `peaks` has no gap.
+    """
+
+    online: int = 0
+    system: int = 0
+    rated_at: float = _NEVER
+    oldest: float = _NEVER
+    peaks: Peaks = Peaks()
+    known_since: float = _NEVER
+
+
+class LoopMemory(NamedTuple):
+    """What the loop knows between ticks; the empty one is the start. Mappings are never changed in place.
+
+    `period_s`: what the last tick advised.
+    """
+
+    at: float = _NEVER
+    meters: Mapping[int, Meter] = MappingProxyType({})
+    gauges: Mapping[int, Gauge] = MappingProxyType({})
+    rates: Rates = Rates()
+    lent: Lent = Lent()
+    period_s: float = 0.02
+
+
+class Tick(NamedTuple):
+    """One tick's result. `next_s`: when to tick again; `stall`: the worst waiting, blamed on the box or not."""
+
+    memory: LoopMemory
+    target: CPUTarget
+    headroom: Headroom
+    next_s: float
+    stall: Stall = Stall()
+
+
+def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now: float) -> Tick:
+    """Decide the size of the box from what was just read. `now`, and all times in `readings`, are one clock's seconds.
+
+    A clock that went back begins anew with the floor, as at the start.
+    """
+    if not tuning.enabled:
+        return _disabled(readings, tuning, now)
+    if now < memory.at:
+        memory = LoopMemory(lent=Lent(cpus=memory.lent.cpus))
+    meters = usage.advance(memory.meters, readings, tuning.stale_s)
+    use = usage.total(meters, readings.at)
+    rates = memory.rates
+    if use is not None and use.rated_at > rates.rated_at:
+        rates = _learnt(memory, use, readings.lendable, tuning, now)
+    box_milli = use.box if use else 0
+    gauges, stall = stalls.advance(memory.gauges, readings, box_milli, tuning.stall_window_s)
+    scene = _scene(memory, rates, readings, stall, tuning, now)
+    verdict = decide(memory.lent, scene, tuning)
+    if verdict.binding is Binding.STALL:
+        gauges = stalls.forgiven(gauges)
+    next_s = next_period(verdict, scene, use, tuning, readings.took_s)
+    after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s)
+    return _told(after, memory.lent, verdict, scene, tuning)
+
+
+def _learnt(memory: LoopMemory, use: Use, lendable: int, tuning: ReclaimTuning, now: float) -> Rates:
+    """Return this tick's rates judged, and their peak of the dwell kept."""
+    rates, cpus, span = memory.rates, max(1, lendable), use.span_s
+    known_since = rates.known_since
+    window = tuning.average_s if known_since != _NEVER else 0.0
+    online = usage.judged(use.online, span, rates.online, window, cpus)
+    system = usage.judged(use.system, span, rates.system, window, cpus)
+    total = online + system
+    if known_since == _NEVER or span > tuning.stale_s:
+        # an average over more than stale_s hides whatever peaked within it
+        peaks, known_since = peak_window.begin(total, now), now
+    else:
+        peaks = peak_window.push(rates.peaks, total, now, memory.lent.dwell_s(now, tuning))
+    return Rates(online, system, use.rated_at, use.oldest, peaks, known_since)
+
+
+def _scene(
+    memory: LoopMemory, rates: Rates, readings: FastReadings, stall: Stall, tuning: ReclaimTuning, now: float
+) -> Scene:
+    return Scene(
+        now,
+        max(1, readings.lendable),
+        max(1, readings.threads_per_core),
+        rates is not memory.rates,
+        rates.online,
+        rates.system,
+        rates.peaks.peak,
+        memory.lent.dwell_s(now, tuning),
+        rates.known_since,
+        now - rates.oldest,
+        _late(memory, readings, now),
+        memory.period_s,
+        stall,
+    )
+
+
+def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
+    """Return how late this tick is by whatever shows it: the shell's plan, the age of the readings, our own advice."""
+    since_advice = now - memory.at - memory.period_s if memory.at != _NEVER else 0.0
+    return max(readings.late_s, now - readings.at, since_advice)
+
+
+def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:
+    why, lent = because(before, verdict, scene, tuning), verdict.lent
+    target = CPUTarget(lent.cpus, _change(before.cpus, lent.cpus), verdict.binding, why)
+    headroom = Headroom(lent.milli, 0, scene.online, verdict.binding, why)
+    return Tick(memory, target, headroom, memory.period_s, scene.stall)
+
+
+def _change(before: int, after: int) -> Change:
+    """The first decision takes the box from all of `share` to the floor."""
+    if before == after:
+        return Change.KEEP
+    return Change.GROW if 0 < before < after else Change.SUPPRESS
+
+
+def _disabled(readings: FastReadings, tuning: ReclaimTuning, now: float) -> Tick:
+    """Without lending the box has what `share` has, and nothing is measured."""
+    cpus, why = max(1, readings.lendable), "lending is disabled: the box has all CPUs of share"
+    return Tick(
+        LoopMemory(at=now, lent=Lent(cpus=cpus), period_s=tuning.idle_tick_s),
+        CPUTarget(cpus, Change.KEEP, Binding.DISABLED, why),
+        Headroom(binding=Binding.DISABLED, because=why),
+        tuning.idle_tick_s,
+    )

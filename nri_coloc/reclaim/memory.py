@@ -1,0 +1,156 @@
+"""How much memory the reclaim box may hold, from what the node has and what the online pods may still take.
+
+Two bounds, in bytes of the box's whole use, page cache included, as memory.high counts it:
+
+    node:     available + held − claim − growth − reserve − total · (1 − memory_watermark)
+      available = free + inactive file + ½ active file + ½ reclaimable slab − low watermarks
+      held      = what the box uses and `available` does not count already: use − inactive file − ½ other file
+    kubepods: limit − working set + the box's working set − claim − growth
+
+`available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available), which counts at least half of the
+page cache and slab; active pages are counted at that half, because the online pods' working sets hold them too.
+`claim` = Σ max(0, expected − working set) over the online pods, where `expected` is `forecast.expect`'s: what they were
+promised or will peak at. `growth` = the rate at which they grow · eviction_s: so long it takes until the memory of
+an evicted pod is free. The rate is held at its highest and fades by half per eviction_s.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nri_coloc.model.lending import Binding
+from nri_coloc.model.readings import GroupReading, MemoryReading, NodeReading, Picture
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.apportionment import apportion
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How fast the online pods grow: bytes a second, when that was reckoned, and from which working sets, by the
+    identity of their cgroups."""
+
+    rate: float = 0.0
+    at: float | None = None
+    working_sets: Mapping[int, int] = field(default_factory=dict)
+
+
+class MemoryHeadroom(NamedTuple):
+    """What the box may hold in all, ≥ 0, by which bound, and of it by memory node; `held`: what it uses now.
+
+    `unreclaimable`: of `held`, what is no page cache.
+    """
+
+    amount: int
+    binding: Binding
+    because: str
+    held: int = 0
+    unreclaimable: int = 0
+    by_node: Mapping[int, int] = {}
+
+
+class Claim(NamedTuple):
+    """What the online pods may still take, bytes: up to their expectation, and while somebody is evicted."""
+
+    pods: int = 0
+    growth: int = 0
+
+
+# --- headroom --------------------------------------------------------------------------------------------
+
+
+def headroom_memory(
+    picture: Picture, box: Mapping[str, GroupReading], claim: Claim, tuning: ReclaimTuning
+) -> MemoryHeadroom | None:
+    """Return what the box may hold; None if the node's or kubepods' memory could not be read.
+
+    `box`: the members' readings by pod or host group; one that could not be read counts as holding nothing, which
+    makes the answer smaller. Host groups lie outside of kubepods: its limit adds nothing to what they hold already.
+    """
+    node = picture.node
+    pods = picture.kubepods.memory if picture.kubepods is not None else None
+    if not node.memory_total or pods is None:
+        return None
+    members = [group.memory for group in box.values() if group.memory is not None]
+    held, working_set = sum(m.usage for m in members), sum(m.working_set for m in members)
+    by_machine, terms = _by_machine(node, members, claim, tuning)
+    amount, binding = by_machine, _bound_of_machine(by_machine, claim)
+    if pods.limit is not None:
+        by_limit = pods.limit - pods.working_set + working_set - claim.pods - claim.growth
+        terms += (
+            f"; kubepods: {by_limit} = {pods.limit} limit - {pods.working_set} working set"
+            f" + {working_set} of the box - {claim.pods} claimed - {claim.growth} for growth"
+        )
+        if by_limit < amount:
+            amount, binding = by_limit, Binding.KUBEPODS_LIMIT
+    amount = max(0, amount)
+    unreclaimable = sum(max(0, m.usage - m.file) for m in members)
+    return MemoryHeadroom(amount, binding, terms, held, unreclaimable, _by_node(node, amount))
+
+
+def _by_machine(
+    node: NodeReading, members: list[MemoryReading], claim: Claim, tuning: ReclaimTuning
+) -> tuple[int, str]:
+    cache = node.inactive_file + node.active_file // 2 + node.slab_reclaimable // 2
+    held = sum(max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members)
+    margin = node.memory_total - int(node.memory_total * tuning.memory_watermark)
+    amount = (
+        node.memory_free + cache - node.watermark + held
+        - claim.pods - claim.growth - tuning.memory_reserve - margin
+    )  # fmt: skip
+    return amount, (
+        f"node: {amount} = {node.memory_free} free + {cache} of the page cache and slab"
+        f" - {node.watermark} of the kernel's + {held} held by the box - {claim.pods} claimed by online pods"
+        f" - {claim.growth} for their growth in {tuning.eviction_s:g} s - {tuning.memory_reserve} reserve"
+        f" - {margin} above the watermark {tuning.memory_watermark:g}"
+    )
+
+
+def _bound_of_machine(amount: int, claim: Claim) -> Binding:
+    """The online pods' claim is what binds, if without it more than twice as much could be lent."""
+    return Binding.ONLINE_CLAIM if claim.pods + claim.growth > max(0, amount) else Binding.FREE_MEMORY
+
+
+def _by_node(node: NodeReading, amount: int) -> dict[int, int]:
+    """Divide by what each memory node has to give above its part of the kernel's watermarks."""
+    total = sum(memory.total for memory in node.nodes.values())
+    if not total:
+        return {}
+    spare = {
+        number: max(0, memory.free + memory.file // 2 - node.watermark * memory.total // total)
+        for number, memory in node.nodes.items()
+    }
+    return apportion(amount, spare)
+
+
+# --- the online pods' claim ------------------------------------------------------------------------------
+
+
+def claim_of(
+    growth: Growth, picture: Picture, expected: Mapping[str, int], tuning: ReclaimTuning
+) -> tuple[Growth, Claim]:
+    """Return what the online pods, of which `expected` tells bytes by pod id, may still take.
+
+    A pod that could not be read claims all it is expected to use. Only pods that are in both pictures, by identity,
+    tell a growth: one that has come or gone is no growth of anybody.
+    """
+    sets: dict[int, int] = {}
+    claimed = 0
+    for pod_id, bytes_expected in expected.items():
+        group = picture.pods.get(pod_id)
+        if group is None or group.memory is None:
+            claimed += bytes_expected
+            continue
+        sets[group.key] = group.memory.working_set
+        claimed += max(0, bytes_expected - group.memory.working_set)
+    growth = Growth(_rate(growth, sets, picture.at, tuning), picture.at, sets)
+    return growth, Claim(claimed, round(growth.rate * tuning.eviction_s))
+
+
+def _rate(before: Growth, sets: Mapping[int, int], now_s: float, tuning: ReclaimTuning) -> float:
+    """Return the present rate, or the highest before it as far as it has not faded."""
+    gap_s = 0.0 if before.at is None else now_s - before.at
+    if gap_s <= 0.0:
+        return before.rate
+    grown = sum(held - before.working_sets[key] for key, held in sets.items() if key in before.working_sets)
+    faded: float = before.rate * 0.5 ** (gap_s / tuning.eviction_s)
+    return max(faded, grown / gap_s)

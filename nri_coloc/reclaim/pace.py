@@ -1,0 +1,35 @@
+"""How soon the fast loop looks again: quick while something can be taken back, slow while nothing can."""
+
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.headroom import dead_band_milli, floor_cpus
+from nri_coloc.reclaim.usage import Use
+from nri_coloc.reclaim.verdict import Scene, Verdict
+
+QUIET_MILLI = 20
+"""A box that uses less than this disturbs nobody, milli-CPU."""
+
+
+def next_period(
+    verdict: Verdict, scene: Scene, use: Use | None, tuning: ReclaimTuning, took_s: float
+) -> float:
+    """Return the seconds to the next tick; `took_s`: what a tick costs, CPU time.
+
+    A box at its floor cannot be cut, so it is watched closely only when it might grow: the evidence for growth is
+    always made of quick ticks. A large box that rests may wake up together with a burst, and is taken back in time even
+    then. The cost bound stretches the quick period, but never beyond what still takes CPUs back
+    in time (`tick_max_s`).
+    """
+    if use is not None:
+        if use.members == 0:
+            return tuning.idle_tick_s
+        if _nothing_to_do(verdict, scene, tuning):
+            return tuning.quiet_tick_s
+        if use.box < QUIET_MILLI:
+            return tuning.tick_max_s
+    return max(tuning.tick_s, min(took_s / tuning.cost_share, tuning.tick_max_s))
+
+
+def _nothing_to_do(verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> bool:
+    lent = verdict.lent
+    at_floor = lent.cpus <= floor_cpus(scene.lendable, scene.threads)
+    return at_floor and verdict.now_milli < lent.milli + dead_band_milli(scene.lendable, tuning)

@@ -1,0 +1,42 @@
+"""The audit's `because` of the fast loop: every figure that decided, so that a reader can do the sum again."""
+
+from nri_coloc.model.lending import Binding
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.headroom import dead_band_milli, step_milli
+from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
+
+
+def because(before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> str:
+    """Say how the box came to its size. Amounts are milli-CPU (`m`)."""
+    after, binding = verdict.lent, verdict.binding
+    cpus = f"{after.cpus} of {scene.lendable} CPUs after {before.cpus}"
+    if binding is Binding.LEARNING:
+        return f"no rate yet, it takes two readings: the floor, {cpus}"
+    if binding is Binding.STALE and scene.age_s > tuning.stale_s:
+        return f"last rate {scene.age_s:.2f} s old, more than {tuning.stale_s} s: the floor, {cpus}"
+    if binding is Binding.LATE and scene.late_s > tuning.stale_s:
+        return f"tick {scene.late_s:.2f} s late, more than {tuning.stale_s} s: the floor, {cpus}"
+    step, band = step_milli(scene.lendable, tuning), dead_band_milli(scene.lendable, tuning)
+    return (
+        f"{_cause(before, verdict, scene, tuning)}{scene.lendable} CPUs x {tuning.watermark} - online {scene.online}m"
+        f" - system {scene.system}m - reserve {tuning.reserve_milli}m leaves {verdict.now_milli}m, the peak of"
+        f" {scene.dwell_s} s ({scene.peak}m) leaves {verdict.peak_milli}m; lent {after.milli}m after {before.milli}m"
+        f" (step {step}m, dead band {band}m): {cpus}, in cores of {scene.threads} from {tuning.whole_core_from} on"
+    )
+
+
+def _cause(before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> str:
+    """Return what the sum alone does not show."""
+    if verdict.binding is Binding.STALL:
+        waited = scene.stall.blamed
+        return f"online pods waited {waited:.3f} of the time, more than {tuning.stall}: cut to {tuning.cut}; "
+    if verdict.binding is Binding.LATE:
+        return f"tick {scene.late_s:.3f} s late for {scene.period_s} s: no growth; "
+    if verdict.binding is Binding.STALE:
+        return f"no new rate, the last is {scene.age_s:.3f} s old: no growth; "
+    if verdict.binding is Binding.DWELL:
+        return (
+            f"last cut {min(scene.now - before.cut_at, 999):.2f} s ago, use known for"
+            f" {scene.now - scene.known_since:.2f} s, dwell {scene.dwell_s} s; "
+        )
+    return ""

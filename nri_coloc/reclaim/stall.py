@@ -1,0 +1,85 @@
+"""When online pods wait for a CPU, and whether the box can be the cause.
+
+PSI counts a group's waiting whatever it waits for: a thread held at its own quota on an idle machine shows a stall.
+So a group's throttled time is taken off, waiting counts only where reclaimed tasks may run on its CPUs, and at most
+as much of it as the box ran: who did not run made nobody wait. The rest is self-inflicted and only recorded.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.reclaim.usage import LONGEST_S, SHORTEST_S
+
+
+class Gauge(NamedTuple):
+    """One online group's last counters and its waiting, averaged: shares of wall time, 0 to 1.
+
+    `blamed`: what the box may have caused; `own`: the rest.
+    """
+
+    at: float
+    stalled_us: int
+    throttled_us: int | None
+    blamed: float = 0.0
+    own: float = 0.0
+
+
+class Stall(NamedTuple):
+    """The worst of some online groups: shares of wall time, 0 to 1."""
+
+    blamed: float = 0.0
+    own: float = 0.0
+
+
+def advance(
+    gauges: Mapping[int, Gauge], readings: FastReadings, box_milli: int, window_s: float
+) -> tuple[dict[int, Gauge], Stall]:
+    """Return the gauges after these samples, in the order of their reading, and the worst of those just read.
+
+    `box_milli` is what the box used meanwhile. A group that is read by rotation speaks up when it is its turn.
+    """
+    after = dict(gauges)
+    blamed = own = 0.0
+    for sample in readings.samples:
+        if sample.role is not Role.ONLINE:
+            continue
+        gauge = after.pop(sample.key, None)
+        if sample.stalled_us is not None:
+            gauge = _read(gauge, sample, sample.stalled_us, box_milli / 1000, window_s)
+            after[sample.key] = gauge
+            blamed, own = max(blamed, gauge.blamed), max(own, gauge.own)
+    horizon = readings.at - LONGEST_S
+    while after and after[oldest := next(iter(after))].at < horizon:
+        del after[oldest]
+    return after, Stall(blamed, own)
+
+
+def _read(gauge: Gauge | None, sample: Sample, stalled_us: int, box_cpus: float, window_s: float) -> Gauge:
+    at, throttled = sample.at, sample.throttled_us
+    if gauge is None:
+        return Gauge(at, stalled_us, throttled)
+    span = at - gauge.at
+    if 0 <= span < SHORTEST_S:
+        return gauge
+    waited = stalled_us - gauge.stalled_us
+    held = 0 if throttled is None or gauge.throttled_us is None else throttled - gauge.throttled_us
+    if not 0 <= span <= LONGEST_S or waited < 0 or held < 0:
+        return gauge._replace(at=at, stalled_us=stalled_us, throttled_us=throttled)
+    # run-queue delay is a sum over tasks and can exceed the wall time
+    share = min(1.0, max(0, waited - held) / span / 1e6)
+    blamed = min(share, box_cpus) if sample.shares_box else 0.0
+    weight = span / (span + window_s)
+    own = min(1.0, waited / span / 1e6) - blamed
+    return Gauge(
+        at,
+        stalled_us,
+        throttled,
+        gauge.blamed + (blamed - gauge.blamed) * weight,
+        gauge.own + (own - gauge.own) * weight,
+    )
+
+
+def forgiven(gauges: Mapping[int, Gauge]) -> dict[int, Gauge]:
+    """Return the gauges after a cut: what was seen before it says nothing about the smaller box."""
+    return {key: gauge._replace(blamed=0.0) for key, gauge in gauges.items()}

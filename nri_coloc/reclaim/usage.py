@@ -1,0 +1,150 @@
+"""From counters to rates: what online pods, the system and the box use, milli-CPU.
+
+Each cgroup is compared with its own last sample only, over its own interval, so that the shell may read many of them
+by rotation. A doubtful interval (the counter went back or rose faster than the machine can run, the clock jumped)
+gives no rate. What is then missing errs to the side of the online pods: what is added keeps its last rate, what is
+subtracted loses it.
+
+Pods, system and the box's busiest members belong in every tick: on a full machine a burst of online use leaves the
+total as it is, and is seen only by what the box loses. What is read by rotation answers as slowly as its round; a
+group that holds all online pods, read every tick as `Role.ONLINE`, makes up for a box with many members.
+"""
+
+from collections.abc import Mapping
+from math import inf, sqrt
+from typing import NamedTuple
+
+from nri_coloc.model.readings import FastReadings, Role, Sample
+
+SHORTEST_S = 0.005
+"""Over less than about one scheduler tick a rate is noise: such a sample waits for the next one."""
+
+LONGEST_S = 10.0
+"""A rate over more than this says nothing about now."""
+
+SCHEDULER_TICK_S = 0.004
+"""Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
+
+_PLACE = {role: place for place, role in enumerate(Role)}
+_PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]
+_DEDICATED, _RESERVED, _ONLINE = _PLACE[Role.DEDICATED], _PLACE[Role.RESERVED], _PLACE[Role.ONLINE]
+_SUBTRACTED = frozenset((_BOX, _DEDICATED, _RESERVED))
+_VITAL = frozenset((_PODS, _SYSTEM))
+
+
+class Meter(NamedTuple):
+    """One cgroup's last sample and last rate. `span_s`: the interval of that rate, which ended at `rated_at`.
+
+    `until`: how long the rate is believed (-inf: there is none); that of pods and system has an age instead.
+    """
+
+    role: Role
+    place: int
+    at: float
+    usage_us: int
+    milli: int = 0
+    until: float = -inf
+    rated_at: float = -inf
+    span_s: float = 0.0
+
+
+class Use(NamedTuple):
+    """What is used, milli-CPU, CPUs and use of `reserved` and `dedicated` left out.
+
+    `members`: samples that make up the box. `rated_at`: end of the newest interval of the pods, `span_s` its length;
+    `oldest`: the age of the whole is that of its oldest vital rate.
+    """
+
+    online: int
+    system: int
+    box: int
+    members: int
+    rated_at: float
+    span_s: float
+    oldest: float
+
+
+def advance(meters: Mapping[int, Meter], readings: FastReadings, stale_s: float) -> dict[int, Meter]:
+    """Return the meters after these samples, in the order of their reading.
+
+    Who was not read keeps its rate, who is gone drops out, as does who was not read for `LONGEST_S`.
+    """
+    after, cpus = dict(meters), readings.cpus
+    for sample in readings.samples:
+        meter = _read(after.pop(sample.key, None), sample, cpus, stale_s)
+        if meter is not None:
+            after[sample.key] = meter
+    horizon = readings.at - LONGEST_S
+    while after and after[oldest := next(iter(after))].at < horizon:
+        del after[oldest]
+    return after
+
+
+def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Meter | None:
+    at, usage = sample.at, sample.usage_us
+    if usage is None:
+        return meter if meter is not None and meter.place in _VITAL else None
+    if meter is None or meter.role is not sample.role:
+        return Meter(sample.role, _PLACE[sample.role], at, usage)
+    span = at - meter.at
+    if 0 <= span < SHORTEST_S:
+        return meter
+    risen = usage - meter.usage_us
+    # a clock that jumped, a counter that went back or rose faster than all CPUs together can run
+    most = cpus * (span + SCHEDULER_TICK_S) * 1e6 or inf
+    if not 0 <= span <= LONGEST_S or not 0 <= risen <= most:
+        return _without_rate(meter, at, usage)
+    # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
+    place = meter.place
+    until = at + (stale_s if place == _BOX else max(stale_s, 2 * span))
+    return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span)
+
+
+def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:
+    if meter.place in _SUBTRACTED:
+        return Meter(meter.role, meter.place, at, usage_us)
+    return meter._replace(at=at, usage_us=usage_us)
+
+
+def total(meters: Mapping[int, Meter], at: float) -> Use | None:
+    """Add up the rates, or None where the pods or the system have none yet.
+
+    `online = max(pods - box - dedicated - (reserved beyond the system's own use), sum of the online groups)`: on a
+    full machine a burst of online use shows first in what the box loses, or in the online group itself.
+    `system = system - reserved`, both never below 0.
+    """
+    sums = [0] * len(_PLACE)
+    members, rated_at, span, oldest = 0, -inf, 0.0, inf
+    for _, place, _, _, milli, until, rated, interval in meters.values():
+        if place in _VITAL:
+            oldest = min(oldest, rated)
+            if place == _PODS:
+                rated_at, span = rated, interval
+        elif place == _BOX:
+            members += 1
+        if until >= at or place in _VITAL:
+            sums[place] += milli
+    if rated_at == -inf or oldest == -inf:
+        return None
+    return Use(*_split(sums), sums[_BOX], members, rated_at, span, oldest)
+
+
+def _split(sums: list[int]) -> tuple[int, int]:
+    rest = sums[_SYSTEM] - sums[_RESERVED]
+    remainder = sums[_PODS] - sums[_BOX] - sums[_DEDICATED]
+    if rest < 0:
+        # pods of the system class run on reserved CPUs too: that part of their use is no online use
+        remainder += rest if sums[_SYSTEM] else 0
+    return max(0, remainder, sums[_ONLINE]), max(0, rest)
+
+
+def judged(newest: int, span_s: float, mean: int, window_s: float, cpus: int) -> int:
+    """Return the use as it counts, milli-CPU, from the newest rate and from what was judged before (`mean`).
+
+    The mean of the last while (exponential, time constant `window_s`); but at once the newest less what the
+    scheduler's tick alone can feign: each CPU's counter is up to 4 ms behind, independently, so that a sum over n CPUs
+    is off by about 4 ms x sqrt(n). So a burst counts within the interval that shows it, and the coarseness of the
+    counters does not. `span_s` > 0.
+    """
+    averaged = mean + int((newest - mean) * span_s / (span_s + window_s))
+    return max(averaged, newest - int(1000 * SCHEDULER_TICK_S / span_s * sqrt(cpus)))

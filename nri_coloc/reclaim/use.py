@@ -1,0 +1,74 @@
+"""What pods used between two pictures: the raw material of the prediction.
+
+Rates are made of two readings of the same cgroup, by its identity; anything else says nothing, which is None and
+never zero.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from nri_coloc.model.readings import GroupReading, Picture
+from nri_coloc.reclaim.workload import OnlinePod
+
+SYSTEM: Final = "/system"
+"""The workload, and the pod, that stands for all that runs beside kubepods; no namespace is empty."""
+
+
+class Use(NamedTuple):
+    """What one pod used: milli-CPU on average between two pictures, working set in bytes; None is not known."""
+
+    workload: str
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+
+
+def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod]) -> dict[str, Use]:
+    """Return what the online pods, and the system beside kubepods, used between two pictures.
+
+    A pod that is not in the later picture is left out; what cannot be told of one that is, is None.
+    """
+    uses = {
+        pod_id: Use(
+            pod.workload,
+            None if pod.own_cpus else milli_between(before.pods.get(pod_id), after.pods[pod_id]),
+            _working_set(after.pods[pod_id]),
+        )
+        for pod_id, pod in online.items()
+        if pod_id in after.pods
+    }
+    uses[SYSTEM] = Use(SYSTEM, _system_milli(before, after), _system_bytes(after))
+    return uses
+
+
+def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
+    """Return the mean use in milli-CPU; None for two different cgroups, a clock that stands or a counter set back."""
+    if before is None or after is None or before.key != after.key or after.at <= before.at:
+        return None
+    if before.usage_us is None or after.usage_us is None or after.usage_us < before.usage_us:
+        return None
+    return round((after.usage_us - before.usage_us) / (after.at - before.at) / 1000)
+
+
+def _working_set(reading: GroupReading | None) -> int | None:
+    return None if reading is None or reading.memory is None else reading.memory.working_set
+
+
+def _system_milli(before: Picture, after: Picture) -> int | None:
+    """What ran on reserved CPUs is not the system's, those are not lent either; nor is a host group of the box's."""
+    pods = milli_between(before.kubepods, after.kubepods)
+    first, last = before.node, after.node
+    if pods is None or first.usage_us is None or last.usage_us is None or last.at <= first.at:
+        return None
+    reserved_us = (last.reserved_usage_us or 0) - (first.reserved_usage_us or 0)
+    whole_us = last.usage_us - first.usage_us
+    lent = sum(milli_between(before.host_groups.get(n), g) or 0 for n, g in after.host_groups.items())
+    return max(0, round((whole_us - reserved_us) / (last.at - first.at) / 1000) - pods - lent)
+
+
+def _system_bytes(after: Picture) -> int | None:
+    """All that is neither free, nor easily reclaimed, nor the pods' own, nor a host group's."""
+    node, pods = after.node, _working_set(after.kubepods)
+    if pods is None or not node.memory_total:
+        return None
+    used = node.memory_total - node.memory_free - node.inactive_file - node.slab_reclaimable
+    return max(0, used - pods - sum(_working_set(group) or 0 for group in after.host_groups.values()))

@@ -1,0 +1,88 @@
+"""Kernel files kept open, so that reading one again costs a single pread.
+
+A file belongs to the cgroup whose folder it was opened through: the folder's inode is taken first and the file is
+opened relative to it, so that a cgroup made anew under the same path can never be taken for the old one. The
+kernel answers ENODEV once a cgroup is removed (fs/kernfs/file.c); a plain file of a simulated node lives on while
+it is open, so there the number of its names is looked at.
+"""
+
+import os
+import resource
+from typing import Final
+
+from nri_coloc.sampling import kernel_files
+
+LIMIT: Final = 1024
+READ_SIZE: Final = 1 << 16
+"""What fills this is no counter file: taken for unreadable rather than for complete."""
+
+_FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_CLOEXEC
+
+
+class Vanished(Exception):
+    """The cgroup was removed since its file was opened."""
+
+
+class Descriptors:
+    """A bounded number of open files; beyond it a file counts as one that is not there."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._limit = limit if soft == resource.RLIM_INFINITY else min(limit, soft // 2)
+        self.count = 0
+
+    def open(self, folder: str, name: str) -> "OpenFile | None":
+        """Open a file of a folder; None if it is not there or cannot be opened, whatever the reason."""
+        if self.count >= self._limit:
+            return None
+        try:
+            within = os.open(folder, _FOLDER)
+        except OSError:
+            return None
+        try:
+            opened = OpenFile(self, os.open(name, _FILE, dir_fd=within), os.fstat(within).st_ino)
+        except OSError:
+            return None
+        finally:
+            os.close(within)
+        self.count += 1
+        return opened
+
+
+class OpenFile:
+    """One open file. `inode` is that of the folder it was opened through."""
+
+    __slots__ = ("_bank", "_descriptor", "_is_plain", "inode")
+
+    def __init__(self, bank: Descriptors, descriptor: int, inode: int) -> None:
+        self.inode = inode
+        self._bank = bank
+        self._descriptor = descriptor
+        # the kernel shows its own files with a size of 0, and with one name for as long as they are open
+        self._is_plain = os.fstat(descriptor).st_size > 0
+
+    def read(self) -> bytes | None:
+        """Return the content, None where the kernel refuses it; Vanished if the cgroup is gone."""
+        try:
+            content = os.pread(self._descriptor, READ_SIZE, 0)
+        except OSError as error:
+            if error.errno in kernel_files.GONE:
+                raise Vanished from error
+            return None
+        if self._is_plain and not os.fstat(self._descriptor).st_nlink:
+            raise Vanished
+        return content if len(content) < READ_SIZE else None
+
+    def close(self) -> None:
+        """Close it, once."""
+        os.close(self._descriptor)
+        self._bank.count -= 1
+
+
+def inode(folder: str) -> int | None:
+    """Return a folder's inode, None if it is not there."""
+    try:
+        return os.stat(folder).st_ino  # noqa: PTH116 - a Path costs more than the call
+    except OSError:
+        return None

@@ -1,0 +1,131 @@
+"""The fast tick's reads: a few open descriptors a tick, what matters most each time and the rest in turn.
+
+kubepods and, where one figure tells it, the rest of the node are read at every tick. The box's members, dedicated
+containers, online pods' pressure and other cgroups beside kubepods take turns within the budget: each of these
+queues gets its part, and whoever has fewer members leaves the rest to the others. A sample carries its own time,
+and rates are made by key, so that taking turns skews nothing.
+
+Measured on 2 CPUs, Linux 6.18, cgroup v1 with PSI beside it, with the budget of 8 (`python -m benchmarks sampling`):
+a median of 19 µs a tick at 10, 50 and 110 pods alike, 0.1 % of a core at 20 ms.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from nri_coloc.model.readings import Role, Sample
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling.descriptors import Descriptors
+from nri_coloc.sampling.gauge import CgroupGauge, ReservedGauge
+from nri_coloc.sampling.groups import Group
+
+BUDGET: Final = 8
+"""Files a tick: DESIGN 6."""
+
+RESERVED_PERIOD_S: Final = 1.0
+"""/proc/stat counts in steps of 10 ms and is the most expensive file here; more often would tell nothing more."""
+
+_Gauge = CgroupGauge | ReservedGauge
+_QUEUES: Final = (Role.BOX, Role.ONLINE, Role.DEDICATED, Role.SYSTEM)
+
+
+class FastSampler:
+    """`watch` may be called from any thread and does no I/O; `read` and `close` belong to the tick's."""
+
+    def __init__(
+        self, layout: CgroupLayout, host_root: str = "/", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._layout = layout
+        self._host_root = host_root
+        self._clock = clock
+        self._bank = Descriptors()
+        self._wanted: tuple[Group, ...] = ()
+        self._adopted: tuple[Group, ...] = ()
+        self._gauges: dict[Group, _Gauge] = {}
+        self._always: list[_Gauge] = []
+        self._queues: list[deque[_Gauge]] = []
+        self._first = 0
+        self._reserved: list[_Gauge] = []
+        self._reserved_at = float("-inf")
+
+    @property
+    def open_files(self) -> int:
+        """How many descriptors are open."""
+        return self._bank.count
+
+    def watch(self, groups: tuple[Group, ...]) -> None:
+        """Take what `groups.choose` chose; it holds from the next read on."""
+        self._wanted = groups
+
+    def read(self, now: float, budget: int = BUDGET) -> tuple[Sample, ...]:
+        """Return this tick's samples, of about `budget` files and at least one of a queue in turn.
+
+        `now`: the tick's planned time; samples carry the clock's. Never raises for what a cgroup does.
+        """
+        if self._wanted is not self._adopted:
+            self._adopt()
+        samples: list[Sample] = []
+        for gauge in self._always:
+            self._take(gauge, samples)
+        if self._reserved and now - self._reserved_at >= RESERVED_PERIOD_S:
+            self._reserved_at = now
+            self._take(self._reserved[0], samples)
+        self._in_turn(budget - sum(gauge.cost for gauge in self._always), samples)
+        return tuple(samples)
+
+    def close(self) -> None:
+        """Close all files."""
+        self.watch(())
+        self._adopt()
+
+    def _in_turn(self, left: int, samples: list[Sample]) -> None:
+        """Read one of each queue, round by round, until the budget or everything is read."""
+        queues = self._queues[self._first :] + self._queues[: self._first]
+        self._first = (self._first + 1) % max(1, len(self._queues))
+        unread = [len(queue) for queue in queues]
+        left = max(left, 1)
+        while any(unread):
+            for at, queue in enumerate(queues):
+                if not unread[at]:
+                    continue
+                if left <= 0:
+                    return
+                gauge = queue[0]
+                queue.rotate(-1)
+                unread[at] -= 1
+                left -= gauge.cost
+                self._take(gauge, samples)
+
+    def _take(self, gauge: _Gauge, samples: list[Sample]) -> None:
+        sample = gauge.read(self._clock())
+        if sample is not None:
+            samples.append(sample)
+
+    # ---- a changed choice ----
+
+    def _adopt(self) -> None:
+        """Keep the gauges of groups that stay, close the others, and order them anew."""
+        wanted = self._wanted
+        kept = {group: self._gauges.get(group) or self._gauge(group) for group in wanted}
+        for group, gauge in self._gauges.items():
+            if group not in kept:
+                gauge.close()
+        self._gauges = kept
+        self._adopted = wanted
+        self._always = [kept[group] for group in wanted if _is_read_always(group)]
+        self._reserved = [kept[group] for group in wanted if group.role is Role.RESERVED]
+        in_turn = [group for group in wanted if not _is_read_always(group)]
+        queues = [deque(kept[group] for group in in_turn if group.role is role) for role in _QUEUES]
+        self._queues = [queue for queue in queues if queue]
+        self._first = 0
+
+    def _gauge(self, group: Group) -> _Gauge:
+        if group.role is Role.RESERVED:
+            return ReservedGauge(group, self._host_root, self._bank)
+        return CgroupGauge(group, self._layout, self._bank)
+
+
+def _is_read_always(group: Group) -> bool:
+    """Whether it is the pods' use, or the rest's where one figure tells it."""
+    return group.role is Role.PODS or (group.role is Role.SYSTEM and bool(group.less))

@@ -1,0 +1,165 @@
+"""Which cgroups a fast tick looks at: as few as can tell the same; pure.
+
+A QoS cgroup stands for many pods where that is exact. Its usage, less that of the pods in it that are not meant, is
+the box's part of it; its pressure counts for online pods only where nothing but such pods live in it, none with
+a quota (PSI counts a cgroup's own throttling as stall) and all on CPUs that the box may use. A pod that nobody has
+told us of cannot be wronged by it: without a sandbox its cgroup has no task, and sandboxes are told before they run.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.readings import Role
+
+MOST_TOGETHER: Final = 4
+"""How many files one figure may be made of; more are read in turn instead, each with its own time."""
+
+_KUBEPODS: Final = "kubepods"
+_SLICE: Final = ".slice"
+
+
+class ContainerFacts(NamedTuple):
+    """`path` below the hierarchy's root. `dedicated`: it runs on CPUs that somebody owns, so that no reclaimed task
+    is there; `limited`: it has a CPU quota."""
+
+    path: str
+    dedicated: bool = False
+    limited: bool = False
+
+
+class PodFacts(NamedTuple):
+    """A pod's cgroup and whose it is: BOX, ONLINE, or SYSTEM for node agents; `containers` matter for ONLINE."""
+
+    path: str
+    role: Role
+    containers: tuple[ContainerFacts, ...] = ()
+    shares_box: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the choice needs to know. `kubepods`: "" if it is not known.
+
+    Without `beside` the rest of the node is the root's usage less that of kubepods: complete, with kernel threads, and
+    exact on v1; on v2 the root's counter is made of clock ticks and costs more the more CPUs there are. With it (see
+    `cgroup_layout.beside`) each of those is read exactly, but kernel threads and interrupts are in none of them.
+    `host_groups`: cgroups outside Kubernetes that belong to the box.
+    """
+
+    kubepods: str = ""
+    pods: tuple[PodFacts, ...] = ()
+    host_groups: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    reserved: CPUMask = 0
+
+
+class Group(NamedTuple):
+    """What one sample is made of, by cgroup paths: usage of `add` less that of `less`, pressure of `stalled`.
+
+    `throttled`: the cgroups whose quotas act on it; `cpus`: for RESERVED, which CPUs.
+    """
+
+    role: Role
+    add: tuple[str, ...] = ()
+    less: tuple[str, ...] = ()
+    stalled: str = ""
+    throttled: tuple[str, ...] = ()
+    shares_box: bool = True
+    cpus: CPUMask = 0
+
+
+def choose(facts: Facts) -> tuple[Group, ...]:
+    """Return the groups to read; the same facts give equal groups, whose files then stay open."""
+    return (*_node(facts), *_box(facts), *_dedicated(facts), *_online(facts))
+
+
+def kubepods_of(path: str) -> str:
+    """Return the part of a pod's path down to kubepods, "" if it lies elsewhere.
+
+    "kubepods" under the cgroupfs driver, "kubepods.slice" under systemd's, either below the kubelet's own
+    --cgroup-root ("kubelet.slice/kubelet-kubepods.slice").
+    """
+    parts = path.split("/")
+    for depth, part in enumerate(parts):
+        stem = part.removesuffix(_SLICE)
+        if stem == _KUBEPODS or (stem != part and stem.endswith(f"-{_KUBEPODS}")):
+            return "/".join(parts[: depth + 1])
+    return ""
+
+
+def _node(facts: Facts) -> Iterator[Group]:
+    if facts.reserved:
+        yield Group(Role.RESERVED, cpus=facts.reserved)
+    if not facts.kubepods:
+        return
+    yield Group(Role.PODS, (facts.kubepods,))
+    if facts.beside:
+        yield from (Group(Role.SYSTEM, (path,)) for path in facts.beside)
+    else:
+        yield Group(Role.SYSTEM, ("",), (facts.kubepods,))
+
+
+def _box(facts: Facts) -> Iterator[Group]:
+    yield from (Group(Role.BOX, (path,)) for path in facts.host_groups)
+    for parent, pods in _by_parent(facts.pods).items():
+        boxed = [pod.path for pod in pods if pod.role is Role.BOX]
+        others = tuple(pod.path for pod in pods if pod.role is not Role.BOX)
+        if _holds_pods_only(parent, facts) and len(others) < min(len(boxed) - 1, MOST_TOGETHER):
+            yield Group(Role.BOX, (parent,), others)
+        else:
+            yield from (Group(Role.BOX, (path,)) for path in boxed)
+
+
+def _dedicated(facts: Facts) -> Iterator[Group]:
+    for pod in facts.pods:
+        for container in pod.containers:
+            if container.dedicated:
+                yield Group(Role.DEDICATED, (container.path,), shares_box=False)
+
+
+def _online(facts: Facts) -> Iterator[Group]:
+    for parent, pods in _by_parent(facts.pods).items():
+        if len(pods) > 1 and _holds_pods_only(parent, facts) and all(map(_is_plainly_online, pods)):
+            yield Group(Role.ONLINE, (parent,), stalled=parent)
+        else:
+            yield from (group for pod in pods if pod.role is Role.ONLINE for group in _of_pod(pod))
+
+
+def _is_plainly_online(pod: PodFacts) -> bool:
+    return (
+        pod.role is Role.ONLINE
+        and pod.shares_box
+        and not any(c.dedicated or c.limited for c in pod.containers)
+    )
+
+
+def _of_pod(pod: PodFacts) -> Iterator[Group]:
+    """One pod's groups: the pod as a whole, or its containers where a quota or owned CPUs set them apart."""
+    if not any(c.dedicated or c.limited for c in pod.containers):
+        yield Group(Role.ONLINE, stalled=pod.path, shares_box=pod.shares_box)
+        return
+    for container in pod.containers:
+        if not container.dedicated:
+            # the pod's own quota is the sum of its containers', where all have one
+            held = (container.path, pod.path) if container.limited else ()
+            yield Group(Role.ONLINE, stalled=container.path, throttled=held, shares_box=pod.shares_box)
+
+
+def _by_parent(pods: Iterable[PodFacts]) -> Mapping[str, list[PodFacts]]:
+    found: dict[str, list[PodFacts]] = {}
+    for pod in pods:
+        found.setdefault(pod.path.rpartition("/")[0], []).append(pod)
+    return found
+
+
+def _holds_pods_only(parent: str, facts: Facts) -> bool:
+    """Whether it is a QoS cgroup with nothing but pods' own cgroups in it.
+
+    In kubepods itself the QoS cgroups lie beside the Guaranteed pods; and whoever asks the runtime by hand may put
+    containers straight into a QoS cgroup: a pod with that path.
+    """
+    if not facts.kubepods or not parent.startswith(f"{facts.kubepods}/"):
+        return False
+    return all(pod.path != parent for pod in facts.pods)

@@ -1,0 +1,73 @@
+"""What the machine as a whole tells: CPU time, memory by node, watermarks, pressure."""
+
+import os
+from collections.abc import Iterable, Mapping
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.readings import NodeReading, NumaMemory, Pressure
+from nri_coloc.sampling import counters, memory_files, sources
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling.cgroup_reading import content
+from nri_coloc.sampling.memory_files import NodeMemory
+
+
+class NodeReader:
+    """Reads /proc and /sys below `host_root`."""
+
+    def __init__(self, layout: CgroupLayout, host_root: str = "/") -> None:
+        self._layout = layout
+        self._root = host_root.rstrip("/")
+        self._page_size = os.sysconf("SC_PAGE_SIZE")
+
+    def read(self, at: float, reserved: CPUMask, nodes: Iterable[int]) -> NodeReading:
+        """Read the machine; `nodes`: its memory nodes.
+
+        Its memory is read as a whole or not at all (`memory_total` 0): without the watermarks all of it would look
+        free to be lent.
+        """
+        busy = counters.busy_us(content(f"{self._root}/proc/stat"))
+        memory = memory_files.meminfo(content(f"{self._root}/proc/meminfo"))
+        watermark = memory_files.watermark(content(f"{self._root}/proc/zoneinfo"), self._page_size)
+        if memory is None or watermark is None:
+            memory, watermark = NodeMemory(0, 0, 0, 0, 0), 0
+        return NodeReading(
+            at=at,
+            usage_us=self._usage_us(busy),
+            reserved_usage_us=_of(busy, reserved),
+            memory_total=memory.total,
+            memory_free=memory.free,
+            inactive_file=memory.inactive_file,
+            active_file=memory.active_file,
+            slab_reclaimable=memory.slab_reclaimable,
+            watermark=watermark,
+            nodes=self._nodes(sorted(nodes), memory),
+            cpu=self._pressure("cpu"),
+            memory_stall=self._pressure("memory"),
+            io_stall=self._pressure("io"),
+        )
+
+    def _usage_us(self, busy: Mapping[int, int]) -> int | None:
+        """Return what the root cgroup counted, which agrees with kubepods' own counter, else /proc/stat's sum."""
+        root = sources.usage(self._layout, "")
+        counted = None if root is None else root.parse(content(f"{root.folder}/{root.name}"))
+        return counted if counted is not None else sum(busy.values()) if busy else None
+
+    def _nodes(self, nodes: list[int], memory: NodeMemory) -> dict[int, NumaMemory]:
+        """Read each node; a single one has all memory, of which its own file was seen to leave out a part."""
+        if len(nodes) <= 1:
+            whole = NumaMemory(memory.total, memory.free, memory.inactive_file + memory.active_file)
+            return dict.fromkeys(nodes, whole) if memory.total else {}
+        folder = f"{self._root}/sys/devices/system/node"
+        read = {node: memory_files.numa_meminfo(content(f"{folder}/node{node}/meminfo")) for node in nodes}
+        return {node: found for node, found in read.items() if found is not None}
+
+    def _pressure(self, resource: str) -> Pressure | None:
+        return counters.pressure(content(f"{self._root}/proc/pressure/{resource}"))
+
+
+def _of(busy: Mapping[int, int], cpus: CPUMask) -> int | None:
+    """Add up some CPUs' time; 0 for no CPUs, None if one of them is not known."""
+    wanted = [busy.get(cpu) for cpu in cpuset.members(cpus)]
+    known = [us for us in wanted if us is not None]
+    return sum(known) if len(known) == len(wanted) else None

@@ -1,0 +1,23 @@
+module nri-coloc/conformance
+
+go 1.24.3
+
+require (
+	github.com/containerd/nri v0.12.5
+	google.golang.org/protobuf v1.36.0
+)
+
+require (
+	github.com/containerd/log v0.1.0 // indirect
+	github.com/knqyf263/go-plugin v0.9.0 // indirect
+	github.com/opencontainers/runtime-spec v1.3.0 // indirect
+	github.com/sirupsen/logrus v1.9.4 // indirect
+	github.com/tetratelabs/wazero v1.11.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.39.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20241021214115-324edc3d5d38 // indirect
+	google.golang.org/grpc v1.69.2 // indirect
+)
+
+// the containerd with this NRI has 1.2.9, which asks for a compiler that Debian 13 does not have
+require github.com/containerd/ttrpc v1.2.8 // indirect

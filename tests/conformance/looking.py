@@ -1,0 +1,30 @@
+"""Looking at a node and at a daemon from outside: specs as the runtime stores them, pools as they are served."""
+
+from typing import Any
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from tests.rig.daemon import Daemon
+from tests.rig.go_plugins import GoNode
+
+
+def spec(node: GoNode, container_id: str) -> nri_pb2.LinuxResources:
+    """The resources in the runtime's stored spec, adjusted and updated."""
+    return node.runtime.containers[container_id].resources
+
+
+def cpus(node: GoNode, container_id: str) -> CPUMask:
+    """The CPUs in the stored spec."""
+    return cpuset.parse(spec(node, container_id).cpu.cpus)
+
+
+def pools(daemon: Daemon) -> dict[str, str]:
+    """The CPUs of each pool but `reclaim`: that one follows what is measured, and moves by itself."""
+    served: dict[str, Any] = daemon.state()["pools"]
+    return {name: pool["cpus"] for name, pool in served.items() if name != "reclaim"}
+
+
+def owned(daemon: Daemon) -> str:
+    """The CPUs that belong to somebody."""
+    return pools(daemon)["dedicated"]

@@ -1,0 +1,223 @@
+"""The samplers on this machine's own kernel: cgroups of our own in every hierarchy, with processes that burn CPU."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.model.readings import Role, Sample
+from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.groups import Group
+from nri_coloc.sampling.picture import PictureTaker, Subjects
+from tests.rig import kubepods
+from tests.rig.waiting import poll, wait_until
+
+OWN = "nri-coloc-test-sampling"
+BURN = "import sys\nsys.stdin.readline()\nwhile True: pass"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cgroups")
+
+
+class Machine:
+    """Cgroups below a folder of this test, and what runs in them."""
+
+    def __init__(self) -> None:
+        self.root = f"{OWN}-{os.getpid()}"
+        self.running: list[subprocess.Popen[str]] = []
+        self.layout = cgroup_layout.detect("/")
+        self.sampler = FastSampler(self.layout)
+
+    def make(self, name: str) -> str:
+        kubepods.create(f"/{self.root}/{name}")
+        return f"{self.root}/{name}"
+
+    def burn(self, path: str) -> None:
+        """Start a process that burns CPU."""
+        self.run(path, BURN)
+
+    def run(self, path: str, script: str) -> None:
+        """Start a script, in this cgroup from its first line of input on."""
+        pipe = subprocess.PIPE
+        child = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)
+        self.running.append(child)
+        for folder in kubepods.folders(f"/{path}"):
+            (folder / "cgroup.procs").write_text(str(child.pid))
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+
+    def read(self) -> tuple[Sample, ...]:
+        return self.sampler.read(time.monotonic())
+
+    def one(self) -> Sample:
+        (sample,) = self.read()
+        return sample
+
+    def end(self) -> None:
+        for child in self.running:
+            child.kill()
+            child.communicate(timeout=10)
+        self.running.clear()
+
+    def close(self) -> None:
+        self.sampler.close()
+        self.end()
+        assert kubepods.remove(f"/{self.root}")
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    made = Machine()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def used(sample: Sample) -> int:
+    assert sample.usage_us is not None
+    return sample.usage_us
+
+
+def test_cpu_time_that_a_process_burns_is_seen_as_the_kernel_counts_it(machine):
+    pod = machine.make("pod")
+    machine.sampler.watch((Group(Role.BOX, (pod,)),))
+    assert used(machine.one()) < 100_000
+    machine.burn(pod)
+    wait_until(lambda: used(machine.one()) > 300_000, 30, "0.3 s of CPU time")
+
+
+def test_two_that_want_one_cpu_stall(machine):
+    pod = machine.make("pod")
+    machine.sampler.watch((Group(Role.ONLINE, stalled=pod),))
+    before = machine.one()
+    if before.stalled_us is None:
+        assert not Path("/proc/pressure/cpu").exists()  # a kernel without PSI has nothing to show
+        return
+    for _ in range(2 * (os.cpu_count() or 1)):
+        machine.burn(pod)
+    wait_until(lambda: (machine.one().stalled_us or 0) - before.stalled_us > 200_000, 30, "0.2 s of stall")
+    assert machine.one().throttled_us == 0
+
+
+def test_what_a_quota_holds_back_is_seen(machine):
+    pod = machine.make("pod")
+    folder = Path(machine.layout.folder("cpu", pod) or "")
+    name, text = ("cpu.cfs_quota_us", "10000") if machine.layout.version == 1 else ("cpu.max", "10000 100000")
+    (folder / name).write_text(text)
+    machine.sampler.watch((Group(Role.ONLINE, stalled=pod, throttled=(pod,)),))
+    machine.burn(pod)
+    wait_until(lambda: (machine.one().throttled_us or 0) > 100_000, 30, "0.1 s held back")
+
+
+def test_a_sum_less_a_member_is_what_the_others_used(machine):
+    box, other = machine.make("qos/box"), machine.make("qos/other")
+    machine.sampler.watch((Group(Role.BOX, (f"{machine.root}/qos",), (other,)),))
+    before = used(machine.one())
+    machine.burn(other)
+    kernels = FastSampler(machine.layout)
+    kernels.watch((Group(Role.PODS, (other,)),))
+    wait_until(lambda: used(kernels.read(time.monotonic())[0]) > 300_000, 30, "the other's CPU time")
+    assert used(machine.one()) - before < 50_000
+    machine.burn(box)
+    wait_until(lambda: used(machine.one()) - before > 300_000, 30, "the box's CPU time")
+    kernels.close()
+
+
+def test_the_rest_of_the_node_grows_with_what_runs_beside(machine):
+    pods = machine.make("pods")
+    machine.sampler.watch((Group(Role.SYSTEM, ("",), (pods,)),))
+    before = used(machine.one())
+    assert before > 0
+    machine.burn(machine.make("beside"))
+    wait_until(lambda: used(machine.one()) - before > 300_000, 30, "CPU time beside the pods")
+
+
+def test_a_cgroup_that_is_removed_ends_its_key_and_one_made_anew_has_another(machine):
+    pod = machine.make("pod")
+    machine.sampler.watch((Group(Role.BOX, (pod,)),))
+    first = machine.one()
+    for _ in range(3):
+        assert kubepods.remove(f"/{pod}")
+        machine.make("pod")
+        last = machine.one()
+        assert (last.key, last.usage_us) == (first.key, None)
+        anew = machine.one()
+        assert anew.key != first.key
+        assert anew.usage_us is not None
+        first = anew
+
+
+def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for round_ in range(5):
+        paths = [machine.make(f"pod{round_}-{number}") for number in range(10)]
+        machine.sampler.watch(tuple(Group(Role.ONLINE, stalled=path, throttled=(path,)) for path in paths))
+        assert poll(lambda: bool(machine.read()) and machine.sampler.open_files >= 10, 10)
+        for path in paths[:5]:
+            assert kubepods.remove(f"/{path}")
+        for _ in range(5):
+            machine.read()
+    machine.sampler.watch(())
+    machine.read()
+    assert machine.sampler.open_files == 0
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_picture_shows_what_a_process_holds_and_writes(machine, tmp_path):
+    pod = machine.make("pod/app")
+    script = (
+        "import os, sys\nsys.stdin.readline()\nheld = bytearray(os.urandom(1 << 20)) * 64\n"
+        f"with open({str(tmp_path / 'file')!r}, 'wb') as f:\n f.write(held); f.flush(); os.fsync(f.fileno())\n"
+        "print('done', flush=True)\nsys.stdin.readline()"
+    )
+    machine.run(pod, script)
+    child = machine.running[-1]
+    assert child.stdout is not None
+    assert child.stdout.readline() == "done\n"
+    names = {"pod": f"{machine.root}/pod"}
+    picture = PictureTaker(machine.layout).take(Subjects(machine.root, names, {"app": pod}))
+    app, whole, above = picture.containers["app"], picture.pods["pod"], picture.kubepods
+    assert above is not None
+    for reading in (app, whole, above):
+        assert reading.memory is not None
+        assert 64 << 20 <= reading.memory.anon <= reading.memory.working_set < 1 << 30
+        assert (reading.usage_us or 0) > 0
+    assert whole.memory is not None
+    assert whole.memory.file >= 60 << 20
+    assert whole.io is not None
+    assert picture.node.memory_total > picture.node.memory_free > picture.node.watermark > 0
+    assert (picture.node.usage_us or 0) > (above.usage_us or 0)
+
+
+def test_a_limit_is_read_and_its_absence_too(machine):
+    pod = machine.make("pod")
+    folder = Path(machine.layout.folder("memory", pod) or "")
+    name = "memory.limit_in_bytes" if machine.layout.version == 1 else "memory.max"
+    limits = []
+    for text in (None, str(256 << 20)):
+        if text is not None:
+            (folder / name).write_text(text)
+        memory = PictureTaker(machine.layout).take(Subjects(pods={"pod": pod})).pods["pod"].memory
+        assert memory is not None
+        limits.append(memory.limit)
+    assert limits == [None, 256 << 20]
+
+
+def test_run_queue_delay_stands_in_where_there_is_no_pressure(machine):
+    pod = machine.make("pod")
+    without = replace(machine.layout, unified=None)
+    for _ in range(2 * (os.cpu_count() or 1)):
+        machine.burn(pod)
+    taker = PictureTaker(without)
+
+    def waited() -> int:
+        return taker.take(Subjects(containers={"app": pod})).containers["app"].run_delay_us or 0
+
+    wait_until(lambda: waited() > 200_000, 30, "0.2 s of waiting for a CPU")

@@ -1,0 +1,72 @@
+"""What must hold for every set of loans and every capacity."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.lending import Binding, Capacity
+from nri_coloc.model.tuning import AmountTuning
+from nri_coloc.reclaim.amounts import Loan, Settled, amounts, rebalance
+
+MAYBE_MEMORY = st.none() | st.integers(1, 1 << 36)
+LENT = st.builds(
+    lambda shares, quota, memory: Knobs(shares=shares, quota=quota, period=100_000, memory_limit=memory),
+    st.none() | st.integers(2, 262_144),
+    st.none() | st.integers(1000, 6_400_000),
+    MAYBE_MEMORY,
+)
+LOANS = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.builds(Loan, LENT, LENT, st.none() | st.integers(0, 1 << 36), st.integers(-1, 1)),
+)
+CAPACITIES = st.builds(Capacity, st.integers(0, 400_000), st.integers(0, 1 << 38), st.just(Binding.FORECAST))
+TUNING = AmountTuning()
+
+
+def milli(knobs: Knobs) -> float:
+    return knobs.quota / 100 if knobs.quota is not None else (knobs.shares or 0) * 1000 / 1024
+
+
+@given(LOANS, CAPACITIES)
+def test_nobody_gets_more_than_its_loan_or_what_it_was_not_lent(loans, capacity):
+    for key, knobs in amounts(loans, capacity).items():
+        for value, whole in zip(knobs, loans[key].lent, strict=True):
+            assert (value is None) == (whole is None)
+            assert not isinstance(value, int) or not isinstance(whole, int) or 0 <= value <= whole
+
+
+@given(LOANS, CAPACITIES)
+def test_together_they_get_no_more_than_there_is_beyond_the_kernels_least(loans, capacity):
+    found = amounts(loans, capacity)
+    assert sum(milli(knobs) for knobs in found.values()) <= capacity.cpu_milli + 12 * len(loans)
+    assert sum(knobs.memory_limit or 0 for knobs in found.values()) <= capacity.memory_bytes
+
+
+@given(LOANS, CAPACITIES)
+def test_where_all_loans_are_borne_everybody_has_its_own(loans, capacity):
+    if sum(milli(each.lent) + 1 for each in loans.values()) <= capacity.cpu_milli:
+        found = amounts(loans, capacity._replace(memory_bytes=1 << 50))
+        assert found == {key: each.lent for key, each in loans.items()}
+
+
+@given(LOANS, CAPACITIES)
+def test_once_changed_there_is_nothing_left_to_change(loans, capacity):
+    settled = Settled(capacity)
+    changes = rebalance(settled, loans, capacity, 0.0, TUNING).changes
+    after = {
+        key: each._replace(present=each.present.overlaid(changes.get(key, Knobs())))
+        for key, each in loans.items()
+    }
+    assert rebalance(settled, after, capacity, 0.0, TUNING).changes == {}
+
+
+@given(LOANS, CAPACITIES)
+def test_no_memory_limit_falls_below_what_is_in_use_nor_rises_above_the_loan(loans, capacity):
+    for key, knobs in rebalance(Settled(capacity), loans, capacity, 0.0, TUNING).changes.items():
+        loan = loans[key]
+        if knobs.memory_limit is not None:
+            whole = loan.lent.memory_limit
+            assert whole is not None
+            assert knobs.memory_limit <= whole
+            assert knobs.memory_limit == whole or loan.in_use is not None
+            assert knobs.memory_limit >= min(whole, loan.in_use or 0)

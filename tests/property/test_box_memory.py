@@ -1,0 +1,114 @@
+"""What must hold for the box's memory whatever is read, in whatever order."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_coloc.model.lending import Binding, MemoryTarget
+from nri_coloc.model.readings import GroupReading, MemoryReading, NodeReading, NumaMemory, Picture
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import box_memory, memory
+from nri_coloc.reclaim.box_memory import Member, MemoryControl, divide, split
+from nri_coloc.reclaim.memory import Claim, MemoryHeadroom
+
+BYTES = st.integers(0, 1 << 38)
+HEADROOMS = st.builds(
+    MemoryHeadroom, BYTES, st.just(Binding.FREE_MEMORY), st.just(""), BYTES, BYTES, st.just({0: 1, 1: 2})
+)
+TICKS = st.lists(st.tuples(st.floats(-100.0, 100.0), st.none() | HEADROOMS), min_size=1, max_size=20)
+TUNING = ReclaimTuning()
+MEMBERS = st.dictionaries(st.sampled_from("abcdefgh"), st.builds(Member, BYTES, BYTES, BYTES))
+READINGS = st.builds(
+    MemoryReading, BYTES, file=BYTES, inactive_file=BYTES, working_set=BYTES, limit=st.none() | BYTES
+)
+GROUPS = st.builds(GroupReading, st.just(1), st.just(0.0), memory=st.none() | READINGS)
+NODES = st.builds(
+    NodeReading,
+    st.just(0.0),
+    memory_total=BYTES,
+    memory_free=BYTES,
+    inactive_file=BYTES,
+    active_file=BYTES,
+    slab_reclaimable=BYTES,
+    watermark=BYTES,
+    nodes=st.dictionaries(st.integers(0, 3), st.builds(NumaMemory, BYTES, BYTES, BYTES)),
+)
+
+
+@given(TICKS)
+def test_it_never_rises_by_more_than_a_step_and_never_falls_further_than_a_step_below_use(ticks):
+    control, now_s = MemoryControl(), 1000.0
+    for gap_s, headroom in ticks:
+        now_s += gap_s
+        before = control.high
+        control, goal = box_memory.target(control, headroom, now_s, TUNING)
+        assert control.high == goal.high
+        if goal.high is None:
+            assert headroom is None
+            continue
+        held = headroom.held if headroom is not None else 1 << 50
+        reachable = held if before is None else min(before, held)
+        assert (
+            goal.high >= min(TUNING.memory_floor, reachable)
+            or goal.high >= reachable - TUNING.memory_step - 4096
+        )
+        if before is not None:
+            assert goal.high <= before + TUNING.memory_growth
+            assert headroom is not None or goal.high <= before
+        if headroom is not None:
+            assert goal.limit is not None
+            assert goal.limit > max(goal.high, headroom.unreclaimable)
+            assert sum(goal.by_node.values()) == goal.high
+
+
+@given(TICKS, HEADROOMS)
+def test_with_a_lasting_headroom_it_arrives_there(ticks, headroom):
+    control = MemoryControl()
+    for at, (_, before) in enumerate(ticks):
+        control, _ = box_memory.target(control, before, float(at), TUNING)
+    wanted = max(headroom.amount, TUNING.memory_floor)
+    follows = headroom._replace(held=min(headroom.held, wanted))
+    for tick in range(200):
+        control, _ = box_memory.target(control, follows, 1000.0 + 31.0 * tick, TUNING)
+    assert control.high is not None
+    assert -4096 < wanted - control.high < TUNING.memory_dead_band + 4096
+
+
+@given(BYTES, MEMBERS)
+def test_parts_sum_to_the_total(total, members):
+    parts = split(total, members)
+    assert sum(parts.values()) == (total if members else 0)
+    assert all(part >= 0 for part in parts.values())
+
+
+@given(BYTES, MEMBERS)
+def test_nobody_gives_while_all_use_fits_and_nobody_gains_while_it_does_not(total, members):
+    parts = split(total, members)
+    fits = total >= sum(member.use for member in members.values())
+    for name, member in members.items():
+        assert parts[name] >= member.use if fits else parts[name] <= member.use + 1
+
+
+@given(BYTES, BYTES, MEMBERS)
+def test_walls_stand_above_the_brakes_and_above_what_cannot_be_given_back(high, more, members):
+    parts = divide(MemoryTarget(high, high + more), members)
+    assert parts.keys() == members.keys()
+    assert all(part.limit >= max(part.high, members[name].unreclaimable) for name, part in parts.items())
+    least = sum(max(part.high, members[name].unreclaimable) for name, part in parts.items())
+    assert sum(part.limit for part in parts.values()) == (max(high + more, least) if members else 0)
+
+
+@given(NODES, GROUPS, st.lists(GROUPS, max_size=3), BYTES, BYTES)
+def test_headroom_is_never_negative_never_above_a_limit_and_shared_out_whole(
+    node, pods, box, claimed, growth
+):
+    taken = Picture(0.0, node, pods)
+    members = {str(n): each for n, each in enumerate(box)}
+    found = memory.headroom_memory(taken, members, Claim(claimed, growth), TUNING)
+    if found is None:
+        assert pods.memory is None or not node.memory_total
+        return
+    assert found.amount >= 0
+    assert not found.by_node or sum(found.by_node.values()) == found.amount
+    less = memory.headroom_memory(taken, members, Claim(claimed + 4096, growth), TUNING)
+    assert less is not None
+    assert less.amount <= found.amount

@@ -1,0 +1,110 @@
+"""The Go program's process and the conversation with it: JSON lines, questions and answers both ways.
+
+A thread reads; each question of the other side is answered on a thread of its own, so that one that has to
+wait (for the runtime's lock) keeps no answer from whoever holds it. Every wait has a bound.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any, Final
+
+from tests.rig import RigError
+
+ANSWER_SECONDS: Final = 30
+
+Answerer = Callable[[str, Any], Any]
+"""Takes the name and the body of a question; what it raises is answered as an error."""
+
+
+class GoError(Exception):
+    """The other side's own words, such as the adaptation's about two plugins in conflict."""
+
+
+class Peer:
+    """Starts the program; `close` ends it."""
+
+    def __init__(self, command: Sequence[str], log: Path, answerer: Answerer) -> None:
+        self._answerer = answerer
+        self._numbers = count(1)
+        self._waiting: dict[int, Future[Any]] = {}
+        self._lock = Lock()
+        self.log = log
+        with log.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+            )
+        self._reader = Thread(target=self._read, name="go-peer", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the program."""
+        return self._process.pid
+
+    def ask(self, op: str, body: Any = None, seconds: float = ANSWER_SECONDS) -> Any:
+        """Put a question and return the answer; raises GoError with what the program refuses."""
+        number = next(self._numbers)
+        waiting: Future[Any] = Future()
+        self._waiting[number] = waiting
+        self._write({"id": number, "op": op, "body": body})
+        try:
+            return waiting.result(seconds)
+        except TimeoutError as error:
+            words = self.log.read_text(errors="replace")[-2000:]
+            raise RigError(f"the Go program did not answer {op} within {seconds:g} s\n{words}") from error
+
+    def close(self) -> None:
+        """End the conversation, and with it the program."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(5)
+        self._reader.join(5)
+        self._process.stdout.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        data = json.dumps(line).encode() + b"\n"
+        with self._lock:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for data in self._process.stdout:
+            line = json.loads(data)
+            if "op" in line:
+                Thread(target=self._answer, args=(line,), name="go-question", daemon=True).start()
+            else:
+                self._deliver(line)
+        for waiting in list(self._waiting.values()):
+            waiting.set_exception(RigError("the Go program ended"))
+
+    def _deliver(self, line: dict[str, Any]) -> None:
+        waiting = self._waiting.pop(line["id"], None)
+        if waiting is None:
+            return
+        if line.get("error"):
+            waiting.set_exception(GoError(line["error"]))
+        else:
+            waiting.set_result(line.get("body"))
+
+    def _answer(self, line: dict[str, Any]) -> None:
+        answer: dict[str, Any] = {"id": line["id"]}
+        try:
+            answer["body"] = self._answerer(line["op"], line.get("body"))
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the other side must not wait for ever
+            answer["error"] = f"{type(error).__name__}: {error}"
+        with suppress(BrokenPipeError, ValueError):  # it ended meanwhile
+            self._write(answer)

@@ -1,0 +1,92 @@
+"""Demand, counters, samples and the fast loop together: what a burst on the simulated node does to the box."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from nri_coloc.model.lending import Change
+from nri_coloc.model.readings import FastReadings, Role
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.model.workload import KubeQoS
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.reclaim import loop
+from nri_coloc.reclaim.loop import LoopMemory, Tick
+from nri_coloc.sampling import cgroup_layout, groups
+from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.groups import Facts, PodFacts
+
+CPUS = 8
+PERIOD_S = 0.02
+
+
+class Bed:
+    """A node on a clock of its own, with one online pod and offline ones in the box, whose cpuset follows the loop."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.now = 1000.0
+        self.memory = LoopMemory()
+        self.web = self._run("web", KubeQoS.BURSTABLE, native(4000))
+        self.batch = [self._run(f"etl-{number}", KubeQoS.BEST_EFFORT, native(0)) for number in range(3)]
+        self.sampler = FastSampler(
+            cgroup_layout.detect(str(node.host_root)), str(node.host_root), lambda: self.now
+        )
+        pods = [PodFacts(self._pod(self.web), Role.ONLINE)]
+        pods += [PodFacts(self._pod(container), Role.BOX) for container in self.batch]
+        self.sampler.watch(groups.choose(Facts("kubepods", tuple(pods))))
+        for container in self.batch:
+            node.set_demand(container, CPUS)
+
+    def _run(self, name, qos, resources) -> str:
+        pod = self.node.run_pod(PodRequest(name, qos=qos, shares=resources.shares or 2))
+        return self.node.run_container(pod, ContainerRequest("app", resources))
+
+    def _pod(self, container: str) -> str:
+        return self.node.runtime.containers[container].pod.cgroup
+
+    def tick(self) -> Tick:
+        self.now += PERIOD_S
+        self.node.tick(self.now)
+        readings = FastReadings(self.now, self.sampler.read(self.now), lendable=CPUS, cpus=CPUS)
+        done = loop.tick(self.memory, readings, ReclaimTuning(), self.now)
+        self.memory = done.memory
+        for container in self.batch:
+            for path in (self._pod(container), self.node.runtime.containers[container].cgroup):
+                self.node.tree.write(path, "cpuset.cpus", f"{CPUS - done.target.cpus}-{CPUS - 1}")
+                self.node.tree.settle(path)
+        return done
+
+    def run(self, seconds: float) -> Tick:
+        for _ in range(round(seconds / PERIOD_S) - 1):
+            self.tick()
+        return self.tick()
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def bed(request, tmp_path) -> Iterator[Bed]:
+    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
+        made = Bed(node)
+        yield made
+        made.sampler.close()
+
+
+def test_a_calm_node_lends_most_of_its_cpus(bed):
+    bed.node.set_demand(bed.web, 0.2)
+    assert bed.run(6).target.cpus >= CPUS - 2
+
+
+def test_a_burst_takes_them_back_within_three_ticks_and_they_return(bed):
+    bed.node.set_demand(bed.web, 0.2)
+    lent = bed.run(6).target.cpus
+    bed.node.set_demand(bed.web, CPUS)
+    burst = [bed.tick() for _ in range(3)]
+    assert burst[-1].target.cpus <= 1
+    assert Change.SUPPRESS in [tick.target.change for tick in burst]
+    bed.node.set_demand(bed.web, 0.2)
+    assert bed.run(12).target.cpus == lent
+
+
+def test_a_node_whose_online_pod_wants_half_lends_less_than_the_other_half(bed):
+    bed.node.set_demand(bed.web, CPUS / 2)
+    assert 1 <= bed.run(6).target.cpus <= CPUS / 2

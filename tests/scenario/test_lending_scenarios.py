@@ -1,0 +1,218 @@
+"""How the fast loop behaves over time, on a little node with coarse counters and late ticks.
+
+The table below is meant to be read: a demand of the online pods, and how many CPUs the box has at which second. After
+it come the promises: how soon a burst is answered, how seldom the box changes its mind, how busy the node is.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from statistics import median
+
+import pytest
+
+from nri_coloc.model.lending import Binding, Change
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.story import Story, tell
+from tests.unit.reclaim.node_model import Demand, Node, jump, steady
+
+
+def bursts(low: float, high: float, every: float, lasts: float) -> Demand:
+    """Milli-CPU: `high` for a while, again and again."""
+    return lambda t: high if t % every < lasts else low
+
+
+def ramp(before: float, after: float, start: float, end: float) -> Demand:
+    return lambda t: before + (after - before) * min(1.0, max(0.0, (t - start) / (end - start)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """`box`: CPUs of the box by second."""
+
+    story: str
+    online: Demand
+    box: dict[float, int]
+    cpus: int = 8
+    threads: int = 1
+    hungry: float = 1e9
+    stall: Demand = steady(0)  # noqa: RUF009  a constant, never changed
+    tuning: ReclaimTuning = ReclaimTuning()  # noqa: RUF009  frozen
+
+
+CASES = [
+    Case(
+        "an idle node of two CPUs lends both, a second after the start",
+        steady(50),
+        {0.5: 1, 1.0: 1, 3.0: 2, 10.0: 2},
+        cpus=2,
+    ),
+    Case(
+        "online pods at 48 % of two CPUs leave one, with the minimum weight",
+        steady(960),
+        {5.0: 1, 9.0: 1},
+        cpus=2,
+    ),
+    Case(
+        "a burst on two CPUs leaves the box one, and it comes back a second after the burst",
+        jump(100, 2_000, 6.0, lasts=0.5),
+        {5.9: 2, 6.06: 1, 7.4: 1, 9.0: 2},
+        cpus=2,
+    ),
+    Case(
+        "eight CPUs are lent step by step, four steps a second at most",
+        steady(2_000),
+        {1.0: 1, 1.2: 1, 1.5: 2, 2.1: 5, 4.0: 6, 9.0: 6},
+    ),
+    Case(
+        "large machines take larger steps",
+        steady(20_000),
+        {1.0: 1, 1.2: 6, 1.5: 13, 4.0: 40, 9.0: 40},
+        cpus=64,
+    ),
+    Case("whole cores only", steady(2_300), {5.0: 6, 9.0: 6}, threads=2),
+    Case("a full node keeps one core for the box", steady(8_000), {5.0: 1, 9.0: 1}),
+    Case("where a core has two threads, both", steady(8_000), {5.0: 2, 9.0: 2}, threads=2),
+    Case(
+        "a slow rise is followed down CPU by CPU",
+        ramp(1_000, 6_900, 6.0, 12.0),
+        {5.9: 7, 8.0: 5, 10.0: 3, 12.5: 1},
+    ),
+    Case(
+        "bursts twice a second are met at their height",
+        bursts(500, 5_000, 0.5, 0.1),
+        {5.0: 3, 12.0: 3, 20.0: 3},
+    ),
+    Case(
+        "bursts every three seconds are met at their height after two were met in vain",
+        bursts(500, 5_000, 3.0, 0.1),
+        {2.9: 7, 3.1: 3, 5.9: 6, 6.1: 3, 11.9: 3, 17.9: 3},
+    ),
+    Case("an idle box is lent its CPUs all the same", steady(2_000), {5.0: 6}, hungry=0),
+    Case(
+        "a lasting stall halves the box within ticks",
+        steady(2_000),
+        {5.9: 6, 6.05: 3, 6.4: 1, 7.0: 1, 12.0: 6},
+        stall=jump(0, 0.8, 6.0, lasts=1.0),
+    ),
+    Case("a reserve is never lent", steady(2_000), {9.0: 4}, tuning=ReclaimTuning(reserve_milli=2_000)),
+    Case(
+        "switched off, the box has what share has",
+        steady(2_000),
+        {1.0: 8},
+        tuning=ReclaimTuning(enabled=False),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.story for case in CASES])
+def test_the_box_over_time(case):
+    node = Node(
+        case.cpus,
+        case.online,
+        hungry=steady(case.hungry),
+        threads=case.threads,
+        stall=case.stall,
+        tuning=case.tuning,
+        noise=0.1,
+    ).run(max(case.box) + 0.1)
+    assert {second: node.box_at(second) for second in case.box} == case.box
+
+
+@cache
+def settled(cpus: int, online: int) -> Node:
+    """A node on which everything that can be lent is lent."""
+    return Node(cpus, steady(online), noise=0.3, seed=3).run(10)
+
+
+def answers(cpus: int, before: int, after: int, left: int) -> list[float]:
+    """How long forty bursts, each at another moment between two ticks, went on before the box was small; ms."""
+    found = []
+    for number in range(40):
+        node = settled(cpus, before).copy(number)
+        start = node.now + 0.05 + number * 0.0011
+        node.online = jump(before, after, start)
+        found.append(node.run(0.3).suppressed_after(start, left) * 1000)
+    return found
+
+
+@pytest.mark.parametrize(("cpus", "before"), [(2, 200), (8, 2_000), (64, 20_000)])
+def test_from_burst_to_suppressed_box_it_takes_two_ticks(cpus, before):
+    took = answers(cpus, before, cpus * 1_000, left=1)
+    # DESIGN 7 allows 50 and 100 ms; a part of that is left for the writes
+    assert median(took) <= 42
+    assert max(took) <= 70
+
+
+def test_a_burst_of_a_part_of_the_node_is_answered_as_quickly():
+    took = answers(8, 2_000, 5_000, left=3)
+    assert median(took) <= 50
+    assert max(took) <= 100
+
+
+def test_a_box_that_wakes_up_together_with_a_burst_is_taken_back_in_time():
+    took = []
+    for number in range(20):
+        node = Node(8, steady(2_000), hungry=steady(0), noise=0.3, seed=number).run(6)
+        start = node.now + 0.1 + number * 0.0026
+        node.online, node.hungry = jump(2_000, 8_000, start), jump(0, 1e9, start)
+        took.append(node.run(0.4).suppressed_after(start, 1) * 1000)
+    assert max(took) <= 100
+
+
+LOADS = [(cpus, part) for cpus in (2, 8, 64) for part in (0.05, 0.15, 0.25, 0.35, 0.48, 0.6, 0.75, 0.9)]
+
+
+@pytest.mark.parametrize(("cpus", "part"), LOADS)
+def test_under_a_steady_load_the_box_does_not_flap(cpus, part):
+    node = Node(cpus, steady(part * cpus * 1_000), noise=0.3, seed=5).run(15)
+    turns = node.turns()
+    assert all(later - sooner > 1.0 for sooner, later in pairwise(turns))
+    assert len(turns) <= 3
+
+
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.48, 0.6])
+@pytest.mark.parametrize("cpus", [8, 64])
+def test_what_online_pods_leave_is_used(cpus, part):
+    node = Node(cpus, steady(part * cpus * 1_000), noise=0.3, seed=5).run(6)
+    before = dict(node.used)
+    node.run(5)
+    used = sum(node.used[role] - before[role] for role in before)
+    # 8 CPUs come in eighths: the last one may not fit below the watermark
+    assert used / (cpus * 5e6) >= (0.9 if cpus == 64 else 0.87)
+
+
+def test_late_ticks_shrink_the_box_and_never_grow_it():
+    node = Node(8, steady(2_000), noise=0.1).run(1.6)
+    had = node.box
+    node.always_late = 0.06
+    node.run(5)
+    assert node.box <= had
+    assert node.moments[-1].tick.target.binding is Binding.LATE
+
+
+def test_a_daemon_that_sleeps_too_long_lends_the_floor():
+    node = settled(8, 2_000).copy(1)
+    node.always_late = 1.2
+    assert node.run(3).box == 1
+
+
+def test_a_box_at_its_floor_costs_little():
+    node = Node(2, steady(1_700), noise=0.1).run(20)
+    assert len(node.moments) <= 20 / 0.1 + 50
+
+
+def test_a_node_without_reclaimed_pods_costs_next_to_nothing():
+    node = Node(8, steady(1_000), hungry=steady(0), noise=0.1, members=False).run(20)
+    assert len(node.moments) <= 20 / 0.5 + 5
+
+
+def test_the_audit_of_a_burst_is_three_records():
+    node = Node(8, jump(2_000, 8_000, 8.0, lasts=0.4), noise=0.1).run(9)
+    story, records = Story(), []
+    for moment in node.moments:
+        story, told = tell(story, moment.tick, moment.at)
+        records += [record for record in told if record.at >= 8.0]
+    assert {record.change for record in records} == {Change.SUPPRESS}
+    assert 1 <= len(records) <= 2
+    assert (records[0].before, records[-1].after) == (6, 1)

@@ -1,0 +1,59 @@
+"""model/crowd.py: the containers by id, copied by the shelf."""
+
+from functools import reduce
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_coloc.model.crowd import EMPTY, Crowd
+from nri_coloc.model.state import Assignment
+from nri_coloc.model.workload import Container, QoSClass
+
+
+def one(container_id: str, pod_id: str = "p", pool: str = "share") -> Assignment:
+    return Assignment(Container(container_id, pod_id), QoSClass.SHARED, pool)
+
+
+CROWDS = st.lists(st.tuples(st.text("0af", max_size=3), st.text("0af", max_size=2)), max_size=20)
+
+
+@given(CROWDS, st.lists(st.text("0af", max_size=3), max_size=5))
+def test_it_holds_what_a_dict_would_hold(pairs, leaving):
+    by_id = {k: one(k, pod) for k, pod in dict(pairs).items()}
+    crowd = reduce(Crowd.without, leaving, Crowd.of(by_id.values()))
+    left = {k: a for k, a in by_id.items() if k not in leaving}
+    assert dict(crowd) == left
+    assert len(crowd) == len(left)
+    for pod in {pod for _, pod in pairs}:
+        assert {a.id for a in crowd.of_pod(pod)} == {k for k, a in left.items() if a.container.pod_id == pod}
+
+
+def test_a_changed_copy_leaves_the_crowd_as_it_was():
+    before = Crowd.of([one("a"), one("b")])
+    before.adding(one("c")).without("a")
+    assert list(before) == ["a", "b"]
+
+
+def test_shelves_that_did_not_change_are_shared():
+    before = Crowd.of([one("a"), one("b")])
+    after = before.adding(one("c"))
+    assert after["a"] is before["a"]
+    assert sum(x is y for x, y in zip(before._by_id, after._by_id, strict=True)) == 31
+
+
+def test_a_container_with_a_known_id_takes_the_place_of_the_former():
+    crowd = Crowd.of([one("a"), one("a", pool="reclaim")])
+    assert crowd["a"].pool == "reclaim"
+    assert [a.id for a in crowd.of_pod("p")] == ["a"]
+
+
+def test_what_is_not_there_is_not_found():
+    assert EMPTY.get("a") is None
+    assert EMPTY.get("", "nobody") == "nobody"
+    assert "a" not in EMPTY
+    assert list(EMPTY.of_pod("p")) == []
+
+
+def test_the_order_is_the_same_however_the_interpreter_hashes():
+    crowd = Crowd.of([one("b2"), one("a1"), one("c1"), one("a2")])
+    assert list(crowd) == ["a1", "c1", "b2", "a2"]

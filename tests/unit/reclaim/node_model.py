@@ -1,0 +1,148 @@
+"""A little node for the fast loop: online pods with a demand over time, a box that eats what it may, coarse counters.
+
+Fluid, in steps of a millisecond. Online pods and the system come first (the box has the minimum weight), on CPUs
+without the box where there are any. As in the kernel, the counter of a task that keeps running is brought up to date
+by the scheduler's tick only: what is read is up to 4 ms behind on each CPU. Ticks come late by up to 4 ms, one in
+twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+from nri_coloc.model.lending import Change
+from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
+
+STEP_S = 0.001
+GRANULARITY_S = 0.004
+
+Demand = Callable[[float], float]
+"""Milli-CPU over time."""
+
+
+def steady(milli: float) -> Demand:
+    return lambda _: milli
+
+
+def jump(before: float, after: float, at: float, lasts: float = 1e9) -> Demand:
+    return lambda t: after if at <= t < at + lasts else before
+
+
+class Moment(NamedTuple):
+    at: float
+    cpus: int
+    change: Change
+    tick: Tick
+
+
+@dataclass
+class Node:
+    """Its `box` is applied as soon as it is decided; `members`: whether there are reclaimed pods.
+
+    `noise`: how far the demand of a 5 ms stretch may lie from its mean, as a part of it, for one CPU; that of n
+    independent ones is sqrt(n) times smaller. `stall`: the part of the time that online pods wait while the box is
+    larger than its floor. `always_late`: added to the lateness of every tick, seconds.
+    """
+
+    cpus: int
+    online: Demand
+    system: Demand = field(default_factory=lambda: steady(20))
+    hungry: Demand = field(default_factory=lambda: steady(1e9))
+    threads: int = 1
+    noise: float = 0.0
+    seed: int = 1
+    tuning: ReclaimTuning = field(default_factory=ReclaimTuning)
+    stall: Demand = field(default_factory=lambda: steady(0))
+    members: bool = True
+    always_late: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.draw = Random(self.seed)
+        self.now = self.due = self.next_tick = 0.0
+        self.box = self.cpus
+        self.memory = LoopMemory()
+        self.used = dict.fromkeys((Role.ONLINE, Role.SYSTEM, Role.BOX), 0.0)
+        self.seen = dict.fromkeys(self.used, 0)
+        self.stalled = 0.0
+        self.rate = dict.fromkeys(self.used, 0.0)
+        self.factor = 1.0
+        self.moments: list[Moment] = []
+
+    def run(self, seconds: float) -> "Node":
+        """Let time pass; ticks come when the loop asked for them."""
+        end = self.now + seconds
+        while self.now < end:
+            if self.now >= self.next_tick:
+                self.next_tick = self._tick()
+            self._step()
+        return self
+
+    def _step(self) -> None:
+        if round(self.now / STEP_S) % 5 == 0:
+            self.factor = 1 + self.noise * self.draw.uniform(-1, 1) / self.cpus**0.5
+        whole = self.cpus * 1000.0
+        system = min(self.system(self.now), whole)
+        online = min(self.online(self.now) * self.factor, whole - system)
+        box = min(self.box * 1000.0, whole - system - online, self.hungry(self.now))
+        for role, milli in ((Role.ONLINE, online), (Role.SYSTEM, system), (Role.BOX, box)):
+            self.rate[role] = milli
+            self.used[role] += milli * STEP_S * 1000
+        self.stalled += self.stall(self.now) * STEP_S * 1e6 if self.box > self.threads else 0
+        self.now += STEP_S
+
+    def _read(self, role: Role) -> int:
+        """Return the counter, µs, as the kernel last brought it up to date on each CPU where the role runs."""
+        running = self.rate[role] / 1000
+        behind = sum(
+            self.draw.uniform(0, GRANULARITY_S) * 1e6
+            for _ in range(self.cpus)
+            if self.draw.random() < running / self.cpus
+        )
+        self.seen[role] = max(self.seen[role], int(self.used[role] - behind))
+        return self.seen[role]
+
+    def _tick(self) -> float:
+        online, system, box = (self._read(role) for role in (Role.ONLINE, Role.SYSTEM, Role.BOX))
+        samples: tuple[Sample, ...] = (
+            Sample(1, Role.PODS, self.now, online + box),
+            Sample(2, Role.SYSTEM, self.now, system),
+            Sample(4, Role.ONLINE, self.now, online, int(self.stalled), 0),
+        )
+        if self.members:
+            samples += (Sample(3, Role.BOX, self.now, box),)
+        readings = FastReadings(self.now, samples, self.now - self.due, self.cpus, self.threads, self.cpus)
+        result = tick(self.memory, readings, self.tuning, self.now)
+        self.memory, self.box = result.memory, result.target.cpus
+        self.moments.append(Moment(self.now, self.box, result.target.change, result))
+        late = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
+        self.due = self.now + result.next_s
+        return self.due + late + self.always_late
+
+    def copy(self, seed: int) -> "Node":
+        """Return a node that goes on from here, with a fate of its own; what it told so far stays behind."""
+        told, self.moments = self.moments, []
+        other = deepcopy(self)
+        self.moments = told
+        other.draw = Random(seed)
+        return other
+
+    def turns(self) -> list[float]:
+        """Return when the box changed its direction, growing after giving way or the other way round."""
+        changes = [m for m in self.moments[1:] if m.change is not Change.KEEP]
+        return [b.at for a, b in pairwise(changes) if a.change is not b.change]
+
+    def box_at(self, second: float) -> int:
+        return [m.cpus for m in self.moments if m.at <= second][-1]
+
+    def suppressed_after(self, start: float, cpus: int) -> float:
+        """Return how long after `start` the box was down to so many CPUs, seconds."""
+        return next(m.at for m in self.moments if m.at >= start and m.cpus <= cpus) - start
+
+    def busy(self) -> float:
+        """Return which part of the node was used since the start."""
+        return sum(self.used.values()) / 1e6 / (self.cpus * self.now)

@@ -1,0 +1,216 @@
+"""Loans that shrink with what there is to lend, and come back; the table is meant to be read."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.lending import Binding, Capacity
+from nri_coloc.model.tuning import AmountTuning
+from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.reclaim.amounts import Loan, Rebalanced, Settled, amounts, lent, rebalance
+from tests.unit.config import vocabulary_kit
+from tests.unit.reclaim.kit import GIB, MIB
+
+TUNING = AmountTuning(dwell_s=300.0, dead_band=0.1, memory_room=64 * MIB)
+
+
+def cpus(milli: int, memory: int | None = None) -> Knobs:
+    """A loan of both a limit and a request."""
+    return Knobs(shares=milli * 1024 // 1000, quota=milli * 100, period=100_000, memory_limit=memory)
+
+
+def there_are(milli: int, memory: int = 64 * GIB, binding: Binding = Binding.FORECAST) -> Capacity:
+    return Capacity(milli, memory, binding)
+
+
+def rebalanced(loans: dict[str, Loan], capacity: Capacity, before: Capacity | None = None) -> Rebalanced:
+    """What follows when a capacity has lasted, or was settled on before and holds."""
+    return rebalance(Settled(before or capacity), loans, capacity, 0.0, TUNING)
+
+
+# --- what was lent ---------------------------------------------------------------------------------------
+
+TOLD = Knobs(shares=512, quota=200_000, period=100_000, memory_limit=GIB)
+ALL_KEYS = ("lent-shares", "lent-quota", "memory-limit")
+
+
+def wish(*keys: str, qos: QoSClass = QoSClass.RECLAIMED) -> Wish:
+    return Wish(
+        qos,
+        annotated=TOLD,
+        knobs=TOLD._replace(io_weight=10),
+        origins=tuple((k, "theirs", "1") for k in keys),
+    )
+
+
+def test_a_loan_is_what_a_vocabulary_told():
+    assert lent(wish(*ALL_KEYS)) == TOLD
+
+
+def test_a_loan_is_found_in_what_the_configuration_makes_of_a_pod():
+    cpu, memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+    told = {"containers": {"app": {"limits": {cpu: "2000", memory: "1Gi"}}}}
+    found = vocabulary_kit.wish({"noderesource.dev/resources": told}, qos="reclaimed", shares=2)
+    assert lent(found) == cpus(2000, GIB)
+
+
+def test_a_memory_limit_in_our_own_words_is_the_authors_and_no_loan():
+    assert lent(wish("lent-quota")) == TOLD._replace(memory_limit=None)
+
+
+@pytest.mark.parametrize("nobody", [wish(), wish("priority"), wish(*ALL_KEYS, qos=QoSClass.SHARED)])
+def test_without_a_loan_there_is_nothing_to_rebalance(nobody):
+    assert lent(nobody) is None
+
+
+# --- amounts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """`found`: milli-CPU by quota and, where lent, MiB of each container."""
+
+    story: str
+    found: dict[str, tuple[int, int | None]]
+    capacity: Capacity
+    loans: dict[str, Loan] = field(
+        default_factory=lambda: {"a": Loan(cpus(2000, 2 * GIB)), "b": Loan(cpus(4000, 6 * GIB))}
+    )
+
+
+LOW_AND_HIGH = {"low": Loan(cpus(2000), priority=-1), "high": Loan(cpus(2000), priority=5)}
+
+CASES = [
+    Case("all loans are borne", {"a": (2000, 2048), "b": (4000, 6144)}, there_are(6000, 8 * GIB)),
+    Case("half of the CPUs, half of each loan", {"a": (1000, 2048), "b": (2000, 6144)}, there_are(3000, 8 * GIB)),
+    Case("half of the memory likewise", {"a": (2000, 1024), "b": (4000, 3072)}, there_are(6000, 4 * GIB)),
+    Case("nothing to lend leaves the kernel's least", {"a": (10, 0), "b": (10, 0)}, there_are(0, 0)),
+    Case("who has the lower priority gives first", {"low": (1000, None), "high": (2000, None)},
+         there_are(3000), LOW_AND_HIGH),
+    Case("then the next", {"low": (10, None), "high": (1500, None)}, there_are(1500), LOW_AND_HIGH),
+    Case("no loans", {}, there_are(0), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_amounts(case):
+    found = {
+        key: ((knobs.quota or 0) // 100, None if knobs.memory_limit is None else knobs.memory_limit // MIB)
+        for key, knobs in amounts(case.loans, case.capacity).items()
+    }
+    assert found == case.found
+
+
+def test_shares_shrink_in_the_same_proportion():
+    assert amounts({"a": Loan(cpus(2000))}, there_are(1000))["a"] == Knobs(
+        shares=1024, quota=100_000, period=100_000
+    )
+
+
+def test_a_loan_of_shares_only_counts_as_what_they_stand_for():
+    both = {"a": Loan(Knobs(shares=2048)), "b": Loan(Knobs(quota=50_000, period=25_000))}
+    assert amounts(both, there_are(2000)) == {
+        "a": Knobs(shares=1024),
+        "b": Knobs(quota=25_000, period=25_000),
+    }
+
+
+def test_a_loan_of_memory_only_takes_no_cpu_from_others():
+    both = {"a": Loan(Knobs(memory_limit=GIB)), "b": Loan(cpus(1000))}
+    assert amounts(both, there_are(1000))["b"] == cpus(1000)
+
+
+def test_a_loan_below_the_kernels_least_is_not_raised():
+    assert amounts({"a": Loan(Knobs(quota=500, period=100_000))}, there_are(0))["a"].quota == 500
+
+
+# --- when ------------------------------------------------------------------------------------------------
+
+FULL = {"a": Loan(cpus(2000), cpus(2000))}
+
+
+def test_a_capacity_must_last_before_anybody_is_changed():
+    first = rebalance(Settled(there_are(8000)), FULL, there_are(1000), 0.0, TUNING)
+    second = rebalance(first.settled, FULL, there_are(1000), 299.0, TUNING)
+    third = rebalance(second.settled, FULL, there_are(1000), 300.0, TUNING)
+    assert (first.changes, second.changes) == ({}, {})
+    assert third.changes == {"a": Knobs(shares=1024, quota=100_000)}
+    assert "2000m and 0 bytes were lent to 1 containers, 1000m" in third.because
+
+
+def test_a_capacity_that_comes_back_in_between_begins_the_dwell_anew():
+    first = rebalance(Settled(there_are(8000)), FULL, there_are(1000), 0.0, TUNING)
+    second = rebalance(first.settled, FULL, there_are(8000), 299.0, TUNING)
+    third = rebalance(second.settled, FULL, there_are(1000), 300.0, TUNING)
+    assert third.settled == Settled(there_are(8000), 300.0)
+
+
+def test_a_clock_set_back_begins_the_dwell_anew():
+    found = rebalance(Settled(there_are(8000), 1000.0), FULL, there_are(1000), 5.0, TUNING)
+    assert found.settled == Settled(there_are(8000), 5.0)
+
+
+def test_memory_alone_can_differ_too():
+    found = rebalance(Settled(there_are(8000, 8 * GIB)), FULL, there_are(8000, 4 * GIB), 7.0, TUNING)
+    assert found.settled.differs_s == 7.0
+
+
+def test_a_start_takes_nothing_from_anybody_before_a_capacity_has_lasted():
+    first = rebalance(Settled(), FULL, there_are(1000), 0.0, TUNING)
+    assert (first.changes, first.because) == ({}, "no capacity has lasted for 300 s yet")
+    assert rebalance(first.settled, FULL, there_are(1000), 300.0, TUNING).changes
+
+
+@pytest.mark.parametrize("binding", [Binding.DISABLED, Binding.NOT_MEASURED, Binding.STALE])
+def test_a_capacity_that_is_not_known_is_no_reason_to_starve_anybody(binding):
+    found = rebalance(Settled(there_are(8000), 0.0), FULL, there_are(0, 0, binding), 900.0, TUNING)
+    assert (found.settled, found.changes) == (Settled(there_are(8000)), {})
+
+
+# --- which values ----------------------------------------------------------------------------------------
+
+
+def test_what_is_nearly_right_is_left_alone():
+    nearly = {"a": Loan(cpus(2000), cpus(1900))}
+    assert rebalanced(nearly, there_are(1800)).changes == {}
+
+
+def test_the_whole_loan_comes_back_to_the_last_unit():
+    assert rebalanced({"a": Loan(cpus(2000), cpus(1900))}, there_are(8000)).changes == {
+        "a": Knobs(shares=2048, quota=200_000)
+    }
+
+
+def test_only_who_differs_is_changed():
+    two = {**FULL, "b": Loan(cpus(1000), cpus(500))}
+    assert set(rebalanced(two, there_are(8000)).changes) == {"b"}
+
+
+def test_a_container_that_has_none_of_its_loan_gets_it_with_the_period():
+    assert rebalanced({"a": Loan(cpus(2000, GIB))}, there_are(8000)).changes == {"a": cpus(2000, GIB)}
+
+
+@pytest.mark.parametrize(
+    ("story", "in_use", "limit"),
+    [
+        ("far below the new limit", 100 * MIB, 1024 * MIB),
+        ("above it: what is in use, and room", 1500 * MIB, 1564 * MIB),
+        ("near the loan: nothing to take", 2000 * MIB, None),
+        ("use not known: left alone", None, None),
+    ],
+)
+def test_a_lowered_memory_limit_never_kills(story, in_use, limit):
+    loan = Loan(Knobs(memory_limit=2 * GIB), Knobs(memory_limit=2 * GIB), in_use)
+    found = rebalanced({"a": loan}, there_are(8000, GIB)).changes
+    assert found == ({} if limit is None else {"a": Knobs(memory_limit=limit)})
+
+
+def test_use_above_the_loan_itself_is_not_lent_more():
+    loan = Loan(Knobs(memory_limit=GIB), Knobs(memory_limit=GIB // 2), 5 * GIB)
+    assert rebalanced({"a": loan}, there_are(0, 0)).changes == {"a": Knobs(memory_limit=GIB)}
+
+
+def test_a_loan_of_no_memory_at_all_stays_one():
+    loan = Loan(Knobs(memory_limit=0), Knobs(), 0)
+    assert rebalanced({"a": loan}, there_are(0, 0)).changes == {"a": Knobs(memory_limit=0)}

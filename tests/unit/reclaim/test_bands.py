@@ -1,0 +1,196 @@
+"""reclaim/bands.py: tiers sized by load, CPUs flowing between the highest and the lowest."""
+
+import pytest
+
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import bands
+from nri_coloc.reclaim.bands import Idle, Memory, Tier
+
+TUNING = ReclaimTuning(dwell_s=10.0)
+GOLD = Tier("gold", priority=10, band=(0.3, 0.5), minimum=2, asked=12)
+SHARE = Tier("share", band=(0.4, 0.6), minimum=1, asked=8)
+RECLAIM = Tier("reclaim")
+
+
+class Day:
+    """Sixteen CPUs, two tiers and the box, second by second."""
+
+    def __init__(self, *tiers: Tier, cpus: int = 16, sizes: dict[str, int] | None = None) -> None:
+        self.tiers = tiers or (RECLAIM, SHARE, GOLD)
+        self.cpus = cpus
+        self.memory = Memory(sizes or {})
+        self.now = 0.0
+        self.words = ""
+
+    def tick(self, *, after: float = 1.0, **loads: float) -> dict[str, int]:
+        self.now += after
+        self.memory, sizes, self.words = bands.sizes(
+            self.tiers, loads, self.cpus, self.memory, TUNING, self.now
+        )
+        return sizes
+
+
+SETTLED = {"gold": 5, "share": 4, "reclaim": 7}
+
+
+def settled() -> Day:
+    """Return a day on which gold uses 2 of 5 CPUs and share 2 of 4."""
+    return Day(sizes=SETTLED)
+
+
+class TestFirst:
+    def test_every_tier_begins_in_the_middle_of_its_band(self):
+        assert Day().tick(gold=2.0, share=2.0) == SETTLED
+
+    def test_a_tier_that_was_not_measured_begins_with_what_is_asked_for(self):
+        assert Day().tick(share=2.0) == {"gold": 12, "share": 4, "reclaim": 0}
+
+    def test_a_tier_without_a_band_has_what_is_asked_for(self):
+        assert Day(Tier("gold", asked=3), RECLAIM).tick(gold=99.0) == {"gold": 3, "reclaim": 13}
+
+    def test_without_tiers_everything_is_the_lowests(self):
+        assert Day(RECLAIM).tick() == Day(Tier("reclaim", maximum=2)).tick() == {"reclaim": 16}
+
+    def test_the_lowest_need_not_be_named(self):
+        assert Day(SHARE).tick(share=2.0) == {"share": 4, "reclaim": 12}
+
+
+class TestWithinTheBand:
+    @pytest.mark.parametrize("gold", [1.5, 2.0, 2.5], ids=["lower edge", "middle", "upper edge"])
+    def test_nothing_changes(self, gold):
+        day = settled()
+        assert [day.tick(gold=gold, share=2.0, after=60.0) for _ in range(3)] == [SETTLED] * 3
+
+    def test_a_tier_that_was_not_measured_keeps_what_it_has(self):
+        assert settled().tick(share=2.0, after=600.0) == SETTLED
+
+
+class TestGrowth:
+    def test_it_is_at_once_and_to_the_middle_of_the_band(self):
+        assert settled().tick(gold=2.6, share=2.0) == {"gold": 7, "share": 4, "reclaim": 5}
+
+    def test_it_takes_from_the_lowest_first(self):
+        assert settled().tick(gold=4.4, share=2.0) == {"gold": 11, "share": 4, "reclaim": 1}
+
+    def test_then_what_others_have_beyond_their_need(self):
+        burst = settled().tick(gold=6.0, share=2.0)
+        assert burst == {"gold": 12, "share": 4, "reclaim": 0}
+        crowded = Day(RECLAIM, SHARE, GOLD._replace(asked=16), sizes=SETTLED)
+        assert crowded.tick(gold=6.0, share=1.6) == {"gold": 13, "share": 3, "reclaim": 0}
+
+    def test_then_their_need_down_to_their_minimum(self):
+        crowded = Day(RECLAIM, SHARE, GOLD._replace(asked=16), sizes=SETTLED)
+        assert crowded.tick(gold=9.0, share=2.4) == {"gold": 15, "share": 1, "reclaim": 0}
+
+    def test_a_lower_tier_takes_nothing_that_a_higher_one_needs(self):
+        day = Day(RECLAIM, SHARE._replace(asked=16), GOLD, sizes={"gold": 10, "share": 4, "reclaim": 2})
+        assert day.tick(gold=4.8, share=9.0) == {"gold": 10, "share": 6, "reclaim": 0}
+
+    def test_it_ends_at_what_the_members_ask_for(self):
+        assert settled().tick(gold=2.0, share=7.9) == {"gold": 5, "share": 8, "reclaim": 3}
+
+    def test_it_ends_at_the_maximum(self):
+        day = Day(RECLAIM, GOLD._replace(maximum=6), sizes={"gold": 5, "reclaim": 11})
+        assert day.tick(gold=5.0) == {"gold": 6, "reclaim": 10}
+
+    def test_the_lowest_keeps_its_minimum(self):
+        day = Day(RECLAIM._replace(minimum=2), GOLD._replace(asked=16), sizes={"gold": 5, "reclaim": 11})
+        assert day.tick(gold=5.0 + 4.0) == {"gold": 14, "reclaim": 2}
+
+
+class TestGivingBack:
+    def test_it_waits_for_the_dwell_and_lands_in_the_middle_of_the_band(self):
+        day = settled()
+        assert [day.tick(gold=0.8, share=2.0, after=5.0) for _ in range(2)] == [SETTLED] * 2
+        assert day.tick(gold=0.8, share=2.0, after=5.0) == {"gold": 2, "share": 4, "reclaim": 10}
+
+    def test_a_load_in_between_begins_the_dwell_anew(self):
+        day = settled()
+        for gold in (0.8, 0.8, 2.0, 0.8, 0.8):
+            assert day.tick(gold=gold, share=2.0, after=5.0) == SETTLED
+
+    def test_the_most_that_was_used_meanwhile_counts(self):
+        day = settled()
+        for gold in (0.4, 1.2, 0.4):
+            sizes = day.tick(gold=gold, share=2.0, after=5.0)
+        assert sizes["gold"] == 3
+
+    def test_a_peak_of_long_ago_does_not(self):
+        day = Day(sizes={"gold": 3, "share": 4, "reclaim": 9})
+        for gold in (0.88, *[0.3] * 5):
+            sizes = day.tick(gold=gold, share=2.0, after=6.0)
+        assert sizes["gold"] == 2
+
+    def test_a_reading_that_is_missing_neither_begins_nor_ends_the_dwell(self):
+        day = settled()
+        day.tick(share=2.0)
+        assert day.memory.idle == {}
+        day.tick(gold=0.8, share=2.0)
+        day.tick(share=2.0)
+        assert day.memory.idle == {"gold": Idle(2.0, 0.8)}
+
+    def test_the_lowest_has_it(self):
+        day = settled()
+        for _ in range(3):
+            sizes = day.tick(gold=0.1, share=0.1, after=6.0)
+        assert sizes == {"gold": 2, "share": 1, "reclaim": 13}
+
+    def test_fewer_members_give_back_at_once(self):
+        day = Day(RECLAIM, SHARE, GOLD._replace(asked=3), sizes=SETTLED)
+        assert day.tick(gold=1.0, share=2.0) == {"gold": 3, "share": 4, "reclaim": 9}
+        assert day.tick(share=2.0)["gold"] == 3
+
+    def test_what_the_lowest_may_not_have_is_the_last_online_tiers(self):
+        day = Day(RECLAIM._replace(maximum=4), SHARE, GOLD, sizes=SETTLED)
+        assert day.tick(gold=2.0, share=2.0) == {"gold": 5, "share": 7, "reclaim": 4}
+
+
+class TestTooFewCPUs:
+    def test_each_has_one_before_anybody_has_two(self):
+        assert Day(RECLAIM, SHARE, GOLD, cpus=2).tick(gold=9.0, share=9.0) == {
+            "gold": 1,
+            "share": 1,
+            "reclaim": 0,
+        }
+
+    def test_the_highest_has_the_only_one(self):
+        assert Day(RECLAIM, SHARE, GOLD, cpus=1).tick(gold=0.1, share=9.0) == {
+            "gold": 1,
+            "share": 0,
+            "reclaim": 0,
+        }
+
+    def test_none_is_none(self):
+        assert Day(RECLAIM, SHARE, GOLD, cpus=0).tick(gold=1.0, share=1.0) == {
+            "gold": 0,
+            "share": 0,
+            "reclaim": 0,
+        }
+
+
+class TestWords:
+    def test_they_hold_the_figures_of_who_moved(self):
+        day = settled()
+        day.tick(gold=2.6, share=2.0)
+        assert day.words == "gold uses 2.60 of 5 CPUs, above 50%: 7 CPUs; 5 CPUs are left for reclaim"
+
+    def test_they_say_who_made_room_and_who_got_too_little(self):
+        crowded = Day(RECLAIM, SHARE, GOLD._replace(asked=16), sizes=SETTLED)
+        crowded.tick(gold=6.0, share=1.6)
+        assert crowded.words == (
+            "gold uses 6.00 of 5 CPUs, above 50%: 13 CPUs of 15 wanted; "
+            "share makes room: 3 CPUs of 4 wanted; 0 CPUs are left for reclaim"
+        )
+
+    def test_they_name_the_peak_behind_a_smaller_size(self):
+        day = settled()
+        for gold in (0.4, 1.2, 0.4):
+            day.tick(gold=gold, share=2.0, after=5.0)
+        assert day.words == (
+            "gold uses 0.40 of 5 CPUs, 1.20 at most of late, below 30%: 3 CPUs; 9 CPUs are left for reclaim"
+        )
+
+    def test_a_quiet_tick_says_only_what_is_left(self):
+        day = settled()
+        day.tick(gold=2.0, share=2.0)
+        assert day.words == "7 CPUs are left for reclaim"

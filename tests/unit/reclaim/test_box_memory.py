@@ -1,0 +1,206 @@
+"""What is written of the box's memory, step by step."""
+
+import pytest
+
+from nri_coloc.model.lending import Binding, MemoryTarget
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import box_memory
+from nri_coloc.reclaim.box_memory import Member, MemoryControl, Part, divide, split
+from nri_coloc.reclaim.memory import MemoryHeadroom
+from tests.unit.reclaim.kit import GIB, MIB
+
+TUNING = ReclaimTuning(
+    memory_step=256 * MIB,
+    memory_growth=GIB,
+    memory_dead_band=64 * MIB,
+    memory_dwell_s=30.0,
+    memory_floor=256 * MIB,
+)
+
+
+def may(amount: int, held: int = 0, unreclaimable: int = 0, **more: object) -> MemoryHeadroom:
+    return MemoryHeadroom(amount, Binding.FREE_MEMORY, "node: …", held, unreclaimable, **more)  # type: ignore[arg-type]  # keywords of the test
+
+
+class Box:
+    """A box through time: each call is one slow tick."""
+
+    def __init__(self, tuning: ReclaimTuning = TUNING) -> None:
+        self.control, self.tuning = MemoryControl(), tuning
+
+    def tick(self, now_s: float, headroom: MemoryHeadroom | None) -> MemoryTarget:
+        self.control, found = box_memory.target(self.control, headroom, now_s, self.tuning)
+        return found
+
+
+def test_the_first_target_is_what_may_be_held():
+    found = Box().tick(0.0, may(8 * GIB, held=GIB))
+    assert (found.high, found.limit, found.binding) == (8 * GIB, 8 * GIB + 256 * MIB, Binding.FREE_MEMORY)
+
+
+def test_a_box_found_larger_is_brought_down_a_step_below_its_use():
+    assert Box().tick(0.0, may(GIB, held=4 * GIB)).high == 4 * GIB - 256 * MIB
+
+
+def test_it_falls_to_the_present_use_at_once_and_from_there_by_steps():
+    box = Box()
+    box.tick(0.0, may(8 * GIB))
+    assert box.tick(1.0, may(GIB, held=2 * GIB)).high == 2 * GIB - 256 * MIB
+    assert box.tick(2.0, may(GIB, held=2 * GIB)).high == 2 * GIB - 512 * MIB
+    assert box.tick(3.0, may(GIB, held=GIB)).high == GIB
+
+
+def test_it_falls_at_once_as_far_as_nothing_has_to_be_reclaimed():
+    box = Box()
+    box.tick(0.0, may(8 * GIB))
+    assert box.tick(0.1, may(3 * GIB, held=GIB)).high == 3 * GIB
+
+
+def test_what_it_could_have_more_must_be_borne_through_the_dwell():
+    box = Box()
+    box.tick(0.0, may(GIB))
+    assert box.tick(1.0, may(3 * GIB)).binding is Binding.DWELL
+    assert box.tick(20.0, may(GIB + 512 * MIB)).high == GIB
+    found = box.tick(31.0, may(3 * GIB))
+    assert (found.high, found.binding) == (GIB + 512 * MIB, Binding.FREE_MEMORY)
+
+
+def test_it_rises_by_a_step_and_waits_again():
+    box = Box()
+    box.tick(0.0, may(GIB))
+    box.tick(1.0, may(9 * GIB))
+    found = box.tick(31.0, may(9 * GIB))
+    assert (found.high, found.binding) == (2 * GIB, Binding.GROWTH_STEP)
+    assert box.tick(32.0, may(9 * GIB)).high == 2 * GIB
+    assert box.tick(62.0, may(9 * GIB)).high == 3 * GIB
+
+
+def test_a_moment_with_less_begins_the_dwell_anew():
+    box = Box()
+    box.tick(0.0, may(GIB))
+    box.tick(1.0, may(3 * GIB))
+    box.tick(30.0, may(GIB))
+    assert box.tick(31.5, may(3 * GIB)).binding is Binding.DWELL
+
+
+def test_a_little_more_is_not_worth_a_write():
+    box = Box()
+    box.tick(0.0, may(GIB))
+    found = [box.tick(now_s, may(GIB + 63 * MIB)) for now_s in (1.0, 90.0)]
+    assert [(each.high, each.binding) for each in found] == [(GIB, Binding.DEAD_BAND)] * 2
+
+
+def test_a_clock_set_back_begins_the_dwell_anew():
+    box = Box()
+    box.tick(100.0, may(GIB))
+    box.tick(101.0, may(3 * GIB))
+    assert box.tick(5.0, may(3 * GIB)).binding is Binding.DWELL
+    assert box.tick(35.0, may(3 * GIB)).high == 2 * GIB
+
+
+def test_at_no_headroom_a_floor_stays():
+    found = Box().tick(0.0, may(0))
+    assert (found.high, found.binding) == (256 * MIB, Binding.FLOOR)
+
+
+def test_the_wall_stands_above_what_cannot_be_reclaimed():
+    found = Box().tick(0.0, may(GIB, held=5 * GIB, unreclaimable=5 * GIB))
+    assert (found.high, found.limit) == (5 * GIB - 256 * MIB, 5 * GIB + 256 * MIB)
+
+
+def test_memory_nodes_share_what_is_written():
+    found = Box().tick(0.0, may(4 * GIB, by_node={0: 3 * GIB, 1: GIB}))
+    assert found.by_node == {0: 3 * GIB, 1: GIB}
+
+
+def test_targets_are_whole_pages():
+    box = Box()
+    found = [box.tick(0.0, may(GIB + 1)), box.tick(1.0, may(GIB // 2 + 77, held=GIB + 5))]
+    assert all(value is not None and value % 4096 == 0 for each in found for value in (each.high, each.limit))
+
+
+def test_switched_off_there_is_no_target():
+    found = Box(ReclaimTuning(enabled=False)).tick(0.0, may(GIB))
+    assert (found.high, found.limit, found.binding) == (None, None, Binding.DISABLED)
+
+
+# --- without readings ------------------------------------------------------------------------------------
+
+
+def test_before_the_first_reading_there_is_no_target():
+    found = Box().tick(0.0, None)
+    assert (found.high, found.limit, found.binding) == (None, None, Binding.NOT_MEASURED)
+
+
+def test_for_a_while_without_readings_nothing_changes():
+    box = Box()
+    first = box.tick(0.0, may(8 * GIB))
+    found = box.tick(60.0, None)
+    assert (found.high, found.limit, found.binding) == (first.high, first.limit, Binding.STALE)
+
+
+def test_then_it_sinks_to_the_floor_and_the_wall_stays():
+    box = Box()
+    first = box.tick(0.0, may(600 * MIB))
+    found = [box.tick(61.0 + n, None) for n in range(3)]
+    assert [each.high for each in found] == [344 * MIB, 256 * MIB, 256 * MIB]
+    assert [each.binding for each in found] == [Binding.STALE, Binding.FLOOR, Binding.FLOOR]
+    assert found[-1].limit == first.limit
+
+
+def test_a_clock_set_back_without_readings_is_no_reason_to_wait():
+    box = Box()
+    box.tick(100.0, may(8 * GIB))
+    assert box.tick(5.0, None).high == 8 * GIB - 256 * MIB
+
+
+def test_what_was_borne_before_readings_failed_is_forgotten():
+    box = Box()
+    box.tick(0.0, may(GIB))
+    box.tick(1.0, may(3 * GIB))
+    box.tick(20.0, None)
+    assert box.tick(31.5, may(3 * GIB)).binding is Binding.DWELL
+
+
+# --- the members -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("story", "total", "members", "parts"),
+    [
+        ("what is over goes by request", 100, {"a": Member(10, 60), "b": Member(30, 30)}, {"a": 50, "b": 50}),
+        ("by use, where nothing was requested", 80, {"a": Member(10), "b": Member(30)}, {"a": 20, "b": 60}),
+        ("equally, where nothing is used either", 80, {"a": Member(0), "b": Member(0)}, {"a": 40, "b": 40}),
+        (
+            "who is above its request gives first",
+            60,
+            {"a": Member(50, 20), "b": Member(40, 40)},
+            {"a": 20, "b": 40},
+        ),
+        ("in proportion to the excess", 70, {"a": Member(50, 20), "b": Member(40, 30)}, {"a": 35, "b": 35}),
+        ("then all of them", 30, {"a": Member(50, 20), "b": Member(40, 40)}, {"a": 10, "b": 20}),
+        ("without requests in proportion to use", 40, {"a": Member(60), "b": Member(20)}, {"a": 30, "b": 10}),
+        ("nobody, nothing", 40, {}, {}),
+    ],
+)
+def test_a_total_is_split(story, total, members, parts):
+    assert split(total, members) == parts
+
+
+def test_each_member_gets_a_part_of_both_limits():
+    found = divide(MemoryTarget(100, 140), {"a": Member(10, 60), "b": Member(30, 30)})
+    assert found == {"a": Part(50, 77), "b": Part(50, 63)}
+
+
+def test_no_member_is_walled_in_below_what_it_cannot_give_back():
+    found = divide(MemoryTarget(100, 140), {"a": Member(300, 0, 290), "b": Member(100, 100, 90)})
+    assert found == {"a": Part(0, 290), "b": Part(100, 100)}
+
+
+@pytest.mark.parametrize("goal", [MemoryTarget(), MemoryTarget(high=1), MemoryTarget(limit=1)])
+def test_without_a_target_nobody_gets_a_limit(goal):
+    assert divide(goal, {"a": Member(1)}) == {}
+
+
+def test_an_empty_box_needs_none():
+    assert divide(MemoryTarget(1, 2), {}) == {}

@@ -1,0 +1,125 @@
+"""What is advertised, case by case; the table is meant to be read."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from nri_coloc.model.lending import Binding, Capacity
+from nri_coloc.model.tuning import ForecastTuning, ReclaimTuning
+from nri_coloc.reclaim import forecast
+from nri_coloc.reclaim.capacity import Supply, capacity
+from nri_coloc.reclaim.forecast import Forecast
+from nri_coloc.reclaim.use import SYSTEM, Use
+from nri_coloc.reclaim.workload import OnlinePod
+from tests.unit.reclaim.kit import GIB
+
+NOON = 20_000 * 86_400.0
+NOTHING = Forecast()
+MACHINE = Supply(8000, 32 * GIB)
+ALL_OF_IT = Capacity(8000, 32 * GIB)
+EXACT = ReclaimTuning(
+    watermark=1.0,
+    memory_watermark=1.0,
+    margin=0.0,
+    percentile=0.0,
+    forecast=ForecastTuning(memory_percentile=0.0),
+    cold_start_s=600.0,
+)
+"""Expectations at what the pods use now, so that the table's figures can be reckoned in the head."""
+
+
+def seen(minutes: int = 30, system: Use | None = None, **uses: Use) -> Forecast:
+    found = Forecast()
+    for step in range(minutes + 1):
+        observed = {**uses, SYSTEM: system or Use(SYSTEM, 0, 0)}
+        found = forecast.observe(found, observed, NOON + 60.0 * step, EXACT)
+    return found
+
+
+def pod(milli: int = 0, memory: int = 0, **more: object) -> OnlinePod:
+    return OnlinePod("shop/web", milli, memory, **more)  # type: ignore[arg-type]  # keywords of the table
+
+
+@dataclass(frozen=True)
+class Case:
+    """`now_min`: minutes after the first reading."""
+
+    story: str
+    cpu_milli: int
+    memory_gib: float
+    binding: Binding
+    seen: Forecast = NOTHING
+    online: dict[str, OnlinePod] = field(default_factory=dict)
+    supply: Supply = MACHINE
+    tuning: ReclaimTuning = EXACT
+    now_min: float = 30.0
+    previous: Capacity = ALL_OF_IT
+
+
+WEB = Use("shop/web", 2000, 4 * GIB)
+
+CASES = [
+    Case("switched off", 0, 0, Binding.DISABLED, tuning=ReclaimTuning(enabled=False), seen=seen(a=WEB)),
+    Case("nothing was measured yet", 0, 0, Binding.NOT_MEASURED, online={"a": pod()}),
+    Case("an idle node offers all", 8000, 32, Binding.FORECAST, seen=seen()),
+    Case("what a pod uses is not offered", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()}),
+    Case("a pod that is gone takes nothing", 8000, 32, Binding.FORECAST, seen(a=WEB)),
+    Case("two of a kind take twice", 4000, 24, Binding.FORECAST, seen(a=WEB, b=WEB), {"a": pod(), "b": pod()}),
+    Case("memory requested is not offered", 6000, 24, Binding.FORECAST, seen(a=WEB), {"a": pod(0, 8 * GIB)}),
+    Case("a CPU request that is not used is", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod(7000)}),
+    Case("unless it is still learnt", 1000, 28, Binding.LEARNING, seen(5, a=WEB), {"a": pod(7000)}, now_min=5),
+    Case("what the system uses is not offered", 7000, 30, Binding.FORECAST, seen(system=Use(SYSTEM, 1000, 2 * GIB))),
+    Case(
+        "nor above the watermarks", 6000, 8, Binding.FORECAST, seen(a=WEB),
+        tuning=replace(EXACT, watermark=0.75, memory_watermark=0.25),
+    ),
+    Case(
+        "nor the reserve, nor the kernel's own", 7500, 30, Binding.FORECAST, seen(),
+        supply=Supply(8000, 32 * GIB, watermark_bytes=GIB),
+        tuning=replace(EXACT, reserve_milli=500, memory_reserve=GIB),
+    ),
+    Case(
+        "kubepods' own limit bounds memory", 6000, 16, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, kubepods_limit=20 * GIB),
+    ),
+    Case(
+        "a limit above the machine does not", 8000, 32, Binding.FORECAST, seen(),
+        supply=Supply(8000, 32 * GIB, kubepods_limit=99 * GIB),
+    ),
+    Case("a full node offers nothing, not less", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod()}, Supply(1000, GIB)),
+    Case(
+        "CPUs of one's own are not lendable anyway", 8000, 28, Binding.FORECAST,
+        seen(a=WEB._replace(cpu_milli=None)), {"a": pod(own_cpus=True)},
+    ),
+    Case(
+        "readings fail: yesterday, as yet unknown, and at most what was offered before", 5000, 20, Binding.YESTERDAY,
+        seen(a=WEB), {"a": pod()}, now_min=60, previous=Capacity(5000, 20 * GIB),
+    ),
+    Case("readings failed for more than a day", 0, 0, Binding.STALE, seen(a=WEB), {"a": pod()}, now_min=3000),
+]  # fmt: skip
+
+
+def found(case: Case) -> Capacity:
+    now_s = NOON + 60.0 * case.now_min
+    return capacity(case.seen, case.online, case.supply, now_s, case.tuning, previous=case.previous)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_capacity(case):
+    offered = found(case)
+    # an expectation is up to a bucket, 5 %, above the truth; an offer may only be that much lower
+    assert offered.cpu_milli <= case.cpu_milli <= offered.cpu_milli + 0.05 * (8000 - case.cpu_milli) + 60
+    assert offered.memory_bytes <= case.memory_gib * GIB <= offered.memory_bytes + 0.5 * GIB
+    assert offered.binding is case.binding
+    assert offered.because
+
+
+def test_the_sentence_holds_every_figure():
+    told = found(CASES[3]).because
+    for figure in ("8000m lendable * 1", "0m reserve", "of 1 online pods", "shop/web", "25m of the system"):
+        assert figure in told
+
+
+def test_the_sentence_says_how_many_are_still_learnt():
+    learnt = next(case for case in CASES if case.binding is Binding.LEARNING)
+    assert "2 of them still being learnt" in found(learnt).because

@@ -1,0 +1,35 @@
+"""What each class's tasks tell the scheduler."""
+
+import pytest
+
+from nri_coloc.model.tuning import HintTuning
+from nri_coloc.model.workload import QoSClass
+from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability, hint
+
+SLICES, NO_SLICES = SchedulerCapability(slices=True), SchedulerCapability()
+SHORT, BATCH = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
+
+
+@pytest.mark.parametrize(
+    ("story", "qos", "tuning", "can", "told"),
+    [
+        ("online pods of a pool get short slices", QoSClass.SHARED, HintTuning(), SLICES, SHORT),
+        ("not where the kernel ignores them", QoSClass.SHARED, HintTuning(), NO_SLICES, None),
+        ("not where switched off", QoSClass.SHARED, HintTuning(online_slice_us=0), SLICES, None),
+        ("never shorter than the kernel's least", QoSClass.SHARED, HintTuning(online_slice_us=1), SLICES, SHORT),
+        (
+            "never longer than its most", QoSClass.SHARED, HintTuning(online_slice_us=10**6), SLICES,
+            Hint(Policy.OTHER, 100_000),
+        ),
+        ("offline pods are batch work", QoSClass.RECLAIMED, HintTuning(), NO_SLICES, BATCH),
+        ("not where switched off", QoSClass.RECLAIMED, HintTuning(offline_batch=False), SLICES, None),
+        ("CPUs of one's own need no hint", QoSClass.DEDICATED, HintTuning(), SLICES, None),
+        ("daemons stay as they are", QoSClass.SYSTEM, HintTuning(), SLICES, None),
+    ],
+)  # fmt: skip
+def test_a_hint_by_class(story, qos, tuning, can, told):
+    assert hint(qos, tuning, can) == told
+
+
+def test_policies_are_named_as_the_kernel_does():
+    assert [policy.value for policy in Policy] == ["SCHED_OTHER", "SCHED_BATCH"]

@@ -1,0 +1,185 @@
+"""The tick as a whole: from counters to the box."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from nri_coloc.model.lending import Binding, Change
+from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.loop import LoopMemory, tick
+from tests.unit.reclaim.fast_kit import Feed
+
+
+def grown(lendable: int = 8, online: int = 2_000) -> Feed:
+    """A loop that has lent all it can."""
+    feed = Feed(lendable)
+    feed.ticks(300, online)
+    return feed
+
+
+def test_the_first_tick_lends_the_floor():
+    found = Feed().tick()
+    assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
+    assert (found.target.binding, found.headroom.cpu_milli) == (Binding.LEARNING, 0)
+
+
+def test_two_readings_end_the_learning():
+    feed = Feed()
+    feed.tick()
+    assert feed.tick().target.binding is Binding.DWELL
+
+
+def test_the_box_grows_to_what_the_peak_of_use_leaves():
+    found = grown().tick(2_000)
+    # 8 x 950 - 2000 - 100
+    assert (found.headroom.cpu_milli, found.headroom.online_cpu_milli, found.target.cpus) == (5_500, 2_000, 6)
+
+
+def test_growth_comes_in_steps():
+    feed = Feed()
+    sizes = [feed.tick(2_000).target.cpus for _ in range(200)]
+    assert sizes == sorted(sizes)
+    assert all(b - a <= 1 for a, b in pairwise(sizes))
+
+
+def test_a_burst_takes_the_cpus_back_with_the_tick_that_shows_it():
+    feed = grown()
+    found = feed.tick(7_500, box=100)
+    assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
+
+
+def test_a_short_peak_within_the_dwell_keeps_the_box_small():
+    feed = grown()
+    feed.tick(7_500, box=100)
+    sizes = {feed.tick(2_000).target.cpus for _ in range(45)}
+    assert sizes == {1}
+
+
+def test_a_stall_halves_the_box():
+    feed = grown()
+    feed.tick(2_000, samples=[feed.waited(0)])
+    found = feed.tick(2_000, samples=[feed.waited(1.0)])
+    assert (found.target.cpus, found.target.binding) == (3, Binding.STALL)
+    assert found.stall.blamed > 0.1
+
+
+def test_after_a_cut_only_new_waiting_counts():
+    feed = grown()
+    feed.tick(2_000, samples=[feed.waited(0)])
+    feed.tick(2_000, samples=[feed.waited(1.0)])
+    assert feed.tick(2_000, samples=[feed.waited(0)]).target.change is Change.KEEP
+
+
+def test_waiting_for_the_own_quota_is_recorded_only():
+    feed = grown()
+    feed.tick(2_000, samples=[feed.waited(0)])
+    found = feed.tick(2_000, samples=[feed.waited(0.8, throttled=0.8)])
+    assert found.target.change is Change.KEEP
+    assert found.stall.own > 0.1
+
+
+def test_an_idle_box_is_not_blamed():
+    feed = grown()
+    feed.tick(2_000, box=0, samples=[feed.waited(0)])
+    found = feed.tick(2_000, box=0, samples=[feed.waited(1.0)])
+    assert found.target.change is Change.KEEP
+
+
+def test_counters_that_cannot_be_read_keep_the_box_until_they_are_stale():
+    feed = grown()
+    lost = [Sample(1, Role.PODS, feed.now, None)]
+    kept, floor = [], None
+    for _ in range(60):
+        feed.now += 0.02
+        floor = feed.give(FastReadings(feed.now, tuple(lost), lendable=8))
+        kept.append(floor.target.cpus)
+    assert kept[:49] == [6] * 49
+    assert floor is not None
+    assert (kept[-1], floor.target.binding) == (1, Binding.STALE)
+
+
+def test_after_a_gap_the_dwell_begins_anew():
+    feed = grown()
+    found = feed.tick(2_000, seconds=5)
+    assert (found.target.cpus, found.target.binding) == (1, Binding.LATE)
+    sizes = [feed.tick(2_000).target.cpus for _ in range(200)]
+    assert set(sizes[:50]) == {1}
+    assert sizes[-1] == 6
+
+
+def test_a_tick_is_late_by_our_own_advice_too():
+    feed = grown()
+    feed.tick(6_000)
+    feed.ticks(100, 2_000)
+    assert {feed.tick(2_000, seconds=0.07).target.binding for _ in range(50)} == {Binding.LATE}
+
+
+def test_pods_that_are_no_longer_read_at_all_lend_the_floor():
+    feed = grown()
+    feed.now += 20
+    found = feed.give(FastReadings(feed.now, (Sample(50, Role.ONLINE, feed.now, 0),), lendable=8))
+    assert (found.target.cpus, found.target.binding) == (1, Binding.STALE)
+
+
+def test_readings_taken_long_before_they_are_judged_count_as_late():
+    feed = grown(online=5_000)
+    for _ in range(100):
+        readings = feed.read(0.02, {Role.PODS: 2_500, Role.SYSTEM: 100, Role.BOX: 500})
+        found = tick(feed.memory, readings, feed.tuning, feed.now + 0.3)
+        feed.memory = found.memory._replace(at=feed.now)
+    assert (found.target.cpus, found.target.binding) == (3, Binding.LATE)
+
+
+def test_a_clock_that_went_back_begins_anew_with_the_floor():
+    feed = grown()
+    feed.now -= 50
+    found = feed.tick(2_000)
+    assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
+    assert found.target.binding is Binding.LEARNING
+
+
+def test_the_same_input_gives_the_same_result():
+    feed = grown()
+    readings = feed.read(0.02, {Role.PODS: 6_000, Role.SYSTEM: 100, Role.BOX: 500})
+    assert tick(feed.memory, readings, feed.tuning, feed.now) == tick(
+        feed.memory, readings, feed.tuning, feed.now
+    )
+
+
+def test_a_tick_does_not_change_the_memory_it_was_given():
+    feed = grown()
+    before = feed.memory
+    copied = (dict(before.meters), dict(before.gauges))
+    feed.tick(7_000, samples=[feed.waited(1.0)])
+    assert (before.meters, before.gauges) == copied
+
+
+def test_without_lendable_cpus_one_is_named():
+    feed = Feed(lendable=0)
+    assert feed.ticks(100).target.cpus == 1
+
+
+def test_switched_off_the_box_has_all_cpus_of_share():
+    feed = grown()
+    feed.tuning = ReclaimTuning(enabled=False)
+    found = feed.tick()
+    assert (found.target.cpus, found.target.binding) == (8, Binding.DISABLED)
+    assert (found.headroom.cpu_milli, found.next_s) == (0, feed.tuning.idle_tick_s)
+
+
+def test_switched_on_the_box_falls_to_the_floor_and_learns():
+    feed = Feed(tuning=ReclaimTuning(enabled=False))
+    feed.tick()
+    feed.tuning = replace(feed.tuning, enabled=True)
+    found = feed.tick()
+    assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
+
+
+def test_the_next_period_is_part_of_the_result_and_remembered():
+    found = grown().tick(2_000)
+    assert found.next_s == found.memory.period_s == ReclaimTuning().tick_s
+
+
+def test_the_empty_memory_is_shared_and_cannot_be_changed():
+    assert LoopMemory().meters is LoopMemory().meters
+    assert not hasattr(LoopMemory().meters, "__setitem__")

@@ -1,0 +1,56 @@
+"""When to look again."""
+
+from typing import Any
+
+import pytest
+
+from nri_coloc.model.lending import Binding
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.pace import QUIET_MILLI, next_period
+from nri_coloc.reclaim.stall import Stall
+from nri_coloc.reclaim.usage import Use
+from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
+
+TUNING = ReclaimTuning()
+SCENE = Scene(0.0, 8, 1, True, 2_000, 0, 2_000, 1.0, 0.0, 0.0, 0.0, 0.02, Stall())
+BUSY = Use(online=2_000, system=0, box=3_000, members=2, rated_at=0.0, span_s=0.02, oldest=0.0)
+
+
+def period(use: Use | None = BUSY, cpus: int = 4, took_s: float = 0.0, **more: Any) -> float:
+    lent = Lent(milli=1_000 * cpus, cpus=cpus)
+    verdict = Verdict(lent, Binding.DEAD_BAND, more.pop("now_milli", 5_000))
+    return next_period(verdict, SCENE._replace(**more), use, TUNING, took_s)
+
+
+def test_while_something_is_lent_and_used_the_loop_is_quick():
+    assert period() == TUNING.tick_s
+
+
+def test_without_reclaimed_pods_it_is_slow():
+    assert period(BUSY._replace(members=0, box=0)) == TUNING.idle_tick_s
+
+
+@pytest.mark.parametrize(
+    ("box", "expected"), [(QUIET_MILLI - 1, TUNING.tick_max_s), (QUIET_MILLI, TUNING.tick_s)]
+)
+def test_a_box_that_uses_nothing_is_watched_less(box, expected):
+    assert period(BUSY._replace(box=box)) == expected
+
+
+def test_a_box_at_its_floor_that_cannot_grow_is_watched_less():
+    assert period(cpus=1, now_milli=1_199) == TUNING.quiet_tick_s
+    assert period(cpus=2, threads=2, now_milli=2_100) == TUNING.quiet_tick_s
+
+
+def test_a_box_at_its_floor_that_could_grow_is_watched_closely():
+    assert period(cpus=1, now_milli=1_200) == TUNING.tick_s
+
+
+def test_before_the_first_rate_it_is_quick():
+    assert period(None) == TUNING.tick_s
+
+
+def test_a_dear_tick_comes_less_often_within_what_still_protects():
+    assert period(took_s=0.0001) == TUNING.tick_s
+    assert period(took_s=0.0002) == pytest.approx(0.04)
+    assert period(took_s=0.001) == TUNING.tick_max_s

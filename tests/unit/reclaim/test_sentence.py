@@ -1,0 +1,93 @@
+"""The audit's sentence holds every figure: the size of the box can be derived from it alone."""
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+from nri_coloc.model.lending import Binding
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.sentence import because
+from nri_coloc.reclaim.stall import Stall
+from nri_coloc.reclaim.verdict import Lent, Scene, decide
+from tests.unit.reclaim.node_model import Node, jump
+
+NOW = 100.0
+BEFORE = Lent(milli=3_000, cpus=3, cut_at=0.0, grown_at=0.0, hold_s=1.0)
+SCENE = Scene(NOW, 8, 1, True, 2_000, 500, 3_000, 1.0, 0.0, 0.0, 0.0, 0.02, Stall())
+
+
+def said(before: Lent = BEFORE, **scene: Any) -> str:
+    seen = SCENE._replace(**scene)
+    return because(before, decide(before, seen, ReclaimTuning()), seen, ReclaimTuning())
+
+
+def test_growth_is_told_with_both_headrooms():
+    assert said() == (
+        "8 CPUs x 0.95 - online 2000m - system 500m - reserve 0m leaves 5100m, the peak of 1.0 s (3000m) leaves 4600m;"
+        " lent 4000m after 3000m (step 1000m, dead band 200m): 4 of 8 CPUs after 3, in cores of 1 from 0.1 on"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scene", "words"),
+    [
+        ({"stall": Stall(0.4)}, "online pods waited 0.400 of the time, more than 0.1: cut to 0.5; 8 CPUs x"),
+        ({"late_s": 0.05}, "tick 0.050 s late for 0.02 s: no growth; 8 CPUs x"),
+        ({"measured": False, "age_s": 0.3}, "no new rate, the last is 0.300 s old: no growth; 8 CPUs x"),
+        ({"known_since": 99.5}, "last cut 100.00 s ago, use known for 0.50 s, dwell 1.0 s; 8 CPUs x"),
+        ({"known_since": -math.inf}, "no rate yet, it takes two readings: the floor, 1 of 8 CPUs after 3"),
+        ({"age_s": 1.5}, "last rate 1.50 s old, more than 1.0 s: the floor, 1 of 8 CPUs after 3"),
+        ({"late_s": 2.0}, "tick 2.00 s late, more than 1.0 s: the floor, 1 of 8 CPUs after 3"),
+    ],
+)
+def test_what_the_sum_does_not_show_is_said_first(scene, words):
+    assert said(**scene).startswith(words)
+
+
+def test_a_box_never_cut_has_a_finite_age_of_its_last_cut():
+    assert said(BEFORE._replace(cut_at=-math.inf), known_since=99.5).startswith("last cut 999.00 s ago")
+
+
+FIGURES = re.compile(
+    r"(?P<lendable>\d+) CPUs x (?P<watermark>[\d.]+) - online (?P<online>\d+)m - system (?P<system>\d+)m"
+    r" - reserve (?P<reserve>\d+)m leaves (?P<now>\d+)m, the peak of [\d.]+ s \((?P<peak>\d+)m\) leaves"
+    r" (?P<bearable>\d+)m; lent (?P<lent>\d+)m after (?P<before>\d+)m \(step (?P<step>\d+)m, dead band"
+    r" (?P<band>\d+)m\): (?P<cpus>\d+) of \d+ CPUs after (?P<had>\d+), in cores of (?P<threads>\d+) from"
+    r" (?P<part>[\d.]+) on"
+)
+
+
+def derived(f: dict[str, float]) -> tuple[int, int]:
+    """Return lent milli-CPU and CPUs, worked out from the figures as a reader would."""
+    whole = round(f["lendable"] * 1000 * f["watermark"])
+    now = max(0, whole - f["online"] - f["system"] - f["reserve"])
+    bearable = max(0, whole - f["peak"] - f["reserve"])
+    assert (now, bearable) == (f["now"], f["bearable"])
+
+    def cores(milli: float) -> int:
+        core = 1000 * f["threads"]
+        rounded = math.floor(milli / core) + (1 if milli % core >= core * f["part"] else 0)
+        return int(max(min(rounded * f["threads"], f["lendable"]), min(f["threads"], f["lendable"])))
+
+    if now < f["before"]:
+        return int(now), min(int(f["had"]), cores(now))
+    lent = max(f["before"], min(bearable, f["before"] + f["step"]))
+    return int(lent), max(int(f["had"]), cores(lent - f["band"]))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_change_can_be_derived_from_its_sentence(threads):
+    node = Node(8, jump(1_500, 6_000, 8.0, lasts=1.5), threads=threads, noise=0.3).run(14)
+    told = [
+        m.tick.target
+        for m in node.moments
+        if m.change != "keep" and m.tick.target.binding is not Binding.LEARNING
+    ]
+    assert len(told) >= 6
+    for target in told:
+        found = FIGURES.search(target.because)
+        assert found is not None, target.because
+        figures = {name: float(value) for name, value in found.groupdict().items()}
+        assert derived(figures) == (figures["lent"], target.cpus), target.because

@@ -1,0 +1,103 @@
+"""Ticks become records: none while nothing changes, one at each turn, one a second at most otherwise."""
+
+from itertools import pairwise
+
+from nri_coloc.model.lending import Binding, Change, CPUTarget, Headroom
+from nri_coloc.reclaim.loop import LoopMemory, Tick
+from nri_coloc.reclaim.stall import Stall
+from nri_coloc.reclaim.story import Extent, Record, Story, tell
+
+START = Story(told_at=0.0, direction=Change.GROW, cpus=4)
+
+
+class Teller:
+    """Ticks at 20 ms; collects what is written."""
+
+    def __init__(self, story: Story = START, now: float = 10.0) -> None:
+        self.story, self.now = story, now
+        self.records: list[Record] = []
+
+    def tick(
+        self, cpus: int, *, online: int = 1_000, milli: int = 4_000, stall: Stall | None = None
+    ) -> "Teller":
+        self.now = round(self.now + 0.02, 6)
+        before = self.story.cpus
+        change = Change.KEEP if cpus == before else Change.GROW if cpus > before else Change.SUPPRESS
+        target = CPUTarget(cpus, change, Binding.ONLINE_USE, f"{before} to {cpus}")
+        headroom = Headroom(milli, 0, online)
+        self.story, told = tell(
+            self.story, Tick(LoopMemory(), target, headroom, 0.02, stall or Stall()), self.now
+        )
+        self.records += told
+        return self
+
+    def ticks(self, count: int, cpus: int) -> "Teller":
+        for _ in range(count):
+            self.tick(cpus)
+        return self
+
+    def told(self) -> list[tuple[Change, int, int]]:
+        return [(r.change, r.before, r.after) for r in self.records]
+
+
+def test_a_box_that_keeps_its_size_is_not_told():
+    assert Teller().ticks(500, 4).records == []
+
+
+def test_the_first_decision_is_told():
+    assert Teller(Story()).tick(1).told() == [(Change.GROW, 0, 1)]
+
+
+def test_a_change_of_direction_is_told_at_once():
+    teller = Teller().tick(3)
+    assert teller.told() == [(Change.SUPPRESS, 4, 3)]
+    assert teller.records[0].because == "4 to 3"
+
+
+def test_further_changes_in_that_direction_are_gathered_for_a_second():
+    teller = Teller().tick(4 - 1).tick(2).tick(1).ticks(47, 1)
+    assert teller.told() == [(Change.SUPPRESS, 4, 3)]
+    assert teller.ticks(1, 1).told() == [(Change.SUPPRESS, 4, 3), (Change.SUPPRESS, 3, 1)]
+    assert teller.records[1].because == "2 to 1"
+
+
+def test_a_turn_tells_first_what_was_gathered():
+    teller = Teller().tick(3).tick(2).tick(5)
+    assert teller.told() == [(Change.SUPPRESS, 4, 3), (Change.SUPPRESS, 3, 2), (Change.GROW, 2, 5)]
+
+
+def test_the_same_direction_after_a_while_is_told_at_once():
+    assert Teller().ticks(100, 4).tick(5).told() == [(Change.GROW, 4, 5)]
+
+
+def test_a_record_holds_the_extremes_since_the_last_one():
+    teller = (
+        Teller()
+        .tick(3)
+        .tick(2, online=3_000, stall=Stall(0.3, 0.1))
+        .tick(1, milli=100, stall=Stall(0.2, 0.4))
+    )
+    teller.ticks(50, 1)
+    record = teller.records[1]
+    assert (record.cpus, record.online, record.headroom) == (
+        Extent(1, 2),
+        Extent(1_000, 3_000),
+        Extent(100, 4_000),
+    )
+    assert (record.stall, record.own_stall) == (0.3, 0.4)
+    assert (record.since, record.at, record.ticks) == (10.04, 11.02, 50)
+
+
+def test_a_record_reaches_back_a_second_at_most_before_its_change():
+    teller = Teller().tick(4, online=9_000).ticks(99, 4).tick(3)
+    assert teller.records[0].online == Extent(1_000, 1_000)
+    assert teller.records[0].ticks <= 51
+
+
+def test_never_more_than_one_record_a_second_in_one_direction():
+    teller = Teller(Story(told_at=0.0, direction=Change.GROW, cpus=1))
+    for cpus in range(2, 202):
+        teller.tick(cpus)
+    gaps = [b.at - a.at for a, b in pairwise(teller.records)]
+    assert len(teller.records) == 4
+    assert min(gaps) >= 1.0

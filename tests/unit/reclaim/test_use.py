@@ -1,0 +1,97 @@
+"""Two pictures, and what was used between them."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.model.readings import GroupReading
+from nri_coloc.reclaim.use import SYSTEM, Use, milli_between, uses_between
+from nri_coloc.reclaim.workload import OnlinePod
+from tests.unit.reclaim.kit import GIB, group, picture
+
+WEB = {"a": OnlinePod("shop/web")}
+
+
+def test_a_rate_is_made_of_two_readings_of_one_cgroup():
+    assert milli_between(group(7, 10.0, 1500), group(7, 12.0, 1500)) == 1500
+
+
+@pytest.mark.parametrize(
+    ("story", "before", "after"),
+    [
+        ("nothing before", None, group(7, 2.0)),
+        ("nothing after", group(7, 2.0), None),
+        ("another cgroup of that name", group(7, 1.0), group(8, 2.0)),
+        ("a clock that stands", group(7, 2.0), group(7, 2.0)),
+        ("a clock set back", group(7, 2.0), group(7, 1.0)),
+        ("a counter set back", GroupReading(7, 1.0, 100), GroupReading(7, 2.0, 99)),
+        ("unreadable before", group(7, 1.0, None), group(7, 2.0)),
+        ("unreadable after", group(7, 1.0), group(7, 2.0, None)),
+    ],
+)
+def test_anything_else_says_nothing(story, before, after):
+    assert milli_between(before, after) is None
+
+
+def test_an_online_pod_has_its_rate_and_its_working_set():
+    found = uses_between(
+        picture(0.0, {"a": group(7, 0.0)}), picture(10.0, {"a": group(7, 10.0, 400, 2 * GIB)}), WEB
+    )
+    assert found["a"] == Use("shop/web", 400, 2 * GIB)
+
+
+def test_a_pod_on_its_own_cpus_counts_for_memory_only():
+    own = {"a": OnlinePod("shop/db", own_cpus=True)}
+    found = uses_between(picture(0.0, {"a": group(7, 0.0)}), picture(1.0, {"a": group(7, 1.0, 9, GIB)}), own)
+    assert found["a"] == Use("shop/db", None, GIB)
+
+
+def test_a_pod_whose_cgroup_is_gone_is_left_out_and_a_new_one_has_no_rate_yet():
+    before, after = picture(0.0, {"a": group(7, 0.0)}), picture(1.0, {"b": group(8, 1.0, 9)})
+    found = uses_between(before, after, {**WEB, "b": OnlinePod("shop/new")})
+    assert found == {"b": Use("shop/new"), SYSTEM: Use(SYSTEM)}
+
+
+def test_the_system_is_what_neither_pods_nor_reserved_cpus_used():
+    before = picture(0.0, {}, group(1, 0.0), usage_us=0, reserved_usage_us=0)
+    after = picture(
+        10.0,
+        {},
+        group(1, 10.0, 3000, 5 * GIB),
+        usage_us=45_000_000,
+        reserved_usage_us=5_000_000,
+        memory_total=16 * GIB,
+        memory_free=4 * GIB,
+        inactive_file=2 * GIB,
+        slab_reclaimable=GIB,
+    )
+    assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 1000, 4 * GIB)
+
+
+def test_a_host_group_is_the_boxs_and_not_the_systems():
+    before = picture(0.0, {}, group(1, 0.0), usage_us=0)
+    after = picture(10.0, {}, group(1, 10.0, 3000, 5 * GIB), usage_us=45_000_000, memory_total=16 * GIB)
+    yarn, new = group(2, 10.0, 500, 2 * GIB), group(3, 10.0, 500)
+    before = replace(before, host_groups={"yarn": group(2, 0.0)})
+    after = replace(after, host_groups={"yarn": yarn, "new": new})
+    assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 1000, 9 * GIB)
+
+
+def test_pods_that_ran_on_reserved_cpus_do_not_make_the_system_negative():
+    before = picture(0.0, {}, group(1, 0.0), usage_us=0)
+    after = picture(1.0, {}, group(1, 1.0, 900, 2 * GIB), usage_us=800_000, memory_total=GIB)
+    assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 0, 0)
+
+
+def test_without_the_nodes_own_counters_the_system_is_unknown():
+    before = picture(0.0, {}, group(1, 0.0), usage_us=0)
+    after = picture(1.0, {}, group(1, 1.0, 900, GIB), usage_us=None)
+    assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM)
+    assert uses_between(after, before, {})[SYSTEM] == Use(SYSTEM)
+
+
+def test_a_nodes_clock_that_stands_gives_no_rate():
+    before = picture(0.0, {}, group(1, 0.0), usage_us=0)
+    after = picture(1.0, {}, group(1, 1.0, 900), usage_us=9)
+    stands = replace(after, node=replace(after.node, at=0.0))
+    assert uses_between(before, stands, {})[SYSTEM].cpu_milli is None

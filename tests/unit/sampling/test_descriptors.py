@@ -1,0 +1,100 @@
+"""sampling/descriptors.py: files stay open, belong to one cgroup, and are never too many."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.sampling import descriptors
+from nri_coloc.sampling.descriptors import READ_SIZE, Descriptors, Vanished
+
+
+def descriptors_of_this_process() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "cgroup").mkdir()
+    (tmp_path / "cgroup/usage").write_text("1\n")
+    return tmp_path / "cgroup"
+
+
+def test_an_open_file_shows_what_is_written_later(folder):
+    file = Descriptors().open(str(folder), "usage")
+    assert file is not None
+    assert file.read() == b"1\n"
+    (folder / "usage").write_text("2\n")
+    assert file.read() == b"2\n"
+    file.close()
+
+
+def test_it_knows_its_folders_inode(folder):
+    file = Descriptors().open(str(folder), "usage")
+    assert file is not None
+    assert file.inode == folder.stat().st_ino == descriptors.inode(str(folder))
+    file.close()
+
+
+def test_a_removed_folder_is_vanished_also_when_it_was_made_anew(folder):
+    file = Descriptors().open(str(folder), "usage")
+    assert file is not None
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "usage").write_text("9\n")
+    with pytest.raises(Vanished):
+        file.read()
+    file.close()
+
+
+@pytest.mark.parametrize("name", ["absent", "usage/x"], ids=["file", "not a folder"])
+def test_what_is_not_there_is_none_and_leaves_nothing_open(folder, name):
+    before = descriptors_of_this_process()
+    bank = Descriptors()
+    assert bank.open(str(folder), name) is None
+    assert bank.open(f"{folder}/absent", "usage") is None
+    assert descriptors.inode(f"{folder}/absent") is None
+    assert (bank.count, descriptors_of_this_process()) == (0, before)
+
+
+def test_there_are_never_more_than_the_limit(folder):
+    bank = Descriptors(limit=2)
+    first, second = bank.open(str(folder), "usage"), bank.open(str(folder), "usage")
+    assert first is not None
+    assert second is not None
+    assert bank.open(str(folder), "usage") is None
+    first.close()
+    third = bank.open(str(folder), "usage")
+    assert third is not None
+    second.close()
+    third.close()
+    assert bank.count == 0
+
+
+def test_a_file_that_is_too_long_to_be_a_counter_is_unreadable(folder):
+    (folder / "usage").write_bytes(b"7" * (READ_SIZE + 1))
+    file = Descriptors().open(str(folder), "usage")
+    assert file is not None
+    assert file.read() is None
+    file.close()
+
+
+def test_what_the_kernel_refuses_is_unreadable_and_not_vanished(folder):
+    (folder / "nested").mkdir()
+    file = Descriptors().open(str(folder), "nested")  # reading a folder is EISDIR
+    assert file is not None
+    assert file.read() is None
+    file.close()
+
+
+def test_a_process_that_has_ended_is_vanished(tmp_path):
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    file = Descriptors().open(f"/proc/{child}", "schedstat")
+    os.waitpid(child, 0)
+    assert file is not None
+    with pytest.raises(Vanished):  # ESRCH
+        file.read()
+    file.close()

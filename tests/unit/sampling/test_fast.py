@@ -1,0 +1,276 @@
+"""sampling/fast.py and gauge.py: what a tick reads, in what turn, and what becomes of cgroups that end."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.model.readings import Role, Sample
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.gauge import RETRY_S
+from nri_coloc.sampling.groups import Group
+
+PODS = Group(Role.PODS, ("kubepods",))
+REST = Group(Role.SYSTEM, ("",), ("kubepods",))
+ONE, TWO, OTHER = "kubepods/besteffort/one", "kubepods/besteffort/two", "kubepods/besteffort/other"
+
+
+class Bed:
+    """A planted cgroup tree, a sampler on it and a clock that only `tick` moves."""
+
+    def __init__(self, folder: Path, version: int) -> None:
+        self.tree = CgroupTree(folder, version, 0b1111, 1)
+        self.tree.plant()
+        self.folder = folder
+        self.now = 100.0
+        self.sampler = FastSampler(cgroup_layout.detect(str(folder)), str(folder), lambda: self.now)
+
+    def make(self, *paths: str) -> None:
+        for path in paths:
+            self.tree.make(path)
+
+    def use(self, path: str, us: int) -> None:
+        if self.tree.version == 1:
+            self.tree.write(path, "cpuacct.usage", str(us * 1000))
+        else:
+            self.tree.write(path, "cpu.stat", f"usage_usec {us}\nuser_usec 0\nsystem_usec 0")
+
+    def stall(self, path: str, us: int) -> None:
+        self.tree.write(path, "cpu.pressure", f"some avg10=0.00 avg60=0.00 avg300=0.00 total={us}")
+
+    def throttle(self, path: str, us: int) -> None:
+        text = (
+            f"nr_periods 1\nnr_throttled 1\nthrottled_time {us * 1000}"
+            if self.tree.version == 1
+            else f"usage_usec 0\nnr_periods 1\nnr_throttled 1\nthrottled_usec {us}"
+        )
+        self.tree.write(path, "cpu.stat", text)
+
+    def tick(self, budget: int = 8, seconds: float = 0.02) -> tuple[Sample, ...]:
+        self.now += seconds
+        return self.sampler.read(self.now, budget)
+
+    def one(self) -> Sample:
+        (sample,) = self.tick()
+        return sample
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def bed(request, tmp_path):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    made = Bed(tmp_path, request.param)
+    yield made
+    made.sampler.close()
+    assert made.sampler.open_files == 0
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def box(*paths: str) -> tuple[Group, ...]:
+    return tuple(Group(Role.BOX, (path,)) for path in paths)
+
+
+def online(*paths: str) -> tuple[Group, ...]:
+    return tuple(Group(Role.ONLINE, stalled=path) for path in paths)
+
+
+class TestFigures:
+    def test_usage_is_microseconds_of_the_cgroup_with_the_key_of_its_folder(self, bed):
+        bed.use("kubepods", 1_500_000)
+        bed.sampler.watch((PODS,))
+        sample = bed.one()
+        assert (sample.role, sample.at, sample.usage_us) == (Role.PODS, bed.now, 1_500_000)
+        layout = cgroup_layout.detect(str(bed.folder))
+        folder = layout.cpuacct if bed.tree.version == 1 else layout.unified
+        assert sample.key == Path(f"{folder}/kubepods").stat().st_ino
+
+    def test_the_rest_of_the_node_is_what_kubepods_did_not_use(self, bed):
+        bed.use("", 5_000_000)
+        bed.use("kubepods", 1_500_000)
+        bed.sampler.watch((REST,))
+        sample = bed.one()
+        assert sample.usage_us == 3_500_000
+        assert sample.key < 0
+
+    def test_a_remainder_never_falls(self, bed):
+        bed.sampler.watch((REST,))
+        seen = []
+        for root, pods in ((100, 30), (110, 45), (130, 50)):
+            bed.use("", root)
+            bed.use("kubepods", pods)
+            seen.append(bed.one().usage_us)
+        assert seen == [70, 70, 80]
+
+    def test_a_remainder_is_unknown_while_a_part_of_it_is(self, bed):
+        bed.sampler.watch((REST,))
+        bed.use("", 100)
+        bed.tree.write("kubepods", "cpuacct.usage" if bed.tree.version == 1 else "cpu.stat", "garbage")
+        assert bed.one().usage_us is None
+
+    def test_a_remainder_is_never_negative(self, bed):
+        bed.use("kubepods", 9)
+        bed.sampler.watch((REST,))
+        assert bed.one().usage_us == 0
+
+    def test_pressure_comes_with_what_the_own_quotas_held_back(self, bed):
+        bed.make(ONE, f"{ONE}/app")
+        bed.stall(f"{ONE}/app", 700)
+        bed.throttle(f"{ONE}/app", 400)
+        bed.throttle(ONE, 50)
+        bed.sampler.watch((Group(Role.ONLINE, stalled=f"{ONE}/app", throttled=(f"{ONE}/app", ONE)),))
+        sample = bed.one()
+        assert (sample.usage_us, sample.stalled_us, sample.throttled_us) == (None, 700, 450)
+
+    def test_a_pod_without_quotas_was_never_held_back(self, bed):
+        bed.make(ONE)
+        bed.sampler.watch(online(ONE))
+        assert bed.one().throttled_us == 0
+
+    def test_usage_and_pressure_of_one_cgroup_have_the_same_key(self, bed):
+        bed.make(ONE)
+        bed.sampler.watch(box(ONE) + online(ONE))
+        first, second = bed.tick()
+        assert first.key == second.key
+
+    @pytest.mark.parametrize("text", ["", "garbage", "max", "-1"])
+    def test_a_file_that_makes_no_sense_is_a_sample_without_a_figure(self, bed, text):
+        name = "cpuacct.usage" if bed.tree.version == 1 else "cpu.stat"
+        bed.sampler.watch((PODS, REST))
+        bed.tick()
+        (bed.tree.folder(name, "kubepods") / name).write_text(text)
+        assert [sample.usage_us for sample in bed.tick()] == [None, None]
+
+    def test_without_pressure_files_the_stall_is_unknown(self, bed):
+        bed.make(ONE)
+        (bed.tree.folder("cpu.pressure", ONE) / "cpu.pressure").unlink()
+        bed.sampler.watch(online(ONE))
+        assert bed.one().stalled_us is None
+
+
+class TestReserved:
+    def test_it_is_the_busy_time_of_the_reserved_cpus_once_a_second(self, bed):
+        (bed.folder / "proc").mkdir()
+        (bed.folder / "proc/stat").write_text("cpu  9 0 0 0\ncpu0 3 0 0 50\ncpu1 4 0 0 50\ncpu2 5 0 0 50\n")
+        bed.sampler.watch((Group(Role.RESERVED, cpus=0b11),))
+        assert bed.one().usage_us == 70_000
+        assert bed.tick() == ()
+        assert len(bed.tick(seconds=1.0)) == 1
+
+    def test_another_set_of_cpus_has_another_key(self, bed):
+        (bed.folder / "proc").mkdir()
+        (bed.folder / "proc/stat").write_text("cpu0 3 0 0 50\ncpu1 4 0 0 50\n")
+        keys = set()
+        for cpus in (0b01, 0b11):
+            bed.sampler.watch((Group(Role.RESERVED, cpus=cpus),))
+            keys.add(bed.tick(seconds=2)[0].key)
+        assert len(keys) == 2
+
+    def test_without_proc_stat_there_is_no_sample(self, bed):
+        bed.sampler.watch((Group(Role.RESERVED, cpus=1),))
+        assert bed.tick() == ()
+
+
+class TestTurns:
+    def test_everything_is_read_where_the_budget_allows(self, bed):
+        bed.make(ONE, TWO, OTHER)
+        bed.sampler.watch((PODS, REST, *box(ONE, TWO), *online(OTHER)))
+        assert [s.role for s in bed.tick()] == [Role.PODS, Role.SYSTEM, Role.BOX, Role.ONLINE, Role.BOX]
+
+    def test_beyond_it_members_take_turns_and_all_come_within_a_round(self, bed):
+        paths = [f"kubepods/besteffort/pod{number}" for number in range(12)]
+        bed.make(*paths)
+        bed.sampler.watch((PODS, *online(*paths)))
+        ticks = [bed.tick(budget=5) for _ in range(3)]
+        assert [len(tick) for tick in ticks] == [5, 5, 5]
+        assert len({sample.key for tick in ticks for sample in tick}) == 13
+
+    def test_each_queue_gets_its_part(self, bed):
+        paths = [f"kubepods/besteffort/pod{number}" for number in range(40)]
+        bed.make(*paths)
+        bed.sampler.watch((PODS, *box(*paths[:20]), *online(*paths[20:])))
+        roles = [sample.role for _ in range(6) for sample in bed.tick(budget=7)]
+        assert roles.count(Role.BOX) == roles.count(Role.ONLINE) == 18
+
+    def test_a_short_queue_leaves_its_part_to_the_others(self, bed):
+        paths = [f"kubepods/besteffort/pod{number}" for number in range(20)]
+        bed.make(ONE, *paths)
+        bed.sampler.watch((*box(ONE), *online(*paths)))
+        roles = [sample.role for sample in bed.tick(budget=8)]
+        assert (roles.count(Role.BOX), roles.count(Role.ONLINE)) == (1, 7)
+
+    def test_however_small_the_budget_something_is_read_in_turn(self, bed):
+        bed.make(ONE, TWO)
+        bed.sampler.watch((PODS, REST, *box(ONE), *online(TWO)))
+        roles = {sample.role for _ in range(2) for sample in bed.tick(budget=0)}
+        assert roles == {Role.PODS, Role.SYSTEM, Role.BOX, Role.ONLINE}
+
+    def test_nothing_to_watch_is_nothing_read(self, bed):
+        assert bed.tick() == ()
+
+
+class TestLife:
+    def test_a_cgroup_that_ends_is_said_once_with_its_key_and_its_files_are_closed(self, bed):
+        bed.make(ONE)
+        bed.use(ONE, 5)
+        bed.sampler.watch(box(ONE))
+        alive = bed.one()
+        bed.tree.remove(ONE)
+        assert bed.one() == Sample(alive.key, Role.BOX, bed.now)
+        assert bed.sampler.open_files == 0
+        assert bed.tick() == ()
+
+    def test_a_cgroup_made_anew_under_the_same_path_has_another_key(self, bed):
+        bed.make(ONE)
+        bed.sampler.watch(box(ONE))
+        keys = {bed.one().key}
+        for _ in range(4):
+            bed.tree.remove(ONE)
+            bed.make(ONE)
+            bed.tick()
+            keys.add(bed.one().key)
+        assert len(keys) == 5
+
+    def test_a_cgroup_that_comes_late_is_found_after_a_while(self, bed):
+        bed.sampler.watch(box(ONE))
+        assert bed.tick() == ()
+        bed.make(ONE)
+        assert bed.tick() == ()
+        assert len(bed.tick(seconds=RETRY_S)) == 1
+
+    def test_a_pressure_file_that_comes_late_is_found_under_the_same_key(self, bed):
+        bed.make(ONE)
+        file = bed.tree.folder("cpu.pressure", ONE) / "cpu.pressure"
+        text = file.read_text()
+        file.unlink()
+        bed.sampler.watch(online(ONE))
+        early = bed.one()
+        file.write_text(text)
+        (late,) = bed.tick(seconds=RETRY_S)
+        assert (early.stalled_us, late.stalled_us) == (None, 0)
+        assert early.key == late.key
+
+    def test_a_sum_whose_member_leaves_gets_another_key(self, bed):
+        bed.make(ONE, OTHER)
+        bed.use("kubepods/besteffort", 100)
+        bed.use(OTHER, 30)
+        bed.sampler.watch((Group(Role.BOX, ("kubepods/besteffort",), (OTHER,)),))
+        before = bed.one()
+        bed.tree.remove(OTHER)
+        assert bed.one().usage_us is None
+        after = bed.one()
+        assert (before.usage_us, after.usage_us) == (70, 100)
+        assert before.key != after.key
+
+    def test_groups_that_stay_keep_their_files_and_keys(self, bed):
+        bed.make(ONE, TWO)
+        bed.sampler.watch((PODS, *box(ONE, TWO)))
+        before = {sample.key for sample in bed.tick()}
+        bed.sampler.watch((PODS, *box(ONE)))
+        after = {sample.key for sample in bed.tick()}
+        assert after < before
+        assert bed.sampler.open_files == 2
+
+    def test_a_layout_without_cgroups_yields_nothing(self, tmp_path):
+        sampler = FastSampler(cgroup_layout.detect(str(tmp_path)), str(tmp_path))
+        sampler.watch((PODS, REST, *online(ONE)))
+        assert sampler.read(1.0) == ()

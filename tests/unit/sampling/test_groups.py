@@ -1,0 +1,131 @@
+"""sampling/groups.py: as few cgroups as tell the same."""
+
+import pytest
+
+from nri_coloc.model.readings import Role
+from nri_coloc.sampling import groups
+from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts
+
+BURSTABLE, BEST_EFFORT = "kubepods/burstable", "kubepods/besteffort"
+
+
+def pod(
+    parent: str, name: str, role: Role = Role.ONLINE, *containers: ContainerFacts, shares: bool = True
+) -> PodFacts:
+    return PodFacts(f"{parent}/pod{name}", role, containers, shares)
+
+
+def pods(parent: str, count: int, role: Role) -> tuple[PodFacts, ...]:
+    return tuple(pod(parent, f"{role}{number}", role) for number in range(count))
+
+
+def chosen(role: Role, *facts: PodFacts) -> list[Group]:
+    return [group for group in groups.choose(Facts("kubepods", facts)) if group.role is role]
+
+
+class TestNode:
+    def test_the_rest_of_the_node_is_the_root_less_kubepods(self):
+        assert groups.choose(Facts("kubepods")) == (
+            Group(Role.PODS, ("kubepods",)),
+            Group(Role.SYSTEM, ("",), ("kubepods",)),
+        )
+
+    def test_cgroups_beside_kubepods_are_more_precise_than_the_remainder(self):
+        found = groups.choose(Facts("kubepods.slice", beside=("system.slice", "user.slice")))
+        assert found[1:] == (Group(Role.SYSTEM, ("system.slice",)), Group(Role.SYSTEM, ("user.slice",)))
+
+    def test_reserved_cpus_are_a_group_of_their_own(self):
+        assert groups.choose(Facts(reserved=0b11)) == (Group(Role.RESERVED, cpus=0b11),)
+
+    def test_without_kubepods_there_is_nothing_to_measure(self):
+        assert groups.choose(Facts()) == ()
+
+
+class TestBox:
+    def test_one_pod_is_read_itself(self):
+        assert chosen(Role.BOX, pod(BEST_EFFORT, "a", Role.BOX)) == [
+            Group(Role.BOX, (f"{BEST_EFFORT}/poda",))
+        ]
+
+    def test_a_qos_cgroup_with_nothing_else_in_it_stands_for_all(self):
+        assert chosen(Role.BOX, *pods(BEST_EFFORT, 50, Role.BOX)) == [Group(Role.BOX, (BEST_EFFORT,))]
+
+    def test_the_few_others_in_it_are_taken_off(self):
+        agent = pod(BEST_EFFORT, "agent", Role.SYSTEM)
+        found = chosen(Role.BOX, agent, *pods(BEST_EFFORT, 50, Role.BOX))
+        assert found == [Group(Role.BOX, (BEST_EFFORT,), (agent.path,))]
+
+    def test_among_many_others_each_member_is_read_itself(self):
+        found = chosen(Role.BOX, *pods(BURSTABLE, 30, Role.ONLINE), *pods(BURSTABLE, 20, Role.BOX))
+        assert [group.add for group in found] == [(one.path,) for one in pods(BURSTABLE, 20, Role.BOX)]
+
+    def test_kubepods_itself_never_stands_for_its_guaranteed_pods(self):
+        assert len(chosen(Role.BOX, *pods("kubepods", 9, Role.BOX))) == 9
+
+    def test_a_qos_cgroup_with_containers_straight_in_it_stands_for_nobody(self):
+        stranger = PodFacts(BEST_EFFORT, Role.SYSTEM)
+        assert len(chosen(Role.BOX, stranger, *pods(BEST_EFFORT, 9, Role.BOX))) == 9
+
+    def test_host_groups_belong_to_it(self):
+        assert groups.choose(Facts(host_groups=("yarn/nm",))) == (Group(Role.BOX, ("yarn/nm",)),)
+
+
+class TestOnline:
+    def test_a_qos_cgroup_of_nothing_but_online_pods_stands_for_all(self):
+        assert chosen(Role.ONLINE, *pods(BURSTABLE, 40, Role.ONLINE)) == [
+            Group(Role.ONLINE, (BURSTABLE,), stalled=BURSTABLE)
+        ]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pod(BURSTABLE, "x", Role.BOX),
+            pod(BURSTABLE, "x", Role.SYSTEM),
+            pod(BURSTABLE, "x", Role.ONLINE, ContainerFacts("c", limited=True)),
+            pod(BURSTABLE, "x", Role.ONLINE, ContainerFacts("c", dedicated=True)),
+            pod(BURSTABLE, "x", Role.ONLINE, shares=False),
+        ],
+        ids=["boxed", "system", "limited", "dedicated", "apart"],
+    )
+    def test_one_pod_of_another_kind_makes_all_be_read_themselves(self, other):
+        found = chosen(Role.ONLINE, *pods(BURSTABLE, 3, Role.ONLINE), other)
+        assert [group.stalled for group in found][:3] == [one.path for one in pods(BURSTABLE, 3, Role.ONLINE)]
+
+    def test_guaranteed_pods_are_read_themselves(self):
+        assert len(chosen(Role.ONLINE, *pods("kubepods", 3, Role.ONLINE))) == 3
+
+    def test_a_container_with_a_quota_is_read_with_what_its_quotas_held_back(self):
+        limited, plain = ContainerFacts("p/limited", limited=True), ContainerFacts("p/plain")
+        found = chosen(Role.ONLINE, PodFacts("p", Role.ONLINE, (limited, plain)))
+        assert found == [
+            Group(Role.ONLINE, stalled="p/limited", throttled=("p/limited", "p")),
+            Group(Role.ONLINE, stalled="p/plain"),
+        ]
+
+    def test_a_pod_on_cpus_that_the_box_does_not_use_says_so(self):
+        (found,) = chosen(Role.ONLINE, pod(BURSTABLE, "a", shares=False))
+        assert not found.shares_box
+
+
+def test_a_container_on_owned_cpus_counts_as_dedicated_and_its_neighbour_as_online():
+    main, sidecar = ContainerFacts("p/main", dedicated=True), ContainerFacts("p/init")
+    together = PodFacts("p", Role.ONLINE, (main, sidecar))
+    assert chosen(Role.DEDICATED, together) == [Group(Role.DEDICATED, ("p/main",), shares_box=False)]
+    assert chosen(Role.ONLINE, together) == [Group(Role.ONLINE, stalled="p/init")]
+
+
+@pytest.mark.parametrize(
+    ("path", "kubepods"),
+    [
+        ("kubepods/burstable/pod1", "kubepods"),
+        ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice", "kubepods.slice"),
+        ("kubelet/kubepods/pod1", "kubelet/kubepods"),
+        ("kubelet.slice/kubelet-kubepods.slice/x", "kubelet.slice/kubelet-kubepods.slice"),
+        ("my-kubepods/pod1", ""),
+        ("system.slice/pod1", ""),
+        ("", ""),
+    ],
+    ids=["cgroupfs", "systemd", "cgroup root", "systemd root", "other name", "elsewhere", "none"],
+)
+def test_kubepods_is_found_in_a_pods_path(path, kubepods):
+    assert groups.kubepods_of(path) == kubepods

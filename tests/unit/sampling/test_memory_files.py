@@ -1,0 +1,102 @@
+"""sampling/memory_files.py: a cgroup's memory, the machine's and its nodes'."""
+
+import pytest
+
+from nri_coloc.model.readings import MemoryReading, NumaMemory
+from nri_coloc.sampling import memory_files
+from nri_coloc.sampling.memory_files import CgroupFiles, NodeMemory
+
+V1_STAT = (
+    b"cache 1\nrss 2\ninactive_file 3\nhierarchical_memory_limit 9223372036854771712\n"
+    b"total_cache 4000\ntotal_rss 5000\ntotal_inactive_file 1500\n"
+)
+V1 = CgroupFiles(
+    b"9500\n", V1_STAT, b"9223372036854771712\n", b"oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
+)
+V2 = CgroupFiles(
+    b"9500\n",
+    b"anon 5000\nfile 4000\nkernel 500\ninactive_file 1500\nactive_file 2500\n",
+    b"max\n",
+    b"low 0\nhigh 6\nmax 0\noom 2\noom_kill 2\noom_group_kill 0\n",
+)
+NONSENSE = pytest.mark.parametrize(
+    "text",
+    [None, b"", b"-1\n", b"maximum\n", b"9" * 5000, b"\xff\0"],
+    ids=["gone", "empty", "negative", "word", "huge", "binary"],
+)  # fmt: skip - one line of words
+
+
+class TestReading:
+    def test_version_one(self):
+        assert memory_files.reading(V1) == MemoryReading(9500, 5000, 4000, 1500, 8000, None, 2, 0)
+
+    def test_version_two(self):
+        assert memory_files.reading(V2) == MemoryReading(9500, 5000, 4000, 1500, 8000, None, 2, 6)
+
+    def test_a_working_set_is_never_negative(self):
+        found = memory_files.reading(V2._replace(usage=b"1000\n"))
+        assert found is not None
+        assert found.working_set == 0
+
+    def test_a_limit_is_bytes(self):
+        found = memory_files.reading(V2._replace(limit=b"1073741824\n"))
+        assert found is not None
+        assert found.limit == 1 << 30
+
+    def test_without_events_nothing_is_known_to_have_been_killed(self):
+        found = memory_files.reading(V1._replace(events=None))
+        assert found is not None
+        assert (found.oom_kills, found.high_events) == (0, 0)
+
+    @NONSENSE
+    @pytest.mark.parametrize("part", ["usage", "stat", "limit"])
+    def test_nonsense_in_a_part_that_counts_is_no_reading(self, part, text):
+        assert memory_files.reading(V2._replace(**{part: text})) is None
+
+    @pytest.mark.parametrize("name", [b"anon", b"inactive_file", b"\nfile"])
+    def test_a_figure_that_is_missing_is_no_reading(self, name):
+        assert V2.stat is not None
+        assert memory_files.reading(V2._replace(stat=V2.stat.replace(name, b"\nother"))) is None
+
+
+class TestLimit:
+    @pytest.mark.parametrize(
+        "text",
+        [b"max\n", b"9223372036854771712\n", b"9223372036854710272\n"],
+        ids=["v2", "v1 4K", "v1 64K"],
+    )
+    def test_no_limit(self, text):
+        assert memory_files.limit(text) is None
+
+    def test_a_limit(self):
+        assert memory_files.limit(b"4096\n") == 4096
+
+
+class TestNode:
+    TEXT = (
+        b"MemTotal:       24684092 kB\nMemFree:        21862008 kB\nActive(file):     390328 kB\n"
+        b"Inactive(file):   579968 kB\nSReclaimable:     875504 kB\nHugePages_Total:       0\n"
+    )
+
+    def test_meminfo_is_bytes(self):
+        kib = (24684092, 21862008, 579968, 390328, 875504)
+        assert memory_files.meminfo(self.TEXT) == NodeMemory(*(amount * 1024 for amount in kib))
+
+    def test_reclaimable_slab_may_be_absent(self):
+        found = memory_files.meminfo(self.TEXT.replace(b"SReclaimable", b"Other"))
+        assert found is not None
+        assert found.slab_reclaimable == 0
+
+    @NONSENSE
+    def test_nonsense_is_none(self, text):
+        assert memory_files.meminfo(text) is None
+        assert memory_files.numa_meminfo(text) is None
+        assert memory_files.watermark(text, 4096) is None
+
+    def test_a_numa_nodes_meminfo(self):
+        text = b"Node 1 MemTotal:       100 kB\nNode 1 MemFree:         40 kB\nNode 1 FilePages:  30 kB\n"
+        assert memory_files.numa_meminfo(text) == NumaMemory(102_400, 40_960, 30_720)
+
+    def test_the_low_watermarks_of_all_zones_are_summed(self):
+        zone = b"Node 0, zone  DMA\n  pages free 3840\n        min      23\n        low      %d\n        high     33\n"
+        assert memory_files.watermark(zone % 28 + zone % 1000, 4096) == 1028 * 4096

@@ -1,0 +1,82 @@
+"""sampling/node_reading.py: the machine's CPU time, memory and pressure."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.model.readings import NumaMemory, Pressure
+from nri_coloc.node_sim import machines
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling.node_reading import NodeReader
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    machines.plant(machines.MACHINES["8cpu"], tmp_path)
+    (tmp_path / "proc/stat").write_text("cpu  9 0 0 0\ncpu0 3 0 0 50\ncpu1 4 0 0 50\ncpu2 5 0 0 50\n")
+    return tmp_path
+
+
+def reader(root: Path) -> NodeReader:
+    return NodeReader(CgroupLayout(2), str(root))
+
+
+def test_memory_is_the_machines_and_that_of_its_nodes(root):
+    found = reader(root).read(3.0, 0, (1, 0))
+    assert (found.at, found.memory_total, found.memory_free) == (3.0, 32 * GIB, 32 * GIB)
+    assert found.nodes == {0: NumaMemory(16 * GIB, 16 * GIB), 1: NumaMemory(16 * GIB, 16 * GIB)}
+    assert 0 < found.watermark < GIB
+
+
+def test_a_single_node_has_all_of_the_memory(root):
+    (root / "sys/devices/system/node/node0/meminfo").write_text(
+        "Node 0 MemTotal: 1 kB\nNode 0 MemFree: 1 kB\n"
+    )
+    assert reader(root).read(1.0, 0, (0,)).nodes == {0: NumaMemory(32 * GIB, 32 * GIB)}
+
+
+def test_a_node_whose_file_is_gone_is_left_out(root):
+    (root / "sys/devices/system/node/node1/meminfo").unlink()
+    assert set(reader(root).read(1.0, 0, (0, 1)).nodes) == {0}
+
+
+@pytest.mark.parametrize("name", ["meminfo", "zoneinfo"])
+def test_without_one_of_its_files_no_memory_is_free(root, name):
+    (root / "proc" / name).write_text("garbage\n")
+    found = reader(root).read(1.0, 0, (0,))
+    assert (found.memory_total, found.memory_free, found.watermark, found.nodes) == (0, 0, 0, {})
+
+
+def test_pressure_is_read_of_each_resource(root):
+    (root / "proc/pressure/cpu").write_text("some avg10=0.00 total=5\nfull avg10=0.00 total=1\n")
+    (root / "proc/pressure/io").unlink()
+    found = reader(root).read(1.0, 0, (0,))
+    assert (found.cpu, found.memory_stall, found.io_stall) == (Pressure(5, 1), Pressure(0, 0), None)
+
+
+class TestCPU:
+    def test_the_root_cgroups_counter_is_the_usage(self, root):
+        tree = CgroupTree(root, 1, 0b11, 1)
+        tree.plant()
+        tree.write("", "cpuacct.usage", "7000000")
+        found = NodeReader(cgroup_layout.detect(str(root)), str(root)).read(1.0, 0, (0,))
+        assert found.usage_us == 7000
+
+    def test_without_it_the_cpus_busy_time_is(self, root):
+        assert reader(root).read(1.0, 0, (0,)).usage_us == 120_000
+
+    def test_without_either_it_is_unknown(self, root):
+        (root / "proc/stat").unlink()
+        assert reader(root).read(1.0, 0, (0,)).usage_us is None
+
+    @pytest.mark.parametrize(
+        ("reserved", "used"),
+        [(0, 0), (0b11, 70_000), (0b1001, None)],
+        ids=["none", "two", "one that is offline"],
+    )
+    def test_the_reserved_cpus_have_a_usage_of_their_own(self, root, reserved, used):
+        assert reader(root).read(1.0, reserved, (0,)).reserved_usage_us == used

@@ -1,0 +1,170 @@
+"""One emulated machine from the power button on: files for the guest, the emulator, records that come back.
+
+The guest appends one JSON line for each scenario to `results`; whoever wants one waits until it is there, the
+machine has gone, or nothing has happened for too long. A new machine means a new, empty folder.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.rig import RigError, packages
+from tests.rig.waiting import poll
+from tests.vm import initramfs, kernel, programs
+from tests.vm.shapes import Shape
+
+PROJECT: Final = Path(__file__).parents[2]
+FOLDER: Final = PROJECT / "build/vm"
+BOOT_SECONDS: Final = 240
+SCENARIO_SECONDS: Final = 400  # emulated, on an idle host, each takes 1 to 60
+EMULATOR: Final = "qemu-system-x86_64"
+COMMAND_LINE: Final = (
+    "console=ttyS0 quiet panic=-1 psi=1 "
+    # what an emulated machine has no use for; and no tsc: where the host is busy, it was seen to run 2.5 times too fast
+    "mitigations=off nowatchdog no_timer_check random.trust_cpu=on notsc clocksource=hpet"
+)
+_SERVICE: Final = """\
+[Unit]
+Description=The scenarios
+DefaultDependencies=no
+[Service]
+ExecStart=/bin/sh @MAIN@
+KillMode=process
+Delegate=yes
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the guest says of one scenario; `report` is pytest's own text where it failed."""
+
+    scenario: str
+    passed: bool
+    seconds: float
+    report: str = ""
+
+
+class Machine:
+    """A running machine; `close` always, also after it has switched itself off."""
+
+    def __init__(self, shape: Shape, scenarios: Sequence[str]) -> None:
+        self.shape = shape
+        self.folder = FOLDER / shape.name
+        self._scenarios = scenarios
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+
+    def start(self) -> None:
+        """Prepare and switch on; raises RigError for what the host lacks."""
+        programs.install_missing()
+        core = kernel.prepared()
+        busybox = packages.unpacked("busybox").program("busybox")
+        for name in ("containerd-2", "runc"):
+            packages.unpacked(name)  # the guest has no network to fetch them
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self._write_files(core, busybox)
+        archive = self.folder / "initramfs"
+        archive.write_bytes(initramfs.archive(core, busybox))
+        self._started = time.monotonic()
+        with (self.folder / "emulator").open("wb") as said:
+            self._process = subprocess.Popen(
+                self._command(core, archive), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            )
+
+    def record(self, scenario: str) -> Record:
+        """Wait for a scenario's end; raises RigError when the machine went away or stands still."""
+        poll(lambda: scenario in self._records() or self._is_off or self._is_stuck, 3600)
+        found = self._records().get(scenario)
+        if found is None:
+            state = "is off" if self._is_off else "stands still"
+            raise RigError(f"the machine {self.shape.name} {state} before the scenario's end\n{self.tail()}")
+        return found
+
+    def close(self) -> None:
+        """Switch it off, at once."""
+        if self._process is not None and self._process.poll() is None:
+            poll(lambda: self._is_off, 20 if self._records().keys() >= set(self._scenarios) else 0)
+            self._process.kill()
+            self._process.wait()
+
+    def tail(self, lines: int = 40) -> str:
+        """The last words of everything that can speak."""
+        parts = []
+        for name in ("emulator", "console", "log"):
+            path = self.folder / name
+            text = path.read_text(errors="replace") if path.exists() else ""
+            parts.append("\n".join([f"--- {path}", *text.splitlines()[-lines:]]))
+        return "\n".join(parts)
+
+    @property
+    def _is_off(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether too much time has passed since the start, or since the last record."""
+        results = self.folder / "results"
+        if not results.exists():
+            return time.monotonic() - self._started > BOOT_SECONDS + SCENARIO_SECONDS
+        return time.time() - results.stat().st_mtime > SCENARIO_SECONDS
+
+    def _records(self) -> dict[str, Record]:
+        results = self.folder / "results"
+        lines = results.read_text().split("\n")[:-1] if results.exists() else []
+        return {record.scenario: record for record in (Record(**json.loads(line)) for line in lines)}
+
+    def _write_files(self, core: kernel.Kernel, busybox: Path) -> None:
+        main = Path(__file__).parent / "guest/main.sh"
+        environment = {
+            "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",
+            "HOME": str(Path.home()),
+            "PYTHONPATH": str(PROJECT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # importing them takes seconds there
+            "VM_SHAPE": self.shape.name,
+            "VM_SYSTEMD": "yes" if self.shape.systemd else "no",
+            "VM_MAIN": str(main),
+            "VM_PROJECT": str(PROJECT),
+            "VM_PYTHON": sys.executable,
+            "VM_BUSYBOX": str(busybox),
+            "VM_MODULES": str(core.modules),
+            "VM_SCENARIO_SECONDS": str(SCENARIO_SECONDS - 20),
+        }
+        if cache := os.environ.get("XDG_CACHE_HOME"):
+            environment["XDG_CACHE_HOME"] = cache
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+        (self.folder / "environment").write_text("".join(lines))
+        (self.folder / "scenarios").write_text("".join(f"{name}\n" for name in self._scenarios))
+        (self.folder / "vm.service").write_text(_SERVICE.replace("@MAIN@", str(main)))
+
+    def _command(self, core: kernel.Kernel, archive: Path) -> list[str]:
+        shape = self.shape
+        shares = {"host": ("/", ",readonly=on,multidevs=remap"), "vm": (str(self.folder), "")}
+        folders = [
+            word
+            for tag, (path, how) in shares.items()
+            for word in ("-virtfs", f"local,path={path},mount_tag={tag},security_model=none{how}")
+        ]
+        return [
+            *(EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+            *("-machine", "q35,usb=off", "-cpu", "max", "-accel", "tcg,thread=multi,tb-size=1024"),
+            *("-smp", f"{shape.cpus},sockets={shape.sockets},cores={shape.cores},threads={shape.threads}"),
+            *("-m", f"{shape.memory_mib}M", *_nodes(shape), *folders),
+            *("-serial", f"file:{self.folder / 'console'}"),
+            *("-kernel", str(core.image), "-initrd", str(archive), "-append", COMMAND_LINE),
+        ]
+
+
+def _nodes(shape: Shape) -> Iterator[str]:
+    size = shape.memory_mib // shape.nodes
+    for node in range(shape.nodes):
+        yield from ("-object", f"memory-backend-ram,id=memory{node},size={size}M")
+        yield from ("-numa", f"node,nodeid={node},cpus={shape.node_cpus(node)},memdev=memory{node}")

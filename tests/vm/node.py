@@ -1,0 +1,214 @@
+"""The vocabulary of scenarios: pods on a node with a real containerd and the plugin, and what the kernel holds.
+
+Whatever a scenario asserts is read from the kernel's own files here. Where a container is, `/proc/PID/cgroup` tells.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile
+from typing import Any, Final
+
+from tests.rig import cgroups, image
+from tests.rig.configuration import Options
+from tests.rig.containerd import Containerd
+from tests.rig.cri import Cri, Limits, Pod
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import poll, wait_until
+from tests.vm import slices
+from tests.vm.shapes import Shape
+
+ROOT: Final = Path("/sys/fs/cgroup")
+PERIOD: Final = 100_000
+SYNCHRONISED_SECONDS: Final = 180  # importing the daemon alone takes ten here
+PATIENCE: Final = 20
+"""Seconds for what takes a fraction of one on a machine that is not emulated."""
+
+CGROUPFS: Final = {
+    "guaranteed": "/kubepods/pod{uid}",
+    "burstable": "/kubepods/burstable/pod{uid}",
+    "besteffort": "/kubepods/besteffort/pod{uid}",
+}
+SLICES: Final = {
+    "guaranteed": "kubepods-pod{unit}.slice",
+    "burstable": "kubepods-burstable-pod{unit}.slice",
+    "besteffort": "kubepods-besteffort-pod{unit}.slice",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A running container of a pod."""
+
+    cri: Cri
+    pod: Pod
+    id: str
+    pid: int
+
+    @property
+    def path(self) -> str:
+        """Its cgroup below the root, by the kernel's word."""
+        return Path(f"/proc/{self.pid}/cgroup").read_text().strip().removeprefix("0::")
+
+    @property
+    def pod_path(self) -> str:
+        """Its pod's cgroup."""
+        return str(Path(self.path).parent)
+
+    def cgroup(self, file: str) -> str:
+        """What a file of its cgroup says."""
+        return read(self.path, file)
+
+    def pod_cgroup(self, file: str) -> str:
+        """What a file of its pod's cgroup says."""
+        return read(self.pod_path, file)
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """The CPUs that the scheduler runs it on, whatever any cgroup says."""
+        return cgroups.allowed_cpus(self.pid) or frozenset()
+
+    @property
+    def oom_score_adj(self) -> int:
+        """Of its first process."""
+        return int(Path(f"/proc/{self.pid}/oom_score_adj").read_text())
+
+    def update(self, **limits: Any) -> None:
+        """What the kubelet does when a pod is resized in place; see `Limits`."""
+        self.cri.update(self.id, **limits)
+
+    def run(self, *command: str) -> str:
+        """Run a program in it."""
+        return self.cri.execute(self.id, *command)
+
+    def stat(self, file: str, name: str) -> int:
+        """One line of a file such as memory.stat."""
+        lines = (line.split() for line in self.cgroup(file).splitlines())
+        return next(int(line[1]) for line in lines if line[0] == name)
+
+
+class Node:
+    """The machine; one for all scenarios of a boot."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        options = Options(
+            plugin_request_timeout="20s",  # the machine is ten times slower than any real one
+            plugin_registration_timeout="60s",
+            restrict_oom_score_adj=False,
+            systemd_cgroup=shape.systemd,
+        )
+        self.containerd = Containerd("2", options)
+        self.plugin = Daemon(self.containerd)
+        self.cri: Cri = slices.SystemdCri(self.containerd) if shape.systemd else self.containerd.cri()
+        self._parents = SLICES if shape.systemd else CGROUPFS
+        self._usual = self.plugin
+
+    def start(self) -> None:
+        """Start containerd and the plugin side by side; the plugin waits for the socket."""
+        self.plugin.start()
+        self.containerd.start()
+
+    def make_ready(self) -> None:
+        """Leave both running, whatever the last scenario did."""
+        if self.containerd.pid is None:
+            self.containerd.start()
+        if self.plugin.is_dead:
+            self.plugin.start()
+        self.plugin.wait_synchronised(SYNCHRONISED_SECONDS)
+
+    def clear(self) -> None:
+        """Remove every pod."""
+        if self.containerd.pid is None:
+            self.containerd.start()
+        self.cri.remove_all(seconds=120)
+
+    def pod(
+        self,
+        name: str,
+        *,
+        kube_qos: str = "burstable",
+        namespace: str = "default",
+        cpus: float = 0,
+        memory: int = 0,
+        oom: int | None = None,
+        mounts: dict[str, Path] | None = None,
+        **annotations: str,
+    ) -> Container:
+        """Run a pod with one container; `numa_count="2"` is the annotation `coloc.nri.io/numa-count: "2"`.
+
+        `cpus` is request and limit, `memory` the limit in bytes, `oom` the kubelet's oom_score_adj.
+        """
+        wanted = {f"coloc.nri.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        pod = self.cri.run_pod(name, namespace, annotations=wanted, cgroup_parent=self._parents[kube_qos])
+        return self.container(pod, cpus=cpus, memory=memory, oom=oom, mounts=mounts)
+
+    def container(
+        self,
+        pod: Pod,
+        name: str = "app",
+        *,
+        cpus: float = 0,
+        memory: int = 0,
+        oom: int | None = None,
+        mounts: dict[str, Path] | None = None,
+    ) -> Container:
+        """Run one more container in a pod; as `pod`."""
+        limits: Limits = {"shares": 2}
+        if cpus:
+            limits = {"shares": int(cpus * 1024), "quota": int(cpus * PERIOD), "period": PERIOD}
+        if memory:
+            limits["memory"] = memory
+        if oom is not None:
+            limits["oom"] = oom
+        made = self.cri.create_container(pod, name, command=image.SLEEP, mounts=mounts, **limits)
+        self.cri.start(made)
+        return Container(self.cri, pod, made, self.cri.pid(made))
+
+    def remove(self, container: Container) -> None:
+        """Remove a container's pod."""
+        self.cri.remove_pod(container.pod.id)
+
+    @property
+    def memory_bytes(self) -> int:
+        """All of the machine's, as the kubelet sees it."""
+        words = Path("/proc/meminfo").read_text().split()
+        return int(words[1]) * 1024
+
+    def oom_score_of_request(self, request: int) -> int:
+        """What the kubelet writes for a burstable container with this memory request (pkg/kubelet/qos)."""
+        return 1000 - 1000 * request // self.memory_bytes
+
+    def last_words(self) -> list[tuple[str, str]]:
+        """The logs, for a failure."""
+        return [
+            ("the plugin's log and audit", self.plugin.last_words(25)),
+            ("containerd's log", self.containerd.log_tail(15)),
+        ]
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy everything that was logged to the host."""
+        copyfile(self.containerd.log, folder / "containerd.log")
+        for name in ("log", "audit"):
+            copyfile(self.plugin.folder / name, folder / f"plugin.{name}")
+
+
+def read(cgroup: str, file: str) -> str:
+    """What a cgroup's file says; `cgroup` is below the root."""
+    return (ROOT / cgroup.lstrip("/") / file).read_text().strip()
+
+
+def cpus(text: str) -> frozenset[int]:
+    """A list such as "0-3,8"."""
+    return cgroups.members(text)
+
+
+def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE) -> None:
+    """Wait until `look` gives the wanted value; the failure shows what it gave last."""
+    if not poll(lambda: look() == wanted, seconds):
+        raise AssertionError(f"after {seconds:g} s it was\n{look()!r} and not\n{wanted!r}")
+
+
+def until(predicate: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    """Wait for what must become true within a bound; `what` says in the failure what never came."""
+    wait_until(predicate, seconds, what)

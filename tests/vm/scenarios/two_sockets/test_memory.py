@@ -1,0 +1,74 @@
+"""Memory values, and what they do: file pages are what the kernel takes back first, and there is no swap here."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.rig import packages
+from tests.vm.node import ROOT, Container, Node, becomes, read
+
+MIB = 1 << 20
+DISK = "/dev/ram0"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files with holes on a small disk: reading them fills page cache and nothing else."""
+    folder = tmp_path_factory.mktemp("data")
+    busybox = str(packages.unpacked("busybox").program("busybox"))
+    for command in (
+        ["modprobe", "-a", "ext4"],
+        ["modprobe", "brd", "rd_nr=1", "rd_size=16384"],
+        [busybox, "mke2fs", DISK],
+        ["mount", "-t", "ext4", DISK, str(folder)],
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+    for name in ("kept", "lost", "hog"):
+        with (folder / name).open("wb") as file:
+            file.truncate(256 * MIB)
+    return folder
+
+
+def read_file(container: Container, name: str, mib: int) -> None:
+    container.run("/bin/dd", f"if=/data/{name}", "of=/dev/null", "bs=1048576", f"count={mib}")
+
+
+def cached(container: Container) -> int:
+    return container.stat("memory.stat", "file") // MIB
+
+
+def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
+    web = node.pod("web", cpus=0.5, mounts={"/data": data}, memory_high="24Mi")
+    assert web.cgroup("memory.high") == str(24 * MIB)
+    read_file(web, "hog", 96)
+    assert int(web.cgroup("memory.current")) < 32 * MIB
+    assert cached(web) > 8
+    assert web.stat("memory.events", "high") > 0
+    assert web.stat("memory.events", "oom") == 0
+    node.remove(web)
+
+
+def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(node: Node, data: Path):
+    kept = node.pod(
+        "kept",
+        kube_qos="guaranteed",
+        cpus=0.5,
+        memory=128 * MIB,
+        mounts={"/data": data},
+        memory_min="48Mi",
+        memory_low="112Mi",
+    )
+    lost, hog = (node.pod(name, cpus=0.5, mounts={"/data": data}) for name in ("lost", "hog"))
+    assert (kept.cgroup("memory.min"), kept.cgroup("memory.low")) == (str(48 * MIB), str(112 * MIB))
+    files = [(path, file) for path in (kept.pod_path, "kubepods") for file in ("memory.min", "memory.low")]
+    becomes(lambda: [read(*place) for place in files], [str(48 * MIB), str(112 * MIB)] * 2)
+    read_file(kept, "kept", 96)
+    read_file(lost, "lost", 96)
+    limit = ROOT / "kubepods/memory.max"
+    limit.write_text(str(int(read("kubepods", "memory.current")) + 8 * MIB))
+    try:
+        read_file(hog, "hog", 200)
+        assert (cached(kept) >= 90, cached(lost) < 70) == (True, True), (cached(kept), cached(lost))
+    finally:
+        limit.write_text("max")

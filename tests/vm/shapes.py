@@ -1,0 +1,40 @@
+"""The machines that there are: what each looks like, and what runs as its first process.
+
+A shape's name is the name of the folder of its scenarios.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Memory and CPUs are dealt out evenly to the nodes; `systemd`: it is the first process, and makes cgroups."""
+
+    name: str
+    sockets: int
+    cores: int
+    nodes: int
+    memory_mib: int
+    systemd: bool = False
+    threads: int = 2
+
+    @property
+    def cpus(self) -> int:
+        """All threads of all cores."""
+        return self.sockets * self.cores * self.threads
+
+    def node_cpus(self, node: int) -> str:
+        """The CPUs of a memory node, as a list."""
+        size = self.cpus // self.nodes
+        return f"{node * size}-{(node + 1) * size - 1}"
+
+
+SHAPES: Final = {
+    shape.name: shape
+    for shape in (
+        Shape("two_sockets", sockets=2, cores=2, nodes=2, memory_mib=4096),
+        Shape("four_nodes", sockets=2, cores=4, nodes=4, memory_mib=4096),
+        Shape("systemd", sockets=2, cores=2, nodes=2, memory_mib=3072, systemd=True),
+    )
+}

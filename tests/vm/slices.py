@@ -1,0 +1,53 @@
+"""The kubelet's part under the systemd cgroup driver: a pod's cgroup is a slice that systemd makes."""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.rig import RigError
+from tests.rig.containerd import Containerd
+from tests.rig.cri import Cri
+
+UNITS: Final = Path("/run/systemd/system")
+# what libcontainer asks for a pod (opencontainers/cgroups, systemd driver)
+_SLICE: Final = """\
+[Unit]
+Description=a pod
+DefaultDependencies=no
+[Slice]
+MemoryAccounting=yes
+CPUAccounting=yes
+IOAccounting=yes
+TasksAccounting=yes
+CPUWeight=@WEIGHT@
+"""
+
+
+class SystemdCri(Cri):
+    """A CRI client whose pods' cgroups are slices."""
+
+    def __init__(self, containerd: Containerd) -> None:
+        super().__init__(containerd.cri_socket, containerd.ledger)
+        self._slices: list[str] = []
+
+    def _make_cgroup(self, cgroup: str) -> None:
+        UNITS.mkdir(parents=True, exist_ok=True)
+        weight = 1 if "besteffort" in cgroup else 39
+        (UNITS / cgroup).write_text(_SLICE.replace("@WEIGHT@", str(weight)))
+        systemctl("start", cgroup)
+        self._slices.append(cgroup)
+
+    def remove_all(self, seconds: float = 30) -> None:
+        """Remove every pod, then stop their slices as the kubelet does."""
+        super().remove_all(seconds)
+        for name in self._slices:
+            systemctl("stop", name)
+            (UNITS / name).unlink()
+        self._slices.clear()
+
+
+def systemctl(*arguments: str) -> None:
+    """Ask the first process for something; raises RigError with what it said."""
+    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, timeout=90, check=False)
+    if done.returncode:
+        raise RigError(f"systemctl {' '.join(arguments)} failed: {done.stderr}")
