@@ -24,6 +24,11 @@ class Claim(NamedTuple):
     recorded: bool = False
 
     @property
+    def is_belied(self) -> bool:
+        """Whether the spec names CPUs that the record does not let us expect."""
+        return self.source == "record" and not self.sure
+
+    @property
     def words(self) -> str:
         """Where it stands, for the audit."""
         return f"{self.source} gives CPUs {cpuset.render(self.cpus)}"

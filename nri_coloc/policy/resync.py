@@ -57,9 +57,13 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
 
 
 def _claims(state: NodeState, event: Synchronized) -> CPUMask:
-    """Return all that dedicated containers own or, not known to us, say they owned."""
+    """Return all that dedicated containers own or, not known to us, say they own.
+
+    A record alone, which the spec belies, claims nothing of a pool: its container follows another or lives in `share`.
+    """
     unknown = (claim.of(c, wish) for c, wish in event.containers if c.id not in state.containers)
-    return reduce(or_, (found.cpus for found in unknown if found.recorded), state.pools.dedicated)
+    standing = (found.cpus for found in unknown if found.recorded and not found.is_belied)
+    return reduce(or_, standing, state.pools.dedicated)
 
 
 def _requests_met(

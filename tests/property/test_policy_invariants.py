@@ -146,14 +146,21 @@ class PlacementMachine(RuleBasedStateMachine):
         before = self.node[name]
         owners = len(self.state.owners)
         reasons: list[Reason] = []
+        answers: list[Knobs] = []
 
         def happen() -> Outcome:
             outcome = self.node.update(name, asking(milli))
             reasons.extend(d.reason for d in outcome.decisions)
+            answers.append(outcome.orders_for(name))
             return outcome
 
-        self.act(happen)
+        had = self.state.cpus_of(before)
+        self.act(happen, answered=name)
         now = self.node[name]
+        runs_on = self.state.cpus_of(now)
+        inherits = now.wish.handler != "container" or admission.inherits(self.state, now)
+        # the answer carries what the spec does not say already
+        assert had == runs_on or now.hands_off or inherits or answers[0].cpus == cpuset.render(runs_on)
         met = Reason.RESIZE_UNMET not in reasons
         if before.exclusive and now.exclusive and not now.hands_off:
             assert before.exclusive & now.exclusive in (before.exclusive, now.exclusive)
