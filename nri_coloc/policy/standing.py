@@ -2,8 +2,8 @@
 
 After a restart the loop's counts are unknown and a pool has its plan's size at once, while owners come back one by
 one. A record says what is owned. A spec alone (its container got CPUs after its creation) says it only if it cannot
-be what `share` had: nobody else's spec names those CPUs, and there is more left for `share` than pools without
-members have.
+be what `share` had: nobody else's spec names those CPUs, and either somebody lived in `share` meanwhile, or there is
+more left for it than pools without members have.
 """
 
 from functools import reduce
@@ -11,9 +11,9 @@ from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.events import Synchronized
-from nri_coloc.model.state import POOLS, NodeState, Pools
-from nri_coloc.model.workload import Container, Wish
-from nri_coloc.policy import claim, request, tiers
+from nri_coloc.model.state import POOLS, SHARE, SYSTEM, NodeState, Pools
+from nri_coloc.model.workload import Container, QoSClass, Wish
+from nri_coloc.policy import claim, membership, request, tiers
 from nri_coloc.policy.claim import Claim
 
 _Claimant = tuple[Container, Claim]
@@ -36,6 +36,8 @@ def _by_spec(
 ) -> CPUMask:
     contested = _named_twice(event, {c.pod_id for c, _ in by_spec})
     alone = reduce(or_, (found.cpus for _, found in by_spec if not found.cpus & contested), 0)
+    if any(_lives_in_share(state.pools, c, wish) for c, wish in event.containers):
+        return alone
     of_pools, idle = _pools_have(state.pools, near)
     left = state.pools.system & ~state.pools.reserved & ~owned & ~alone & ~of_pools
     return alone if left.bit_count() > idle else 0
@@ -57,6 +59,14 @@ def _named_twice(event: Synchronized, pods: set[str]) -> CPUMask:
 
 def _lives_by_pools(container: Container, wish: Wish) -> bool:
     return bool(container.record) and wish.handler == "container" and "cpu" not in wish.preserve
+
+
+def _lives_in_share(pools: Pools, container: Container, wish: Wish) -> bool:
+    """Whether a spec names all that `share` has, or more: that of a member, or of one of `system`."""
+    if wish.qos not in (QoSClass.SHARED, QoSClass.SYSTEM) or not claim.in_spec(container):
+        return False
+    planned = {each.name for each in pools.plan}.difference((SHARE, SYSTEM))
+    return _lives_by_pools(container, wish) and tiers.base(membership.pool_of(wish)) not in planned
 
 
 def _may_follow(container: Container, wish: Wish) -> bool:

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from nri_coloc.model.events import Synchronized
 from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import Container, QoSClass, Wish
-from tests.unit.policy.kit import DEDICATED, SYSTEM, Node, asking, container
+from tests.unit.policy.kit import DEDICATED, SHARED, SYSTEM, Node, asking, container
 
 GOLD = PoolTuning("gold", minimum=6)
 IN_GOLD = Wish(QoSClass.SHARED, pool="gold")
@@ -43,6 +45,15 @@ class TestWhoOwnsBySpecAlone:
     def test_who_was_pinned_by_another_tells_nothing_of_pools(self):
         pinned = another("pinned", "2-3", replace(IN_GOLD, preserve=frozenset({"cpu"})))
         assert restarted(owner("2-3"), pinned, another("member", "0-1")).owners() == {"owner": "2-3"}
+
+    @pytest.mark.parametrize("wish", [SHARED, SYSTEM, replace(SYSTEM, pool="gone")])
+    def test_the_spec_of_who_lives_in_share_shows_that_it_is_another_set(self, wish):
+        witness = another("witness", "0-1", wish)
+        assert restarted(owner("2-7", 6000), witness).owners() == {"owner": "2-7"}
+
+    @pytest.mark.parametrize("spec", ["", "nonsense"])
+    def test_a_spec_that_names_none_shows_nothing(self, spec):
+        assert restarted(owner("2-7", 6000), another("silent", spec, SHARED)).owners() == {}
 
 
 class TestWhoLivedInShare:
