@@ -70,7 +70,7 @@ def _lives_in_share(pools: Pools, container: Container, wish: Wish) -> bool:
 
 
 def _may_follow(container: Container, wish: Wish) -> bool:
-    return request.of_container(container, wish).milli < 1000
+    return wish.qos is QoSClass.DEDICATED and request.of_container(container, wish).milli < 1000
 
 
 def _pools_have(now: Pools, near: Pools) -> tuple[CPUMask, int]:

@@ -62,6 +62,10 @@ class TestWhoLivedInShare:
         assert node.owners() == {}
         assert node.pool("gold") == "0-5"
 
+    def test_a_small_neighbour_of_another_class_names_the_same_cpus(self):
+        neighbour = another("neighbour", "2-3", SHARED, on="web", milli=100)
+        assert restarted(owner("2-3"), neighbour, another("member", "0-1")).owners() == {}
+
     def test_nothing_else_is_left_for_share(self):
         node = restarted(owner("6-7"), another("member", "0-5"))
         assert node.owners() == {}
