@@ -155,7 +155,7 @@ class Machine:
         ]
         return [
             *(EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-            *("-machine", "q35,usb=off", "-cpu", "max", "-accel", "tcg,thread=multi,tb-size=1024"),
+            *("-machine", "q35,usb=off", "-cpu", "max", "-accel", "tcg,thread=single,tb-size=1024"),
             *("-smp", f"{shape.cpus},sockets={shape.sockets},cores={shape.cores},threads={shape.threads}"),
             *("-m", f"{shape.memory_mib}M", *_nodes(shape), *folders),
             *("-serial", f"file:{self.folder / 'console'}"),
