@@ -119,7 +119,7 @@ class Lending:
         if seen is not None and (_same_groups(seen, state) or now - self._watched_at < WATCH_AGAIN_S):
             return
         self._seen, self._watched_at = state, now
-        self._sampler.watch(lookout.groups_of(state, self._sampler.layout))
+        self._sampler.watch(lookout.groups_of(state))
 
     def _act(self, tick: Tick, state: NodeState) -> None:
         if self._node.tuning.observe:

@@ -199,7 +199,7 @@ def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
 
 def _main_of(state: NodeState, pod_id: str) -> Assignment | None:
     """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one."""
-    owners = [a for k in state.owners if (a := state.containers[k]).container.pod_id == pod_id]
+    owners = (a for a in state.of_pod(pod_id) if a.exclusive)
     return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
 
 
