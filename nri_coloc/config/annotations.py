@@ -19,6 +19,7 @@ from nri_coloc.config import classes, gate, keys, membership, quantity, written
 from nri_coloc.config.vocabularies import order
 from nri_coloc.config.vocabularies.claims import (
     CPU_REQUEST,
+    INIT,
     LENT_QUOTA,
     LENT_SHARES,
     ORDERED_CPUS,
@@ -238,6 +239,7 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
         placement=values.get("cpu-placement", Placement.PACKED),
         cpus_ordered=values.get(ORDERED_CPUS, 0),
         cpu_milli=values.get(CPU_REQUEST, 0),
+        init=values.get(INIT, False),
         knobs=base.knobs._replace(**ordered) if ordered else base.knobs,
         annotated=Knobs(**ordered) if ordered else NO_KNOBS,
         cpu_burst_percent=values.get("cpu-burst"),

@@ -31,7 +31,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import admission, record
+from nri_coloc.policy import admission, box, record
 
 START_WAIT_S: Final = 0.4
 """How long a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
@@ -49,7 +49,7 @@ class Hooks:
         self._translator = translator
         self._report = report
         self._foresight = Foresight()
-        self.box_grew: Callable[[], None] = _nobody_listens
+        self.expect_member: Callable[[], None] = _nobody_listens
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -81,12 +81,12 @@ class Hooks:
 
     def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.pod_started(hook, self._node.tuning)
+        if box.belongs(event.wish):
+            self.expect_member()
         before = self._node.state
         outcome = self._node.decide(event)
         self._actuator.place_pod(event.pod.id)
         exchange.answer(None)
-        if outcome.state.boxed(event.pod.id):
-            self.box_grew()
         # its cgroup was written above; only what the event means for others is left to do
         others = replace(outcome, moves=outcome.moves.without_pod(event.pod.id))
         self._after(others, before, exchange)
@@ -165,9 +165,9 @@ class Hooks:
         with_others.MergeFrom(response)
         return with_others
 
-    def _updates(self, outcome: Outcome, can: Any) -> list[nri_pb2.ContainerUpdate]:
+    def _updates(self, outcome: Outcome, can: Any, but: str = "") -> list[nri_pb2.ContainerUpdate]:
         """Render the others' new sets, as many as one reply may carry; files move the rest."""
-        others = outcome.moves.containers[: self._node.tuning.updates_per_reply]
+        others = [k for k in outcome.moves.containers if k != but][: self._node.tuning.updates_per_reply]
         return adjustment.updates([(k, _cpuset_of(outcome.state, k)) for k in others], can)
 
     def _learn(self, sent: Any | None) -> None:
@@ -211,7 +211,7 @@ class Hooks:
 
         def deliverable(outcome: Outcome) -> bool:
             # without resources in the request an answer would crash containerd 1.7 (nri-protocol §5.3)
-            if hook.resources is not None and hook.resources.ByteSize():
+            if not outcome.refusal and hook.resources is not None and hook.resources.ByteSize():
                 reply[0] = self._overlay(outcome, event.container.id)
             return exchange.claim()
 
@@ -219,18 +219,33 @@ class Hooks:
         if not exchange.claimed_by_us:
             self._too_late(hook, exchange)
             return
+        if outcome.refusal:
+            exchange.refuse(outcome.refusal)
+            self._say(outcome, before, exchange)
+            return
+        self._make_way(outcome, event.container.id, exchange)
         exchange.send(reply[0])
         self._pusher.learned(event.container.id, event.requested.cpus or event.container.resources.cpus)
         self._learn(reply[0])
-        self._after(outcome, before, exchange, owner=event.container.id)
+        self._say(outcome, before, exchange)
+
+    def _make_way(self, outcome: Outcome, container_id: str, exchange: Exchange) -> None:
+        """Move whom a resize concerns before the answer: the runtime would let others in first.
+
+        They leave what it takes before it comes, and it leaves what it returns before they come.
+        """
+        if outcome.moves and not outcome.waits_for:
+            self._actuator.place(container_id)
+        self._act(outcome, container_id)
+        if outcome.waits_for:
+            self._wait_for_own_cpus(outcome.state, container_id, exchange)
 
     def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
         if self._node.tuning.observe:
             return None
         can = self._actuator.can
-        orders = outcome.decisions[-1].orders if outcome.decisions else Knobs()
-        own = adjustment.update(container_id, orders, can)
-        others = self._updates(outcome, can)
+        own = adjustment.update(container_id, outcome.orders_for(container_id), can)
+        others = self._updates(outcome, can, but=container_id)
         if own is None and not others:
             return None
         return nri_pb2.UpdateContainerResponse(update=[*([own] if own is not None else []), *others])
@@ -265,6 +280,7 @@ class Hooks:
 
     def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
         """Take the runtime's whole list, answer at once without updates, then compare everything."""
+        self.expect_member()
         before = self._node.state
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
         outcome = self._node.decide(event)
@@ -303,13 +319,14 @@ class Hooks:
             self._report.decided(outcome.decisions, outcome.state, before, exchange.latency_us)
 
     def _wait_for_own_cpus(self, state: NodeState, container_id: str, exchange: Exchange) -> None:
-        """Hold the first instruction back until the former users of the CPUs are gone, within bounds."""
+        """Hold an answer back until the former users of the CPUs are gone, within bounds."""
         left = min(START_WAIT_S, exchange.ticket.deadline - time.monotonic() - 0.02)
         barrier = self._actuator.await_departure(container_id, max(left, 0.0))
         if barrier is None:
             return
         self._report.metrics.late_exclusivity()
-        because = f"it starts while {barrier.open} cgroups are not read back off CPUs {cpuset.render(barrier.taken)}"
+        cpus = cpuset.render(barrier.taken)
+        because = f"it comes while {barrier.open} cgroups are not read back off its CPUs {cpus}"
         assignment = state.containers[container_id]
         self._report.about(assignment, state, (AuditEvent.LATE, Reason.TOO_LATE, because))
 

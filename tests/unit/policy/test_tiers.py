@@ -291,6 +291,7 @@ class TestStickiness:
         join(node, "a", 4000)
         node.create("main", 2000, on="main")
         join(node, "b", 2000)
+        node.push()
         again = node.anew()
         assert again.owners() == node.owners()
         assert again.state.pools == node.state.pools
