@@ -1,6 +1,6 @@
 """The plugin is killed with -9 at every step of its work: whatever it leaves half done is made good by the next."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -18,12 +18,6 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 DEATH = {DOOMED: "yes"}
 RESIZED = {"shares": 1024, "quota": 50_000, "period": 100_000}
-
-
-@pytest.fixture
-def inspector(cri: Cri) -> Iterator[Inspector]:
-    with Inspector(cri) as found:
-        yield found
 
 
 @pytest.mark.invariant(1, 3, 6, 7, 8)
