@@ -1,5 +1,7 @@
 """The plugin is killed with -9 at every step of its work: whatever it leaves half done is made good by the next."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -11,13 +13,13 @@ from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 from tests.rig.mortal_daemon import DOOMED
 from tests.rig.waiting import wait_until
-from tests.rig.workloads import NODE_CPUS
+from tests.rig.workloads import NODE_CPUS, PERIOD
 
 pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
 DEATH = {DOOMED: "yes"}
-RESIZED = {"shares": 1024, "quota": 50_000, "period": 100_000}
+SHARES, QUOTA = 1024, 50_000
 
 
 @pytest.mark.invariant(1, 3, 6, 7, 8)
@@ -37,9 +39,7 @@ def test_killed_while_a_dedicated_container_comes(
 
 @pytest.mark.invariant(1, 3, 6, 7, 8, 9)
 @pytest.mark.parametrize("step", [*mortal_daemon.OF_POD, "decided"])
-def test_killed_while_an_offline_pod_comes(
-    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, step: str
-):
+def test_killed_while_an_offline_pod_comes(cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, step: str):
     daemon = own_daemon(program=(*mortal_daemon.PROGRAM, step))
     inspector.run("web", "dedicated")
     inspector.run("neighbour", "shared")
@@ -49,8 +49,12 @@ def test_killed_while_an_offline_pod_comes(
     inspector.forget(late)
     assert inspector.breaches() == [], "who was placed before stays placed while nobody is there"
     inspector.watch(late, "reclaimed")
-    own_daemon(state_dir=daemon.state_dir)
+    second = own_daemon(state_dir=daemon.state_dir)
     inspector.wait_until_sound()
+    assert second.terminate() == 0
+    _restore(second)
+    assert cgroups.cpus(late.pod.cgroup) == NODE_CPUS
+    assert (cgroups.shares(late.pod.cgroup), cgroups.weight(late.pod.cgroup)) in ((1024, None), (None, 100))
 
 
 @pytest.mark.invariant(1, 3, 7, 8)
@@ -58,8 +62,8 @@ def test_killed_while_the_kubelet_resizes_a_container(cri: Cri, own_daemon: OwnD
     daemon = own_daemon(program=(*mortal_daemon.PROGRAM, "updating"))
     inspector.run("web", "dedicated")
     resized = inspector.run("neighbour", "shared", annotations=DEATH)
-    cri.update(resized.id, **RESIZED)
-    inspector.resized(resized, RESIZED["shares"], RESIZED["quota"])
+    cri.update(resized.id, shares=SHARES, quota=QUOTA, period=PERIOD)
+    inspector.resized(resized, SHARES, QUOTA)
     wait_until(lambda: daemon.is_dead, 10, "the daemon to die while updating")
     own_daemon(state_dir=daemon.state_dir)
     inspector.wait_until_sound()
@@ -90,3 +94,9 @@ def test_killed_while_it_is_told_what_exists(containerd: Containerd, inspector: 
         with Daemon(containerd, state_dir=first.state_dir) as second:
             second.wait_synchronised()
             inspector.wait_until_sound()
+
+
+def _restore(daemon: Daemon) -> None:
+    command = [sys.executable, "-m", "nri_coloc", "restore", "--state-dir", str(daemon.state_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr

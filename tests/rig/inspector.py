@@ -183,7 +183,11 @@ def _astray(subject: Subject, cpus: frozenset[int]) -> Iterator[str]:
 
 def _of_pod(subject: Subject) -> frozenset[int]:
     """The CPUs of a reclaimed pod's own cgroup, from which its containers inherit."""
-    return (cgroups.cpus(subject.workload.pod.cgroup) or frozenset()) if subject.qos == "reclaimed" else frozenset()
+    return (
+        (cgroups.cpus(subject.workload.pod.cgroup) or frozenset())
+        if subject.qos == "reclaimed"
+        else frozenset()
+    )
 
 
 def _unboxed(subject: Subject) -> Iterator[str]:
