@@ -17,6 +17,9 @@ from tests.fuzz import corpus
 
 NOUN: Final = "documents"
 LONGEST_SENTENCE: Final = 20_000
+COSTLY: Final = 5
+"""A whole configuration takes ten milliseconds and more to compose and judge."""
+
 KEYS: Final = sorted(
     {
         key
@@ -73,11 +76,13 @@ def test_a_kept_document_gives_settings_or_a_sentence(seed: Path):
 
 
 def test_any_text_gives_settings_or_a_sentence(fuzz_inputs: int):
-    corpus.made_up(NOUN, check, fuzz_inputs)
+    corpus.made_up(NOUN, check, fuzz_inputs // COSTLY)
 
 
 def test_any_document_of_our_own_keys_gives_settings_or_a_sentence(fuzz_inputs: int):
-    corpus.made_up(NOUN, check, fuzz_inputs, DOCUMENTS.map(lambda found: json.dumps(found).encode()))
+    corpus.made_up(
+        NOUN, check, fuzz_inputs // COSTLY, DOCUMENTS.map(lambda found: json.dumps(found).encode())
+    )
 
 
 def test_the_kept_documents_are_not_all_refused():
