@@ -147,6 +147,7 @@ class Daemon:
         now = time.monotonic()
         self.view.alive_at = now
         self._claim_for_launched()
+        self._leave_superseded()
         self._comparison.poll(now)
         self._steering.look(now)
 
@@ -214,6 +215,17 @@ class Daemon:
         if self._options.launched is not None:
             with contextlib.suppress(OSError):
                 self._claim.take(self.settings.nri_socket)
+
+    def _leave_superseded(self) -> None:
+        """Leave a program that took our connection, said nothing, and has another at its path by now.
+
+        A registration has no deadline (the runtime takes plugins in one by one), so this alone tells one that will
+        never answer from one whose turn for us is far off.
+        """
+        if self.trunk.connected or self._options.launched is not None:
+            return
+        if self._claim.superseded(self.settings.nri_socket):
+            self.trunk.drop("another socket is at the runtime's path")
 
     def _start_http(self) -> HttpServer | None:
         if self.settings.http == "off":
