@@ -72,6 +72,7 @@ class Actuator:
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.can = Capability()
         self.look_again: Callable[[Capability], Capability] = lambda can: can
+        self.left_box: Callable[[str], None] = lambda _path: None
         self.actual: dict[str, CPUMask] = {}
         self.swept_at = 0.0
         self._node = node
@@ -248,6 +249,8 @@ class Actuator:
             # a pod that left the box, or was never in it: nothing of the box may stay on it
             keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
             failures += self._writer.put_back(target.path, frozenset(keep))
+            if not state.boxed(pod_id):
+                self.left_box(target.path)
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)
