@@ -14,7 +14,7 @@ from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.lending import MemoryTarget
 from nri_coloc.model.readings import GroupReading, Picture
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -28,6 +28,10 @@ WORTH_A_WRITE: Final = 16 << 20
 
 NEARLY_FULL: Final = 0.9
 """A member that uses this part of its memory.high gets another one, if the box has room."""
+
+STARTING: Final = 64 << 20
+"""Bytes that a member is taken to use at least: what is left over goes by use where nothing was requested, and one that
+has just come would get a part of it that it cannot start in."""
 
 TOLD_MEMBERS: Final = 8
 
@@ -83,8 +87,8 @@ class BoxMemory:
     def _divide(self, goal: MemoryTarget, members: Members, state: NodeState) -> None:
         before, known = self._goal, self._parts
         self._goal, self._parts = goal, box_memory.divide(goal, members)
-        if self._parts != known and (members or known):
-            self._tell(before, members, state)
+        if self._parts != known:
+            self._tell(_knobs(before) if known else NO_KNOBS, members, state)
 
     def _bounds(self, boxed: Mapping[str, Boxed]) -> dict[str, Bounds]:
         """Return what is to be written, by cgroup path; hands off whoever may ask for that."""
@@ -94,9 +98,9 @@ class BoxMemory:
             if pod_id in boxed and boxed[pod_id].ours
         }
 
-    def _tell(self, before: MemoryTarget, members: Members, state: NodeState) -> None:
+    def _tell(self, former: Knobs, members: Members, state: NodeState) -> None:
         goal = self._goal
-        former, now = _knobs(before), _knobs(goal)
+        now = _knobs(goal) if self._parts else NO_KNOBS
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
             Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,
@@ -111,7 +115,9 @@ class BoxMemory:
 def _member(boxed: Boxed | None, reading: GroupReading | None) -> Member:
     held = reading.memory if reading is not None else None
     request = boxed.request if boxed is not None else 0
-    return Member(0, request) if held is None else Member(held.usage, request, max(0, held.usage - held.file))
+    if held is None:
+        return Member(STARTING, request)
+    return Member(max(STARTING, held.usage), request, max(0, held.usage - held.file))
 
 
 def _knobs(goal: MemoryTarget) -> Knobs:
