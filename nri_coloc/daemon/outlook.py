@@ -42,6 +42,7 @@ class Outlook:
         self._offered_for: tuple[object, ...] = ()
         self._offered_s = float("-inf")
         self._supply = Supply(0, 0)
+        self._used = (0, 0)
 
     def saw(
         self, before: Picture | None, after: Picture, online: Online, now_s: float, tuning: ReclaimTuning
@@ -69,13 +70,18 @@ class Outlook:
         return found
 
     def advertise(self, picture: Picture, scene: Scene, now_s: float) -> bool:
-        """Make a new offer if the last one is a minute old or of another scene; whether it was."""
+        """Make a new offer if the last one is a minute old, of another scene, or of less use; whether it was.
+
+        What is used less of is offered when the minute is over: an offer that is withdrawn is no good to anybody.
+        """
         blind = prediction.blind_for_s(self.forecast, now_s, scene.tuning) > 0.0
         learnt = self.forecast.observed_s is not None
         known = (scene.online, scene.lendable_milli, scene.tuning, blind, learnt)
-        if _same(known, self._offered_for) and 0.0 <= now_s - self._offered_s < ADVERTISED_S:
+        used = self._used_now()
+        stands = _same(known, self._offered_for) and not self._has_risen(used, scene.tuning)
+        if stands and 0.0 <= now_s - self._offered_s < ADVERTISED_S:
             return False
-        self._offered_for, self._offered_s = known, now_s
+        self._offered_for, self._offered_s, self._used = known, now_s, used
         self._supply = _supply(picture, scene.lendable_milli, self._supply)
         self.capacity = capacity(
             self.forecast,
@@ -86,6 +92,15 @@ class Outlook:
             previous=self.capacity,
         )
         return True
+
+    def _used_now(self) -> tuple[int, int]:
+        """Return milli-CPU and bytes of all online pods and the system."""
+        latest = self.forecast.latest.values()
+        return sum(use.cpu_milli or 0 for use in latest), sum(use.memory_bytes or 0 for use in latest)
+
+    def _has_risen(self, used: tuple[int, int], tuning: ReclaimTuning) -> bool:
+        milli, held = (now - then for now, then in zip(used, self._used, strict=True))
+        return milli > tuning.dead_band_milli or held > tuning.memory_dead_band
 
 
 def _says_something(used: Use) -> bool:

@@ -73,15 +73,24 @@ def test_two_pictures_make_an_offer_that_names_its_terms(rig):
     assert "8000m lendable" in offer.because
 
 
-def test_an_offer_stands_for_a_minute_and_follows_the_load_then(rig):
+def test_an_offer_falls_as_soon_as_more_is_used(rig):
     rig.turn()
     rig.turn(1000)
     first = rig.milli
-    for _ in range(11):
-        rig.turn(4000)
-    assert (rig.milli, rig.offers) == (first, 2)
     rig.turn(4000)
     assert rig.milli < first - 2500
+
+
+def test_the_noise_of_use_and_less_of_it_wait_for_the_minute_to_be_over(rig):
+    rig.turn()
+    rig.turn(1000)
+    first = rig.offers
+    for used in (1100, 300, 1000, 1190, 0) * 2:
+        rig.turn(used)
+    assert rig.offers == first
+    rig.turn(0)
+    rig.turn(0)
+    assert rig.offers == first + 1
 
 
 def test_a_pod_that_comes_makes_a_new_offer_at_once(rig):
