@@ -5,7 +5,7 @@ when it has moved by more than a little, when somebody comes, goes or is about t
 box uses more than it is to have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nri_coloc.daemon import claimants
@@ -69,7 +69,7 @@ class BoxMemory:
         if self._is_worth(goal, members):
             self._divide(goal, members, state)
         if not self._node.tuning.observe:
-            self._worker.submit(self._bounds(boxed))
+            self._worker.submit(self._bounds(boxed, picture.host_groups))
 
     def _is_worth(self, goal: MemoryTarget, members: Members) -> bool:
         known = self._goal
@@ -90,13 +90,14 @@ class BoxMemory:
         if self._parts != known:
             self._tell(_knobs(before) if known else NO_KNOBS, members, state)
 
-    def _bounds(self, boxed: Mapping[str, Boxed]) -> dict[str, Bounds]:
+    def _bounds(self, boxed: Mapping[str, Boxed], host_groups: Iterable[str]) -> dict[str, Bounds]:
         """Return what is to be written, by cgroup path; hands off whoever may ask for that."""
-        return {
+        pods = {
             boxed[pod_id].path: Bounds(part, pod_id)
             for pod_id, part in self._parts.items()
             if pod_id in boxed and boxed[pod_id].ours
         }
+        return pods | {path: Bounds(self._parts[path]) for path in host_groups if path in self._parts}
 
     def _tell(self, former: Knobs, members: Members, state: NodeState) -> None:
         goal = self._goal

@@ -12,13 +12,17 @@ from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts
 
 
-def groups_of(state: NodeState, layout: CgroupLayout) -> tuple[Group, ...]:
-    """Return the groups of cgroups that tell what online pods, the system and the box use."""
+def groups_of(state: NodeState, layout: CgroupLayout, host_groups: tuple[str, ...] = ()) -> tuple[Group, ...]:
+    """Return the groups of cgroups that tell what online pods, the system and the box use.
+
+    `host_groups`: members of the box outside Kubernetes.
+    """
     pods = tuple(_pods(state))
     kubepods = next(filter(None, (groups.kubepods_of(pod.path) for pod in pods)), "")
     facts = Facts(
         kubepods=kubepods,
         pods=pods,
+        host_groups=host_groups,
         beside=_beside(kubepods, layout),
         reserved=state.pools.reserved,
     )

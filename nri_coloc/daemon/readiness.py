@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from nri_coloc.daemon.actuator import SWEEP_S, Actuator
+from nri_coloc.daemon.actuator import LONGEST_SWEEP_S, Actuator
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.trunk import Trunk
@@ -47,7 +47,7 @@ class Readiness:
         return {"ready": all(c["ok"] for c in checks.values()), "checks": checks}
 
     def _stale(self, now: float) -> Iterator[str]:
-        swept = Reading("cgroups were last read", lambda: self._actuator.swept_at, 5 * SWEEP_S)
+        swept = Reading("cgroups were last read", lambda: self._actuator.swept_at, 2 * LONGEST_SWEEP_S)
         observing = self._node.tuning.observe
         for reading in (*self.readings, *(() if observing else (swept,))):
             age = now - reading.at()

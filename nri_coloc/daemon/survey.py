@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
-from nri_coloc.daemon import claimants, watched
+from nri_coloc.daemon import claimants, targets, watched
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.node import Node
@@ -27,7 +27,7 @@ SOON_S: Final = 1.0
 """After the first picture, which tells no rates, and after a failure."""
 
 LONGEST_S: Final = 30.0
-COST_SHARE: Final = 0.003
+COST_SHARE: Final = 0.002
 """Of a core, by which the period stretches on a node of many pods, up to the longest."""
 
 SLICE_PAUSE_S: Final = 0.002
@@ -103,7 +103,8 @@ class Survey:
 
     def _look(self, state: NodeState) -> Picture | None:
         """Take a picture, hooks first after each slice; None at the end of the daemon."""
-        subjects = watched.with_kubepods(watched.subjects(state), self._taker.layout)
+        groups = {path: path for path in targets.host_groups(state, self._node.tuning)}
+        subjects = watched.with_kubepods(watched.subjects(state, groups), self._taker.layout)
         self._turns += 1
         if self._turns % EVERY_CONTAINER:
             subjects = replace(subjects, containers={})

@@ -11,7 +11,7 @@ from nri_coloc.cli.main import main
 from nri_coloc.daemon.survey import PERIOD_S
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
-from tests.integration.harness import assert_unhurt, daemon_of, file, reclaimed, served, shared
+from tests.integration.harness import assert_unhurt, daemon_of, file, reclaimed, reload, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -89,16 +89,35 @@ def last_told(rig: Rig) -> dict[str, Any]:
 
 def test_a_daemon_that_was_killed_is_followed_by_one_that_takes_over(rig):
     batch, other = reclaimed(rig.node, "batch"), reclaimed(rig.node, "other")
-    for one in (batch, other):
-        wait_until(lambda one=one: rig.bound(one) != NO_BOUND[rig.node.tree.version], SOON_S, "bounds")
+    nothing = [NO_BOUND[rig.node.tree.version]] * 2
+    wait_until(lambda: not {rig.bound(batch), rig.bound(other)} & {*nothing}, SOON_S, "bounds of both")
     rig.daemon._end(signal.SIGKILL)
     rig.daemon.config.write("reclaim: {enabled: false}\n")
     rig.daemon.start()
     served(rig.daemon)
-    for one in (batch, other):
-        wait_until(
-            lambda one=one: rig.bound(one) == NO_BOUND[rig.node.tree.version], SOON_S, "what was there before"
-        )
+    wait_until(
+        lambda: [rig.bound(batch), rig.bound(other)] == nothing, SOON_S, "what was there before the first"
+    )
+
+
+def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
+    tree, name = rig.node.tree, BOUNDS[rig.node.tree.version]
+    weight = "cpu.shares" if tree.version == 1 else "cpu.weight"
+    tree.make("hadoop-yarn")
+    before = {file: tree.read("hadoop-yarn", file) for file in ("cpuset.cpus", weight, name)}
+    web = shared(rig.node, "web")
+    rig.node.set_demand(web, 6.0)
+    reload(rig.daemon, "reclaim: {members: [/hadoop-yarn, kubelet/nothing-there]}\n")
+    wait_until(lambda: tree.effective("hadoop-yarn").bit_count() <= 2, SOON_S, "the box's CPUs")
+    wait_until(lambda: tree.read("hadoop-yarn", name) != before[name], SOON_S, "a part of its memory")
+    assert tree.read("hadoop-yarn", weight) in ("1", "2")
+    assert "hadoop-yarn" in rig.daemon.audit("pod.limit", reason="box_member")[0]["because"]
+    assert rig.daemon.container(web)["cpus"] == "0-7"
+    reload(rig.daemon, LENDING)
+    wait_until(
+        lambda: {file: tree.read("hadoop-yarn", file) for file in before} == before, SOON_S, "its own values"
+    )
+    assert_unhurt(rig.daemon)
 
 
 def test_an_observer_tells_and_writes_nothing(tmp_path):
