@@ -1,139 +1,191 @@
-"""What is lent on a simulated node whose containers use CPU and memory: the offer, the box's memory, its end."""
+"""The lending loop in the daemon: what is lent follows the online pods' use, on the simulated node's own clock.
 
-import signal
+The box is read from the pods' own cpuset files, and the burst is the simulated containers' demand.
+"""
+
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nri_coloc.cli.main import main
-from nri_coloc.daemon.survey import PERIOD_S
-from nri_coloc.node_sim.memory_use import Held
+from nri_coloc.model import cpuset
+from nri_coloc.model.workload import KubeQoS
 from nri_coloc.node_sim.node import Node
-from tests.integration.harness import assert_unhurt, daemon_of, file, reclaimed, reload, served, shared
-from tests.rig.daemon import Daemon
+from nri_coloc.node_sim.spec import ContainerRequest
+from tests.integration import harness
+from tests.integration.harness import Lasting
 from tests.rig.waiting import wait_until
 
 LENDING = "reclaim: {enabled: true}\n"
-GIB = 1 << 30
-SOON_S = 3 * PERIOD_S + 15
-"""Three turns of the slow loop, on a machine with something else to do."""
+EVERYTHING = "0-7"
+CPUS = 8
+FLOOR = 2
+"""One core: this machine has two threads on each."""
 
-BOUNDS = {1: "memory.limit_in_bytes", 2: "memory.max"}
-NO_BOUND = {1: "9223372036854771712", 2: "max"}
-
-
-class Rig:
-    def __init__(self, node: Node, daemon: Daemon) -> None:
-        self.node, self.daemon = node, daemon
-
-    def capacity(self) -> dict[str, Any]:
-        return dict(self.daemon._json("/v1/capacity"))
-
-    def bound(self, container: str) -> str | None:
-        """The memory limit of a container's pod."""
-        pod = self.node.runtime.containers[container].pod.id
-        return file(self.node, pod, BOUNDS[self.node.tree.version])
+GROWS_WITHIN_S = 15
 
 
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def rig(request, tmp_path) -> Iterator[Rig]:
-    with Node(tmp_path, cgroup=request.param) as node, daemon_of(node, config=LENDING) as daemon:
+@pytest.fixture(params=[1, 2], ids=["cgroup-v1", "cgroup-v2"])
+def lending(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
+    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
         node.start_clock()
-        yield Rig(node, served(daemon))
+        with harness.daemon_of(node, config=LENDING) as daemon:
+            harness.served(daemon)
+            yield Lasting(node, daemon)
+            harness.assert_unhurt(daemon)
 
 
-def test_the_offer_follows_the_load_and_says_why(rig):
-    web = shared(rig.node, "web", 100)
-    rig.node.set_demand(web, 1.0)
-    rig.node.set_memory(web, Held(anon=4 * GIB))
-    wait_until(lambda: 0 < rig.capacity()["cpu_milli"] < 6700, SOON_S, "an offer without what web uses")
-    calm = rig.capacity()
-    assert calm["reason"] == "learning"
-    assert "most: shop/web" in calm["because"]
-    assert calm["memory_bytes"] < calm["headroom_memory_bytes"] + GIB < 28 * GIB
-    rig.node.set_demand(web, 6.0)
-    wait_until(lambda: rig.capacity()["headroom_cpu_milli"] < 2000, SOON_S, "the headroom to fall")
-    wait_until(lambda: rig.capacity()["cpu_milli"] < 2000, SOON_S, "the offer to fall")
-    assert rig.capacity().keys() == {
-        "cpu_milli", "memory_bytes", "headroom_cpu_milli", "headroom_memory_bytes", "online_cpu_milli",
-        "reason", "because", "at",
-    }  # fmt: skip
-    assert_unhurt(rig.daemon)
+def online(node: Node, demand: float = 0.5) -> str:
+    container = harness.shared(node, "web", 4000)
+    node.set_demand(container, demand)
+    return container
 
 
-def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(rig):
-    batch = reclaimed(rig.node, "batch")
-    rig.node.set_memory(batch, Held(anon=GIB, inactive_file=GIB))
-    wait_until(
-        lambda: (rig.bound(batch) or "").isdigit() and int(rig.bound(batch)) < 1 << 40, SOON_S, "a bound"
-    )
-    before = int(rig.bound(batch))
-    assert 28 * GIB < before < 34 * GIB
-    web = shared(rig.node, "web")
-    rig.node.set_memory(web, Held(anon=20 * GIB))
-    wait_until(lambda: int(rig.bound(batch)) < before - 18 * GIB, SOON_S, "less for the box")
-    wait_until(lambda: last_told(rig)["after"]["memory.high"] < 14 * GIB, 5, "a record of it")
-    assert " free + " in last_told(rig)["because"]
-    rig.daemon.terminate()
-    assert int(rig.bound(batch)) < before - 18 * GIB, "the last limits stay"
-    state, root = str(rig.daemon.state_dir), str(rig.node.host_root)
-    assert main(["restore", "--state-dir", state, "--host-root", root], {}) == 0
-    assert rig.bound(batch) == NO_BOUND[rig.node.tree.version]
+def hungry(node: Node, name: str = "batch") -> str:
+    container = harness.reclaimed(node, name)
+    node.set_demand(container, CPUS)
+    return container
 
 
-def last_told(rig: Rig) -> dict[str, Any]:
-    return dict(rig.daemon.audit("reclaim.memory")[-1])
+def box(node: Node, container: str) -> int:
+    """How many CPUs the pod of an offline container has, by its own file."""
+    pod = node.runtime.containers[container].pod.id
+    return cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "").bit_count()
 
 
-def test_a_daemon_that_was_killed_is_followed_by_one_that_takes_over(rig):
-    batch, other = reclaimed(rig.node, "batch"), reclaimed(rig.node, "other")
-    nothing = [NO_BOUND[rig.node.tree.version]] * 2
-    wait_until(lambda: not {rig.bound(batch), rig.bound(other)} & {*nothing}, SOON_S, "bounds of both")
-    rig.daemon._end(signal.SIGKILL)
-    rig.daemon.config.write("reclaim: {enabled: false}\n")
-    rig.daemon.start()
-    served(rig.daemon)
-    wait_until(
-        lambda: [rig.bound(batch), rig.bound(other)] == nothing, SOON_S, "what was there before the first"
+def lent(node: Node, container: str, least: int = CPUS - 2) -> None:
+    wait_until(lambda: box(node, container) >= least, GROWS_WITHIN_S, f"a box of {least} CPUs")
+
+
+def test_what_online_pods_leave_unused_is_lent(lending: Lasting):
+    online(lending.node)
+    batch = hungry(lending.node)
+    lent(lending.node, batch)
+    assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == harness.file(
+        lending.node, lending.node.runtime.containers[batch].pod.id, "cpuset.cpus"
     )
 
 
-def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
-    tree, name = rig.node.tree, BOUNDS[rig.node.tree.version]
-    weight = "cpu.shares" if tree.version == 1 else "cpu.weight"
-    tree.make("hadoop-yarn")
-    before = {file: tree.read("hadoop-yarn", file) for file in ("cpuset.cpus", weight, name)}
-    web = shared(rig.node, "web")
-    rig.node.set_demand(web, 6.0)
-    reload(rig.daemon, "reclaim: {members: [/hadoop-yarn, kubelet/nothing-there]}\n")
-    wait_until(lambda: tree.effective("hadoop-yarn").bit_count() <= 2, SOON_S, "the box's CPUs")
-    wait_until(lambda: tree.read("hadoop-yarn", name) != before[name], SOON_S, "a part of its memory")
-    assert tree.read("hadoop-yarn", weight) in ("1", "2")
-    assert "hadoop-yarn" in rig.daemon.audit("pod.limit", reason="box_member")[0]["because"]
-    assert rig.daemon.container(web)["cpus"] == "0-7"
-    reload(rig.daemon, LENDING)
+def test_a_burst_takes_the_cpus_back_and_they_return_after_it(lending: Lasting):
+    web, batch = online(lending.node), hungry(lending.node)
+    lent(lending.node, batch)
+    lending.node.set_demand(web, CPUS)
+    wait_until(lambda: box(lending.node, batch) == FLOOR, 2, "a box at its floor")
+    record = lending.daemon.audited("reclaim.suppress", pool="reclaim")
+    assert record["reason"] == "headroom"
+    assert "milli" in record["because"]
+    lending.node.set_demand(web, 0.5)
+    lent(lending.node, batch)
+
+
+def test_without_reclaimed_pods_the_pool_is_what_share_is(lending: Lasting):
+    online(lending.node, CPUS)
     wait_until(
-        lambda: {file: tree.read("hadoop-yarn", file) for file in before} == before, SOON_S, "its own values"
+        lambda: lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 3, 5, "some ticks of the loop"
     )
-    assert_unhurt(rig.daemon)
+    assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == EVERYTHING
 
 
-def test_an_observer_tells_and_writes_nothing(tmp_path):
-    with Node(tmp_path) as node, daemon_of(node, config=f"mode: observe\n{LENDING}") as daemon:
-        served(daemon)
-        rig = Rig(node, daemon)
-        batch = reclaimed(node, "batch")
-        daemon.audited("reclaim.memory", SOON_S)
-        wait_until(lambda: rig.capacity()["cpu_milli"] > 7000, SOON_S, "an offer")
-        assert rig.bound(batch) == "max"
-        assert not Path(daemon.state_dir, "restore.jsonl").exists()
-        assert daemon.readyz()["checks"]["readings"]["ok"]
+def test_a_besteffort_system_pod_is_left_alone_while_the_box_is_at_its_floor(lending: Lasting):
+    node = lending.node
+    agent = node.run_container(
+        harness.pod(node, "agent", kube=KubeQoS.BEST_EFFORT, namespace="kube-system"), ContainerRequest("app")
+    )
+    pod = node.runtime.containers[agent].pod.id
+    before = [harness.file(node, k, name) for k in (pod, agent) for name in ("cpuset.cpus", "cpu.weight")]
+    web, batch = online(node, CPUS), hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    node.set_demand(web, 0.5)
+    lent(node, batch)
+    assert before == [
+        harness.file(node, k, name) for k in (pod, agent) for name in ("cpuset.cpus", "cpu.weight")
+    ]
 
 
-def test_metrics_say_what_is_lent_and_what_it_costs_to_know(rig):
-    wait_until(lambda: rig.daemon.metric("nri_coloc_capacity_cpu_milli") > 7000, SOON_S, "an offer")
-    assert rig.daemon.metric("nri_coloc_capacity_memory_bytes") > 28 * GIB
-    assert rig.daemon.metric("nri_coloc_headroom_memory_bytes") > 28 * GIB
-    assert rig.daemon.metric("nri_coloc_picture_seconds_count") >= 2
+def test_the_capacity_follows_the_load_and_says_why(lending: Lasting):
+    web, batch = online(lending.node), hungry(lending.node)
+    lent(lending.node, batch)
+    calm = lending.daemon.capacity()
+    assert calm["headroom_cpu_milli"] >= 5000
+    lending.node.set_demand(web, CPUS)
+    wait_until(
+        lambda: lending.daemon.capacity()["headroom_cpu_milli"] < 1000, 3, "a capacity that follows the burst"
+    )
+    assert lending.daemon.capacity()["reason"]
+    assert lending.daemon.capacity()["online_cpu_milli"] > calm["online_cpu_milli"]
+
+
+def test_somebody_elses_hand_on_the_box_is_put_right(lending: Lasting):
+    node = lending.node
+    online(node, 4)
+    batch = hungry(node)
+    wait_until(lambda: 1 < box(node, batch) < 5, GROWS_WITHIN_S, "a box of about half the node")
+    pod = node.runtime.containers[batch].pod
+    node.tree.write(pod.cgroup, "cpuset.cpus", EVERYTHING)
+    wait_until(lambda: box(node, batch) < 5, 3, "the box as it was")
+    lending.daemon.audited("drift.repair")
+
+
+def test_a_dedicated_container_takes_its_cpus_out_of_the_box_too(lending: Lasting):
+    node = lending.node
+    online(node)
+    batch = hungry(node)
+    lent(node, batch)
+    web = harness.dedicated(node, "db", 2000)
+    owned = cpuset.parse(harness.file(node, web, "cpuset.cpus") or "")
+    pod = node.runtime.containers[batch].pod.id
+    assert not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned
+
+
+def test_a_killed_daemon_leaves_the_box_as_it_was_and_its_successor_takes_over(lending: Lasting):
+    node = lending.node
+    web, batch = online(node, CPUS), hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    lending.daemon.kill()
+    assert box(node, batch) == FLOOR
+    lending.daemon.start()
+    harness.served(lending.daemon)
+    node.set_demand(web, 0.5)
+    lent(node, batch)
+
+
+def test_a_successor_never_widens_a_box_that_it_finds_at_its_floor(lending: Lasting):
+    node = lending.node
+    online(node, CPUS)
+    batch = hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    lending.daemon.kill()
+    lending.daemon.start()
+    seen = []
+
+    def has_ticked() -> bool:
+        seen.append(box(node, batch))
+        return lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 20
+
+    harness.served(lending.daemon)
+    wait_until(has_ticked, 10, "some ticks")
+    assert max(seen) == FLOOR
+
+
+def test_lending_can_be_switched_off_and_on(lending: Lasting):
+    node = lending.node
+    online(node, CPUS)
+    batch = hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    harness.reload(lending.daemon, "reclaim: {enabled: false}\n")
+    wait_until(lambda: box(node, batch) == CPUS, 3, "all of share")
+    harness.reload(lending.daemon, LENDING)
+    wait_until(lambda: box(node, batch) == FLOOR, 3, "the floor again")
+
+
+def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
+    with Node(tmp_path, "8cpu") as node:
+        node.start_clock()
+        web, batch = online(node, CPUS), hungry(node)
+        before = box(node, batch)
+        with harness.daemon_of(node, config=LENDING, flags=["--observe"]) as daemon:
+            harness.served(daemon)
+            daemon.audited("reclaim.suppress", 5)
+            node.set_demand(web, 0.1)
+            daemon.audited("reclaim.grow", GROWS_WITHIN_S)
+            assert box(node, batch) == before
+            harness.assert_unhurt(daemon)
