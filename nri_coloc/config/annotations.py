@@ -101,12 +101,18 @@ def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
         if not classes.tuned(tuning, qos).has_memory:
             found = _of_class(pod, tuning, qos, because, _Given(native=False))
-            return replace(membership.joined(found, pod, tuning), plain=True)
+            return _plain(membership.joined(found, pod, tuning))
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
     reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
     knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
     return replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos))
+
+
+@lru_cache(maxsize=1024)
+def _plain(wish: Wish) -> Wish:
+    """Return the one wish that all such pods share: what was answered to one of them is known by it."""
+    return replace(wish, plain=True)
 
 
 def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:

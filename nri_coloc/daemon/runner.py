@@ -100,7 +100,7 @@ class Daemon:
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
-        self._hooks.box_grew = self.lending.wake
+        self._hooks.expect_member = self.lending.expect_member
         self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)

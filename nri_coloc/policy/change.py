@@ -28,13 +28,16 @@ def with_container(state: NodeState, assignment: Assignment) -> NodeState:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    return _with_owners(state, state.containers.adding(assignment), owners)
+    replaced = ((state.containers.get(assignment.id), assignment),)
+    return _with_owners(state, state.containers.adding(assignment), owners, replaced)
 
 
-def _with_owners(state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask]) -> NodeState:
+def _with_owners(
+    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], replaced: Collection[tiers.Replaced]
+) -> NodeState:
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    asked = tiers.asked(derived, state.containers, containers) if derived.plan else derived.asked
+    asked = tiers.asked(derived, replaced) if derived.plan else derived.asked
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
@@ -50,12 +53,15 @@ def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; who followed one of them returns to `share`."""
     ids = frozenset(a.id for a in leaving)
     containers = reduce(Crowd.without, ids, state.containers)
+    replaced: list[tiers.Replaced] = [(state.containers[k], None) for k in ids if k in state.containers]
     for orphan in followers(state, leaving):
-        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
+        homeless = replace(orphan, pool=SHARE, follows="", mems=0)
+        replaced.append((orphan, homeless))
+        containers = containers.adding(homeless)
     owners = state.owners
     if not ids.isdisjoint(owners):
         owners = {k: cpus for k, cpus in owners.items() if k not in ids}
-    return _with_owners(state, containers, owners)
+    return _with_owners(state, containers, owners, replaced)
 
 
 def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:

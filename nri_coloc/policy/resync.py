@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.crowd import EMPTY, Crowd
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import Reconfigured, Synchronized
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -210,7 +210,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
     owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
-    told = replace(told, asked=tiers.asked(replace(told, asked={}), EMPTY, Crowd.of(kept)))
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), [(None, a) for a in kept]))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))

@@ -148,6 +148,24 @@ def test_a_killed_daemon_leaves_the_box_as_it_was_and_its_successor_takes_over(l
     lent(node, batch)
 
 
+def test_a_successor_never_widens_a_box_that_it_finds_at_its_floor(lending: Lasting):
+    node = lending.node
+    online(node, CPUS)
+    batch = hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    lending.daemon.kill()
+    lending.daemon.start()
+    seen = []
+
+    def has_ticked() -> bool:
+        seen.append(box(node, batch))
+        return lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 20
+
+    harness.served(lending.daemon)
+    wait_until(has_ticked, 10, "some ticks")
+    assert max(seen) == FLOOR
+
+
 def test_lending_can_be_switched_off_and_on(lending: Lasting):
     node = lending.node
     online(node, CPUS)

@@ -105,7 +105,8 @@ class PlacementMachine(RuleBasedStateMachine):
     def come_and_go(self, on, milli, wish):
         """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too.
 
-        A pool that shrinks again after its guest may keep other CPUs than it had, but as many.
+        A pool that shrinks again after its guest may keep other CPUs than it had, but as many; unless it asked for more
+        than there was, and has what the sidecars gave up.
         """
         former = self.node.state
         self.act(lambda: self.node.create("guest", milli, wish, on))
@@ -114,8 +115,9 @@ class PlacementMachine(RuleBasedStateMachine):
         )
         self.act(lambda: self.node.stop("guest"))
         then, now = former.pools.free | joined, self.node.state.pools.free
-        assert now.bit_count() == then.bit_count()
+        assert self.node.state.pools.dedicated == former.pools.dedicated & ~joined
         assert now == then or self.node.state.pools.plan
+        assert now.bit_count() == then.bit_count() or joined
         assert self.node.state.owners == {k: v for k, v in former.owners.items() if not v & joined}
 
     @rule(name=NAMES, on=PODS, wish=WISHES, running=st.booleans())
@@ -332,7 +334,8 @@ class PlacementMachine(RuleBasedStateMachine):
         own = {k: cpus for k, cpus in pools.tiers.items() if not cpus & pools.share}
         sets = [pools.dedicated, pools.free, *own.values()]
         driven = reduce(or_, (a.exclusive for a in self.state.containers.values() if a.hands_off), 0)
-        assert reduce(or_, sets, 0) == self.state.topology.usable & ~pools.kept & ~pools.reserved | driven
+        granted = driven | self.state.topology.aside & pools.dedicated
+        assert reduce(or_, sets, 0) == self.state.topology.usable & ~pools.kept & ~pools.reserved | granted
         assert sum(cpus.bit_count() for cpus in sets) == reduce(or_, sets, 0).bit_count()
         for name, cpus in own.items():
             tuning = tiers.bounds(pools, name)
@@ -340,8 +343,8 @@ class PlacementMachine(RuleBasedStateMachine):
             assert cpus or name not in pools.asked
 
     def what_members_ask_for_is_known(self):
-        pools, nobody = self.state.pools, dict[str, Any]()
-        counted = tiers.asked(replace(pools, asked=nobody), nobody, self.state.containers)
+        pools = self.state.pools
+        counted = tiers.asked(replace(pools, asked={}), [(None, a) for a in self.state.containers.values()])
         assert counted == pools.asked
 
     def no_value_that_is_written_is_empty(self):
