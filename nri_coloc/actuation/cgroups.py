@@ -115,6 +115,14 @@ class CgroupWriter:
             ]
         return {path for path, _, name in parts if name in ("memory.low", "memory.min")}
 
+    def text(self, path: str, controller: Controller, name: str) -> str | None:
+        """Read one file of a cgroup; None if it is gone or cannot be read."""
+        folder = self._layout.folder(controller, path)
+        try:
+            return None if folder is None else files.read(f"{folder}/{name}")
+        except KernelInterfaceError:
+            return None
+
     def members(self, path: str) -> tuple[int, ...]:
         """Return the processes of a cgroup itself."""
         folder = self._layout.folder("cpuset", path) or self._layout.folder("memory", path)

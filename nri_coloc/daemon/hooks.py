@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
@@ -24,10 +25,10 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerGone, Event, PodRemoved, Synchronized
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
-from nri_coloc.nri import events
+from nri_coloc.nri import codec, events
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import admission, record
 
@@ -128,8 +129,8 @@ class Hooks:
         else:
             exchange.send(reply[0])
             assignment = outcome.state.containers[event.container.id]
-            ours = assignment.knobs.cpus if reply[0] is not None else None
-            self._pusher.learned(assignment.id, ours or event.container.resources.cpus)
+            ours = assignment.knobs.where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS
+            self._pusher.learned(assignment.id, specs.of(event.container.resources).overlaid(ours))
             self._learn(reply[0])
         self._after(outcome, before, exchange, owner=event.container.id)
 
@@ -152,8 +153,8 @@ class Hooks:
     def _learn(self, sent: Any | None) -> None:
         """Note what the runtime's specs hold after an answer of ours; one that was discarded taught it nothing."""
         for update in getattr(sent, "update", ()):
-            if update.linux.resources.cpu.cpus:
-                self._pusher.learned(update.container_id, update.linux.resources.cpu.cpus)
+            values = specs.of(codec.resources_of(update.linux.resources))
+            self._pusher.learned(update.container_id, values)
 
     def _start(self, hook: events.Hook, exchange: "_Exchange") -> None:
         before = self._node.state
@@ -183,7 +184,7 @@ class Hooks:
     def _update(self, hook: events.Hook, exchange: "_Exchange") -> None:
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
-        if self._pusher.recognises(event.container.id, event.requested.cpus):
+        if self._pusher.recognises(event.container.id, event.requested.knobs()):
             exchange.answer(None)
             return
         reply: list[Any] = [None]
@@ -199,7 +200,8 @@ class Hooks:
             self._too_late(hook, exchange)
             return
         exchange.send(reply[0])
-        self._pusher.learned(event.container.id, event.requested.cpus or event.container.resources.cpus)
+        asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
+        self._pusher.learned(event.container.id, asked)
         self._learn(reply[0])
         self._after(outcome, before, exchange, owner=event.container.id)
 
@@ -217,9 +219,13 @@ class Hooks:
     def _updated(self, hook: events.Hook, exchange: "_Exchange") -> None:
         exchange.answer(None)
         assert hook.container is not None  # events of containers carry one
-        repaired = self._actuator.place(hook.container.id)
+        container_id = hook.container.id
+        # only now is it certain: what we answered may have come too late, what was asked for may have failed
+        self._pusher.learned(container_id, specs.of(codec.resources_of(hook.container.linux.resources)))
+        self._pusher.submit((container_id,))
+        repaired = self._actuator.place(container_id)
         if repaired:
-            self._say_repaired(self._node.state, hook.container.id, repaired)
+            self._say_repaired(self._node.state, container_id, repaired)
 
     def _gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
         assert hook.container is not None  # events of containers carry one
@@ -257,7 +263,7 @@ class Hooks:
         self._compare_everything(event, self._node.decide(event), before)
 
     def _compare_everything(self, event: Synchronized, outcome: Outcome, before: NodeState) -> None:
-        self._pusher.learned_all({c.id: c.resources.cpus for c, _ in event.containers})
+        self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
         self._report.decided(outcome.decisions, outcome.state, before)
         self._act(outcome)
         self._actuator.take_over()

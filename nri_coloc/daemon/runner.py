@@ -40,8 +40,10 @@ from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
+from nri_coloc.daemon.spec_updates import SpecUpdates
 from nri_coloc.daemon.steering import Crew, Steering
 from nri_coloc.daemon.translation import Translator
+from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -92,10 +94,13 @@ class Daemon:
         self._translator = Translator(memory)
         sampler = FastSampler(self._layout, options.host_root)
         cri = CriSide(settings.cri_socket)
-        self.pusher = Pusher(self.node, cri, self.report, lambda: self.trunk.connected)
+        updates = SpecUpdates(cri)
+        verify = Verification(writer, self._layout.version)
+        self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
+        updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)

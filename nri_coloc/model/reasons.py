@@ -58,6 +58,7 @@ class Reason(StrEnum):
     CPUS_RETURNED = "cpus_returned"
     MEMBERS_ASKED = "members_asked"
     HEADROOM = "headroom"
+    REBALANCED = "rebalanced"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
     RECONFIGURED = "reconfigured"
