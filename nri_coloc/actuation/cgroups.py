@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from nri_coloc.actuation import cpusets, files
+from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller, FileValue
@@ -55,6 +56,12 @@ class CgroupWriter:
         self._journal = journal
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
+        self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
+
+    def bandwidth(self, pod: PodBandwidth) -> Written:
+        """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
+        with self._lock:
+            return self._bandwidths.apply(pod)
 
     def apply(self, target: Target) -> Applied:
         """Bring one cgroup to its values; what already holds is not written again."""
@@ -72,7 +79,7 @@ class CgroupWriter:
             folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
             for folder in folders - {None}:
                 for file, was in self._journal.below(str(folder)).items():
-                    if file.rpartition("/")[2] in keep:
+                    if file.rpartition("/")[2] in keep | NAMES:  # those are put back by `bandwidth`
                         continue
                     try:
                         restore(file, was, self._layout.version)
@@ -138,6 +145,7 @@ class CgroupWriter:
         """Let the journal forget cgroups that are gone."""
         with self._lock:
             self._journal.forget_gone()
+            self._bandwidths.tidy()
 
     def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
         """Set a process's score (inherited by what it executes); a refusal is returned, not raised."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
+from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
@@ -74,6 +75,7 @@ class Actuator:
         self.look_again: Callable[[Capability], Capability] = lambda can: can
         self.actual: dict[str, CPUMask] = {}
         self.swept_at = 0.0
+        self.bandwidths = PodBandwidths(node, writer, report)
         self._node = node
         self._writer = writer
         self._report = report
@@ -190,6 +192,7 @@ class Actuator:
         for container_id in state.containers:
             self._guarded(self._apply_container, container_id, sweeping=True)
         self._protect()
+        self._guarded(self.bandwidths.sweep)
         known = {*self.actual, *self._barriers, *self._repairs, *self._scored}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
@@ -198,13 +201,13 @@ class Actuator:
         if self._sweeps % TIDY_EVERY == 0:
             self._writer.tidy()
 
-    def _guarded(self, apply: Callable[..., object], id_: str, **how: bool) -> None:
+    def _guarded(self, apply: Callable[..., object], *id_: str, **how: bool) -> None:
         """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
         self._applied += 1
         if self._applied % STEP_ASIDE_EVERY == 0:
             time.sleep(STEP_ASIDE_S)
         try:
-            apply(id_, **how)
+            apply(*id_, **how)
         except Exception as error:
             self._report.log.exception("a cgroup could not be dealt with", id=id_, exc_info=error)
 

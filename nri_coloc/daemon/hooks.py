@@ -164,6 +164,7 @@ class Hooks:
         if outcome.moves:
             self._act(outcome, container_id)
         repaired = self._actuator.place(container_id)
+        self._actuator.bandwidths.place(container_id)
         self._set_oom_score(outcome.state, container_id)
         self._wait_for_own_cpus(outcome.state, container_id, exchange)
         exchange.answer(None)
@@ -199,6 +200,7 @@ class Hooks:
         if not exchange.claimed_by_us:
             self._too_late(hook, exchange)
             return
+        self._actuator.bandwidths.resized(event.container.id)
         exchange.send(reply[0])
         asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
         self._pusher.learned(event.container.id, asked)
@@ -223,6 +225,7 @@ class Hooks:
         # only now is it certain: what we answered may have come too late, what was asked for may have failed
         self._pusher.learned(container_id, specs.of(codec.resources_of(hook.container.linux.resources)))
         self._pusher.submit((container_id,))
+        self._actuator.bandwidths.place(container_id)
         repaired = self._actuator.place(container_id)
         if repaired:
             self._say_repaired(self._node.state, container_id, repaired)

@@ -25,7 +25,7 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, probe, steering, trunk
+from nri_coloc.daemon import census, loans, probe, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.cri_side import CriSide
@@ -33,6 +33,7 @@ from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.loans import Loans
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
@@ -47,11 +48,13 @@ from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import topology as machine
+from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
@@ -105,6 +108,13 @@ class Daemon:
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
         self._hooks.box_grew = self.lending.wake
+        self._cgroups = CgroupReader(self._layout, options.host_root)
+        self.loans = Loans(
+            self.node,
+            lambda: loans.of_headroom(self.lending.headroom, memory),
+            self._memory_in_use,
+            self.report,
+        )
         self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
         watch = SettingsWatch(options.config, options.over)
@@ -153,6 +163,12 @@ class Daemon:
         self._claim_for_launched()
         self._comparison.poll(now)
         self._steering.look(now)
+        self.loans.look(now, self.actuator, self.pusher)
+
+    def _memory_in_use(self, assignment: Assignment) -> int | None:
+        path = targets.container_path(assignment)
+        found = self._cgroups.container(path, time.monotonic()) if path is not None else None
+        return found.memory.working_set if found is not None and found.memory is not None else None
 
     def _end(self, http: HttpServer | None) -> int:
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, "stopping; nothing is un-pinned")
