@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files
+from nri_coloc.actuation import cpusets, files, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller, FileValue
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.reclaim.hints import Hint
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
 
@@ -62,6 +63,30 @@ class CgroupWriter:
         """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
         with self._lock:
             return self._bandwidths.apply(pod)
+
+    def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup a scheduling hint; the first refusal is returned."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        with self._lock:
+            self._journal.note(f"{folder}/{tasks.NAME}", tasks.DEFAULT)
+        return tasks.tell(folder, self._layout.version, hint)
+
+    def unhint(self, path: str) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup the kernel's defaults again."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        failure = tasks.reset(folder, self._layout.version)
+        if failure is None:
+            with self._lock:
+                self._journal.forget(f"{folder}/{tasks.NAME}")
+        return failure
+
+    def hinted(self) -> set[str]:
+        """Return the cgroups whose tasks were given hints, by us or in a former life."""
+        return self._journalled("cpu", (tasks.NAME,))
 
     def apply(self, target: Target) -> Applied:
         """Bring one cgroup to its values; what already holds is not written again."""
@@ -113,14 +138,18 @@ class CgroupWriter:
 
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
-        root = f"{self._layout.folder('memory', '')}/"
+        return self._journalled("memory", ("memory.low", "memory.min"))
+
+    def _journalled(self, controller: Controller, names: tuple[str, ...]) -> set[str]:
+        """Return the cgroups of which the journal holds one of these files."""
+        root = f"{self._layout.folder(controller, '')}/"
         with self._lock:
             parts = [
                 file.removeprefix(root).rpartition("/")
                 for file in self._journal.files()
                 if file.startswith(root)
             ]
-        return {path for path, _, name in parts if name in ("memory.low", "memory.min")}
+        return {path for path, _, name in parts if name in names}
 
     def text(self, path: str, controller: Controller, name: str) -> str | None:
         """Read one file of a cgroup; None if it is gone or cannot be read."""

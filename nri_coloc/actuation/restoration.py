@@ -7,7 +7,7 @@ gone needs nothing; one that the kernel refuses is reported and kept in the jour
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_coloc.actuation import cgroups, journal
+from nri_coloc.actuation import cgroups, journal, tasks
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS
 from nri_coloc.errors import KernelInterfaceError
 
@@ -30,7 +30,7 @@ def restore(path: str, host_root: str, version: int) -> Restored:
     left: dict[str, str] = {}
     for file, was in sorted(journal.load(path).items(), key=lambda entry: _turn(entry[0])):
         try:
-            found = cgroups.restore(root + file, was, version)
+            found = _put_back(root + file, was, version)
             (done if found else gone).append(file)
         except KernelInterfaceError as error:
             refused.append(error)
@@ -38,6 +38,16 @@ def restore(path: str, host_root: str, version: int) -> Restored:
     if done or gone:
         journal.replace(Path(path), left)
     return Restored(tuple(done), tuple(gone), tuple(refused))
+
+
+def _put_back(file: str, was: str, version: int) -> bool:
+    """Write one original back; the tasks of a cgroup get the scheduler's defaults. False if it is gone."""
+    if file.rpartition("/")[2] != tasks.NAME:
+        return cgroups.restore(file, was, version)
+    failure = tasks.reset(file.rpartition("/")[0], version)
+    if failure is not None:
+        raise failure
+    return Path(file).exists()
 
 
 def _turn(file: str) -> tuple[int, int]:

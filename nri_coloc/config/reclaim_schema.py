@@ -2,9 +2,9 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from nri_coloc.config.section import Section
+from nri_coloc.config.section import Section, listed
 from nri_coloc.model.tuning import ReclaimTuning
 
 _DEFAULTS: Final = ReclaimTuning()
@@ -49,3 +49,12 @@ class Reclaim(Section):
             description="percent of the machine's memory, 1 to 100, that may be in use",
         ),
     ] = round(_DEFAULTS.memory_watermark * 100)
+    features: Annotated[
+        tuple[Literal["scheduler-hints", "quota-burst", "restore-on-exit"], ...],
+        BeforeValidator(listed),
+        Field(
+            max_length=3,
+            description="a list of scheduler-hints (a short slice for online tasks, SCHED_BATCH for reclaimed ones), "
+            "quota-burst (throttled online containers get more while the node is idle) and restore-on-exit",
+        ),
+    ] = ("scheduler-hints",)

@@ -15,6 +15,7 @@ from typing import Final
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
@@ -76,6 +77,7 @@ class Actuator:
         self.actual: dict[str, CPUMask] = {}
         self.swept_at = 0.0
         self.bandwidths = PodBandwidths(node, writer, report)
+        self.hints = Hints(node, writer, report)
         self._node = node
         self._writer = writer
         self._report = report
@@ -101,6 +103,12 @@ class Actuator:
         with self._wanted:
             self._stopping = True
             self._wanted.notify()
+
+    def ended(self, seconds: float) -> bool:
+        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def submit(
         self, moves: Moves, owner: str = "", taken: CPUMask = 0, waits_for: Moves | None = None
@@ -193,6 +201,7 @@ class Actuator:
             self._guarded(self._apply_container, container_id, sweeping=True)
         self._protect()
         self._guarded(self.bandwidths.sweep)
+        self._guarded(self.hints.sweep)
         known = {*self.actual, *self._barriers, *self._repairs, *self._scored}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():

@@ -165,6 +165,7 @@ class Hooks:
             self._act(outcome, container_id)
         repaired = self._actuator.place(container_id)
         self._actuator.bandwidths.place(container_id)
+        self._actuator.hints.place(container_id)
         self._set_oom_score(outcome.state, container_id)
         self._wait_for_own_cpus(outcome.state, container_id, exchange)
         exchange.answer(None)

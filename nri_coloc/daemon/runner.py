@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
+from nri_coloc.actuation import restoration, scheduler
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
@@ -37,6 +38,7 @@ from nri_coloc.daemon.loans import Loans
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
@@ -65,6 +67,9 @@ TICK_S: Final = 0.5
 CENSUS_PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
 
+RESTORE_WITHIN_S: Final = 0.5
+"""How long the end waits for each thread that writes; SIGTERM is answered within two seconds in all."""
+
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
 
@@ -77,6 +82,7 @@ class Daemon:
         self._options = options
         self._stopping = Event()
         self._failed = False
+        self._serves = False
         topology = machine.read(options.host_root)
         steering.refuse_full_reserve(topology.usable.bit_count(), settings)
         memory = machine.memory_total(options.host_root)
@@ -93,6 +99,7 @@ class Daemon:
         self._journal = Journal(path, self._journal_failed, options.host_root)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
+        self.actuator.hints.can = scheduler.probe(options.host_root)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)
         sampler = FastSampler(self._layout, options.host_root)
@@ -115,6 +122,9 @@ class Daemon:
             self._memory_in_use,
             self.report,
         )
+        self._quota_bursts = QuotaBursts(
+            self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom
+        )
         self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
         watch = SettingsWatch(options.config, options.over)
@@ -129,6 +139,7 @@ class Daemon:
         http = self._start_http()
         self._wait_for_lock()
         if not self._stopping.is_set():
+            self._serves = True
             self._journal.load_again()
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
@@ -163,7 +174,11 @@ class Daemon:
         self._claim_for_launched()
         self._comparison.poll(now)
         self._steering.look(now)
-        self.loans.look(now, self.actuator, self.pusher)
+        try:
+            self.loans.look(now, self.actuator, self.pusher)
+            self._quota_bursts.look(now)
+        except Exception as error:  # housekeeping outlives whatever one look meets
+            self.report.log.exception("a turn of the slow path failed", exc_info=error)
 
     def _memory_in_use(self, assignment: Assignment) -> int | None:
         path = targets.container_path(assignment)
@@ -171,15 +186,25 @@ class Daemon:
         return found.memory.working_set if found is not None and found.memory is not None else None
 
     def _end(self, http: HttpServer | None) -> int:
-        self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, "stopping; nothing is un-pinned")
+        restores = self._steering.settings.restore_on_exit
+        ends = "everything is put back" if restores else "nothing is un-pinned"
+        self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
         self.trunk.stop()
         self.lending.stop()
         self.actuator.stop()
         self.pusher.stop()
+        if restores:
+            self._restore()
         if http is not None:
             http.close()
         self.audit.close()
         return 1 if self._failed else 0
+
+    def _restore(self) -> None:
+        """Put back every file that was ours, once nobody writes any more."""
+        if self._serves and self.actuator.ended(RESTORE_WITHIN_S) and self.lending.ended(RESTORE_WITHIN_S):
+            path = str(Path(self._options.state_dir) / JOURNAL)
+            restoration.restore(path, self._options.host_root, self._layout.version)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
