@@ -145,6 +145,16 @@ class Actuator:
         """Bring one container to its values now, on the caller's thread; (found, wanted) if it was wrong."""
         return self._apply_container(container_id)
 
+    def finish(self, container_id: str) -> None:
+        """Set what lies beside the spec of a container that starts: bursts, hints.
+
+        Where files carry every other value too, bursts wait until it runs: a start may not wait for so many writes.
+        """
+        assignment = self._node.state.containers.get(container_id)
+        if assignment is not None and not assignment.by_file:
+            self.bandwidths.place(container_id)
+        self.hints.place(container_id)
+
     def place_pod(self, pod_id: str) -> None:
         """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files there are."""
         self.can = self.look_again(self.can)

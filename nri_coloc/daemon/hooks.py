@@ -164,8 +164,7 @@ class Hooks:
         if outcome.moves:
             self._act(outcome, container_id)
         repaired = self._actuator.place(container_id)
-        self._actuator.bandwidths.place(container_id)
-        self._actuator.hints.place(container_id)
+        self._actuator.finish(container_id)
         self._set_oom_score(outcome.state, container_id)
         self._wait_for_own_cpus(outcome.state, container_id, exchange)
         exchange.answer(None)
@@ -179,6 +178,7 @@ class Hooks:
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
         outcome = self._node.decide(event)
         self._after(outcome, before, exchange)
+        self._actuator.bandwidths.place(event.container.id)
         repaired = self._actuator.place(event.container.id)
         if repaired and not outcome.decisions:
             self._say_repaired(outcome.state, event.container.id, repaired)
