@@ -19,6 +19,7 @@ from nri_coloc.config import classes, gate, keys, membership, quantity, written
 from nri_coloc.config.vocabularies import order
 from nri_coloc.config.vocabularies.claims import (
     CPU_REQUEST,
+    INIT,
     LENT_QUOTA,
     LENT_SHARES,
     ORDERED_CPUS,
@@ -100,12 +101,18 @@ def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
         if not classes.tuned(tuning, qos).has_memory:
             found = _of_class(pod, tuning, qos, because, _Given(native=False))
-            return replace(membership.joined(found, pod, tuning), plain=True)
+            return _plain(membership.joined(found, pod, tuning))
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
     reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
     knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
     return replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos))
+
+
+@lru_cache(maxsize=1024)
+def _plain(wish: Wish) -> Wish:
+    """Return the one wish that all such pods share: what was answered to one of them is known by it."""
+    return replace(wish, plain=True)
 
 
 def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:
@@ -232,6 +239,7 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
         placement=values.get("cpu-placement", Placement.PACKED),
         cpus_ordered=values.get(ORDERED_CPUS, 0),
         cpu_milli=values.get(CPU_REQUEST, 0),
+        init=values.get(INIT, False),
         knobs=base.knobs._replace(**ordered) if ordered else base.knobs,
         annotated=Knobs(**ordered) if ordered else NO_KNOBS,
         cpu_burst_percent=values.get("cpu-burst"),

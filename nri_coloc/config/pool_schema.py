@@ -8,11 +8,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from nri_coloc.config.section import MisplacedError, Section, Selector, listed, section
 from nri_coloc.model import cpuset
 from nri_coloc.model.state import DEDICATED, RECLAIM, RESERVED, SHARE, SYSTEM
+from nri_coloc.model.workload import ISOLATED
 
 MOST_POOLS: Final = 32
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_TAKEN: Final = (RESERVED, DEDICATED, SYSTEM)
+_TAKEN: Final = (RESERVED, DEDICATED, SYSTEM, ISOLATED)
 _OF_BUILT_IN: Final = {
     SHARE: {"min_cpus": "minCPUs", "priority": "priority", "band": "band"},
     RECLAIM: {"min_cpus": "minCPUs", "max_cpus": "maxCPUs"},

@@ -254,7 +254,8 @@ class Actuator:
         self._settle("container", container_id, cpus)
         if applied.before is None or applied.before == target.cpus:
             return None
-        if sweeping:
+        if sweeping and assignment.container.pid:
+            # one without a process is still being made: its cgroup is there before its values are
             self._repaired(container_id, applied.before, target.cpus)
         return applied.before, target.cpus
 

@@ -29,6 +29,9 @@ RESYNCHRONISE_S: Final = 60.0
 UNLISTED_FOR_S: Final = 10.0
 """A container that we know and CRI does not list is taken for one in creation for so long, then for gone."""
 
+ENDS_WITHIN_S: Final = 60.0
+"""A busy runtime lists a container as running for seconds after it has told us that it stops."""
+
 LIVE: Final = ("created", "running")
 EXITED: Final = "exited"
 
@@ -63,6 +66,7 @@ class Comparison:
         self._next_compare = 0.0
         self._resynchronised_at = 0.0
         self._unlisted: dict[str, float] = {}
+        self._known_at: dict[str, float] = {}
         self._suspected: set[str] = set()
 
     def poll(self, now: float) -> None:
@@ -73,6 +77,8 @@ class Comparison:
             return
         if self._registration != synchronised_at:
             self._registration, self._next_compare = synchronised_at, synchronised_at + COMPARE_AFTER_S
+            self._known_at.clear()
+        self._known_at.update(dict.fromkeys(self._node.state.containers, now))
         if now < self._next_compare or self._asking:
             return
         self._asking = True
@@ -93,7 +99,7 @@ class Comparison:
             self._next_compare = now + RETRY_S
             return
         live = {k for k, state in states.items() if state in LIVE}
-        missing = live - known - set(self._node.state.containers)
+        missing = live - known - set(self._node.state.containers) - self._lately_known(now)
         exited = {k for k in known if states.get(k) == EXITED}
         self._drop_vanished(exited | self._long_unlisted(known - states.keys(), now))
         self._next_compare = now + COMPARE_AGAIN_S
@@ -112,6 +118,11 @@ class Comparison:
             because = f"CRI lists {len(live)} live containers and we know all of them"
             self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
         self._compared_for, self.detail = synchronised_at, ""
+
+    def _lately_known(self, now: float) -> set[str]:
+        """Return what we knew under this registration and not long ago: told to be ending, listed as alive still."""
+        self._known_at = {k: at for k, at in self._known_at.items() if now - at < ENDS_WITHIN_S}
+        return set(self._known_at)
 
     def _long_unlisted(self, unlisted: set[str], now: float) -> set[str]:
         """Return what CRI has not listed for so long that it cannot be in creation any more."""

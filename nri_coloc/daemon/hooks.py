@@ -9,11 +9,13 @@ answered neutrally and audited, never passed to the runtime.
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.exchange import Answers, Exchange
+from nri_coloc.daemon.foresight import Foresight
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
@@ -23,28 +25,17 @@ from nri_coloc.errors import TransportLost
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.events import ContainerGone, Event, PodRemoved, Synchronized
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
 from nri_coloc.nri import codec, events
 from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import admission, record
-
-FAILED_PRECONDITION: Final = 9
-"""The gRPC code of a refusal under `strict`."""
+from nri_coloc.policy import admission, box, record
 
 START_WAIT_S: Final = 0.4
 """How long a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
-
-
-class Answers(Protocol):
-    """The trunk's face towards the hooks: each call is answered once, framed and sent."""
-
-    def answer(self, call: events.Call, message: Any | None) -> None: ...
-
-    def refuse(self, call: events.Call, code: int, message: str) -> None: ...
 
 
 class Hooks:
@@ -58,7 +49,8 @@ class Hooks:
         self._pusher = pusher
         self._translator = translator
         self._report = report
-        self.box_grew: Callable[[], None] = _nobody_listens
+        self._foresight = Foresight()
+        self.expect_member: Callable[[], None] = _nobody_listens
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -77,7 +69,7 @@ class Hooks:
         ticket = watchdog.begin(hook.call, hook.kind.value)
         try:
             route = self._routes.get(hook.kind, self._nothing)
-            route(hook, _Exchange(ticket, answers, read_at))
+            route(hook, Exchange(ticket, answers, read_at))
         except TransportLost:
             raise  # there is nobody left to answer
         except Exception as error:  # noqa: BLE001 - a failure of ours never fails a container (invariant 8)
@@ -88,19 +80,19 @@ class Hooks:
 
     # ---- pods ----
 
-    def _run_pod(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.pod_started(hook, self._node.tuning)
+        if box.belongs(event.wish):
+            self.expect_member()
         before = self._node.state
         outcome = self._node.decide(event)
         self._actuator.place_pod(event.pod.id)
         exchange.answer(None)
-        if outcome.state.boxed(event.pod.id):
-            self.box_grew()
         # its cgroup was written above; only what the event means for others is left to do
         others = replace(outcome, moves=outcome.moves.without_pod(event.pod.id))
         self._after(others, before, exchange)
 
-    def _pod_gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _pod_gone(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         gone = [assignment.id for assignment in self._node.state.of_pod(hook.pod.id)]
         self._decide_and_act(PodRemoved(hook.pod.id), exchange)
@@ -110,7 +102,31 @@ class Hooks:
 
     # ---- containers ----
 
-    def _create(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _create(self, hook: events.Hook, exchange: Exchange) -> None:
+        before, tuning, can = self._node.state, self._node.tuning, self._actuator.can
+        foreseen = self._foresight.answer(hook, before, tuning, can)
+        if foreseen is None:
+            self._decide_and_answer(hook, exchange)
+        elif exchange.claim():
+            exchange.send(foreseen)
+            self._decide_answered(hook, exchange, foreseen)
+        else:
+            self._too_late(hook, exchange)
+
+    def _decide_answered(self, hook: events.Hook, exchange: Exchange, answer: Any) -> None:
+        """Decide on a creation whose answer was foreseen and has left; files mend what it should have said."""
+        before = self._node.state
+        event = self._translator.creating(hook, before, self._node.tuning)
+        outcome = self._node.decide(event)
+        container_id = event.container.id
+        decided = self._creation(outcome, container_id)
+        ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
+        self._pusher.learned(container_id, specs.of(event.container.resources).overlaid(ours))
+        if decided is not answer and decided != answer:
+            outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
+        self._after(outcome, before, exchange)
+
+    def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
         before = self._node.state
         event = self._translator.creating(hook, before, self._node.tuning)
         reply: list[Any] = [None]
@@ -132,6 +148,10 @@ class Hooks:
             ours = assignment.knobs.where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS
             self._pusher.learned(assignment.id, specs.of(event.container.resources).overlaid(ours))
             self._learn(reply[0])
+            if reply[0] is not None:
+                self._foresight.learn(
+                    hook, before, outcome.state, self._node.tuning, self._actuator.can, reply[0]
+                )
         self._after(outcome, before, exchange, owner=event.container.id)
 
     def _creation(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
@@ -145,9 +165,9 @@ class Hooks:
         with_others.MergeFrom(response)
         return with_others
 
-    def _updates(self, outcome: Outcome, can: Any) -> list[nri_pb2.ContainerUpdate]:
+    def _updates(self, outcome: Outcome, can: Any, but: str = "") -> list[nri_pb2.ContainerUpdate]:
         """Render the others' new sets, as many as one reply may carry; files move the rest."""
-        others = outcome.moves.containers[: self._node.tuning.updates_per_reply]
+        others = [k for k in outcome.moves.containers if k != but][: self._node.tuning.updates_per_reply]
         return adjustment.updates([(k, _cpuset_of(outcome.state, k)) for k in others], can)
 
     def _learn(self, sent: Any | None) -> None:
@@ -156,7 +176,7 @@ class Hooks:
             values = specs.of(codec.resources_of(update.linux.resources))
             self._pusher.learned(update.container_id, values)
 
-    def _start(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _start(self, hook: events.Hook, exchange: Exchange) -> None:
         before = self._node.state
         event = self._translator.starting(hook, before, self._node.tuning, running=False)
         outcome = self._node.decide(event)
@@ -172,7 +192,7 @@ class Hooks:
         if repaired and not outcome.decisions:
             self._say_repaired(outcome.state, container_id, repaired)
 
-    def _started(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _started(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         before = self._node.state
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
@@ -183,7 +203,7 @@ class Hooks:
         if repaired and not outcome.decisions:
             self._say_repaired(outcome.state, event.container.id, repaired)
 
-    def _update(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _update(self, hook: events.Hook, exchange: Exchange) -> None:
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
         if self._pusher.recognises(event.container.id, event.requested.knobs()):
@@ -193,7 +213,7 @@ class Hooks:
 
         def deliverable(outcome: Outcome) -> bool:
             # without resources in the request an answer would crash containerd 1.7 (nri-protocol §5.3)
-            if hook.resources is not None and hook.resources.ByteSize():
+            if not outcome.refusal and hook.resources is not None and hook.resources.ByteSize():
                 reply[0] = self._overlay(outcome, event.container.id)
             return exchange.claim()
 
@@ -201,25 +221,40 @@ class Hooks:
         if not exchange.claimed_by_us:
             self._too_late(hook, exchange)
             return
+        if outcome.refusal:
+            exchange.refuse(outcome.refusal)
+            self._say(outcome, before, exchange)
+            return
         self._actuator.bandwidths.resized(event.container.id)
+        self._make_way(outcome, event.container.id, exchange)
         exchange.send(reply[0])
         asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
         self._pusher.learned(event.container.id, asked)
         self._learn(reply[0])
-        self._after(outcome, before, exchange, owner=event.container.id)
+        self._say(outcome, before, exchange)
+
+    def _make_way(self, outcome: Outcome, container_id: str, exchange: Exchange) -> None:
+        """Move whom a resize concerns before the answer: the runtime would let others in first.
+
+        They leave what it takes before it comes, and it leaves what it returns before they come.
+        """
+        if outcome.moves and not outcome.waits_for:
+            self._actuator.place(container_id)
+        self._act(outcome, container_id)
+        if outcome.waits_for:
+            self._wait_for_own_cpus(outcome.state, container_id, exchange)
 
     def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
         if self._node.tuning.observe:
             return None
         can = self._actuator.can
-        orders = outcome.decisions[-1].orders if outcome.decisions else Knobs()
-        own = adjustment.update(container_id, orders, can)
-        others = self._updates(outcome, can)
+        own = adjustment.update(container_id, outcome.orders_for(container_id), can)
+        others = self._updates(outcome, can, but=container_id)
         if own is None and not others:
             return None
         return nri_pb2.UpdateContainerResponse(update=[*([own] if own is not None else []), *others])
 
-    def _updated(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _updated(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         assert hook.container is not None  # events of containers carry one
         container_id = hook.container.id
@@ -231,7 +266,7 @@ class Hooks:
         if repaired:
             self._say_repaired(self._node.state, container_id, repaired)
 
-    def _gone(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # events of containers carry one
         removed = hook.kind is HookKind.REMOVE_CONTAINER
         event = ContainerGone(hook.container.id, removed)
@@ -247,13 +282,14 @@ class Hooks:
         self._actuator.forget(hook.container.id)
         self._pusher.forget(hook.container.id)
 
-    def _nothing(self, _hook: events.Hook, exchange: "_Exchange") -> None:
+    def _nothing(self, _hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
 
     # ---- around the answer ----
 
     def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
         """Take the runtime's whole list, answer at once without updates, then compare everything."""
+        self.expect_member()
         before = self._node.state
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
         outcome = self._node.decide(event)
@@ -272,12 +308,12 @@ class Hooks:
         self._act(outcome)
         self._actuator.take_over()
 
-    def _decide_and_act(self, event: Event, exchange: "_Exchange") -> None:
+    def _decide_and_act(self, event: Event, exchange: Exchange) -> None:
         before = self._node.state
         outcome = self._node.decide(event)
         self._after(outcome, before, exchange)
 
-    def _after(self, outcome: Outcome, before: NodeState, exchange: "_Exchange", owner: str = "") -> None:
+    def _after(self, outcome: Outcome, before: NodeState, exchange: Exchange, owner: str = "") -> None:
         self._act(outcome, owner)
         self._say(outcome, before, exchange)
 
@@ -287,18 +323,19 @@ class Hooks:
             self._actuator.submit(outcome.moves, owner if taken else "", taken, outcome.waits_for)
             self._pusher.submit(outcome.moves.containers)
 
-    def _say(self, outcome: Outcome, before: NodeState, exchange: "_Exchange") -> None:
+    def _say(self, outcome: Outcome, before: NodeState, exchange: Exchange) -> None:
         if outcome.decisions:
             self._report.decided(outcome.decisions, outcome.state, before, exchange.latency_us)
 
-    def _wait_for_own_cpus(self, state: NodeState, container_id: str, exchange: "_Exchange") -> None:
-        """Hold the first instruction back until the former users of the CPUs are gone, within bounds."""
+    def _wait_for_own_cpus(self, state: NodeState, container_id: str, exchange: Exchange) -> None:
+        """Hold an answer back until the former users of the CPUs are gone, within bounds."""
         left = min(START_WAIT_S, exchange.ticket.deadline - time.monotonic() - 0.02)
         barrier = self._actuator.await_departure(container_id, max(left, 0.0))
         if barrier is None:
             return
         self._report.metrics.late_exclusivity()
-        because = f"it starts while {barrier.open} cgroups are not read back off CPUs {cpuset.render(barrier.taken)}"
+        cpus = cpuset.render(barrier.taken)
+        because = f"it comes while {barrier.open} cgroups are not read back off its CPUs {cpus}"
         assignment = state.containers[container_id]
         self._report.about(assignment, state, (AuditEvent.LATE, Reason.TOO_LATE, because))
 
@@ -316,7 +353,7 @@ class Hooks:
             found, wanted = map(cpuset.render, repaired)
             self._report.drifted(assignment, state, found, wanted)
 
-    def _too_late(self, hook: events.Hook, exchange: "_Exchange") -> None:
+    def _too_late(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # only creations and updates can be too late
         because = (
             f"{hook.kind.value} was decided after {exchange.age_us} µs, when the neutral answer had left; "
@@ -343,42 +380,6 @@ class Hooks:
 
 def _nobody_listens() -> None:
     return
-
-
-class _Exchange:
-    """One call and the right to answer it."""
-
-    def __init__(self, ticket: Ticket, answers: Answers, read_at: float) -> None:
-        self.ticket = ticket
-        self.claimed_by_us = False
-        self.latency_us: int | None = None
-        self._answers = answers
-        self._read_at = read_at
-
-    def claim(self) -> bool:
-        """Take the right to answer; False if the watchdog was first."""
-        self.claimed_by_us = self.ticket.claim()
-        return self.claimed_by_us
-
-    def answer(self, message: Any | None) -> None:
-        """Claim and send; nothing if the watchdog was first."""
-        if self.claim():
-            self.send(message)
-
-    def send(self, message: Any | None) -> None:
-        """Send what was claimed before."""
-        self._answers.answer(self.ticket.call, message)
-        self.latency_us = self.age_us
-
-    def refuse(self, text: str) -> None:
-        """Fail the runtime's operation with a text."""
-        self._answers.refuse(self.ticket.call, FAILED_PRECONDITION, text)
-        self.latency_us = self.age_us
-
-    @property
-    def age_us(self) -> int:
-        """Microseconds since the call's last byte was read."""
-        return int((time.monotonic() - self._read_at) * 1e6)
 
 
 def _cpuset_of(state: NodeState, container_id: str) -> Knobs:

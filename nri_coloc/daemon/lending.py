@@ -5,7 +5,8 @@ a new size means (members outside of boxed pods) goes the usual way. What ticks 
 each change of direction, with the extremes. In `observe` the loop runs and tells, and nothing changes.
 
 While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
-member would be nobody's. It is known when the first one comes, whose sandbox wakes the loop.
+member would be nobody's. When the first one comes the box gets the size that is known by then, before its sandbox
+is placed.
 """
 
 import time
@@ -68,8 +69,15 @@ class Lending:
         """Begin to measure and to lend."""
         self._thread.start()
 
-    def wake(self) -> None:
-        """Tick now: a reclaimed pod has come."""
+    def expect_member(self) -> None:
+        """Give the box its size before a pod comes into it, and tick at once."""
+        before, tuning = self._node.state, self._node.tuning
+        if tuning.observe or not tuning.reclaim.enabled:
+            return
+        if RECLAIM not in before.pools.counts:
+            because = "reclaimed pods come; the box has what was measured last, its floor where nothing was"
+            outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.cpus}, because))
+            self._report.decided(outcome.decisions, outcome.state, before)
         self._woken.set()
 
     def stop(self) -> None:
@@ -125,7 +133,7 @@ class Lending:
         if seen is not None and (_same_groups(seen, state) or now - self._watched_at < WATCH_AGAIN_S):
             return
         self._seen, self._watched_at = state, now
-        self._sampler.watch(lookout.groups_of(state, self._sampler.layout))
+        self._sampler.watch(lookout.groups_of(state))
 
     def _act(self, tick: Tick, state: NodeState) -> None:
         if self._node.tuning.observe:

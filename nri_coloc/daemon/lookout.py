@@ -3,26 +3,18 @@
 from collections.abc import Iterator
 
 from nri_coloc.daemon import targets
-from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.readings import Role
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.workload import QoSClass
-from nri_coloc.sampling import groups, kernel_files
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling import groups
 from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts
 
 
-def groups_of(state: NodeState, layout: CgroupLayout) -> tuple[Group, ...]:
+def groups_of(state: NodeState) -> tuple[Group, ...]:
     """Return the groups of cgroups that tell what online pods, the system and the box use."""
     pods = tuple(_pods(state))
     kubepods = next(filter(None, (groups.kubepods_of(pod.path) for pod in pods)), "")
-    facts = Facts(
-        kubepods=kubepods,
-        pods=pods,
-        beside=_beside(kubepods, layout),
-        reserved=state.pools.reserved,
-    )
-    return groups.choose(facts)
+    return groups.choose(Facts(kubepods, pods, reserved=state.pools.reserved))
 
 
 def _pods(state: NodeState) -> Iterator[PodFacts]:
@@ -45,7 +37,7 @@ def _role(place: PodPlace) -> Role:
 def _containers(state: NodeState, members: tuple[Assignment, ...]) -> Iterator[ContainerFacts]:
     for assignment in members:
         path = targets.container_path(assignment)
-        if path is not None:
+        if path is not None and assignment.qos is not QoSClass.RECLAIMED:
             owned = bool(state.cpus_of(assignment) & state.pools.dedicated)
             quota = assignment.knobs.quota or assignment.container.resources.quota or 0
             yield ContainerFacts(path, dedicated=owned, limited=quota > 0)
@@ -54,15 +46,3 @@ def _containers(state: NodeState, members: tuple[Assignment, ...]) -> Iterator[C
 def _shares_box(state: NodeState, members: tuple[Assignment, ...]) -> bool:
     """Whether a reclaimed task may ever run on CPUs of these; all of `share` may be lent."""
     return not members or any(state.cpus_of(a) & state.pools.share for a in members)
-
-
-def _beside(kubepods: str, layout: CgroupLayout) -> tuple[str, ...]:
-    """Return the other cgroups at the level of kubepods on v2, where the root's own counter is a coarse one."""
-    if layout.version != 2 or not kubepods or layout.cpu is None:
-        return ()
-    try:
-        found = kernel_files.entries(layout.cpu)
-    except KernelInterfaceError:
-        return ()
-    top = kubepods.partition("/")[0]
-    return tuple(sorted(name for name, is_folder in found.items() if is_folder and name != top))

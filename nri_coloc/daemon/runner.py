@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -77,7 +78,7 @@ GC_THRESHOLD: Final = 50_000
 class Daemon:
     """Everything, wired; `run` blocks until a signal."""
 
-    def __init__(self, options: Options, settings: Settings) -> None:
+    def __init__(self, options: Options, settings: Settings, watch: SettingsWatch) -> None:
         self.settings = settings
         self._options = options
         self._stopping = Event()
@@ -114,7 +115,7 @@ class Daemon:
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
-        self._hooks.box_grew = self.lending.wake
+        self._hooks.expect_member = self.lending.expect_member
         self._cgroups = CgroupReader(self._layout, options.host_root)
         self.loans = Loans(
             self.node,
@@ -127,13 +128,13 @@ class Daemon:
         )
         self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
-        watch = SettingsWatch(options.config, options.over)
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
+        threading.excepthook = self._thread_failed
         self.audit.start()
         self.report.said(AuditEvent.DAEMON_START, Reason.STARTED, f"nri-coloc {_version()}, {self._mode()}")
         http = self._start_http()
@@ -282,6 +283,10 @@ class Daemon:
                 said = True
         self.readiness.waiting_for = ""
 
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        name = failure.thread.name if failure.thread else "unknown"
+        self.report.log.error("a thread ended by a failure of ours", thread=name, exc_info=failure.exc_value)
+
     def _journal_failed(self, sentence: str) -> None:
         self.report.log.error(sentence)
         self.report.said(AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, sentence)
@@ -299,8 +304,10 @@ def _version() -> str:
 
 def run(options: Options) -> int:
     """Read the configuration and serve; SettingsError for what the operator must mend first."""
+    # before the file is read: a change in between must be seen
+    watch = SettingsWatch(options.config, options.over)
     settings = options.over(
         reader.read(options.config) if options.config else reader.load("", "the defaults")
     )
     logs.configure(settings.log_level)
-    return Daemon(options, settings).run()
+    return Daemon(options, settings, watch).run()

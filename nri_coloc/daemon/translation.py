@@ -19,10 +19,10 @@ from nri_coloc.model.events import (
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import KEPT_BY_KUBELET, Container, Pod, QoSClass, Resources, Wish
+from nri_coloc.model.workload import KEPT_BY_DRA, KEPT_BY_KUBELET, Container, Pod, QoSClass, Resources, Wish
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
-from nri_coloc.policy import record
+from nri_coloc.policy import claim, record
 
 
 class Translator:
@@ -34,14 +34,14 @@ class Translator:
     def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
         """Read a container's wish from its pod's annotations and the kubelet's own values."""
         found = annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
-        return _unless_kubelets(found, pod, container, tuning)
+        return _unless_anothers(found, pod, container, tuning)
 
     def _wish(self, state: NodeState, pod: Pod, container: Container, tuning: Tuning) -> Wish:
         place = state.pods.get(pod.id)
         as_pod = annotations.resolve_as_pod(place.wish, container) if place is not None else None
         if as_pod is None:
             return self.wish(pod, container, tuning)
-        return _unless_kubelets(as_pod, pod, container, tuning)
+        return _unless_anothers(as_pod, pod, container, tuning)
 
     def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
         """Read a pod's own wish."""
@@ -102,8 +102,14 @@ class Translator:
         return pod, codec.container_of(hook.container, pod)
 
 
-def _unless_kubelets(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:
-    """Leave a container's CPUs alone if the kubelet's own CPU manager has pinned it, or its whole pod."""
+def _unless_anothers(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:
+    """Leave a container's CPUs alone if the DRA CPU driver has given it some, or the kubelet's own CPU manager."""
+    driven = claim.by_driver(container)
+    if driven:
+        because = f"the DRA CPU driver has pinned it to CPUs {cpuset.render(driven)}"
+        keep = wish.preserve | {"cpu", KEPT_BY_DRA}
+        # its CPUs are its own, whatever its pod is; what only a class ordered is not for it
+        return replace(wish, qos=QoSClass.DEDICATED, because=because, preserve=keep, knobs=wish.annotated)
     if not tuning.kept_by_kubelet or pod.uid not in tuning.kept_by_kubelet:
         return wish
     pinned = tuning.kept_by_kubelet[pod.uid]

@@ -6,7 +6,7 @@ id (of a hexadecimal one: sixteen), and the ids of a pod's containers on shelves
 then by age: the same on every run, which a set's would not be.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
@@ -55,6 +55,19 @@ class Crowd(Mapping[str, "Assignment"]):
         """Return a container if it is there; spelled out, for the inherited one raises and catches."""
         return self._by_id[_shelf(container_id)].get(container_id, default)
 
+    def values(self) -> ValuesView["Assignment"]:
+        """Return a view of the containers; the inherited one looks each of them up by its id, five times as dear."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[str, "Assignment"]:
+        """Return a view of (id, container), for the same reason."""
+        return _Items(self)
+
+    @property
+    def shelves(self) -> Iterable[dict[str, "Assignment"]]:
+        """The containers by id, shelf by shelf; not to be changed."""
+        return self._by_id
+
     def of_pod(self, pod_id: str) -> Iterator["Assignment"]:
         """Yield the containers of one pod, the oldest first."""
         return (self[k] for k in self._by_pod[_shelf(pod_id)].get(pod_id, ()))
@@ -86,6 +99,22 @@ class Crowd(Mapping[str, "Assignment"]):
         if left:
             pods[pod_id] = left
         return Crowd(by_id, by_pod)
+
+
+class _Values(ValuesView["Assignment"]):
+    __slots__ = ()
+    _mapping: Crowd
+
+    def __iter__(self) -> Iterator["Assignment"]:
+        return chain.from_iterable(shelf.values() for shelf in self._mapping.shelves)
+
+
+class _Items(ItemsView[str, "Assignment"]):
+    __slots__ = ()
+    _mapping: Crowd
+
+    def __iter__(self) -> Iterator[tuple[str, "Assignment"]]:
+        return chain.from_iterable(shelf.items() for shelf in self._mapping.shelves)
 
 
 def _shelf(id_: str) -> int:

@@ -97,8 +97,8 @@ NOBODY: Final = Moves()
 class Outcome:
     """The new state, what was decided, and who must be re-pinned (those on taken CPUs first).
 
-    `waits_for`: the subject may not run its first instruction before these were moved and read back.
-    `refusal`: only under `strict`: creation fails with this text.
+    `waits_for`: the subject may not run on the CPUs that it took before these were moved and read back.
+    `refusal`: only under `strict`: creation, or the resize, fails with this text.
     """
 
     state: NodeState
@@ -106,3 +106,21 @@ class Outcome:
     moves: Moves = NOBODY
     waits_for: Moves = NOBODY
     refusal: str = ""
+
+    def __add__(self, later: "Outcome") -> "Outcome":
+        """Join two outcomes of one event, the second of which began where the first ended."""
+        return Outcome(
+            later.state,
+            self.decisions + later.decisions,
+            self.moves + later.moves,
+            self.waits_for + later.waits_for,
+            later.refusal,
+        )
+
+    def orders_for(self, container_id: str) -> Knobs:
+        """Return what the answer to a container's update must carry for itself."""
+        for decision in reversed(self.decisions):
+            subject = decision.subject
+            if decision.event is AuditEvent.UPDATE and subject is not None and subject.id == container_id:
+                return decision.orders
+        return NO_KNOBS

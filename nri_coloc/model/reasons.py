@@ -45,8 +45,13 @@ class Reason(StrEnum):
     ORDERED = "ordered"
     NO_FREE_CPUS = "no_free_cpus"
     FOLLOWS_MAIN = "follows_main"
+    INIT_CONTAINER = "init_container"
     RESTORED = "restored"
     ADOPTED = "adopted"
+    # how many CPUs of its own it has now
+    GROWN = "grown"
+    SHRUNK = "shrunk"
+    RESIZE_UNMET = "resize_unmet"
     # everyone else
     POOL_MEMBER = "pool_member"
     POOL_FULL = "pool_full"
@@ -56,6 +61,7 @@ class Reason(StrEnum):
     # changes that others cause
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"
+    CPUS_CLAIMED = "cpus_claimed"
     MEMBERS_ASKED = "members_asked"
     HEADROOM = "headroom"
     REBALANCED = "rebalanced"

@@ -120,7 +120,8 @@ class Pod:
 
 @value
 class Container:
-    """A container; `record` is the text of our own annotation, handed back by the runtime."""
+    """A container; `record` is the text of our own annotation, handed back by the runtime. `claimed`: CPUs that its
+    environment says the DRA CPU driver gave it, 0 for none; anybody may write that (see `policy.claim`)."""
 
     id: str
     pod_id: str
@@ -132,6 +133,7 @@ class Container:
     record: str = ""
     oom_score_adj: int | None = None
     resources: Resources = Resources()
+    claimed: CPUMask = 0
 
 
 class FindingKind(StrEnum):
@@ -161,9 +163,9 @@ class Wish:
     `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation that we read
     and no setting that depends on the container took part, so its containers wish the same.
     `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`: the request in thousandths of a CPU as told,
-    0 if only the kubelet's values tell it. `origins`: (our key, their key, their value) of what was not said in
-    our own words. `pool`: one of the operator's, with its group, or "" for the class's own; `pool_because`: what put it
-    there.
+    0 if only the kubelet's values tell it. `init`: told to be an init container. `origins`: (our key, their key, their
+    value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
+    own; `pool_because`: what put it there.
     """
 
     qos: QoSClass
@@ -175,6 +177,7 @@ class Wish:
     placement: Placement = Placement.PACKED
     cpus_ordered: CPUMask = 0
     cpu_milli: int = 0
+    init: bool = False
     knobs: Knobs = NO_KNOBS
     annotated: Knobs = NO_KNOBS
     cpu_burst_percent: int | None = None
@@ -188,6 +191,9 @@ class Wish:
     pool_because: str = ""
     findings: tuple[Finding, ...] = ()
 
+
+KEPT_BY_DRA: Final = "dra"
+"""In a wish's `preserve`, beside "cpu": not an annotation but the DRA CPU driver has given it its CPUs."""
 
 KEPT_BY_KUBELET: Final = "kubelet"
 """In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""

@@ -46,7 +46,8 @@ class PodRequest:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What the kubelet says of a container. `env` and `mounts` are only counted: they make the message long."""
+    """What the kubelet says of a container. `env` and `mounts` are only counted: they make the message long;
+    `variables` are such as another driver puts in, "NAME=value"."""
 
     name: str
     resources: Resources = NO_REQUEST
@@ -54,6 +55,7 @@ class ContainerRequest:
     annotations: Mapping[str, str] = field(default_factory=dict)
     env: int = 0
     mounts: int = 0
+    variables: tuple[str, ...] = ()
 
 
 def native(request_milli: int, limit_milli: int | None = None, memory_limit: int | None = None) -> Resources:
@@ -130,7 +132,10 @@ class Container:
             state=self.phase.value if self.stored else nri_pb2.CONTAINER_UNKNOWN,
             annotations=self.annotations,
             args=("sleep", "infinity"),
-            env=[f"VARIABLE_{number}=value-{number}" for number in range(self.request.env)],
+            env=[
+                *(f"VARIABLE_{number}=value-{number}" for number in range(self.request.env)),
+                *self.request.variables,
+            ],
             pid=self.pid,
         )
         message.labels.update(_labels(self.pod) | {"io.kubernetes.container.name": self.request.name})

@@ -16,6 +16,7 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import DEDICATED, SHARE, Assignment, NodeState
 from nri_coloc.model.workload import (
     DEFAULT_WISH,
+    KEPT_BY_DRA,
     KEPT_BY_KUBELET,
     Container,
     Finding,
@@ -25,7 +26,8 @@ from nri_coloc.model.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.policy import allocator, loans, membership, record, request, supply, tiers
+from nri_coloc.policy import allocator, claim, loans, membership, record, request, resize, supply, tiers
+from nri_coloc.policy.claim import Claim
 from nri_coloc.policy.grant import Grant, wished
 
 
@@ -45,11 +47,26 @@ def place(state: NodeState, container: Container, wish: Wish, reserved_memory: i
 
     `reserved_memory`: bytes of the node that no bound container is promised.
     """
+    if KEPT_BY_DRA in wish.preserve:
+        return _driven(state, container, wish)
     if wish.handler == "ignore" or "cpu" in wish.preserve:
         return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)
-    return _dedicate(state, container, wish, reserved_memory)
+    return dedicate(state, container, wish, reserved_memory)
+
+
+def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
+    """Leave a container on the CPUs that the DRA driver gave it, and take them out of all pools.
+
+    The lowest stays in share where nothing else would: a set of ours is never empty.
+    """
+    driven = claim.by_driver(container) & state.topology.online
+    free = state.pools.free
+    own = driven if free & ~driven else driven & ~cpuset.lowest(driven & free, 1)
+    assignment = replace(_pooled(container, wish, hands_off=True), pool=DEDICATED, exclusive=own)
+    shared = f"; {cpuset.render(driven & ~own)} stays in share, which would be empty" if own != driven else ""
+    return Admission(assignment, Reason.HANDS_OFF, wish.because + shared)
 
 
 def _left_alone(wish: Wish) -> str:
@@ -73,10 +90,11 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
     return Admission(assignment, Reason.POOL_MEMBER, why)
 
 
-def _dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int) -> Admission:
+def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+    """Place a container of class dedicated, by its record if it has one."""
     memory = record.read(container.record)
     asked = request.of_container(container, wish)
-    main = _main_of(state, container.pod_id)
+    main = main_of(state, container.pod_id)
     if main is not None and follows(_pooled(container, wish), main):
         # before its record: what a sidecar owned until its main container came is somebody else's by now
         assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
@@ -84,22 +102,56 @@ def _dedicate(state: NodeState, container: Container, wish: Wish, reserved_memor
         asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
         why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
         return Admission(assignment, Reason.FOLLOWS_MAIN, why)
-    kept = _still_free(state, wish, claim_of(container))
-    if memory and kept:
-        assignment = _owner(container, wish, kept, memory.mems)
-        why = f"{asked.words}; record gives CPUs {cpuset.render(kept)}, still free"
-        return Admission(assignment, Reason.RESTORED, why)
+    if wish.init:
+        why = f"told to be an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
+        return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
+    claimed = claim.of(container, wish)
+    kept = _still_free(state, wish, claimed.cpus)
+    if kept:
+        mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
+        why = f"{asked.words}; {claimed.words}, still free"
+        return Admission(_owner(container, wish, kept, mems), Reason.RESTORED, why)
     if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
+        if main is not None and memory.pool == DEDICATED:
+            assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
+            return Admission(assignment, Reason.RESTORED, f"{asked.words}; record says that it follows one")
         assignment = replace(_pooled(container, wish), pool=SHARE)
         return Admission(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
+    if partly := _around(state, container, wish, claimed):
+        return partly
     return _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
+
+
+def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim) -> Admission | None:
+    """Keep what is left of a claim and complete it beside that; None if that cannot be had."""
+    asked, claimable = request.of_container(container, wish), supply.claimable(state, wish)
+    left = claimed.cpus & claimable
+    if not left:
+        return None
+    wish_now, findings = satisfiable(state, wish, asked.whole, supply.room(state, container, wish, 0))
+    grant = resize.fit(state.topology, claimable & ~left, left, asked.whole, wish_now)
+    if grant is None or not state.pools.free & ~grant.cpus or _is_torn(state, wish, claimed.cpus, grant.cpus):
+        return None
+    assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
+    why = f"{asked.words}; {claimed.words}, of which free: {cpuset.render(left)}; {grant.because}"
+    return Admission(assignment, Reason.RESTORED, why, findings)
+
+
+def _is_torn(state: NodeState, wish: Wish, had: CPUMask, now: CPUMask) -> bool:
+    """Whether a bound container would leave its nodes to keep a part of them: another place suits it better."""
+    return wish.numa is not Numa.NONE and bool(state.topology.nodes_of(now) & ~state.topology.nodes_of(had))
+
+
+def bound_to(state: NodeState, wish: Wish, cpus: CPUMask) -> CPUMask:
+    """Return the memory nodes that go with these CPUs, 0 (all of them) without a binding."""
+    return 0 if wish.numa is Numa.NONE else state.topology.nodes_of(cpus) & state.topology.all_mems
 
 
 def _allocate(
     state: NodeState, container: Container, wish: Wish, asked: request.Request, room: Room
 ) -> Admission:
     count = asked.whole
-    wish_now, findings = _satisfiable(state, wish, count, room)
+    wish_now, findings = satisfiable(state, wish, count, room)
     free = state.pools.free
     considered = None
     grant = _as_ordered(state, wish, count)
@@ -150,7 +202,7 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
     return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
 
 
-def _satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:
+def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:
     """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
     findings: tuple[Finding, ...] = ()
     if wish.numa is Numa.EXCLUSIVE:
@@ -178,18 +230,6 @@ def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Findin
     return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
 
 
-def claim_of(container: Container) -> CPUMask:
-    """Return the CPUs that a container's record claims; the spec's, where a later move was pushed there, are newer."""
-    memory = record.read(container.record)
-    if memory is None or not memory.exclusive:
-        return 0
-    try:
-        spec = cpuset.parse(container.resources.cpus)
-    except ValueError:
-        spec = 0
-    return spec if spec.bit_count() == memory.exclusive.bit_count() else memory.exclusive
-
-
 def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
     """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
     free = state.pools.free
@@ -197,9 +237,10 @@ def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
     return exclusive if is_free else 0
 
 
-def _main_of(state: NodeState, pod_id: str) -> Assignment | None:
-    """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one."""
-    owners = [a for k in state.owners if (a := state.containers[k]).container.pod_id == pod_id]
+def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
+    """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one; but not one
+    whose CPUs somebody else gave it."""
+    owners = (a for a in state.of_pod(pod_id) if a.exclusive and not a.hands_off and a.id != but)
     return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
 
 

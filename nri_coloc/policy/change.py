@@ -4,7 +4,6 @@ A change of exclusive CPUs touches the members of every pool that shrank or grew
 cost is one pass that compares pool names, however large the sets are.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
@@ -29,13 +28,16 @@ def with_container(state: NodeState, assignment: Assignment) -> NodeState:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    return _with_owners(state, state.containers.adding(assignment), owners)
+    replaced = ((state.containers.get(assignment.id), assignment),)
+    return _with_owners(state, state.containers.adding(assignment), owners, replaced)
 
 
-def _with_owners(state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask]) -> NodeState:
+def _with_owners(
+    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], replaced: Collection[tiers.Replaced]
+) -> NodeState:
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    asked = tiers.asked(derived, state.containers, containers) if derived.plan else derived.asked
+    asked = tiers.asked(derived, replaced) if derived.plan else derived.asked
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
@@ -51,12 +53,15 @@ def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; who followed one of them returns to `share`."""
     ids = frozenset(a.id for a in leaving)
     containers = reduce(Crowd.without, ids, state.containers)
+    replaced: list[tiers.Replaced] = [(state.containers[k], None) for k in ids if k in state.containers]
     for orphan in followers(state, leaving):
-        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
+        homeless = replace(orphan, pool=SHARE, follows="", mems=0)
+        replaced.append((orphan, homeless))
+        containers = containers.adding(homeless)
     owners = state.owners
     if not ids.isdisjoint(owners):
         owners = {k: cpus for k, cpus in owners.items() if k not in ids}
-    return _with_owners(state, containers, owners)
+    return _with_owners(state, containers, owners, replaced)
 
 
 def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:
@@ -70,16 +75,15 @@ def moved(before: NodeState, after: NodeState) -> Moves:
     """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
     names = pool_names(before, after)
     changed = {pool for pool in names if before.pools.cpus(pool) != after.pools.cpus(pool)}
-    reowned = {
-        k for k in before.owners.keys() | after.owners.keys() if before.owners.get(k) != after.owners.get(k)
-    }
+    had, owners = before.owners, after.owners
+    reowned = (had.keys() - owners.keys()) | {k for k, cpus in owners.items() if had.get(k) != cpus}
     if not changed and not reowned:
         return NOBODY
     boxed = tuple(k for k, place in after.pods.items() if place.boxed)
     inherit = set(boxed)
     staying = reowned - before.containers.keys()
     # who followed an owner moves even where another pool than its new one took the owner's CPUs
-    reowned |= {a.id for a in before.containers.values() if a.follows in reowned}
+    reowned |= {a.id for a in followers(before, [before.containers[k] for k in reowned - staying])}
     affected = [
         a
         for k, a in after.containers.items()
@@ -103,19 +107,19 @@ def pool_names(before: NodeState, after: NodeState) -> tuple[str, ...]:
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
     """Say which pools changed, for the audit; pools without members are said only for `share` and
     where the loop told a size."""
-    counts = Counter(a.pool for a in after.containers.values())
+    homes = [a.pool for a in after.containers.values()]
     return tuple(
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            _because(after, pool, cause, counts[pool]),
+            _because(after, pool, cause, homes.count(pool)),
             pool=pool,
             before=Knobs(cpus=cpuset.render(old)),
             after=Knobs(cpus=cpuset.render(new)),
         )
         for pool in pool_names(before, after)
         if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
-        and (counts[pool] or pool == SHARE or pool in after.pools.counts)
+        and (pool == SHARE or pool in homes or pool in after.pools.counts)
     )
 
 

@@ -10,11 +10,11 @@ from functools import reduce
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
-from nri_coloc.model.reasons import Reason
+from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, membership, words
+from nri_coloc.policy import admission, box, change, membership, record, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -72,8 +72,15 @@ def admit(
         by_file is not None or tuning.observe
     ):  # an observer's answer says nothing: should we act later, files must
         assignment = replace(assignment, by_file=True)
-    after, joined = _followed_by_small_ones(change.with_container(state, assignment), assignment)
+    displaced = _owners_on(state, assignment)
+    if displaced:
+        state = change.without(state, displaced)
+    after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(admitted, assignment, by_file), *said, *joined)
+    for owner in displaced:
+        listed = record.as_listed(owner)
+        after, again = admit_again(after, listed, owner.wish, tuning, Reason.CPUS_CLAIMED)
+        decisions += again
     if assignment.knobs.memory_low or assignment.knobs.memory_min:
         decisions = (*decisions, words.of_protection(after, pod.id))
         box_moves += Moves(pods=(pod.id,))
@@ -87,9 +94,31 @@ def admit(
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
 
 
-def _followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+def _owners_on(state: NodeState, assignment: Assignment) -> tuple[Assignment, ...]:
+    """Return whose own CPUs somebody else gave to a container that we do not place."""
+    if not assignment.hands_off or not assignment.exclusive:
+        return ()
+    owners = (state.containers[k] for k, cpus in state.owners.items() if cpus & assignment.exclusive)
+    return tuple(a for a in owners if not a.hands_off and a.id != assignment.id)
+
+
+def admit_again(
+    state: NodeState, listed: Container, wish: Wish, tuning: Tuning, by_file: Reason | None
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Place a container that exists already, keeping of its CPUs what it still may have; it cannot be refused.
+
+    What it does to the pools is left to be said once, at the end.
+    """
+    place = state.pods.get(listed.pod_id)
+    pod = place.pod if place else Pod(listed.pod_id)
+    outcome = admit(state, pod, listed, wish, replace(tuning, strict=False), by_file)
+    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
+    return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
+
+
+def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
     """Let the pod's containers that asked for less than one CPU join a main container that came later."""
-    if not main.exclusive or admission.is_small(main.container, main.wish):
+    if not main.exclusive or main.hands_off or admission.is_small(main.container, main.wish):
         return state, ()
     small = [
         a

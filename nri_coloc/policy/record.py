@@ -135,5 +135,5 @@ def facts_of(container: Container, known: Assignment) -> Container:
 def as_listed(assignment: Assignment) -> Container:
     """Return a container as the runtime hands it back: our CPUs in its spec, and its record beside."""
     spec = assignment.container.resources
-    cpus = cpuset.render(assignment.exclusive) or spec.cpus
+    cpus = spec.cpus if assignment.hands_off else cpuset.render(assignment.exclusive) or spec.cpus
     return replace(assignment.container, resources=replace(spec, cpus=cpus), record=write(assignment))

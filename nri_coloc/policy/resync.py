@@ -9,22 +9,25 @@ from functools import reduce
 from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.crowd import EMPTY, Crowd
+from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import Reconfigured, Synchronized
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import ISOLATED, Container, Pod, Wish
+from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Pod, Wish
 from nri_coloc.policy import (
     admission,
     box,
     change,
+    claim,
     lifecycle,
     membership,
+    ownership,
     pools,
     record,
+    request,
     supply,
     tiers,
     words,
@@ -45,6 +48,8 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
         by_file = None if record.read(container.record) else Reason.ADOPTED
         state, said = _replayed(state, container, wish, tuning, by_file)
         decisions.extend(said)
+    state, said = _requests_met(before, state, event)
+    decisions.extend(said)
     state = pools.settled(box_again(state), near)
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
@@ -53,8 +58,36 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
 
 def _claims(state: NodeState, event: Synchronized) -> CPUMask:
     """Return all that dedicated containers own or, not known to us, say they owned."""
-    unknown = (admission.claim_of(c) for c, _ in event.containers if c.id not in state.containers)
-    return reduce(or_, unknown, state.pools.dedicated)
+    unknown = (claim.of(c, wish) for c, wish in event.containers if c.id not in state.containers)
+    return reduce(or_, (found.cpus for found in unknown if found.recorded), state.pools.dedicated)
+
+
+def _requests_met(
+    before: NodeState, state: NodeState, event: Synchronized
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Carry out the resizes that came while we were away, once everybody has back what it had.
+
+    A spec that once held shares or a quota of ours does not tell what the kubelet asks for.
+    """
+    decisions: list[Decision] = []
+    for container, _ in event.containers:
+        memory, known = record.read(container.record), before.containers.get(container.id)
+        now = state.containers[container.id]
+        if memory is not None and not {"shares", "quota", "period"}.isdisjoint(memory.ours):
+            continue
+        if not now.exclusive if known is None else _asked(known) == _asked(now):
+            continue
+        found = ownership.resized(state, now)
+        if found is None:
+            continue
+        after, joined = ownership.adopt(state, found.assignment)
+        decisions += (ownership.said(state, after, found), *words.of_findings(found.findings, now), *joined)
+        state = after
+    return state, tuple(decisions)
+
+
+def _asked(assignment: Assignment) -> int:
+    return request.of_container(assignment.container, assignment.wish).milli
 
 
 def _unless_same(before: NodeState, after: NodeState) -> NodeState:
@@ -64,22 +97,27 @@ def _unless_same(before: NodeState, after: NodeState) -> NodeState:
 
 
 def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> list[tuple[Container, Wish]]:
-    """Order the replay: what we remember, then recorded CPUs that are still to be had, then the rest by age.
+    """Order the replay: what we remember, claims on which record and spec agree, what the DRA CPU driver gave,
+    other claims that can still be had, the rest by age.
 
     A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
     had lapsed. Among those that hold, sidecars come last: theirs lapse when their main container comes.
     """
+    driven = {c.id: claim.by_driver(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
     claims = [
-        (-container.created_at, container.id, admission.is_small(container), cpus)
-        for container, _ in listed
-        if container.id not in state.containers and (cpus := admission.claim_of(container))
+        (not found.sure, -container.created_at, container.id, admission.is_small(container), found.cpus)
+        for container, wish in listed
+        if container.id not in state.containers
+        and container.id not in driven
+        and (found := claim.of(container, wish)).cpus
     ]
-    free, holding = state.pools.free | supply.isolated(state), []
-    for _, container_id, small, cpus in sorted(claims):
+    free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
+    holding: list[tuple[bool, int, str]] = [(False, 2, k) for k in driven]
+    for unsure, _, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus:
             free &= ~cpus
-            holding.append((small, container_id))
-    ranks = {container_id: rank for rank, (_, container_id) in enumerate(sorted(holding))}
+            holding.append((unsure, small, container_id))
+    ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
 
     def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
         container = pair[0]
@@ -122,11 +160,19 @@ def _replayed(
         state = change.without(state, (known,))
         container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
-    place = state.pods.get(container.pod_id)
-    pod = place.pod if place else Pod(container.pod_id)
-    outcome = lifecycle.admit(state, pod, container, wish, replace(tuning, strict=False), by_file)
-    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)  # said once, at the end
-    return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
+    return lifecycle.admit_again(state, container, wish, tuning, by_file)
+
+
+def _but_rejoined(before: NodeState, decisions: list[Decision]) -> list[Decision]:
+    """Leave out that a sidecar joined the main container whom it followed all along."""
+    return [
+        d
+        for d in decisions
+        if d.reason is not Reason.MAIN_CAME
+        or (a := d.subject) is None
+        or a.id not in before.containers
+        or before.containers[a.id].follows != a.follows
+    ]
 
 
 def _orphans(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
@@ -164,7 +210,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
     owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
-    told = replace(told, asked=tiers.asked(replace(told, asked={}), EMPTY, Crowd.of(kept)))
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), [(None, a) for a in kept]))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))
@@ -178,12 +224,12 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
-        container = record.as_listed(assignment)
-        without = change.without(state, (assignment,))
-        state, said = _replayed(without, container, wish, tuning, Reason.RECONFIGURED)
+        state = change.without(state, (assignment,))
+        listed = record.as_listed(assignment)
+        state, said = lifecycle.admit_again(state, listed, wish, tuning, Reason.RECONFIGURED)
         decisions.extend(said)
     state = pools.settled(box_again(state), before.pools)
-    decisions.extend(_orphans(before, state))
+    decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
     cause = "the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     return Outcome(state, tuple(decisions), _differing(before, state))
@@ -194,14 +240,18 @@ def _survivors(
 ) -> tuple[list[Assignment], list[Assignment]]:
     """Split the containers into those whose CPUs remain theirs and those that lost one.
 
-    The youngest owners give way if `share` would otherwise be left without a CPU.
+    The youngest owners give way if `share` would otherwise be left without a CPU; whose CPUs somebody else gave
+    away come first.
     """
     free, aside = topology.usable & ~withheld, topology.aside & ~withheld
     kept: list[Assignment] = []
     lost: list[Assignment] = []
-    for assignment in sorted(state.containers.values(), key=lambda a: (a.container.created_at, a.id)):
+    in_line = sorted(state.containers.values(), key=lambda a: (not a.hands_off, a.container.created_at, a.id))
+    for assignment in in_line:
         owned = assignment.exclusive
         claimable = free | aside if assignment.wish.pool == ISOLATED else free
+        if assignment.hands_off:
+            claimable = topology.online
         if owned and (owned & ~claimable or owned & free == free):
             lost.append(assignment)
             continue

@@ -49,8 +49,8 @@ def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
     A container that is being created or updated, or was not known before, has its CPUs from its own event's answer.
     """
     after = outcome.state
-    if after.pools is before.pools or isinstance(event, Synchronized | Reconfigured):
-        return outcome  # those two say and move everything themselves
+    if after.pools is before.pools or _is_said(before, event, after):
+        return outcome
     told = {d.pool for d in outcome.decisions if d.event in _OF_POOLS}
     cause = "members came, left or ask for another amount"
     resized = change.pool_decisions(before, after, Reason.MEMBERS_ASKED, cause)
@@ -68,3 +68,14 @@ def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
 def _with_cpus(state: NodeState, container_id: str, answer: Decision) -> Decision:
     cpus = cpuset.render(state.cpus_of(state.containers[container_id]))
     return answer._replace(orders=answer.orders._replace(cpus=cpus), after=answer.after._replace(cpus=cpus))
+
+
+def _is_said(before: NodeState, event: Event, after: NodeState) -> bool:
+    """Whether the outcome says and moves everything already: after a list or other settings, and where a container
+    took or returned CPUs of its own and did nothing else."""
+    if isinstance(event, Synchronized | Reconfigured):
+        return True
+    if isinstance(event, ContainerUpdating):
+        return False
+    again = isinstance(event, ContainerCreating) and event.container.id in before.containers
+    return before.pools.dedicated != after.pools.dedicated and not again

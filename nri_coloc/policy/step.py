@@ -22,7 +22,7 @@ from nri_coloc.model.events import (
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import lifecycle, loans, resync, sizing, update
+from nri_coloc.policy import lifecycle, loans, ownership, resync, sizing, update
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
@@ -36,7 +36,7 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
         case ContainerCreating():
             return lifecycle.create(state, event, tuning)
         case ContainerStarting():
-            return lifecycle.start(state, event, tuning)
+            return ownership.start(state, event, tuning)
         case ContainerUpdating():
             return update.update(state, event, tuning)
         case ContainerGone():

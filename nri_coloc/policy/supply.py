@@ -1,7 +1,7 @@
 """What a dedicated container may be given: free CPUs of the pools or isolated ones, and memory by node.
 
-Memory is counted where it is bound: a container's limit belongs to the nodes that it is bound to, in equal parts,
-and `node.reservedMemory` to all nodes by their size. What is not bound may lie anywhere and is counted nowhere.
+Memory is counted where it is bound: a container's limit belongs to the nodes that it is bound to, and
+`node.reservedMemory` to all nodes by their size. What is not bound may lie anywhere and is counted nowhere.
 """
 
 from nri_coloc.model import cpuset
@@ -10,6 +10,7 @@ from nri_coloc.model.decisions import NO_ROOM, Room
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.workload import ISOLATED, Container, Numa, Wish
 from nri_coloc.policy import record
+from nri_coloc.policy.search import levelled
 
 _UNLIMITED = 1 << 62
 """cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
@@ -68,14 +69,23 @@ def memory_of(container: Container, wish: Wish) -> int:
 
 
 def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:
-    """Return by node what of its memory is neither reserved nor promised to a bound container; never below 0."""
+    """Return by node what of its memory is neither reserved nor promised to a bound container; never below 0.
+
+    Who is bound to several nodes may use any of them, and fills up what those leave who have one only.
+    """
     nodes = {n.id: n.memory_bytes for n in state.topology.nodes if n.memory_bytes}
     total = sum(nodes.values())
     left = {node: size - -(-reserved_bytes * size // total) for node, size in nodes.items()}
-    for assignment in state.containers.values():
-        if assignment.mems:
-            homes = [node for node in cpuset.members(assignment.mems) if node in left]
-            promised = memory_of(assignment.container, assignment.wish)
-            for node in homes:
-                left[node] -= -(-promised // len(homes))
+    bound = [a for a in state.containers.values() if a.mems]
+    for assignment in sorted(bound, key=lambda a: (a.mems.bit_count(), a.id)):
+        homes = [node for node in cpuset.members(assignment.mems) if node in left]
+        promised = memory_of(assignment.container, assignment.wish)
+        for node, part in zip(homes, _parts([left[node] for node in homes], promised), strict=True):
+            left[node] -= part
     return tuple((node, max(0, amount)) for node, amount in left.items())
+
+
+def _parts(left: list[int], promised: int) -> list[int]:
+    """Divide a promise so that what is left is level; one beyond all of it takes all."""
+    room = [max(0, amount) for amount in left]
+    return levelled(room, promised) if promised < sum(room) else room

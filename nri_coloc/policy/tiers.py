@@ -5,13 +5,13 @@ same members have the same sizes, whoever came first. Which CPUs follows from th
 gives back what leaves the rest together, and grows where it is. Who gets less than it asks for, and why, is said.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.state import POOLS, SHARE, Asked, Assignment, Pools
+from nri_coloc.model.state import POOLS, SHARE, Asked, Assignment, NodeState, Pools
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning
 from nri_coloc.model.workload import QoSClass, Wish
@@ -33,23 +33,30 @@ def bounds(pools: Pools, name: str) -> PoolTuning:
     return next((each for each in pools.plan if each.name == wanted), _NO_BOUNDS)
 
 
-def asked(
-    pools: Pools, before: Mapping[str, Assignment], after: Mapping[str, Assignment]
-) -> Mapping[str, Asked]:
-    """Return what the members ask for when the containers change; costs what has changed."""
+Replaced = tuple[Assignment | None, Assignment | None]
+"""A container before and after; None is "not there"."""
+
+
+def asked(pools: Pools, replaced: Iterable[Replaced]) -> Mapping[str, Asked]:
+    """Return what the members ask for once these containers have changed."""
     names = {each.name for each in pools.plan}.difference(POOLS)
     totals = dict(pools.asked)
-    gone = [before[k] for k in before.keys() - after.keys()]
-    changed = [(before.get(k), a) for k, a in after.items() if before.get(k) is not a]
-    for leaving in (*gone, *(old for old, _ in changed if old is not None)):
-        _count(totals, names, leaving, -1)
-    for _, coming in changed:
-        _count(totals, names, coming, 1)
+    for before, after in replaced:
+        _count(totals, names, before, -1)
+        _count(totals, names, after, 1)
     return {name: total for name, total in totals.items() if total.members}
 
 
-def _count(totals: dict[str, Asked], names: set[str], member: Assignment, sign: int) -> None:
-    if member.hands_off or base(member.pool) not in names:
+def demand(state: NodeState) -> dict[str, Asked]:
+    """Return what the members of every pool ask for, those of `share` too; for the loop, which asks once in a while."""
+    of_share: dict[str, Asked] = {}
+    for member in state.containers.values():
+        _count(of_share, {SHARE}, member, 1)
+    return {**state.pools.asked, **of_share}
+
+
+def _count(totals: dict[str, Asked], names: set[str], member: Assignment | None, sign: int) -> None:
+    if member is None or member.hands_off or base(member.pool) not in names:
         return
     milli, members = totals.get(member.pool, _NOBODY)
     more = request.of_container(member.container, member.wish).milli
@@ -76,9 +83,10 @@ def carve(topology: Topology, free: CPUMask, former: Pools) -> dict[str, CPUMask
         kept[name] = _trimmed(topology, former.tiers.get(name, 0) & free, size)
         free &= ~kept[name]
     for name, size in sizes.items():
-        more = _nearest(topology, free, size - kept[name].bit_count(), kept[name])
-        kept[name] |= more
-        free &= ~more
+        if (more := size - kept[name].bit_count()) > 0:
+            grown = _nearest(topology, free, more, kept[name])
+            kept[name] |= grown
+            free &= ~grown
     return kept
 
 

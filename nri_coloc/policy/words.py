@@ -10,16 +10,18 @@ from nri_coloc.policy import protection
 from nri_coloc.policy.admission import Admission
 
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
+_AGAIN = {
+    Reason.RECONFIGURED: "other settings hold for it now",
+    Reason.CPUS_CLAIMED: "the DRA CPU driver gave CPUs of its own to another container",
+}
+"""Why a container that was placed before is placed again."""
 
 
 def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | None) -> Decision:
     """Say where a container was put; `by_file` says why only files could put it there."""
     because, event = admitted.because, AuditEvent.ADMIT
-    if by_file is Reason.RECONFIGURED:
-        because, event = (
-            f"{admitted.reason.value}: {because}; other settings hold for it now",
-            AuditEvent.UPDATE,
-        )
+    if by_file in _AGAIN:
+        because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
     elif by_file is not None:
         because = f"{admitted.reason.value}: {because}; its creation was not answered by us"
     return Decision(

@@ -12,9 +12,10 @@ from dataclasses import field
 from math import ceil
 from typing import Final, NamedTuple
 
-from nri_coloc.model.state import RECLAIM
-from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.model.state import RECLAIM, SHARE, Asked
+from nri_coloc.model.tuning import PoolTuning, ReclaimTuning
 from nri_coloc.model.value import value
+from nri_coloc.model.workload import QoSClass
 
 
 class Tier(NamedTuple):
@@ -64,6 +65,32 @@ class _Wish(NamedTuple):
 
 _EPSILON: Final = 1e-9
 """A load that is exactly at an edge is within its band, whatever the floating point says."""
+
+
+def tiers(plan: Iterable[PoolTuning], asked: Mapping[str, Asked]) -> tuple[Tier, ...]:
+    """Return the tiers that an operator's pools make, `share` and `reclaim` among them.
+
+    `asked`: by pool, `share` included. Of a pool with groups each is a tier. A pool that is only a name over `share`
+    counts there, one over `system` nowhere.
+    """
+    by_name = {tuning.name: tuning for tuning in (PoolTuning(SHARE), PoolTuning(RECLAIM), *plan)}
+    milli = {SHARE: asked[SHARE].milli if SHARE in asked else 0}
+    for name, total in asked.items():
+        tuning = by_name.get(name.partition("/")[0], by_name[SHARE])
+        if tuning.name != SHARE and (tuning.sized or tuning.band):
+            milli[name] = total.milli
+        elif name != SHARE and tuning.qos is not QoSClass.SYSTEM:
+            milli[SHARE] += total.milli
+    kept = {each.name: 0 for each in by_name.values() if each.minimum and not each.group_by}
+    return tuple(
+        _tier(name, by_name[name.partition("/")[0]], whole, 1 if name in asked else 0)
+        for name, whole in (kept | milli | {RECLAIM: 0}).items()
+    )
+
+
+def _tier(name: str, tuning: PoolTuning, milli: int, least: int) -> Tier:
+    whole = max(-(-milli // 1000), least)
+    return Tier(name, tuning.priority, tuning.band, tuning.minimum, tuning.maximum, whole)
 
 
 def sizes(

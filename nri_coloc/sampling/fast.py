@@ -36,7 +36,7 @@ class FastSampler:
     def __init__(
         self, layout: CgroupLayout, host_root: str = "/", clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.layout = layout
+        self._layout = layout
         self._host_root = host_root
         self._clock = clock
         self._bank = Descriptors()
@@ -123,7 +123,7 @@ class FastSampler:
     def _gauge(self, group: Group) -> _Gauge:
         if group.role is Role.RESERVED:
             return ReservedGauge(group, self._host_root, self._bank)
-        return CgroupGauge(group, self.layout, self._bank)
+        return CgroupGauge(group, self._layout, self._bank)
 
 
 def _is_read_always(group: Group) -> bool:

@@ -20,9 +20,9 @@ def cpus(node: GoNode, container_id: str) -> CPUMask:
 
 
 def pools(daemon: Daemon) -> dict[str, str]:
-    """The CPUs of each pool."""
+    """The CPUs of each pool but `reclaim`: that one follows what is measured, and moves by itself."""
     served: dict[str, Any] = daemon.state()["pools"]
-    return {name: pool["cpus"] for name, pool in served.items()}
+    return {name: pool["cpus"] for name, pool in served.items() if name != "reclaim"}
 
 
 def owned(daemon: Daemon) -> str:

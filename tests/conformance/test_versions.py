@@ -39,7 +39,7 @@ def test_it_registers_and_knows_with_which_nri(lasting, edition: Edition):
 
 
 def test_500_containers_are_synchronised_and_what_was_assigned_holds(tmp_path, edition: Edition):
-    with GoNode(tmp_path, edition, "epyc-256") as node, daemon_of(node) as daemon:
+    with GoNode(tmp_path, edition, "xeon-64") as node, daemon_of(node) as daemon:
         served(daemon)
         owners = [dedicated(node, f"web-{number}", 2000) for number in range(20)]
         others = _crowd(node, 240, KubeQoS.BURSTABLE) + _crowd(node, 240, KubeQoS.BEST_EFFORT)
@@ -69,7 +69,9 @@ def _crowd(node: GoNode, containers: int, kube: KubeQoS) -> list[str]:
 
 
 def _placed(container: dict[str, object]) -> tuple[object, ...]:
-    return tuple(container[key] for key in ("class", "pool", "cpus", "exclusive"))
+    # what the box has is measured, and begins small after a restart; that it is nobody's own is in assert_unhurt
+    cpus = "the box" if container["pool"] == "reclaim" else container["cpus"]
+    return container["class"], container["pool"], cpus, container["exclusive"]
 
 
 # ---- the four classes ----
@@ -123,7 +125,7 @@ def test_each_container_carries_its_record(node):
 def test_a_whole_life_leaves_nothing_behind(node, daemon):
     before = pools(daemon)
     web = dedicated(node)
-    assert pools(daemon)["dedicated"] == "0-1"
+    assert owned(daemon) == "0-1"
     node.runtime.update(web, Resources(shares=512))
     node.runtime.stop(web)
     assert pools(daemon) == before

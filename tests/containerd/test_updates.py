@@ -97,3 +97,42 @@ def test_cpus_that_somebody_else_wrote_are_put_back(daemon: Daemon, cri: Cri):
     neighbour.cpuset_file.write_text(ALL)
     wait_until(lambda: neighbour.cpus == left, 6, "the repair")
     assert daemon.audited("drift.repair", container_id=neighbour.id)["reason"] == "found_different"
+
+
+def test_a_resize_beyond_what_is_free_leaves_the_old_set_and_says_so(daemon: Daemon, cri: Cri):
+    neighbour, web = workloads.shared(cri), workloads.dedicated(cri)
+    owned = web.first_cpus()
+    cri.update(web.id, shares=1024 * len(NODE_CPUS), quota=len(NODE_CPUS) * PERIOD, period=PERIOD)
+    assert web.cpus == cgroups.members(web.spec_cpus) == owned
+    assert neighbour.cpus == NODE_CPUS - owned
+    # the amount of time is the kubelet's own, whatever the CPUs
+    assert cgroups.quota(web.cgroup) == (len(NODE_CPUS) * PERIOD, PERIOD)
+    unmet = daemon.audited("container.update", container_id=web.id)
+    assert unmet["reason"] == "resize_unmet"
+    assert "the last one of share is never taken" in unmet["because"]
+
+
+def test_a_container_that_was_refused_gets_what_it_is_resized_to(daemon: Daemon, cri: Cri):
+    neighbour = workloads.shared(cri)
+    web = workloads.run(cri, "web", "dedicated", request=len(NODE_CPUS))
+    assert web.cpus == NODE_CPUS
+    cri.update(web.id, shares=1024, quota=PERIOD, period=PERIOD)
+    assert len(web.cpus or ()) == 1
+    assert cgroups.members(web.spec_cpus) == web.cpus
+    assert neighbour.cpus == cgroups.members(neighbour.spec_cpus) == NODE_CPUS - (web.cpus or frozenset())
+    daemon.kill()
+    daemon.start()
+    daemon.wait_ready()
+    assert daemon.container(web.id)["exclusive"]
+    assert cgroups.members(daemon.container(web.id)["cpus"]) == web.cpus
+
+
+def test_cpus_of_an_init_container_return_before_the_next_is_created(cri: Cri):
+    neighbour = workloads.shared(cri)
+    init = workloads.dedicated(cri)
+    owned = init.first_cpus()
+    cri.stop(init.id)
+    wait_until(lambda: neighbour.cpus == NODE_CPUS, 5, "its CPUs to come back")
+    main = workloads.dedicated(cri, "main")
+    assert main.first_cpus() == owned
+    assert neighbour.cpus == NODE_CPUS - owned

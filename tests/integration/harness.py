@@ -179,7 +179,7 @@ class Lasting(NamedTuple):
         if self.daemon.is_dead:
             self.daemon.start()
             served(self.daemon)
-        if self.daemon.config.file.read_text() != config:
+        if self.daemon.config.asked != config:
             reload(self.daemon, config)
         assert self.daemon.state()["containers"] == []
         return self.node

@@ -26,15 +26,18 @@ from nri_coloc.model.events import (
     PoolsSized,
 )
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import ISOLATED, Container, QoSClass, Wish
+from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Resources, Wish
 from nri_coloc.policy import admission, box, pools, record, request, tiers
 from nri_coloc.policy.step import step
+from nri_coloc.policy.update import merge
 from tests.property.strategies import MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
-from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, container, pod
+from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, asking, container, pod
 
+DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 PODS = st.sampled_from(("p", "q"))
 NAMES = st.sampled_from(("a", "b", "c", "d", "e", "f"))
 PARTITION = ReclaimTuning(partition=True)
@@ -108,7 +111,8 @@ class PlacementMachine(RuleBasedStateMachine):
     def come_and_go(self, on, milli, wish):
         """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too.
 
-        A pool that shrinks again after its guest may keep other CPUs than it had, but as many.
+        A pool that shrinks again after its guest may keep other CPUs than it had, but as many; unless it asked for more
+        than there was, and has what the sidecars gave up.
         """
         former = self.node.state
         self.act(lambda: self.node.create("guest", milli, wish, on))
@@ -117,8 +121,9 @@ class PlacementMachine(RuleBasedStateMachine):
         )
         self.act(lambda: self.node.stop("guest"))
         then, now = former.pools.free | joined, self.node.state.pools.free
-        assert now.bit_count() == then.bit_count()
+        assert self.node.state.pools.dedicated == former.pools.dedicated & ~joined
         assert now == then or self.node.state.pools.plan
+        assert now.bit_count() == then.bit_count() or joined
         assert self.node.state.owners == {k: v for k, v in former.owners.items() if not v & joined}
 
     @rule(name=NAMES, on=PODS, wish=WISHES, running=st.booleans())
@@ -134,9 +139,51 @@ class PlacementMachine(RuleBasedStateMachine):
         facts = self.node.listed.get(name) or container(name, on)
         asked = request.of_container(facts)
         self.act(lambda: self.node.update(name, requested, wish, on), answered=name)
-        self.listed_if_new(name, facts)
-        if asked != request.of_container(self.node[name].container):
+        self.listed_if_new(name, replace(facts, resources=merge(facts.resources, requested)))
+        pinned_elsewhere = self.node[name].hands_off and requested.cpus  # which no driver of claims would do
+        if pinned_elsewhere or asked != request.of_container(self.node[name].container):
             self.lapsed.add(name)  # from the next placement on a sidecar, or the main container
+
+    @rule(name=NAMES, milli=MILLI)
+    def resize(self, name, milli):
+        """An owner grows around what it has, shrinks within it, or keeps it; all of that survives a restart."""
+        if name not in self.node.listed:
+            return
+        before = self.node[name]
+        owners = len(self.state.owners)
+        reasons: list[Reason] = []
+
+        def happen() -> Outcome:
+            outcome = self.node.update(name, asking(milli))
+            reasons.extend(d.reason for d in outcome.decisions)
+            return outcome
+
+        self.act(happen)
+        now = self.node[name]
+        met = Reason.RESIZE_UNMET not in reasons
+        if before.exclusive and now.exclusive and not now.hands_off:
+            assert before.exclusive & now.exclusive in (before.exclusive, now.exclusive)
+            whole = request.of_container(now.container, now.wish).whole
+            assert now.exclusive.bit_count() == whole if met else now.exclusive == before.exclusive
+        roles = [(a.exclusive > 0, admission.is_small(a.container, a.wish)) for a in (before, now)]
+        if roles[0] != roles[1] or owners != len(self.state.owners) or not met:
+            self.lapsed.add(name)
+
+    @rule(name=NAMES, on=PODS, data=st.data())
+    def create_with_a_claim(self, name, on, data):
+        """Another driver has pinned it: whoever owns one of its CPUs has to give way."""
+        usable = list(cpuset.members(self.state.topology.usable))
+        taken = reduce(or_, (a.exclusive for a in self.state.containers.values() if a.hands_off), 0)
+        cpus = cpuset.of(data.draw(st.lists(st.sampled_from(usable), min_size=1, max_size=3))) & ~taken
+        known = self.state.containers.get(name)
+        if known is None and cpus:
+            former = dict(self.state.owners)
+            spec = Resources(shares=2, cpus=cpuset.render(cpus))
+            self.act(lambda: self.node.create(name, wish=DRIVEN, on=on, resources=spec, claimed=cpus), name)
+            now = self.state.owners
+            self.lapsed |= {k for k in former if former[k] != now.get(k)}
+            if now.get(name) != cpus or self.state.pools.share.bit_count() == 1:
+                self.lapsed.add(name)  # which CPU share keeps depends on who else is there
 
     @rule(name=NAMES, removed=st.booleans())
     def stop(self, name, removed):
@@ -204,6 +251,7 @@ class PlacementMachine(RuleBasedStateMachine):
         """Let something happen; `answered` gets its CPUs with the answer to its own hook."""
         before = self.state
         outcome = happen()
+        self.node.push()
         self.nobody_moves_in_silence(before, outcome, answered)
         joined = before.owners.keys() - outcome.state.owners.keys()
         self.lapsed = (self.lapsed | joined) & outcome.state.containers.keys()
@@ -305,7 +353,9 @@ class PlacementMachine(RuleBasedStateMachine):
         pools = self.state.pools
         own = {k: cpus for k, cpus in pools.tiers.items() if not cpus & pools.share}
         sets = [pools.dedicated, pools.free, *own.values()]
-        assert reduce(or_, sets, 0) == self.state.topology.usable & ~pools.kept & ~pools.reserved
+        driven = reduce(or_, (a.exclusive for a in self.state.containers.values() if a.hands_off), 0)
+        granted = driven | self.state.topology.aside & pools.dedicated
+        assert reduce(or_, sets, 0) == self.state.topology.usable & ~pools.kept & ~pools.reserved | granted
         assert sum(cpus.bit_count() for cpus in sets) == reduce(or_, sets, 0).bit_count()
         for name, cpus in own.items():
             tuning = tiers.bounds(pools, name)
@@ -313,8 +363,8 @@ class PlacementMachine(RuleBasedStateMachine):
             assert cpus or name not in pools.asked
 
     def what_members_ask_for_is_known(self):
-        pools, nobody = self.state.pools, dict[str, Any]()
-        counted = tiers.asked(replace(pools, asked=nobody), nobody, self.state.containers)
+        pools = self.state.pools
+        counted = tiers.asked(replace(pools, asked={}), [(None, a) for a in self.state.containers.values()])
         assert counted == pools.asked
 
     def no_value_that_is_written_is_empty(self):

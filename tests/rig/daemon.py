@@ -33,6 +33,7 @@ class ConfigMap:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "config.yaml"
         self._folder = folder
+        self.asked = ""
         self._versions = 0
         folder.mkdir()
         self.file.symlink_to("..data/config.yaml")
@@ -42,6 +43,7 @@ class ConfigMap:
 
         The box would otherwise follow the load of this very machine, and with it whatever else runs here.
         """
+        self.asked = text
         if "reclaim:" not in text:
             text = f"{text.rstrip()}\nreclaim: {{enabled: false}}\n"
         self._versions += 1
@@ -169,6 +171,10 @@ class Daemon:
     def state(self) -> dict[str, Any]:
         """Return `/v1/state`."""
         return self._json("/v1/state")
+
+    def capacity(self) -> dict[str, Any]:
+        """The body of `/v1/capacity`."""
+        return self._json("/v1/capacity")
 
     def container(self, container_id: str) -> dict[str, Any]:
         """Return one container of `/v1/state`; empty if it is not there."""

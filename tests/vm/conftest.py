@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.rig import RigError
 from tests.vm.machine import FOLDER, Machine, Record
 from tests.vm.shapes import SHAPES
 
@@ -20,21 +21,32 @@ PLAYED: Final = pytest.StashKey[list[Record]]()
 
 
 class Machines:
-    """At most one is running: they share the host's few CPUs."""
+    """At most one is running: they share the host's few CPUs. One that cannot be switched on is not tried again."""
 
     def __init__(self, scenarios: list[pytest.Item]) -> None:
         self._scenarios = scenarios
         self._current: Machine | None = None
+        self._broken: dict[str, str] = {}
 
     def of(self, item: pytest.Item) -> Machine:
         """The machine for a scenario, booted by the first that needs it."""
         name = item.path.parent.name
+        if name in self._broken:
+            raise RigError(self._broken[name])
         if self._current is None or self._current.shape.name != name:
             self.close()
             mine = [other.nodeid for other in self._scenarios if other.path.parent.name == name]
-            self._current = Machine(SHAPES[name], mine)
-            self._current.start()
+            self._current = self._switched_on(name, mine)
         return self._current
+
+    def _switched_on(self, name: str, scenarios: list[str]) -> Machine:
+        machine = Machine(SHAPES[name], scenarios)
+        try:
+            machine.start()
+        except RigError as error:
+            self._broken[name] = str(error)
+            raise
+        return machine
 
     def close(self) -> None:
         """Switch the running one off."""

@@ -21,11 +21,13 @@ ORDERED_CPUS: Final = "ordered-cpus"
 CPU_REQUEST: Final = "cpu-request"
 LENT_SHARES: Final = "lent-shares"
 LENT_QUOTA: Final = "lent-quota"
+INIT: Final = "init-container"
 
 USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
     {
         ORDERED_CPUS: lambda wish: cpuset.render(wish.cpus_ordered) or "CPUs of our choice",
         CPU_REQUEST: lambda wish: str(wish.cpu_milli or "what the kubelet's cpu shares say"),
+        INIT: lambda wish: "an init container" if wish.init else "a container like any other",
         LENT_SHARES: lambda wish: f"shares {wish.knobs.shares}",
         LENT_QUOTA: lambda wish: f"quota {wish.knobs.quota}" if wish.knobs.quota else "no quota",
     }

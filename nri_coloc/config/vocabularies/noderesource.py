@@ -13,7 +13,7 @@ from typing import Any, Final
 from nri_coloc.config import quantity
 from nri_coloc.config.gate import Subject, UnfitError
 from nri_coloc.config.vocabularies import lent
-from nri_coloc.config.vocabularies.claims import CPU_REQUEST, Claims, Handling, Meaning, child
+from nri_coloc.config.vocabularies.claims import CPU_REQUEST, INIT, Claims, Handling, Meaning, child
 from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, Resources
 
@@ -27,6 +27,7 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
     {
         f"{_RESOURCES}[containers][requests][cpu]": Handling.HONOURED,
         f"{_RESOURCES}[initContainers][requests][cpu]": Handling.HONOURED,
+        f"{_RESOURCES}[initContainers]": Handling.HONOURED,
         f"{_RESOURCES}[containers][requests][memory]": Handling.IGNORED,
         f"{_RESOURCES}[containers][limits][cpu, memory]": Handling.IGNORED,
         f"{_RESOURCES}[containers][requests][{lent.BATCH.cpu}]": Handling.HONOURED,
@@ -54,9 +55,12 @@ def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: 
     try:
         where, own = _own(found, container)
         requests, limits = child(own, "requests"), child(own, "limits")
+        is_init = container in child(found, "initContainers") and container not in child(found, "containers")
     except ValueError:
         claims.refuse(_RESOURCES, text, _EXAMPLE)
         return
+    if is_init:
+        claims.take(_INIT, f"{_RESOURCES}[initContainers][{container}]", "")
     name = f"{_RESOURCES}[{where}][{container}]"
     if "cpu" in requests:
         claims.take(_CPU, f"{name}[requests][cpu]", requests["cpu"])
@@ -99,3 +103,8 @@ def _milli(text: str) -> int | None:
 
 
 _CPU: Final = Meaning(CPU_REQUEST, _milli, "an amount of CPUs such as 1500m or 2", _within_own, numbers=True)
+
+_INIT: Final = Meaning(
+    INIT, lambda _text: True, "the name of an init container", lambda value, _subject: value
+)
+"""Whoever says it of a container that is none only gives up CPUs of its own."""

@@ -144,6 +144,7 @@ REFUSED = [
     "pools: {reserved: {}}",
     "pools: {dedicated: {}}",
     "pools: {system: {}}",
+    "pools: {isolated: {}}",
     "pools: {a/b: {}}",
     "pools: {'': {}}",
     "pools: {gold: {minCPUs: -1}}",

@@ -173,7 +173,7 @@ def test_a_class_keeps_its_other_defaults():
             (
                 "c.yaml:3: pools.share: share is always there, and of it can be said only: minCPUs, priority, band; "
                 "allowed: at most 32 names, of 1 to 63 letters, digits, '.', '_' and '-', none of reserved, dedicated, "
-                "system; of each: members, kind, minCPUs, maxCPUs, groupBy, priority, band"
+                "system, isolated; of each: members, kind, minCPUs, maxCPUs, groupBy, priority, band"
             ),
         ),
         (

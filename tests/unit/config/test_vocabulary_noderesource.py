@@ -22,7 +22,22 @@ def test_a_request_is_read_as_kubernetes_writes_it(cpu, milli):
 
 
 def test_an_init_container_has_its_own():
-    assert wish(asking("1", "initContainers"), shares=1024).cpu_milli == 1000
+    found = wish(asking("1", "initContainers"), shares=1024)
+    assert (found.cpu_milli, found.init) == (1000, True)
+
+
+@pytest.mark.parametrize(
+    ("told_of", "init"),
+    [
+        ({"initContainers": {"app": {}}}, True),
+        ({"initContainers": {"app": {}}, "containers": {"app": {}}}, False),
+        ({"initContainers": {"other": {}}}, False),
+        ({"containers": {"app": {"requests": {"cpu": "1"}}}}, False),
+    ],
+    ids=["without requests", "both", "another", "a main one"],
+)
+def test_a_container_that_is_named_among_the_init_containers_is_one(told_of, init):
+    assert wish({KEY: told_of}, shares=1024).init is init
 
 
 @pytest.mark.parametrize(
@@ -93,7 +108,8 @@ def lent(names: tuple[str, ...], where: str = "containers", **more: object) -> d
 def test_a_reclaimed_container_gets_what_it_was_lent(names, where):
     found = wish(lent(names, where), qos="reclaimed", shares=2)
     assert found.annotated == Knobs(shares=512, quota=200_000, period=100_000, memory_limit=GIB)
-    assert [key for key, _, _ in found.origins] == ["memory-limit", "lent-shares", "lent-quota"]
+    told_of = [key for key, _, _ in found.origins if key != "init-container"]
+    assert told_of == ["memory-limit", "lent-shares", "lent-quota"]
 
 
 def test_an_online_container_is_lent_nothing():

@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.daemon.actuator import REPAIRS_PER_MINUTE, TIDY_EVERY, Actuator, Barrier
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.events import ContainerGone, PodRemoved
+from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import QoSClass, Wish
@@ -144,6 +144,16 @@ def test_a_sweep_puts_right_what_somebody_reset_and_says_so():
     assert rig.cgroups.cpus_of["kubepods/podweb/app"] == kit.mask("0-7")
     assert rig.heard.said() == [("drift.repair", "found_different")]
     assert rig.actuator.swept_at > 0
+
+
+def test_a_container_that_is_still_being_made_is_put_right_without_a_word():
+    """runc makes the cgroup first and writes its values later; a sweep may fall in between."""
+    rig = Rig(cpus={APP: kit.mask("0-7")})
+    made = kit.container("app", "web", 2000, cgroups_path=f"/{APP}")
+    rig.node.decide(ContainerCreating(kit.pod("web"), made, kit.DEDICATED))
+    rig.actuator._sweep()
+    assert rig.cgroups.cpus(APP) == kit.mask("0-1")
+    assert rig.heard.said() == []
 
 
 def test_a_rival_who_never_rests_is_left_alone_after_some_repairs():

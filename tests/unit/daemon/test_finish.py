@@ -38,6 +38,7 @@ class Start:
         writer = CgroupWriter(self.layout, Journal(str(root / "journal"), print), self.host)
         self.actuator = Actuator(self.node, writer, report)
         self.written: list[str] = []
+        self.tree.make("kubepods/podweb")
         self.tree.make("kubepods/podweb/app")
         (Path(self.host) / "proc/7").mkdir(parents=True, exist_ok=True)
         (Path(self.host) / "proc/7/oom_score_adj").write_text("0\n")

@@ -4,8 +4,9 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon.translation import Translator
+from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Phase, QoSClass
+from nri_coloc.model.workload import KEPT_BY_DRA, Phase, QoSClass
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.nri.subscription import HookKind
 from tests.unit.daemon.kit import MEMORY, a_node
@@ -78,3 +79,25 @@ def test_every_wish_is_read_again_under_another_tuning(translator):
     containers, pods = translator.wishes_again(node.state, TUNING)
     assert (set(containers), set(pods)) == ({"c"}, {"p"})
     assert containers["c"].qos is QoSClass.SHARED, "system is for kube-system"
+
+
+def driven_hook(kind: HookKind, cpus: str = "4-5", qos: str = "reclaimed") -> Hook:
+    found = hook(kind, qos)
+    assert found.container is not None
+    found.container.env.append("DRA_CPUSET_0b6e=4-5")
+    found.container.linux.resources.cpu.cpus = cpus
+    return found
+
+
+def test_what_the_dra_driver_has_pinned_is_dedicated_and_left_alone_whatever_its_pod_is(translator):
+    node = a_node()
+    node.decide(translator.pod_started(hook(HookKind.RUN_POD_SANDBOX, "reclaimed"), TUNING))
+    wish = translator.creating(driven_hook(HookKind.CREATE_CONTAINER), node.state, TUNING).wish
+    assert (wish.qos, wish.preserve) == (QoSClass.DEDICATED, frozenset({"cpu", KEPT_BY_DRA}))
+    assert wish.because == "the DRA CPU driver has pinned it to CPUs 4-5"
+    assert wish.knobs == NO_KNOBS  # a reclaimed pod's score of 1000 is not for it
+
+
+def test_a_variable_that_anybody_wrote_changes_nothing(translator):
+    wish = translator.creating(driven_hook(HookKind.CREATE_CONTAINER, cpus=""), a_node().state, TUNING).wish
+    assert (wish.qos, wish.preserve) == (QoSClass.RECLAIMED, frozenset())

@@ -1,10 +1,11 @@
 """model/decisions.py: an outcome that names nothing orders nothing."""
 
 from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
-from nri_coloc.model.knobs import NO_KNOBS
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import NodeState, Pools
+from nri_coloc.model.state import Assignment, NodeState, Pools
 from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.workload import Container, QoSClass
 
 
 def test_a_decision_changes_and_orders_nothing_unless_it_says_so():
@@ -27,3 +28,33 @@ def test_moves_are_true_if_they_name_anyone():
 def test_moves_are_joined_in_order():
     joined = Moves(("p",), ("a",)) + Moves(("q",), ("b", "c"))
     assert joined == Moves(("p", "q"), ("a", "b", "c"))
+
+
+def outcome(*decisions: Decision, moves: Moves = NOBODY, refusal: str = "") -> Outcome:
+    return Outcome(NodeState(Topology.build([CPU(0)]), Pools(share=1)), decisions, moves, moves, refusal)
+
+
+def told(name: str, event: AuditEvent, orders: Knobs) -> Decision:
+    subject = Assignment(Container(name, "p"), QoSClass.SHARED, "share")
+    return Decision(event, Reason.KUBELET_UPDATE, "", subject=subject, orders=orders)
+
+
+def test_a_containers_orders_are_those_of_its_own_update():
+    mine, others, earlier = Knobs(cpus="0"), Knobs(cpus="1"), Knobs(cpus="2")
+    found = outcome(
+        told("a", AuditEvent.ADMIT, earlier),
+        told("a", AuditEvent.UPDATE, mine),
+        told("b", AuditEvent.UPDATE, others),
+        Decision(AuditEvent.POOL_RESIZE, Reason.CPUS_TAKEN, ""),
+    )
+    assert (found.orders_for("a"), found.orders_for("c")) == (mine, NO_KNOBS)
+
+
+def test_two_outcomes_of_one_event_are_one():
+    first = outcome(told("a", AuditEvent.ADMIT, NO_KNOBS), moves=Moves(containers=("a",)))
+    second = outcome(told("a", AuditEvent.UPDATE, NO_KNOBS), moves=Moves(("p",), ("a", "b")), refusal="no")
+    both = first + second
+    assert both.state is second.state
+    assert both.decisions == first.decisions + second.decisions
+    assert both.moves == both.waits_for == Moves(("p",), ("a", "b"))
+    assert both.refusal == "no"

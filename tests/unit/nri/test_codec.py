@@ -112,6 +112,33 @@ class TestRecords:
         assert codec.container_of(self.message(), pod).record == ""
 
 
+class TestClaims:
+    """What the DRA CPU driver put into an environment; who believes it is `policy.claim`'s business."""
+
+    def claimed(self, *env: str, cpus: str = "4-5") -> int:
+        message = nri_pb2.Container(id="c1", env=env)
+        message.linux.resources.cpu.cpus = cpus
+        return codec.container_of(message, Pod("p")).claimed
+
+    @pytest.mark.parametrize(
+        ("env", "cpus"),
+        [
+            (("PATH=/bin", "DRA_CPUSET_0b6e=4-5"), 0b110000),
+            (("DRA_CPUSET_a=4", "DRA_CPUSET_b=5,7"), 0b10110000),
+            (("DRA_CPUSET=4-5", "MY_DRA_CPUSET_a=4-5"), 0),
+            (("DRA_CPUSET_a=4", "DRA_CPUSET_b=all"), 0),
+            (("DRA_CPUSET_a", "DRA_CPUSET_b="), 0),
+            ((), 0),
+        ],
+        ids=["one", "several", "another-name", "no-cpulist", "empty", "none"],
+    )
+    def test_all_claims_count_together(self, env, cpus):
+        assert self.claimed(*env) == cpus
+
+    def test_without_cpus_in_the_spec_nobody_has_pinned_it(self):
+        assert self.claimed("DRA_CPUSET_a=4-5", cpus="") == 0
+
+
 class TestResources:
     def test_what_is_absent_is_none(self):
         assert codec.resources_of(nri_pb2.LinuxResources()) == Resources()

@@ -31,7 +31,7 @@ from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Numa, Pod, QoSClass, Resources, Wish
 from nri_coloc.node_sim import machines
-from nri_coloc.policy import pools, record
+from nri_coloc.policy import admission, pools, record
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
 from nri_coloc.telemetry.audit import Record, record_of
@@ -88,6 +88,13 @@ class Node:
         self.state = outcome.state
         return outcome
 
+    def push(self) -> None:
+        """Bring the runtime's specs to what holds, as the pusher does in time."""
+        for name, listed in self.listed.items():
+            cpus = admission.orders(self.state, self[name]).cpus
+            if cpus is not None:
+                self.listed[name] = replace(listed, resources=replace(listed.resources, cpus=cpus))
+
     def create(
         self, name: str, milli: int = 0, wish: Wish = DEDICATED, on: str = "web", **facts: Any
     ) -> Outcome:
@@ -108,7 +115,7 @@ class Node:
         listed = self.listed.get(name, container(name, on))
         outcome = self.happen(ContainerUpdating(pod(listed.pod_id), listed, wish, requested))
         if name in self.listed:
-            spec, ours = merge(listed.resources, requested), outcome.decisions[-1].orders
+            spec, ours = merge(listed.resources, requested), outcome.orders_for(name)
             self.listed[name] = replace(listed, resources=_with_ours(spec, ours))
         return outcome
 

@@ -202,24 +202,57 @@ class TestRecords:
         assert (found.assignment.exclusive, found.reason.value) == (mask("5-6"), "restored")
         assert found.because == "asked 2 CPUs; record gives CPUs 5-6, still free"
 
-    @pytest.mark.parametrize(
-        "taken", ["0-7", "7-8", "99"], ids=["all-of-share", "partly-offline", "not-of-this-machine"]
-    )
-    def test_cpus_that_cannot_be_had_any_more_are_chosen_anew(self, taken):
-        found = placed(Node(), DEDICATED, 2000, record=owned(taken))
+    def test_cpus_that_cannot_be_had_any_more_are_chosen_anew(self):
+        found = placed(Node(), DEDICATED, 2000, record=owned("99"))
         assert (found.assignment.exclusive, found.reason.value) == (mask("0-1"), "whole_core")
 
     @pytest.mark.parametrize(
-        ("spec", "claim"),
-        [("4-5", "4-5"), ("", "0-1"), ("4-7", "0-1"), ("nonsense", "0-1")],
-        ids=["moved-and-pushed", "no-cpus", "another-size", "garbage"],
+        ("recorded", "kept"),
+        [("7-8", "6-7"), ("5-6,99", "5-6"), ("0-7", "0-1")],
+        ids=["partly-offline", "enough", "all-of-share"],
     )
-    def test_a_spec_of_the_same_size_is_newer_than_the_record(self, spec, claim):
-        listed = container("c", record=owned("0-1"), resources=Resources(cpus=spec))
-        assert admission.claim_of(listed) == mask(claim)
+    def test_what_is_left_of_recorded_cpus_is_kept(self, recorded, kept):
+        found = placed(Node(), DEDICATED, 2000, record=owned(recorded))
+        assert (found.assignment.exclusive, found.reason.value) == (mask(kept), "restored")
 
-    def test_without_a_record_there_is_no_claim(self):
-        assert admission.claim_of(container("c", resources=Resources(cpus="4-5"))) == 0
+    def test_the_words_tell_what_was_left_and_what_completes_it(self):
+        found = placed(Node(), DEDICATED, 2000, record=owned("7-8"))
+        assert found.because == (
+            "asked 2 CPUs; record gives CPUs 7-8, of which free: 7; "
+            "it keeps CPUs 7 and takes 6 beside them; free were 0-6"
+        )
+
+    @pytest.mark.parametrize(
+        ("milli", "by", "cpus"),
+        [(8000, DEDICATED, ""), (4000, replace(DEDICATED, placement=Placement.FULL_CORES), "0-3")],
+        ids=["too-many", "the-wish-forbids"],
+    )
+    def test_what_is_left_does_not_count_where_it_cannot_be_completed(self, milli, by, cpus):
+        node = Node()
+        node.create("other", 1000, replace(DEDICATED, cpus_ordered=mask("7")), on="other")
+        found = placed(node, by, milli, record=owned("5-7"))
+        assert found.reason.value != "restored"
+        assert found.assignment.exclusive == mask(cpus)
+
+    @pytest.mark.parametrize(
+        ("numa", "cpus", "mems"), [(Numa.NONE, "3-4", 0), (Numa.SINGLE, "4-5", 0b10)], ids=["any", "bound"]
+    )
+    def test_a_bound_container_is_not_torn_in_two_to_keep_a_part(self, numa, cpus, mems):
+        node = Node()
+        node.create("other", 3000, on="other")
+        found = placed(node, replace(DEDICATED, numa=numa), 2000, record=owned("2-3"))
+        assert (found.assignment.exclusive, found.assignment.mems) == (mask(cpus), mems)
+
+    def test_memory_goes_with_cpus_that_were_completed(self):
+        bound = replace(DEDICATED, numa=Numa.SINGLE)
+        found = placed(Node(), bound, 3000, record=owned("5-7,99"))
+        assert (found.assignment.exclusive, found.assignment.mems) == (mask("5-7"), 0b10)
+
+    def test_who_followed_a_main_container_by_its_record_still_does(self):
+        node = Node()
+        node.create("main", 2000)
+        found = placed(node, DEDICATED, 2000, record='{"v":1,"class":"dedicated","pool":"dedicated"}')
+        assert (found.assignment.follows, found.reason.value) == ("main", "restored")
 
     def test_a_record_without_cpus_of_its_own_stays_in_share(self):
         found = placed(Node(), DEDICATED, 2000, record='{"v":1,"class":"dedicated","pool":"share"}')
@@ -292,3 +325,31 @@ def test_a_decision_carries_what_the_reply_must_order():
     decision = first(node.create("c", 2000))
     assert decision.orders == decision.after == Knobs(cpus="0-1")
     assert node["c"].qos is QoSClass.DEDICATED
+
+
+class TestInitContainers:
+    """Nothing on the wire tells them; a webhook's annotation may."""
+
+    INIT = replace(DEDICATED, init=True)
+
+    def test_one_that_is_known_runs_in_share(self):
+        found = placed(Node(), self.INIT, 2000)
+        assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
+        assert (found.reason.value, found.because) == (
+            "init_container",
+            "told to be an init container; pool share has CPUs 0-7",
+        )
+
+    def test_a_sidecar_that_is_written_as_one_joins_the_main_container(self):
+        node = Node()
+        node.create("side", 100, self.INIT)
+        node.create("main", 2000)
+        node.create("late", 100, self.INIT)
+        assert (node["side"].follows, node["late"].follows) == ("main", "main")
+
+    def test_what_any_other_returns_at_its_end_is_its_main_containers(self):
+        node = Node()
+        node.create("init", 2000)
+        node.stop("init")
+        node.create("main", 2000)
+        assert node.owners() == {"main": "0-1"}

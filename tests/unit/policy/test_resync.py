@@ -70,6 +70,7 @@ class TestAfterARestart:
         node.create("early", 6000, on="early")
         node.create("late", 2000)
         node.stop("early")
+        node.push()
         assert node.owners() == node.anew().owners() == {}
 
     def test_restored_containers_are_said(self):

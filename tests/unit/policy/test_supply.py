@@ -124,6 +124,22 @@ class TestMemory:
         asked = container("b", resources=Resources(memory_limit=1))
         assert supply.room(node.state, asked, BOUND, 0).left == ((0, 6 * GIB), (1, 6 * GIB))
 
+    def test_who_is_bound_to_two_nodes_fills_up_what_the_others_leave(self):
+        node = Node()
+        self.limited(node, "z", 10)
+        assert self.limited(node, "a", 20) == "2-3 11"
+        asked = container("b", resources=Resources(memory_limit=1))
+        assert supply.room(node.state, asked, BOUND, 0).left == ((0, GIB), (1, GIB))
+        node.stop("z")
+        assert supply.room(node.state, asked, BOUND, 0).left == ((0, 6 * GIB), (1, 6 * GIB))
+
+    def test_a_promise_beyond_what_there_is_takes_all(self):
+        node = Node()
+        self.limited(node, "a", 30)
+        node.reconfigure(Tuning(reserved_memory=8 * GIB))
+        asked = container("b", resources=Resources(memory_limit=1))
+        assert supply.room(node.state, asked, BOUND, 8 * GIB).left == ((0, 0), (1, 0))
+
     def test_more_than_there_is_never_makes_less_than_nothing(self):
         node = Node(tuning=Tuning(reserved_memory=99 * GIB))
         record = audit(node.create("a", wish=BOUND, resources=asking(2000, memory_limit=GIB)))[0]

@@ -7,8 +7,10 @@ import pytest
 
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.state import Asked
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import Finding, FindingKind, QoSClass
+from nri_coloc.policy import tiers
 from tests.unit.policy.kit import RECLAIMED, SHARED, SYSTEM, Node, asking, moved, reply, said
 
 GOLD = PoolTuning("gold", minimum=2, maximum=4)
@@ -289,6 +291,7 @@ class TestStickiness:
         join(node, "a", 4000)
         node.create("main", 2000, on="main")
         join(node, "b", 2000)
+        node.push()
         again = node.anew()
         assert again.owners() == node.owners()
         assert again.state.pools == node.state.pools
@@ -316,6 +319,16 @@ class TestStickiness:
         node = having(GOLD)
         join(node, "a", 3000, "silver")
         assert (node["a"].pool, node.cpus("a")) == ("share", "2-7")
+
+
+def test_the_loop_is_told_what_is_asked_of_share_too():
+    node = having(GOLD)
+    join(node, "a", 1500)
+    node.create("b", 500, SHARED, on="shop")
+    node.create("c", 700, SHARED, on="shop")
+    node.create("d", 700, SYSTEM, on="shop")
+    # shares of 512 and 716 are 500 and, rounded up, 700 thousandths
+    assert tiers.demand(node.state) == {"gold": Asked(1500, 1), "share": Asked(1200, 2)}
 
 
 class TestPartition:

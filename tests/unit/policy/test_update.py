@@ -116,8 +116,8 @@ class TestMemory:
     def test_an_unknown_dedicated_container_takes_its_cpus(self):
         node = running()
         outcome = node.update("main", Resources(shares=2048), on="other")
-        assert outcome.moves.containers == ("app",)
-        assert node.cpus("app") == "1-7"
+        assert outcome.moves.containers == ("app", "main")
+        assert (node.cpus("main"), node.cpus("app")) == ("0-1", "2-7")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import pytest
 
-from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.model.state import Asked
+from nri_coloc.model.tuning import PoolTuning, ReclaimTuning
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.reclaim import bands
 from nri_coloc.reclaim.bands import Idle, Memory, Tier
 
@@ -194,3 +196,47 @@ class TestWords:
         day = settled()
         day.tick(gold=2.0, share=2.0)
         assert day.words == "7 CPUs are left for reclaim"
+
+
+class TestTiers:
+    PLAN = (
+        PoolTuning("gold", minimum=2, maximum=8, priority=1, band=(0.3, 0.5)),
+        PoolTuning("etl", group_by="namespace", minimum=1),
+        PoolTuning("banded", band=(0.4, 0.6)),
+        PoolTuning("name"),
+        PoolTuning("agents", qos=QoSClass.SYSTEM),
+        PoolTuning("mon", qos=QoSClass.SYSTEM, minimum=1),
+        PoolTuning("share", minimum=3, band=(0.5, 0.7)),
+        PoolTuning("reclaim", minimum=2, maximum=6),
+    )
+
+    def tiers(self, plan: tuple[PoolTuning, ...] = PLAN, **milli: int) -> dict[str, Tier]:
+        asked = {name.replace("_", "/"): Asked(each, 1) for name, each in milli.items()}
+        return {tier.name: tier for tier in bands.tiers(plan, asked)}
+
+    def test_without_members_there_are_those_with_a_minimum_and_the_two_that_are_always_there(self):
+        assert self.tiers() == {
+            "gold": Tier("gold", 1, (0.3, 0.5), 2, 8, 0),
+            "mon": Tier("mon", minimum=1),
+            "share": Tier("share", 0, (0.5, 0.7), 3, 0, 0),
+            "reclaim": Tier("reclaim", 0, None, 2, 6, 0),
+        }
+
+    def test_without_pools_there_are_those_two(self):
+        assert self.tiers((), share=2500) == {"share": Tier("share", asked=3), "reclaim": Tier("reclaim")}
+
+    def test_each_group_is_a_tier(self):
+        found = self.tiers(etl_a=1500, etl_b=0)
+        assert (found["etl/a"], found["etl/b"]) == (
+            Tier("etl/a", minimum=1, asked=2),
+            Tier("etl/b", minimum=1, asked=1),
+        )
+        assert "etl" not in found
+
+    def test_a_pool_with_a_band_alone_is_a_tier(self):
+        assert self.tiers(banded=1000)["banded"] == Tier("banded", band=(0.4, 0.6), asked=1)
+
+    def test_what_a_mere_name_asks_for_is_asked_of_what_it_names(self):
+        found = self.tiers(share=1000, name=2000, agents=4000, mon=500, gone=100)
+        assert (found["share"].asked, found["mon"].asked) == (4, 1)
+        assert not found.keys() & {"name", "agents", "gone"}

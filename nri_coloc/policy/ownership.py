@@ -1,0 +1,179 @@
+"""How many CPUs a dedicated container owns once its request is another: in-place resize, and what was missed.
+
+What it has is the start: it grows beside that or keeps a part of it, and where the request cannot be met it keeps
+the old set and the audit says so. A container that owned none (it was refused, or followed a main one) is placed as
+if it came now; an owner that asks for less than one CPU by now follows its pod's main container, if there is one.
+"""
+
+from dataclasses import replace
+from functools import reduce
+from typing import NamedTuple
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
+from nri_coloc.model.events import ContainerStarting
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import DEDICATED, Assignment, NodeState
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Finding, QoSClass
+from nri_coloc.policy import admission, change, lifecycle, request, resize, supply
+from nri_coloc.policy.grant import wished
+
+
+class Resize(NamedTuple):
+    """What became of a request: the assignment (the old set if it was not met), why, and what was not granted."""
+
+    assignment: Assignment
+    reason: Reason
+    because: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the container has what it asks for."""
+        return self.reason is not Reason.RESIZE_UNMET
+
+
+def resized(state: NodeState, assignment: Assignment) -> Resize | None:
+    """Return what a container is to own by its present request; None where that is what it has."""
+    if assignment.qos is not QoSClass.DEDICATED or assignment.hands_off:
+        return None
+    if not assignment.exclusive:
+        return _placed(state, assignment)
+    main = admission.main_of(state, assignment.container.pod_id, but=assignment.id)
+    if main is not None and admission.follows(assignment, main):
+        joined = replace(assignment, pool=DEDICATED, exclusive=0, follows=main.id, mems=main.mems)
+        because = (
+            f"{_asked(assignment).words}; it joins {main.container.name} of its pod "
+            f"on CPUs {cpuset.render(main.exclusive)} and returns {cpuset.render(assignment.exclusive)}"
+        )
+        return Resize(joined, Reason.FOLLOWS_MAIN, because)
+    return _owner_resized(state, assignment)
+
+
+def _owner_resized(state: NodeState, assignment: Assignment) -> Resize | None:
+    asked, owned, free = _asked(assignment), assignment.exclusive, state.pools.free
+    missing = asked.whole - owned.bit_count()
+    if not missing:
+        return None
+    room = supply.room(state, assignment.container, assignment.wish, 0)
+    wish, findings = admission.satisfiable(state, assignment.wish, asked.whole, room)
+    sources = supply.sources(state, assignment.wish, missing)
+    grants = (resize.fit(state.topology, cpus, owned, asked.whole, wish) for cpus in sources)
+    grant = next((found for found in grants if found is not None), None)
+    if grant is None:
+        because = (
+            f"{asked.words}; it keeps CPUs {cpuset.render(owned)}: {missing} more were asked for, "
+            f"{free.bit_count()} are free ({cpuset.render(free)}), and the last one of share is never taken"
+            f"{wished(wish)}{supply.short_of_isolated(state, wish, 0)}"
+        )
+        return Resize(assignment, Reason.RESIZE_UNMET, because, findings)
+    mems = admission.bound_to(state, assignment.wish, grant.cpus)
+    now = replace(assignment, exclusive=grant.cpus, mems=mems)
+    return Resize(now, grant.reason, f"{asked.words}; {grant.because}", findings)
+
+
+def _placed(state: NodeState, assignment: Assignment) -> Resize | None:
+    """Place a container that owns nothing as if it came now."""
+    found = admission.dedicate(state, replace(assignment.container, record=""), assignment.wish)
+    if found.reason is Reason.NO_FREE_CPUS:
+        runs_on = cpuset.render(state.cpus_of(assignment))
+        because = f"{found.because}; it stays on CPUs {runs_on}"
+        return Resize(assignment, Reason.RESIZE_UNMET, because, found.findings)
+    if not found.assignment.exclusive and found.assignment.follows == assignment.follows:
+        return None
+    placed = found.assignment
+    now = replace(
+        assignment, pool=placed.pool, exclusive=placed.exclusive, follows=placed.follows, mems=placed.mems
+    )
+    return Resize(now, found.reason, found.because, found.findings)
+
+
+def _asked(assignment: Assignment) -> request.Request:
+    return request.of_container(assignment.container, assignment.wish)
+
+
+def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Return the state in which a resized container has what it has now; who follows it, or comes to, goes along."""
+    led = [replace(a, follows=now.follows) for a in change.followers(state, (now,))] if now.follows else []
+    after = reduce(change.with_container, (*led, now), state)
+    return lifecycle.followed_by_small_ones(after, now)
+
+
+def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves, Moves]:
+    """Return who moves because a container was resized, and of those the ones that it waits for.
+
+    Whoever loses CPUs comes first: what somebody leaves may be entered, not the other way round.
+    """
+    found = change.moved(before, after) + _changed_roles(before, after)
+    losing = tuple(k for k in found.containers if not _gains(before, after, k))
+    gaining = tuple(k for k in found.containers if _gains(before, after, k))
+    ordered = Moves(found.pods, losing + gaining)
+    owned = after.owners.get(container_id, 0)
+    if not owned & ~before.owners.get(container_id, 0):
+        return ordered, NOBODY
+    own_pod = after.containers[container_id].container.pod_id
+    leaving = tuple(k for k in losing if not after.cpus_of(after.containers[k]) & owned)
+    return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
+
+
+def _changed_roles(before: NodeState, after: NodeState) -> Moves:
+    """Return who runs on other CPUs though no pool and no owner has changed: who began to follow, or ceased to."""
+    changed = [
+        now
+        for k, now in after.containers.items()
+        if (then := before.containers.get(k)) is not now
+        and then is not None
+        and before.cpus_of(then) != after.cpus_of(now)
+    ]
+    pods = dict.fromkeys(a.container.pod_id for a in changed if a.wish.handler == "pod")
+    return Moves(tuple(pods), tuple(a.id for a in changed if a.wish.handler == "container"))
+
+
+def _gains(before: NodeState, after: NodeState, container_id: str) -> bool:
+    then, now = before.containers.get(container_id), after.containers[container_id]
+    return bool(after.cpus_of(now) & ~(before.cpus_of(then) if then is not None else 0))
+
+
+def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
+    """Note that a container starts. One that was refused CPUs of its own gets them now if they are free by now.
+
+    So an init container's CPUs serve the main one even where the news of its end came late: the kubelet may create
+    the next container before the runtime has told us that the former one is gone.
+    """
+    outcome = lifecycle.start(state, event, tuning)
+    known = state.containers.get(event.container.id)
+    if known is None or event.running or known.exclusive or known.follows or _asked(known).milli < 1000:
+        return outcome
+    before = outcome.state
+    found = resized(before, before.containers[known.id])
+    if found is None or not found.is_met:
+        return outcome
+    after, joined = adopt(before, found.assignment)
+    who, waits_for = moves(before, after, known.id)
+    cause = f"{known.container.name} owns {cpuset.render(found.assignment.exclusive)} from its start on"
+    decisions = (
+        said(before, after, found, "CPUs are free by now"),
+        *joined,
+        *change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause),
+    )
+    return outcome + Outcome(after, decisions, who, waits_for)
+
+
+def said(
+    before: NodeState, after: NodeState, found: Resize, cause: str = "its request has changed"
+) -> Decision:
+    """Say of a container that nobody is asking about what became of its request."""
+    now = after.containers[found.assignment.id]
+    was = before.containers.get(now.id, now)
+    old, new = cpuset.render(before.cpus_of(was)), cpuset.render(after.cpus_of(now))
+    changed = Knobs(cpus=old), Knobs(cpus=new)
+    return Decision(
+        AuditEvent.UPDATE,
+        found.reason,
+        f"{cause}: {found.because}",
+        subject=now,
+        before=changed[0].differing(changed[1]),
+        after=changed[1].differing(changed[0]),
+    )

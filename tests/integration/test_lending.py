@@ -1,0 +1,191 @@
+"""The lending loop in the daemon: what is lent follows the online pods' use, on the simulated node's own clock.
+
+The box is read from the pods' own cpuset files, and the burst is the simulated containers' demand.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.workload import KubeQoS
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest
+from tests.integration import harness
+from tests.integration.harness import Lasting
+from tests.rig.waiting import wait_until
+
+LENDING = "reclaim: {enabled: true}\n"
+EVERYTHING = "0-7"
+CPUS = 8
+FLOOR = 2
+"""One core: this machine has two threads on each."""
+
+GROWS_WITHIN_S = 15
+
+
+@pytest.fixture(params=[1, 2], ids=["cgroup-v1", "cgroup-v2"])
+def lending(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
+    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
+        node.start_clock()
+        with harness.daemon_of(node, config=LENDING) as daemon:
+            harness.served(daemon)
+            yield Lasting(node, daemon)
+            harness.assert_unhurt(daemon)
+
+
+def online(node: Node, demand: float = 0.5) -> str:
+    container = harness.shared(node, "web", 4000)
+    node.set_demand(container, demand)
+    return container
+
+
+def hungry(node: Node, name: str = "batch") -> str:
+    container = harness.reclaimed(node, name)
+    node.set_demand(container, CPUS)
+    return container
+
+
+def box(node: Node, container: str) -> int:
+    """How many CPUs the pod of an offline container has, by its own file."""
+    pod = node.runtime.containers[container].pod.id
+    return cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "").bit_count()
+
+
+def lent(node: Node, container: str, least: int = CPUS - 2) -> None:
+    wait_until(lambda: box(node, container) >= least, GROWS_WITHIN_S, f"a box of {least} CPUs")
+
+
+def test_what_online_pods_leave_unused_is_lent(lending: Lasting):
+    online(lending.node)
+    batch = hungry(lending.node)
+    lent(lending.node, batch)
+    assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == harness.file(
+        lending.node, lending.node.runtime.containers[batch].pod.id, "cpuset.cpus"
+    )
+
+
+def test_a_burst_takes_the_cpus_back_and_they_return_after_it(lending: Lasting):
+    web, batch = online(lending.node), hungry(lending.node)
+    lent(lending.node, batch)
+    lending.node.set_demand(web, CPUS)
+    wait_until(lambda: box(lending.node, batch) == FLOOR, 2, "a box at its floor")
+    record = lending.daemon.audited("reclaim.suppress", pool="reclaim")
+    assert record["reason"] == "headroom"
+    assert "milli" in record["because"]
+    lending.node.set_demand(web, 0.5)
+    lent(lending.node, batch)
+
+
+def test_without_reclaimed_pods_the_pool_is_what_share_is(lending: Lasting):
+    online(lending.node, CPUS)
+    wait_until(
+        lambda: lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 3, 5, "some ticks of the loop"
+    )
+    assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == EVERYTHING
+
+
+def test_a_besteffort_system_pod_is_left_alone_while_the_box_is_at_its_floor(lending: Lasting):
+    node = lending.node
+    agent = node.run_container(
+        harness.pod(node, "agent", kube=KubeQoS.BEST_EFFORT, namespace="kube-system"), ContainerRequest("app")
+    )
+    pod = node.runtime.containers[agent].pod.id
+    before = [harness.file(node, k, name) for k in (pod, agent) for name in ("cpuset.cpus", "cpu.weight")]
+    web, batch = online(node, CPUS), hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    node.set_demand(web, 0.5)
+    lent(node, batch)
+    assert before == [
+        harness.file(node, k, name) for k in (pod, agent) for name in ("cpuset.cpus", "cpu.weight")
+    ]
+
+
+def test_the_capacity_follows_the_load_and_says_why(lending: Lasting):
+    web, batch = online(lending.node), hungry(lending.node)
+    lent(lending.node, batch)
+    calm = lending.daemon.capacity()
+    assert calm["headroom_cpu_milli"] >= 5000
+    lending.node.set_demand(web, CPUS)
+    wait_until(
+        lambda: lending.daemon.capacity()["headroom_cpu_milli"] < 1000, 3, "a capacity that follows the burst"
+    )
+    assert lending.daemon.capacity()["reason"]
+    assert lending.daemon.capacity()["online_cpu_milli"] > calm["online_cpu_milli"]
+
+
+def test_somebody_elses_hand_on_the_box_is_put_right(lending: Lasting):
+    node = lending.node
+    online(node, 4)
+    batch = hungry(node)
+    wait_until(lambda: 1 < box(node, batch) < 5, GROWS_WITHIN_S, "a box of about half the node")
+    pod = node.runtime.containers[batch].pod
+    node.tree.write(pod.cgroup, "cpuset.cpus", EVERYTHING)
+    wait_until(lambda: box(node, batch) < 5, 3, "the box as it was")
+    lending.daemon.audited("drift.repair")
+
+
+def test_a_dedicated_container_takes_its_cpus_out_of_the_box_too(lending: Lasting):
+    node = lending.node
+    online(node)
+    batch = hungry(node)
+    lent(node, batch)
+    web = harness.dedicated(node, "db", 2000)
+    owned = cpuset.parse(harness.file(node, web, "cpuset.cpus") or "")
+    pod = node.runtime.containers[batch].pod.id
+    assert not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned
+
+
+def test_a_killed_daemon_leaves_the_box_as_it_was_and_its_successor_takes_over(lending: Lasting):
+    node = lending.node
+    web, batch = online(node, CPUS), hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    lending.daemon.kill()
+    assert box(node, batch) == FLOOR
+    lending.daemon.start()
+    harness.served(lending.daemon)
+    node.set_demand(web, 0.5)
+    lent(node, batch)
+
+
+def test_a_successor_never_widens_a_box_that_it_finds_at_its_floor(lending: Lasting):
+    node = lending.node
+    online(node, CPUS)
+    batch = hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    lending.daemon.kill()
+    lending.daemon.start()
+    seen = []
+
+    def has_ticked() -> bool:
+        seen.append(box(node, batch))
+        return lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 20
+
+    harness.served(lending.daemon)
+    wait_until(has_ticked, 10, "some ticks")
+    assert max(seen) == FLOOR
+
+
+def test_lending_can_be_switched_off_and_on(lending: Lasting):
+    node = lending.node
+    online(node, CPUS)
+    batch = hungry(node)
+    wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
+    harness.reload(lending.daemon, "reclaim: {enabled: false}\n")
+    wait_until(lambda: box(node, batch) == CPUS, 3, "all of share")
+    harness.reload(lending.daemon, LENDING)
+    wait_until(lambda: box(node, batch) == FLOOR, 3, "the floor again")
+
+
+def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
+    with Node(tmp_path, "8cpu") as node:
+        node.start_clock()
+        web, batch = online(node, CPUS), hungry(node)
+        before = box(node, batch)
+        with harness.daemon_of(node, config=LENDING, flags=["--observe"]) as daemon:
+            harness.served(daemon)
+            daemon.audited("reclaim.suppress", 5)
+            node.set_demand(web, 0.1)
+            daemon.audited("reclaim.grow", GROWS_WITHIN_S)
+            assert box(node, batch) == before
+            harness.assert_unhurt(daemon)

@@ -1,0 +1,338 @@
+"""In-place resize beside a simulated runtime: what the kubelet's update makes of a container's CPUs, and of others'."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.model import cpuset
+from nri_coloc.model.workload import KubeQoS, Resources
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.plugin_link import PluginLink
+from nri_coloc.node_sim.spec import ContainerRequest, native
+from nri_coloc.nri.subscription import HookKind
+from tests.integration.harness import (
+    Lasting,
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    file,
+    pod,
+    reclaimed,
+    reload,
+    served,
+    shared,
+)
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+RECORD = "coloc.nri.io/record"
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
+    folder = tmp_path_factory.mktemp("resize")
+    with Node(folder, cgroup=request.param) as node, daemon_of(node) as daemon:
+        yield Lasting(node, served(daemon))
+
+
+@pytest.fixture
+def node(lasting: Lasting) -> Node:
+    return lasting.emptied()
+
+
+@pytest.fixture
+def daemon(node: Node, lasting: Lasting) -> Daemon:
+    return lasting.daemon
+
+
+def resize(node: Node, container_id: str, milli: int) -> None:
+    """What the kubelet sends for a changed CPU request and limit."""
+    node.runtime.update(container_id, native(milli, milli))
+
+
+def on(node: Node, container_id: str) -> str:
+    """The CPUs that a container's cgroup has."""
+    return cpuset.render(node.cpus(container_id))
+
+
+def in_spec(node: Node, container_id: str) -> str:
+    cpus: str = node.runtime.containers[container_id].resources.cpu.cpus
+    return cpus
+
+
+def events_after(daemon: Daemon, record: dict[str, Any]) -> set[str]:
+    """What the audit tells after a record and what that one caused."""
+    own = record["decision_id"]
+    return {r["event"] for r in daemon.audit() if r["seq"] > record["seq"] and r["decision_id"] != own}
+
+
+def test_growth_keeps_what_it_has_and_others_leave(node, daemon):
+    neighbour, batch = shared(node), reclaimed(node)
+    web = dedicated(node)
+    resize(node, web, 4000)
+    assert on(node, web) == in_spec(node, web) == "0-3"
+    assert on(node, neighbour) == in_spec(node, neighbour) == "4-7"
+    wait_until(lambda: on(node, batch) == "4-7", 5, "the box to shrink")
+    grown = daemon.audited("container.update", container_id=web)
+    assert (grown["reason"], grown["before"]["cpus"], grown["after"]["cpus"]) == ("grown", "0-1", "0-3")
+    assert "it keeps CPUs 0-1 and takes 2-3 beside them; free were 2-7" in grown["because"]
+    assert (
+        file(node, web, "cpu.shares" if node.tree.version == 1 else "cpu.weight") == node.tree.weight(4096)[1]
+    )
+    assert daemon.audit("container.late", container_id=web) == []
+    assert_unhurt(daemon)
+
+
+def test_what_a_container_gives_back_flows_to_share(node, daemon):
+    neighbour, web = shared(node), dedicated(node, milli=4000)
+    resize(node, web, 1000)
+    assert on(node, web) == in_spec(node, web) == "0"
+    assert on(node, neighbour) == "1-7"
+    assert daemon.audited("container.update", container_id=web)["reason"] == "shrunk"
+    assert_unhurt(daemon)
+
+
+def test_growth_that_cannot_be_met_leaves_the_old_set_and_says_so(node, daemon):
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, web, 8000)
+    assert (on(node, web), on(node, neighbour)) == ("0-1", "2-7")
+    unmet = daemon.audited("container.update", container_id=web)
+    assert unmet["reason"] == "resize_unmet"
+    assert "it keeps CPUs 0-1: 6 more were asked for, 6 are free (2-7), and the last one" in unmet["because"]
+    assert "cpus" not in unmet["after"]
+    assert node.runtime.containers[web].resources.cpu.shares.value == 8192
+    assert_unhurt(daemon)
+
+
+def test_under_strict_the_kubelets_update_fails_and_succeeds_once_there_is_room(lasting):
+    node, daemon = lasting.emptied("apiVersion: coloc.nri.io/v1\nstrict: true\n"), lasting.daemon
+    other, web = dedicated(node, "other", 4000), dedicated(node)
+    with pytest.raises(Exception, match=r"nri-coloc refuses shop/web/app.*2 more were asked for"):
+        resize(node, web, 4000)
+    assert on(node, web) == in_spec(node, web) == "4-5"
+    assert node.runtime.containers[web].resources.cpu.shares.value == 2048
+    node.runtime.stop(other)
+    resize(node, web, 4000)
+    assert on(node, web) == "4-7"
+    assert_unhurt(daemon)
+
+
+def test_a_resize_survives_a_restart_though_the_record_tells_the_old_set(node, daemon):
+    web, other = dedicated(node), dedicated(node, "other", 4000)
+    resize(node, other, 2000)
+    resize(node, web, 3000)
+    held = {k: on(node, k) for k in (web, other)}
+    assert '"exclusive":"0-1"' in node.runtime.containers[web].annotations[RECORD]
+    daemon.kill()
+    daemon.start()
+    served(daemon)
+    assert {k: daemon.container(k)["cpus"] for k in held} == {k: on(node, k) for k in held} == held
+    assert daemon.container(web)["exclusive"]
+    assert_unhurt(daemon)
+
+
+def test_a_resize_that_came_while_we_were_away_is_carried_out_when_we_are_back(node, daemon):
+    neighbour, web, other = shared(node), dedicated(node), dedicated(node, "other", 2000)
+    daemon.kill()
+    resize(node, web, 4000)
+    resize(node, other, 1000)
+    daemon.start()
+    served(daemon)
+    assert (daemon.container(web)["cpus"], daemon.container(other)["cpus"]) == ("0-1,4-5", "2")
+    wait_until(lambda: on(node, web) == in_spec(node, web) == "0-1,4-5", 5, "the grown set")
+    wait_until(lambda: on(node, neighbour) == "3,6-7", 5, "the neighbour to leave")
+    assert daemon.audited("container.update", container_id=web, reason="grown")
+    assert_unhurt(daemon)
+
+
+def test_a_runtime_that_comes_back_moves_nobody(node, daemon):
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, web, 3000)
+    held = {k: on(node, k) for k in (neighbour, web)}
+    connects, grown = (
+        len(daemon.audit("runtime.connect")),
+        daemon.audited("container.update", container_id=web),
+    )
+    node.kill_runtime()
+    node.start_runtime()
+    wait_until(lambda: len(daemon.audit("runtime.connect")) > connects, 15, "the daemon to be back")
+    daemon.wait_synchronised()
+    assert {k: on(node, k) for k in held} == held
+    assert events_after(daemon, grown) <= {"runtime.lost", "runtime.connect", "runtime.compare"}
+
+
+def test_a_reload_that_changes_nothing_about_a_container_moves_nobody(lasting):
+    node, daemon = lasting.emptied(), lasting.daemon
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, web, 3000)
+    held = {k: on(node, k) for k in (neighbour, web)}
+    grown = daemon.audited("container.update", container_id=web)
+    reload(daemon, "apiVersion: coloc.nri.io/v1\nclasses: {shared: {ioWeight: 100}}\n")
+    assert {k: on(node, k) for k in held} == held
+    assert events_after(daemon, grown) == {"config.reload"}
+
+
+def test_a_smaller_machine_moves_only_those_on_the_lost_cpus(lasting):
+    node, daemon = lasting.emptied(), lasting.daemon
+    first, second = dedicated(node, "first"), dedicated(node, "second", 3000)
+    assert (on(node, first), on(node, second)) == ("0-1", "4-6")
+    reload(daemon, "apiVersion: coloc.nri.io/v1\nnode: {reservedCPUs: '4'}\n")
+    wait_until(lambda: on(node, second) == "5-7", 5, "the second to leave CPU 4, and nothing else")
+    assert on(node, first) == "0-1"
+    assert_unhurt(daemon)
+
+
+def test_the_answer_carries_each_container_once_and_others_before_they_are_many(node, daemon, monkeypatch):
+    heard: list[Any] = []
+    ask = PluginLink.hook
+
+    def listen(self, kind, sandbox, container=None, resources=None):
+        answer = ask(self, kind, sandbox, container, resources)
+        if kind is HookKind.UPDATE_CONTAINER:
+            heard.append(answer)
+        return answer
+
+    monkeypatch.setattr(PluginLink, "hook", listen)
+    neighbours = [shared(node, f"s{number}") for number in range(20)]
+    web = dedicated(node)
+    resize(node, web, 3000)
+    (answer,) = heard
+    assert isinstance(answer, nri_pb2.UpdateContainerResponse)
+    ids = [update.container_id for update in answer.update]
+    assert len(ids) == len(set(ids)) == 17
+    assert web in ids
+    # those that the answer did not carry were moved before it left
+    assert {on(node, k) for k in neighbours} == {"3-7"}
+
+
+def test_a_sidecar_goes_along_and_one_that_outgrows_its_main_container_gets_its_own(node, daemon):
+    sandbox = pod(node, "web", "dedicated")
+    main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
+    side = node.run_container(sandbox, ContainerRequest("side", native(100)))
+    resize(node, main, 4000)
+    assert (on(node, main), on(node, side)) == ("0-3", "0-3")
+    node.runtime.update(side, native(2000))
+    assert (on(node, main), on(node, side)) == ("0-3", "4-5")
+    node.runtime.update(side, native(500))
+    assert (on(node, main), on(node, side)) == ("0-3", "0-3")
+    assert_unhurt(daemon)
+
+
+def test_a_shared_containers_resize_is_its_own_business(node, daemon):
+    neighbour, web = shared(node), dedicated(node)
+    resize(node, neighbour, 3000)
+    assert (on(node, neighbour), on(node, web)) == ("2-7", "0-1")
+    assert node.runtime.containers[neighbour].resources.cpu.shares.value == 3072
+    assert daemon.audited("container.update", container_id=neighbour)["reason"] == "nothing_ours"
+
+
+def test_at_no_moment_of_many_resizes_do_two_own_a_cpu(tmp_path: Path):
+    with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
+        served(daemon)
+        owners = [dedicated(node, f"web{number}", 1000) for number in range(3)]
+        neighbour = shared(node, kube=KubeQoS.BURSTABLE)
+        for amounts in ((3, 1, 1), (1, 3, 2), (2, 2, 2), (4, 1, 1), (1, 1, 4), (1, 1, 1)):
+            for owner, cpus in zip(owners, amounts, strict=True):
+                resize(node, owner, cpus * 1000)
+                sets = [node.cpus(k) for k in (*owners, neighbour)]
+                assert all(not a & b for i, a in enumerate(sets) for b in sets[i + 1 :])
+        records = [r for r in daemon.audit("container.update") if r["container_id"] in owners]
+        assert all(one["seq"] < other["seq"] for one, other in pairwise(records))
+        assert {"grown", "shrunk"} <= {r["reason"] for r in records}
+        assert_unhurt(daemon)
+
+
+def claimed(node: Node, cpus: str, name: str = "claims", **options: Any) -> str:
+    """A container as the DRA CPU driver leaves it to us: pinned, and with its claim in the environment."""
+    resources = Resources(shares=2, cpus=cpus)
+    request = ContainerRequest("app", resources, variables=("PATH=/bin", f"DRA_CPUSET_0b6e={cpus}"))
+    return node.run_container(pod(node, name, **options), request)
+
+
+def test_cpus_of_a_dra_claim_are_left_alone_and_nobody_else_runs_there(node, daemon):
+    neighbour, batch, web = shared(node), reclaimed(node), dedicated(node)
+    driven = claimed(node, "1-2", kube=KubeQoS.BEST_EFFORT)
+    assert (on(node, driven), in_spec(node, driven)) == ("1-2", "1-2")
+    assert daemon.audited("container.admit", container_id=driven)["reason"] == "hands_off"
+    assert daemon.audited("container.update", container_id=web)["reason"] == "cpus_claimed"
+    wait_until(lambda: on(node, web) == "0,3", 5, "the owner to leave CPU 1")
+    wait_until(lambda: on(node, neighbour) == on(node, batch) == "4-7", 5, "everybody else to leave")
+    daemon.kill()
+    daemon.start()
+    served(daemon)
+    assert {k: daemon.container(k)["cpus"] for k in (driven, web)} == {driven: "1-2", web: "0,3"}
+    node.runtime.stop(driven)
+    wait_until(lambda: on(node, neighbour) == "1-2,4-7", 5, "its CPUs to come back")
+    assert_unhurt(daemon)
+
+
+def test_a_claim_that_the_pod_wrote_itself_gets_it_nothing(node, daemon):
+    liar = ContainerRequest("app", native(100), variables=("DRA_CPUSET_0b6e=0-3",))
+    lied = node.run_container(pod(node, "liar"), liar)
+    daemon.kill()
+    daemon.start()
+    served(daemon)
+    assert daemon.container(lied)["cpus"] == on(node, lied) == "0-7"
+    assert assert_unhurt(daemon)["pools"]["dedicated"]["cpus"] == ""
+
+
+# ---- init containers ----
+
+
+def test_an_init_containers_cpus_return_before_its_main_container_comes(node, daemon):
+    neighbour = shared(node)
+    sandbox = pod(node, "web", "dedicated")
+    init = node.run_container(sandbox, ContainerRequest("init", native(4000, 4000)))
+    assert (on(node, init), on(node, neighbour)) == ("0-3", "4-7")
+    node.runtime.stop(init)
+    wait_until(lambda: on(node, neighbour) == "0-7", 5, "its CPUs to come back")
+    main = node.run_container(sandbox, ContainerRequest("main", native(4000, 4000)))
+    assert (on(node, main), on(node, neighbour)) == ("0-3", "4-7")
+    assert_unhurt(daemon)
+
+
+def test_a_main_container_that_is_created_before_the_news_of_its_inits_end_gets_its_cpus_at_the_start(
+    node, daemon
+):
+    neighbour = shared(node)
+    sandbox = pod(node, "web", "dedicated")
+    init = node.run_container(sandbox, ContainerRequest("init", native(6000, 6000)))
+    main = node.runtime.create(sandbox, ContainerRequest("main", native(6000, 6000)))
+    node.runtime.stop(init)
+    node.runtime.start(main)
+    assert (on(node, main), on(node, neighbour)) == ("0-5", "6-7")
+    assert daemon.audit("container.late", container_id=main) == []
+    wait_until(lambda: in_spec(node, main) == "0-5", 5, "the runtime's spec to agree")
+    daemon.kill()
+    daemon.start()
+    served(daemon)
+    assert daemon.container(main)["cpus"] == "0-5"
+    assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"coloc.nri.io/qos-class.init": "shared"},
+        {"noderesource.dev/resources": '{"initContainers": {"init": {"requests": {"cpu": "2"}}}}'},
+    ],
+    ids=["our-annotation", "nri-plugins-webhook"],
+)
+def test_an_init_container_that_is_named_runs_in_share(node, daemon, annotations):
+    sandbox = pod(node, "web", "dedicated", annotations)
+    init = node.run_container(sandbox, ContainerRequest("init", native(2000, 2000)))
+    assert (on(node, init), daemon.container(init)["pool"]) == ("0-7", "share")
+    node.runtime.stop(init)
+    main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
+    assert on(node, main) == "0-1"
+
+
+def test_a_sidecar_with_a_class_of_its_own_does_not_follow(node, daemon):
+    sandbox = pod(node, "web", "dedicated", {"coloc.nri.io/qos-class.side": "shared"})
+    main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
+    side = node.run_container(sandbox, ContainerRequest("side", native(100)))
+    assert (on(node, main), on(node, side)) == ("0-1", "2-7")
