@@ -18,7 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
+from nri_coloc.model.events import (
+    ContainerGone,
+    ContainerStarting,
+    ContainerUpdating,
+    Event,
+    PoolsSized,
+)
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
@@ -217,6 +223,20 @@ class PlacementMachine(RuleBasedStateMachine):
     )
     def size(self, counts):
         self.act(lambda: self.node.happen(PoolsSized(counts, "so it was told")))
+
+    @rule(
+        amounts=st.dictionaries(
+            NAMES,
+            st.builds(
+                Knobs,
+                shares=st.none() | st.integers(2, 1024),
+                quota=st.none() | st.integers(1000, 10**6),
+                memory_limit=st.none() | st.integers(4096, 2**40),
+            ),
+        ),
+    )
+    def grant(self, amounts):
+        self.act(lambda: self.node.grant(amounts))
 
     def listed_if_new(self, name: str, facts: Container) -> None:
         """A container whose creation we did not answer has no record: its CPUs are chosen anew after a restart."""
