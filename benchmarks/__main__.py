@@ -6,10 +6,16 @@
 import os
 import sys
 
-from benchmarks import decision, figures, hook, real, sampling, side_by_side
+from benchmarks import cost, decision, figures, hook, real, sampling, side_by_side
 from tests.rig import RigError
 
-ALL = {"decision": decision.run, "hook": hook.run, "real": real.run, "sampling": sampling.run}
+ALL = {
+    "cost": cost.run,
+    "decision": decision.run,
+    "hook": hook.run,
+    "real": real.run,
+    "sampling": sampling.run,
+}
 NAMED = {**ALL, "side-by-side": side_by_side.run}
 
 

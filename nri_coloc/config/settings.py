@@ -218,6 +218,7 @@ def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
         stall=section.stall / 100,
         memory_watermark=section.memory_watermark / 100,
         memory_reserve=reserved,
+        host_groups=section.members,
     )
 
 
