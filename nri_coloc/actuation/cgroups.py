@@ -96,7 +96,11 @@ class CgroupWriter:
 
     def bounded(self) -> set[str]:
         """Return the cgroups whose memory bounds the journal holds: ours, or those of a former life."""
-        return self._journalled(MEMORY_BOUNDS)
+        return self._journalled("memory", MEMORY_BOUNDS)
+
+    def placed(self) -> set[str]:
+        """Return the cgroups whose CPUs the journal holds: ours, or those of a former life."""
+        return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
 
     def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
         """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
@@ -123,7 +127,7 @@ class CgroupWriter:
 
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
-        return self._journalled(frozenset({"memory.low", "memory.min"}))
+        return self._journalled("memory", frozenset({"memory.low", "memory.min"}))
 
     def members(self, path: str) -> tuple[int, ...]:
         """Return the processes of a cgroup itself."""
@@ -181,9 +185,9 @@ class CgroupWriter:
                     failures.append(error)
         return tuple(failures)
 
-    def _journalled(self, names: frozenset[str]) -> set[str]:
-        """Return the cgroups of which the journal holds a memory file of these names."""
-        root = f"{self._layout.folder('memory', '')}/"
+    def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
+        """Return the cgroups of which the journal holds a file of these names."""
+        root = f"{self._layout.folder(controller, '')}/"
         with self._lock:
             parts = [
                 file.removeprefix(root).rpartition("/")
