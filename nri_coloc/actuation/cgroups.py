@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files
+from nri_coloc.actuation import cpusets, files, tasks
+from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.reclaim.hints import Hint
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
 
@@ -56,6 +58,36 @@ class CgroupWriter:
         self._journal = journal
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
+        self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
+
+    def bandwidth(self, pod: PodBandwidth) -> Written:
+        """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
+        with self._lock:
+            return self._bandwidths.apply(pod)
+
+    def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup a scheduling hint; the first refusal is returned."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        with self._lock:
+            self._journal.note(f"{folder}/{tasks.NAME}", tasks.DEFAULT)
+        return tasks.tell(folder, self._layout.version, hint)
+
+    def unhint(self, path: str) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup the kernel's defaults again."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        failure = tasks.reset(folder, self._layout.version)
+        if failure is None:
+            with self._lock:
+                self._journal.forget(f"{folder}/{tasks.NAME}")
+        return failure
+
+    def hinted(self) -> set[str]:
+        """Return the cgroups whose tasks were given hints, by us or in a former life."""
+        return self._journalled("cpu", frozenset({tasks.NAME}))
 
     def apply(self, target: Target) -> Applied:
         """Bring one cgroup to its values; what already holds is not written again."""
@@ -72,7 +104,7 @@ class CgroupWriter:
         What bounds the box's memory is left to `unbound`: it has one writer.
         """
         with self._lock:
-            return self._put_back(path, lambda name: name not in keep and name not in MEMORY_BOUNDS)
+            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS)
 
     def bound(self, path: str, values: tuple[FileValue, ...]) -> tuple[KernelInterfaceError, ...]:
         """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
@@ -129,6 +161,14 @@ class CgroupWriter:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
         return self._journalled("memory", frozenset({"memory.low", "memory.min"}))
 
+    def text(self, path: str, controller: Controller, name: str) -> str | None:
+        """Read one file of a cgroup; None if it is gone or cannot be read."""
+        folder = self._layout.folder(controller, path)
+        try:
+            return None if folder is None else files.read(f"{folder}/{name}")
+        except KernelInterfaceError:
+            return None
+
     def members(self, path: str) -> tuple[int, ...]:
         """Return the processes of a cgroup itself."""
         folder = self._layout.folder("cpuset", path) or self._layout.folder("memory", path)
@@ -144,6 +184,7 @@ class CgroupWriter:
         """Let the journal forget cgroups that are gone."""
         with self._lock:
             self._journal.forget_gone()
+            self._bandwidths.tidy()
 
     def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
         """Set a process's score (inherited by what it executes); a refusal is returned, not raised."""

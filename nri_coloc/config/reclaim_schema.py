@@ -71,3 +71,12 @@ class Reclaim(Section):
             "[hadoop-yarn, batch.slice/jobs.slice]; not kubepods, nor what the machine's own services live in",
         ),
     ] = _DEFAULTS.host_groups
+    features: Annotated[
+        tuple[Literal["scheduler-hints", "quota-burst", "restore-on-exit"], ...],
+        BeforeValidator(listed),
+        Field(
+            max_length=3,
+            description="a list of scheduler-hints (a short slice for online tasks, SCHED_BATCH for reclaimed ones), "
+            "quota-burst (throttled online containers get more while the node is idle) and restore-on-exit",
+        ),
+    ] = ("scheduler-hints",)

@@ -14,6 +14,8 @@ from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
+from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
@@ -81,6 +83,8 @@ class Actuator:
         self.left_box: Callable[[str], None] = lambda _path: None
         self.actual: dict[str, CPUMask] = {}
         self.swept_at = 0.0
+        self.bandwidths = PodBandwidths(node, writer, report)
+        self.hints = Hints(node, writer, report)
         self._node = node
         self._writer = writer
         self._report = report
@@ -108,6 +112,12 @@ class Actuator:
         with self._wanted:
             self._stopping = True
             self._wanted.notify()
+
+    def ended(self, seconds: float) -> bool:
+        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def submit(
         self, moves: Moves, owner: str = "", taken: CPUMask = 0, waits_for: Moves | None = None
@@ -143,6 +153,16 @@ class Actuator:
     def place(self, container_id: str) -> tuple[CPUMask, CPUMask] | None:
         """Bring one container to its values now, on the caller's thread; (found, wanted) if it was wrong."""
         return self._apply_container(container_id)
+
+    def finish(self, container_id: str) -> None:
+        """Set what lies beside the spec of a container that starts: bursts, hints.
+
+        Where files carry every other value too, bursts wait until it runs: a start may not wait for so many writes.
+        """
+        assignment = self._node.state.containers.get(container_id)
+        if assignment is not None and not assignment.by_file:
+            self.bandwidths.place(container_id)
+        self.hints.place(container_id)
 
     def place_pod(self, pod_id: str) -> None:
         """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files there are."""
@@ -229,6 +249,8 @@ class Actuator:
             self._guarded(self._apply_container, container_id, sweeping=True)
         self.place_host_groups()
         self._protect()
+        self._guarded(self.bandwidths.sweep)
+        self._guarded(self.hints.sweep)
         known = {*self.actual, *self._barriers, *self._repairs, *self._scored}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
@@ -237,13 +259,13 @@ class Actuator:
         if self._sweeps % TIDY_EVERY == 0:
             self._writer.tidy()
 
-    def _guarded(self, apply: Callable[..., object], id_: str, **how: bool) -> None:
+    def _guarded(self, apply: Callable[..., object], *id_: str, **how: bool) -> None:
         """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
         self._applied += 1
         if self._applied % STEP_ASIDE_EVERY == 0:
             time.sleep(STEP_ASIDE_S)
         try:
-            apply(id_, **how)
+            apply(*id_, **how)
         except Exception as error:
             self._report.log.exception("a cgroup could not be dealt with", id=id_, exc_info=error)
 

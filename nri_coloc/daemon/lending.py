@@ -88,6 +88,12 @@ class Lending:
         self._stopping = True
         self._woken.set()
 
+    def ended(self, seconds: float) -> bool:
+        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
     def _run(self) -> None:
         planned = time.monotonic()
         while not self._stopping:

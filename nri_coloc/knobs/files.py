@@ -1,6 +1,7 @@
 """Orders into kernel files: which file of which controller takes a value, and in which form.
 
-The cpuset is not here: its files are written in an order that depends on the tree, which is `actuation`'s work.
+The cpuset is not here, nor are quotas and bursts: their files are written in orders that depend on the tree, which is
+`actuation`'s work.
 Everything else is one independent write. A file that the kernel does not have is left out.
 """
 
@@ -36,7 +37,7 @@ def beyond_nri(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     On v2 the spec carries I/O weights, but under systemd's cgroup driver they are lost at a daemon-reload: runc makes
     no property of them (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
     """
-    return (*_io(orders, can), *_burst(orders, can))
+    return tuple(_io(orders, can))
 
 
 def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
@@ -44,7 +45,6 @@ def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     return (
         *_mems(orders),
         *_cpu(orders, can),
-        *_burst(orders, can),
         *_memory(orders, can),
         *_io(orders, can),
     )
@@ -68,12 +68,6 @@ def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:
         yield FileValue("cpu", "cpu.shares", str(orders.shares))
     else:
         yield FileValue("cpu", "cpu.weight", str(cpu_weight(orders.shares)))
-
-
-def _burst(orders: Knobs, can: Capability) -> Iterator[FileValue]:
-    name = "cpu.cfs_burst_us" if can.cgroup == 1 else "cpu.max.burst"
-    if orders.burst is not None and name in can.files:
-        yield FileValue("cpu", name, str(orders.burst))
 
 
 def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:

@@ -65,6 +65,7 @@ class Reason(StrEnum):
     CPUS_CLAIMED = "cpus_claimed"
     MEMBERS_ASKED = "members_asked"
     HEADROOM = "headroom"
+    REBALANCED = "rebalanced"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
     RECONFIGURED = "reconfigured"

@@ -250,7 +250,8 @@ class Tuning:
 class Settings:
     """The whole configuration as the program uses it; flags have already beaten the file.
 
-    `http` is "ADDR:PORT" or "off"; `audit_ring` counts records kept for `/v1/audit`.
+    `http` is "ADDR:PORT" or "off"; `audit_ring` counts records kept for `/v1/audit`. `restore_on_exit`: at SIGTERM
+    put back what we wrote, in place of leaving the last limits in force.
     """
 
     tuning: Tuning = field(default_factory=Tuning)
@@ -261,3 +262,4 @@ class Settings:
     http: str = "127.0.0.1:9744"
     audit_ring: int = 4096
     log_level: str = "info"
+    restore_on_exit: bool = False
