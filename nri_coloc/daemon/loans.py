@@ -14,7 +14,7 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.events import AmountsGranted
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.lending import Capacity, Headroom
+from nri_coloc.model.lending import Capacity
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy import loans
 from nri_coloc.reclaim import amounts
@@ -25,12 +25,6 @@ EVERY_S: Final = 5.0
 CapacityNow = Callable[[], Capacity]
 MemoryInUse = Callable[[Assignment], int | None]
 """Bytes that a container needs; None if they cannot be read."""
-
-
-def of_headroom(headroom: Headroom, node_memory: int) -> Capacity:
-    """Return what the fast loop alone knows to be there."""
-    memory = headroom.memory_bytes or node_memory
-    return Capacity(headroom.cpu_milli, memory, headroom.binding, headroom.because)
 
 
 class Loans:

@@ -28,7 +28,7 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, loans, probe, steering, targets, trunk
+from nri_coloc.daemon import census, probe, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
@@ -141,7 +141,7 @@ class Daemon:
         self._cgroups = CgroupReader(self._layout, options.host_root)
         self.loans = Loans(
             self.node,
-            lambda: loans.of_headroom(self.lending.headroom, memory),
+            lambda: self.survey.outlook.capacity,
             self._memory_in_use,
             self.report,
         )

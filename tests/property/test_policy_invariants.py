@@ -158,7 +158,7 @@ class PlacementMachine(RuleBasedStateMachine):
             reasons.extend(d.reason for d in outcome.decisions)
             return outcome
 
-        self.act(happen)
+        self.act(happen, answered=name)
         now = self.node[name]
         met = Reason.RESIZE_UNMET not in reasons
         if before.exclusive and now.exclusive and not now.hands_off:

@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.daemon import loans as module
-from nri_coloc.daemon.loans import Loans, of_headroom
+from nri_coloc.daemon.loans import Loans
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.lending import Binding, Capacity, Headroom
+from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
@@ -155,9 +155,3 @@ def test_when_lending_is_switched_off_everybody_has_the_whole_loan(rig):
     assert rig.granted == NO_KNOBS
     rig.look()
     assert len(rig.pusher.moved) == 2
-
-
-def test_the_headroom_stands_in_for_a_prediction_and_claims_nothing_of_memory():
-    headroom = Headroom(1500, 0, 500, Binding.ONLINE_USE, "because")
-    assert of_headroom(headroom, GI) == Capacity(1500, GI, Binding.ONLINE_USE, "because")
-    assert of_headroom(headroom._replace(memory_bytes=5), GI).memory_bytes == 5
