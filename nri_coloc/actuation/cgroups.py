@@ -130,6 +130,10 @@ class CgroupWriter:
         """Return the cgroups whose memory bounds the journal holds: ours, or those of a former life."""
         return self._journalled("memory", MEMORY_BOUNDS)
 
+    def placed(self) -> set[str]:
+        """Return the cgroups whose CPUs the journal holds: ours, or those of a former life."""
+        return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
+
     def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
         """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
 

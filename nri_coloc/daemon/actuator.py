@@ -96,6 +96,7 @@ class Actuator:
         self._scored: set[str] = set()
         self._grouped: set[str] = set()
         self._takes_over = False
+        self._looks_back = False
         self._sweeps = 0
         self._applied = 0
         self._wanted = Condition(Lock())
@@ -140,7 +141,7 @@ class Actuator:
 
     def take_over(self) -> None:
         """Know that the runtime told everything: what a former life protected may be given back."""
-        self._takes_over = True
+        self._takes_over = self._looks_back = True
 
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""
@@ -175,6 +176,9 @@ class Actuator:
             return
         state = self._node.state
         wanted = targets.host_groups(state, tuning)
+        if self._looks_back:
+            self._looks_back = False
+            self._grouped |= self._of_a_former_life(state) - set(wanted)
         for path in wanted:
             applied = self._writer.apply(targets.of_host_group(state, path, self.can))
             for failure in applied.failures:
@@ -186,6 +190,11 @@ class Actuator:
             for failure in self._writer.put_back(path, frozenset()):
                 self._report.refused_by_kernel(failure, "", state)
         self._grouped = set(wanted)
+
+    def _of_a_former_life(self, state: NodeState) -> set[str]:
+        """Return what was placed before us and is nobody's of whom we know: host groups of other settings."""
+        known = {targets.container_path(one) for one in state.containers.values()}
+        return self._writer.placed() - known - {targets.pod_path(place.pod) for place in state.pods.values()}
 
     def guard_pod(self, pod_id: str) -> None:
         """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""

@@ -260,6 +260,18 @@ def test_a_host_group_is_placed_and_said_once_and_gets_its_own_back_when_it_leav
     assert rig.cgroups.put == [("yarn", frozenset())]
 
 
+def test_a_host_group_of_former_settings_gets_its_own_back_once_everybody_is_known():
+    rig = Rig(lending_to("yarn"))
+    start_pod(rig.node, "batch")
+    create(rig.node, "app")
+    rig.cgroups.former_places = {"yarn", "old", "kubepods/podbatch", APP}
+    rig.actuator.place_host_groups()
+    assert rig.cgroups.put == []
+    rig.actuator.take_over()
+    rig.actuator.place_host_groups()
+    assert rig.cgroups.put == [("old", frozenset())]
+
+
 def test_an_observer_places_no_host_group():
     rig = Rig(lending_to("yarn", observe=True))
     rig.actuator.place_host_groups()
