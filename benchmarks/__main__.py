@@ -6,10 +6,11 @@
 import os
 import sys
 
-from benchmarks import decision, figures, hook, pushes, real, sampling, side_by_side
+from benchmarks import cost, decision, figures, hook, pushes, real, sampling, side_by_side
 from tests.rig import RigError
 
 ALL = {
+    "cost": cost.run,
     "decision": decision.run,
     "hook": hook.run,
     "pushes": pushes.run,

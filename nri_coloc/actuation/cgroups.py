@@ -5,6 +5,7 @@ A target is a pod's or a container's cgroup with the values it should have now. 
 computed by the caller right before the call, from the newest state, so the last write is the newest truth.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
@@ -13,7 +14,7 @@ from nri_coloc.actuation import cpusets, files, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import Controller, FileValue
+from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.reclaim.hints import Hint
@@ -86,7 +87,7 @@ class CgroupWriter:
 
     def hinted(self) -> set[str]:
         """Return the cgroups whose tasks were given hints, by us or in a former life."""
-        return self._journalled("cpu", (tasks.NAME,))
+        return self._journalled("cpu", frozenset({tasks.NAME}))
 
     def apply(self, target: Target) -> Applied:
         """Bring one cgroup to its values; what already holds is not written again."""
@@ -98,20 +99,36 @@ class CgroupWriter:
             return Applied(cpus, before, tuple(failures))
 
     def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
-        """Give a cgroup's journalled files back what they held before us, but for the names in `keep`."""
-        failures: list[KernelInterfaceError] = []
+        """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
+
+        What bounds the box's memory is left to `unbound`: it has one writer.
+        """
         with self._lock:
-            folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
-            for folder in folders - {None}:
-                for file, was in self._journal.below(str(folder)).items():
-                    if file.rpartition("/")[2] in keep | NAMES:  # those are put back by `bandwidth`
-                        continue
-                    try:
-                        restore(file, was, self._layout.version)
-                        self._journal.forget(file)
-                    except KernelInterfaceError as error:
-                        failures.append(error)
+            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS)
+
+    def bound(self, path: str, values: tuple[FileValue, ...]) -> tuple[KernelInterfaceError, ...]:
+        """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
+
+        To be called by one thread. It reclaims in the write for as long as that takes, so hooks' writes do not wait
+        for it: the lock is held for the journal only.
+        """
+        folder = self._layout.folder("memory", path)
+        failures = []
+        for value in values if folder is not None else ():
+            try:
+                self._bound(f"{folder}/{value.name}", int(value.text))
+            except KernelInterfaceError as error:
+                failures.append(error)
         return tuple(failures)
+
+    def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
+        """Put a cgroup's memory bounds back."""
+        with self._lock:
+            return self._put_back(path, MEMORY_BOUNDS.__contains__)
+
+    def bounded(self) -> set[str]:
+        """Return the cgroups whose memory bounds the journal holds: ours, or those of a former life."""
+        return self._journalled("memory", MEMORY_BOUNDS)
 
     def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
         """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
@@ -138,18 +155,7 @@ class CgroupWriter:
 
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
-        return self._journalled("memory", ("memory.low", "memory.min"))
-
-    def _journalled(self, controller: Controller, names: tuple[str, ...]) -> set[str]:
-        """Return the cgroups of which the journal holds one of these files."""
-        root = f"{self._layout.folder(controller, '')}/"
-        with self._lock:
-            parts = [
-                file.removeprefix(root).rpartition("/")
-                for file in self._journal.files()
-                if file.startswith(root)
-            ]
-        return {path for path, _, name in parts if name in names}
+        return self._journalled("memory", frozenset({"memory.low", "memory.min"}))
 
     def text(self, path: str, controller: Controller, name: str) -> str | None:
         """Read one file of a cgroup; None if it is gone or cannot be read."""
@@ -185,6 +191,47 @@ class CgroupWriter:
         except KernelInterfaceError as error:
             return error
         return None
+
+    @property
+    def version(self) -> int:
+        """Of the cgroups: 1 or 2."""
+        return self._layout.version
+
+    def _bound(self, file: str, amount: int) -> None:
+        current = files.read(file)
+        if current is None:
+            return
+        with self._lock:
+            wanted = _at_most(self._journal.original(file) or current, amount)
+            if wanted == current:
+                return
+            self._journal.note(file, current)
+        files.write(file, wanted)
+
+    def _put_back(self, path: str, means: Callable[[str], bool]) -> tuple[KernelInterfaceError, ...]:
+        failures: list[KernelInterfaceError] = []
+        folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
+        for folder in folders - {None}:
+            for file, was in self._journal.below(str(folder)).items():
+                if not means(file.rpartition("/")[2]):
+                    continue
+                try:
+                    restore(file, was, self._layout.version)
+                    self._journal.forget(file)
+                except KernelInterfaceError as error:
+                    failures.append(error)
+        return tuple(failures)
+
+    def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
+        """Return the cgroups of which the journal holds a file of these names."""
+        root = f"{self._layout.folder(controller, '')}/"
+        with self._lock:
+            parts = [
+                file.removeprefix(root).rpartition("/")
+                for file in self._journal.files()
+                if file.startswith(root)
+            ]
+        return {path for path, _, name in parts if name in names}
 
     def _move(
         self, target: Target, failures: list[KernelInterfaceError]
@@ -234,6 +281,11 @@ def _at_least(original: str, amount: int) -> str:
     if not original.isdigit():
         return original
     return str(max(int(original), amount))
+
+
+def _at_most(original: str, amount: int) -> str:
+    """Return the smaller of a limit and an amount; "max", and what v1 shows for it, is larger than any."""
+    return original if original.isdigit() and int(original) < amount else str(amount)
 
 
 def same(current: str, wanted: str) -> bool:

@@ -226,6 +226,7 @@ def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
         stall=section.stall / 100,
         memory_watermark=section.memory_watermark / 100,
         memory_reserve=reserved,
+        host_groups=section.members,
         burst=BurstTuning(quota_percent=QUOTA_BURST_PERCENT)
         if "quota-burst" in section.features
         else BurstTuning(),

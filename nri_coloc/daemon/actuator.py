@@ -22,11 +22,17 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import RECLAIM, Assignment, NodeState
 from nri_coloc.policy.protection import NONE
 
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 250 containers cost about 2 ms of one core each time."""
+
+SWEEP_COST_SHARE: Final = 0.0025
+"""Of a core, by which the pause between two sweeps stretches on a node of many pods; up to the longest."""
+
+LONGEST_SWEEP_S: Final = 4 * SWEEP_S
 
 STEP_ASIDE_EVERY: Final = 4
 STEP_ASIDE_S: Final = 50e-6
@@ -74,6 +80,7 @@ class Actuator:
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.can = Capability()
         self.look_again: Callable[[Capability], Capability] = lambda can: can
+        self.left_box: Callable[[str], None] = lambda _path: None
         self.actual: dict[str, CPUMask] = {}
         self.swept_at = 0.0
         self.bandwidths = PodBandwidths(node, writer, report)
@@ -87,6 +94,7 @@ class Actuator:
         self._repairs: dict[str, list[float]] = {}
         self._protected: set[str] = set()
         self._scored: set[str] = set()
+        self._grouped: set[str] = set()
         self._takes_over = False
         self._sweeps = 0
         self._applied = 0
@@ -160,6 +168,25 @@ class Actuator:
         self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
 
+    def place_host_groups(self) -> None:
+        """Bring the box's members outside Kubernetes to its values; who is no member any more gets its own back."""
+        tuning = self._node.tuning
+        if tuning.observe:
+            return
+        state = self._node.state
+        wanted = targets.host_groups(state, tuning)
+        for path in wanted:
+            applied = self._writer.apply(targets.of_host_group(state, path, self.can))
+            for failure in applied.failures:
+                self._report.refused_by_kernel(failure, "", state)
+            if path not in self._grouped:
+                because = f"the configuration names {path} a member of the box"
+                self._report.said(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, because, pool=RECLAIM)
+        for path in self._grouped - set(wanted):
+            for failure in self._writer.put_back(path, frozenset()):
+                self._report.refused_by_kernel(failure, "", state)
+        self._grouped = set(wanted)
+
     def guard_pod(self, pod_id: str) -> None:
         """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
         self._apply_pod(pod_id, sweeping=True)
@@ -189,8 +216,10 @@ class Actuator:
                 self._pods, self._containers = {}, {}
             self._carry_out(pods, containers)
             if time.monotonic() >= sweep_at:
+                began = time.thread_time()
                 self._sweep()
-                sweep_at = time.monotonic() + SWEEP_S
+                cost_s = time.thread_time() - began
+                sweep_at = time.monotonic() + min(max(SWEEP_S, cost_s / SWEEP_COST_SHARE), LONGEST_SWEEP_S)
 
     def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
         for pod_id in pods:
@@ -209,6 +238,7 @@ class Actuator:
             self._guarded(self._apply_pod, pod_id, sweeping=True)
         for container_id in state.containers:
             self._guarded(self._apply_container, container_id, sweeping=True)
+        self.place_host_groups()
         self._protect()
         self._guarded(self.bandwidths.sweep)
         self._guarded(self.hints.sweep)
@@ -271,6 +301,8 @@ class Actuator:
             # a pod that left the box, or was never in it: nothing of the box may stay on it
             keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
             failures += self._writer.put_back(target.path, frozenset(keep))
+            if not state.boxed(pod_id):
+                self.left_box(target.path)
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)

@@ -143,6 +143,10 @@ class Hooks:
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
         else:
+            if before.boxed(hook.pod.id) and not outcome.state.boxed(hook.pod.id):
+                # the one write before this answer: on cgroup v1 a container whose spec names CPUs that its pod's
+                # cgroup lacks cannot start, and the runtime may be quicker than the actuator
+                self._actuator.place_pod(hook.pod.id)
             exchange.send(reply[0])
             assignment = outcome.state.containers[event.container.id]
             ours = assignment.knobs.where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS

@@ -1,7 +1,8 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `lending` (the fast loop), `audit` (stdout), `http` and its workers, `compare` (while
+`pusher` (the runtime's specs), `lending` (the fast loop), `survey` (the slow one), `memory` (the box's memory
+limits), `audit` (stdout), `http` and its workers, `compare` (while
 CRI is asked for its list), `census` (once, for old runtimes that launch us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
@@ -29,26 +30,30 @@ from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
 from nri_coloc.daemon import census, loans, probe, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.cri_side import CriSide
+from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.loans import Loans
+from nri_coloc.daemon.memory_worker import MemoryWorker
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
-from nri_coloc.daemon.readiness import Readiness
+from nri_coloc.daemon.readiness import Readiness, Reading
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.spec_updates import SpecUpdates
 from nri_coloc.daemon.steering import Crew, Steering
+from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.verification import Verification
-from nri_coloc.daemon.view import DaemonView
+from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment
@@ -59,12 +64,19 @@ from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import topology as machine
 from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.picture import PictureTaker
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
 
 JOURNAL: Final = "restore.jsonl"
 TICK_S: Final = 0.5
+FAST_WITHIN_S: Final = 5.0
+"""Ten of the fast loop's slowest periods."""
+
+SLOW_WITHIN_S: Final = 60.0
+"""Two of the slow loop's longest; older pictures take the box's memory to its floor (`reclaim.memory_stale_s`)."""
+
 CENSUS_PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
 
@@ -116,6 +128,16 @@ class Daemon:
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
         self._hooks.expect_member = self.lending.expect_member
+        self._memory_worker = MemoryWorker(self.node, writer, self.report)
+        self.actuator.left_box = self._memory_worker.release
+        self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0
+        self.survey = self._make_survey()
+        self.readiness.readings = (
+            Reading("the fast loop last measured", lambda: self.lending.ticked_at, FAST_WITHIN_S),
+            Reading("the last picture of the node was taken", lambda: self.survey.looked_at, SLOW_WITHIN_S),
+        )
+        loops = Loops(self.lending, self.survey)
+        self.view = DaemonView(self.node, self.actuator, self.readiness, loops, self.report)
         self._cgroups = CgroupReader(self._layout, options.host_root)
         self.loans = Loans(
             self.node,
@@ -126,9 +148,14 @@ class Daemon:
         self._quota_bursts = QuotaBursts(
             self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom
         )
-        self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
+
+    def _make_survey(self) -> Survey:
+        root = self._options.host_root
+        memory = BoxMemory(self.node, self._memory_worker, self.report)
+        file = ForecastFile(self._options.state_dir, self.report.log.warning)
+        return Survey(self.node, PictureTaker(self._layout, root), memory, file, self.report)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the exit code."""
@@ -146,6 +173,8 @@ class Daemon:
             self.actuator.start()
             self.pusher.start()
             self.lending.start()
+            self._memory_worker.start()
+            self.survey.start()
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
             self._tick()
@@ -173,6 +202,7 @@ class Daemon:
         now = time.monotonic()
         self.view.alive_at = now
         self._claim_for_launched()
+        self._leave_superseded()
         self._comparison.poll(now)
         self._steering.look(now)
         try:
@@ -192,6 +222,8 @@ class Daemon:
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
         self.trunk.stop()
         self.lending.stop()
+        self._memory_worker.stop()
+        self.survey.stop()
         self.actuator.stop()
         self.pusher.stop()
         if restores:
@@ -260,6 +292,17 @@ class Daemon:
         if self._options.launched is not None:
             with contextlib.suppress(OSError):
                 self._claim.take(self.settings.nri_socket)
+
+    def _leave_superseded(self) -> None:
+        """Leave a program that took our connection, said nothing, and has another at its path by now.
+
+        A registration has no deadline (the runtime takes plugins in one by one), so this alone tells one that will
+        never answer from one whose turn for us is far off.
+        """
+        if self.trunk.connected or self._options.launched is not None:
+            return
+        if self._claim.superseded(self.settings.nri_socket):
+            self.trunk.drop("another socket is at the runtime's path")
 
     def _start_http(self) -> HttpServer | None:
         if self.settings.http == "off":

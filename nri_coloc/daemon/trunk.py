@@ -273,8 +273,10 @@ class Trunk:
 
 
 def connect_to(path: str) -> socket.socket:
-    """Connect to the runtime's socket; OSError while it is not there."""
+    """Connect to the runtime's socket; OSError while it is not there, or whoever listens does not accept for long."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # unix(7): connect waits as a send does where the listener's queue is full
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
     try:
         connection.connect(path)
     except OSError:

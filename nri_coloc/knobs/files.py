@@ -7,13 +7,19 @@ Everything else is one independent write. A file that the kernel does not have i
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
 from nri_coloc.model.knobs import Knobs
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
+
+MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_bytes"})
+"""The files that hold what a member of the box may have of its memory."""
+
+_PAGE: Final = 4096
+"""What the kernel rounds to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,12 @@ def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
         *_memory(orders, can),
         *_io(orders, can),
     )
+
+
+def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
+    """Return the files of a member of the box, bytes: the brake before the wall; v1 has the wall alone."""
+    values = {"memory.high": high, "memory.max": limit} if cgroup == 2 else {"memory.limit_in_bytes": limit}
+    return tuple(FileValue("memory", name, str(amount // _PAGE * _PAGE)) for name, amount in values.items())
 
 
 def _mems(orders: Knobs) -> Iterator[FileValue]:

@@ -16,6 +16,7 @@ class AuditEvent(StrEnum):
     POOL_RESIZE = "pool.resize"
     RECLAIM_SUPPRESS = "reclaim.suppress"
     RECLAIM_GROW = "reclaim.grow"
+    RECLAIM_MEMORY = "reclaim.memory"
     POD_LIMIT = "pod.limit"
     ANNOTATION_INVALID = "annotation.invalid"
     ANNOTATION_DENIED = "annotation.denied"
