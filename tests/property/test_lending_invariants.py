@@ -5,6 +5,7 @@ that come late, a node whose lendable CPUs change.
 """
 
 from dataclasses import dataclass
+from math import inf
 from random import Random
 
 from hypothesis import given
@@ -157,7 +158,8 @@ def test_without_a_new_rate_of_the_pods_nothing_grows(readings, tuning):
             s.role is Role.PODS and s.usage_us is not None and step.after.memory.rates.rated_at == s.at
             for s in step.readings.samples
         )
-        if not fresh:
+        has_measured = step.before.rates.known_since != -inf
+        if not fresh and has_measured:
             floor = floor_cpus(lendable(step), step.readings.threads_per_core)
             assert step.after.headroom.cpu_milli <= step.before.lent.milli
             assert step.after.target.cpus <= max(step.before.lent.cpus, floor)
