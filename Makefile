@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test test-vm check bench bench-hook lock generate
+.PHONY: setup run test test-vm soak check bench bench-hook lock generate
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ test: setup
 # Emulated machines alone; `make test` plays them too. One scenario: make test-vm ARGS="-k numa"
 test-vm: setup
 	$(BIN)/python -m pytest tests/vm $(ARGS)
+
+# An hour of pods that come and go; `make test` plays some minutes of it. Figures: build/soak.json
+soak: setup
+	$(BIN)/python -m pytest tests/soak --soak-seconds=3600 $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -6,10 +6,18 @@
 import os
 import sys
 
-from benchmarks import decision, figures, hook, real, sampling, side_by_side
+from benchmarks import cost, decision, figures, hook, pushes, real, sampling, side_by_side
 from tests.rig import RigError
 
-ALL = {"decision": decision.run, "hook": hook.run, "real": real.run, "sampling": sampling.run}
+ALL = {
+    "cost": cost.run,
+    "decision": decision.run,
+    "hook": hook.run,
+    "pushes": pushes.run,
+    "real": real.run,
+    "sampling": sampling.run,
+}
+NEEDS_ROOT = ("pushes", "real")
 NAMED = {**ALL, "side-by-side": side_by_side.run}
 
 
@@ -17,8 +25,8 @@ def main() -> None:
     """Run what was asked for."""
     print(figures.machine())
     for name in sys.argv[1:] or ALL:
-        if name == "real" and os.geteuid() != 0:
-            print("left out: real, which needs root")
+        if name in NEEDS_ROOT and os.geteuid() != 0:
+            print(f"left out: {name}, which needs root")
             continue
         try:
             results = NAMED[name]()

@@ -18,6 +18,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=2000,
         help="how many inputs each fuzz test makes up (default: 2000)",
     )
+    parser.addoption(
+        "--soak-seconds",
+        type=float,
+        default=200,
+        help="how long pods come and go in the soak (default: 200)",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

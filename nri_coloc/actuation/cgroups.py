@@ -5,16 +5,19 @@ A target is a pod's or a container's cgroup with the values it should have now. 
 computed by the caller right before the call, from the newest state, so the last write is the newest truth.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files
+from nri_coloc.actuation import cpusets, files, tasks
+from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import Controller, FileValue
+from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.reclaim.hints import Hint
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
 
@@ -55,6 +58,36 @@ class CgroupWriter:
         self._journal = journal
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
+        self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
+
+    def bandwidth(self, pod: PodBandwidth) -> Written:
+        """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
+        with self._lock:
+            return self._bandwidths.apply(pod)
+
+    def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup a scheduling hint; the first refusal is returned."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        with self._lock:
+            self._journal.note(f"{folder}/{tasks.NAME}", tasks.DEFAULT)
+        return tasks.tell(folder, self._layout.version, hint)
+
+    def unhint(self, path: str) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup the kernel's defaults again."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        failure = tasks.reset(folder, self._layout.version)
+        if failure is None:
+            with self._lock:
+                self._journal.forget(f"{folder}/{tasks.NAME}")
+        return failure
+
+    def hinted(self) -> set[str]:
+        """Return the cgroups whose tasks were given hints, by us or in a former life."""
+        return self._journalled("cpu", frozenset({tasks.NAME}))
 
     def apply(self, target: Target) -> Applied:
         """Bring one cgroup to its values; what already holds is not written again."""
@@ -66,20 +99,40 @@ class CgroupWriter:
             return Applied(cpus, before, tuple(failures))
 
     def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
-        """Give a cgroup's journalled files back what they held before us, but for the names in `keep`."""
-        failures: list[KernelInterfaceError] = []
+        """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
+
+        What bounds the box's memory is left to `unbound`: it has one writer.
+        """
         with self._lock:
-            folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
-            for folder in folders - {None}:
-                for file, was in self._journal.below(str(folder)).items():
-                    if file.rpartition("/")[2] in keep:
-                        continue
-                    try:
-                        restore(file, was, self._layout.version)
-                        self._journal.forget(file)
-                    except KernelInterfaceError as error:
-                        failures.append(error)
+            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS)
+
+    def bound(self, path: str, values: tuple[FileValue, ...]) -> tuple[KernelInterfaceError, ...]:
+        """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
+
+        To be called by one thread. It reclaims in the write for as long as that takes, so hooks' writes do not wait
+        for it: the lock is held for the journal only.
+        """
+        folder = self._layout.folder("memory", path)
+        failures = []
+        for value in values if folder is not None else ():
+            try:
+                self._bound(f"{folder}/{value.name}", int(value.text))
+            except KernelInterfaceError as error:
+                failures.append(error)
         return tuple(failures)
+
+    def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
+        """Put a cgroup's memory bounds back."""
+        with self._lock:
+            return self._put_back(path, MEMORY_BOUNDS.__contains__)
+
+    def bounded(self) -> set[str]:
+        """Return the cgroups whose memory bounds the journal holds: ours, or those of a former life."""
+        return self._journalled("memory", MEMORY_BOUNDS)
+
+    def placed(self) -> set[str]:
+        """Return the cgroups whose CPUs the journal holds: ours, or those of a former life."""
+        return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
 
     def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
         """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
@@ -106,14 +159,15 @@ class CgroupWriter:
 
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
-        root = f"{self._layout.folder('memory', '')}/"
-        with self._lock:
-            parts = [
-                file.removeprefix(root).rpartition("/")
-                for file in self._journal.files()
-                if file.startswith(root)
-            ]
-        return {path for path, _, name in parts if name in ("memory.low", "memory.min")}
+        return self._journalled("memory", frozenset({"memory.low", "memory.min"}))
+
+    def text(self, path: str, controller: Controller, name: str) -> str | None:
+        """Read one file of a cgroup; None if it is gone or cannot be read."""
+        folder = self._layout.folder(controller, path)
+        try:
+            return None if folder is None else files.read(f"{folder}/{name}")
+        except KernelInterfaceError:
+            return None
 
     def members(self, path: str) -> tuple[int, ...]:
         """Return the processes of a cgroup itself."""
@@ -130,6 +184,7 @@ class CgroupWriter:
         """Let the journal forget cgroups that are gone."""
         with self._lock:
             self._journal.forget_gone()
+            self._bandwidths.tidy()
 
     def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
         """Set a process's score (inherited by what it executes); a refusal is returned, not raised."""
@@ -140,6 +195,47 @@ class CgroupWriter:
         except KernelInterfaceError as error:
             return error
         return None
+
+    @property
+    def version(self) -> int:
+        """Of the cgroups: 1 or 2."""
+        return self._layout.version
+
+    def _bound(self, file: str, amount: int) -> None:
+        current = files.read(file)
+        if current is None:
+            return
+        with self._lock:
+            wanted = _at_most(self._journal.original(file) or current, amount)
+            if wanted == current:
+                return
+            self._journal.note(file, current)
+        files.write(file, wanted)
+
+    def _put_back(self, path: str, means: Callable[[str], bool]) -> tuple[KernelInterfaceError, ...]:
+        failures: list[KernelInterfaceError] = []
+        folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
+        for folder in folders - {None}:
+            for file, was in self._journal.below(str(folder)).items():
+                if not means(file.rpartition("/")[2]):
+                    continue
+                try:
+                    restore(file, was, self._layout.version)
+                    self._journal.forget(file)
+                except KernelInterfaceError as error:
+                    failures.append(error)
+        return tuple(failures)
+
+    def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
+        """Return the cgroups of which the journal holds a file of these names."""
+        root = f"{self._layout.folder(controller, '')}/"
+        with self._lock:
+            parts = [
+                file.removeprefix(root).rpartition("/")
+                for file in self._journal.files()
+                if file.startswith(root)
+            ]
+        return {path for path, _, name in parts if name in names}
 
     def _move(
         self, target: Target, failures: list[KernelInterfaceError]
@@ -189,6 +285,11 @@ def _at_least(original: str, amount: int) -> str:
     if not original.isdigit():
         return original
     return str(max(int(original), amount))
+
+
+def _at_most(original: str, amount: int) -> str:
+    """Return the smaller of a limit and an amount; "max", and what v1 shows for it, is larger than any."""
+    return original if original.isdigit() and int(original) < amount else str(amount)
 
 
 def same(current: str, wanted: str) -> bool:

@@ -2,12 +2,25 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from nri_coloc.config.section import Section
+from nri_coloc.config.section import Section, listed
 from nri_coloc.model.tuning import ReclaimTuning
 
 _DEFAULTS: Final = ReclaimTuning()
+
+_NOT_YOURS: Final = ("kubepods", "system.slice", "user.slice", "init.scope")
+"""What others live in as well: the kubelet's pods, the machine's own services."""
+
+
+def _group(path: str) -> str:
+    """Return a cgroup's path below the hierarchy's root."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or "\0" in path:
+        raise ValueError(f"{path[:80]!r} is not the path of a cgroup below the root")
+    if "kubepods" in parts[0] or "/".join(parts) in _NOT_YOURS:
+        raise ValueError(f"{path[:80]!r} holds others too")
+    return "/".join(parts)
 
 
 class Reclaim(Section):
@@ -49,3 +62,21 @@ class Reclaim(Section):
             description="percent of the machine's memory, 1 to 100, that may be in use",
         ),
     ] = round(_DEFAULTS.memory_watermark * 100)
+    members: Annotated[
+        tuple[Annotated[str, Field(max_length=1024), AfterValidator(_group)], ...],
+        BeforeValidator(listed),
+        Field(
+            max_length=16,
+            description="a list of at most 16 cgroups outside Kubernetes, as paths below the hierarchy's root such as "
+            "[hadoop-yarn, batch.slice/jobs.slice]; not kubepods, nor what the machine's own services live in",
+        ),
+    ] = _DEFAULTS.host_groups
+    features: Annotated[
+        tuple[Literal["scheduler-hints", "quota-burst", "restore-on-exit"], ...],
+        BeforeValidator(listed),
+        Field(
+            max_length=3,
+            description="a list of scheduler-hints (a short slice for online tasks, SCHED_BATCH for reclaimed ones), "
+            "quota-burst (throttled online containers get more while the node is idle) and restore-on-exit",
+        ),
+    ] = ("scheduler-hints",)

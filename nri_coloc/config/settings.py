@@ -22,8 +22,10 @@ from nri_coloc.config.section import MisplacedError
 from nri_coloc.errors import SettingsError
 from nri_coloc.model import cpuset
 from nri_coloc.model.tuning import (
+    BurstTuning,
     ClassRule,
     ClassTuning,
+    HintTuning,
     PoolTuning,
     ReclaimTuning,
     Selector,
@@ -36,6 +38,11 @@ MAX_BYTES: Final = 1 << 20
 """What a ConfigMap can hold (etcd's default limit, and Kubernetes' own check)."""
 
 _MAX_PROBLEMS: Final = 50
+
+QUOTA_BURST_PERCENT: Final = 300
+"""How far quotas go where the quota burst is on: Koordinator's default (cfsQuotaBurstPercent)."""
+
+NO_HINTS: Final = HintTuning(online_slice_us=0, offline_batch=False)
 
 
 def load(text: str, where: str) -> Settings:
@@ -172,6 +179,7 @@ def _settings(file: schema.File) -> Settings:
         http=file.telemetry.http,
         audit_ring=file.telemetry.audit_ring,
         log_level=file.telemetry.log_level,
+        restore_on_exit="restore-on-exit" in file.reclaim.features,
     )
 
 
@@ -218,6 +226,11 @@ def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
         stall=section.stall / 100,
         memory_watermark=section.memory_watermark / 100,
         memory_reserve=reserved,
+        host_groups=section.members,
+        burst=BurstTuning(quota_percent=QUOTA_BURST_PERCENT)
+        if "quota-burst" in section.features
+        else BurstTuning(),
+        hints=HintTuning() if "scheduler-hints" in section.features else NO_HINTS,
     )
 
 

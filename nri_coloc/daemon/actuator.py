@@ -14,17 +14,25 @@ from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
+from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import RECLAIM, Assignment, NodeState
 from nri_coloc.policy.protection import NONE
 
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 250 containers cost about 2 ms of one core each time."""
+
+SWEEP_COST_SHARE: Final = 0.0025
+"""Of a core, by which the pause between two sweeps stretches on a node of many pods; up to the longest."""
+
+LONGEST_SWEEP_S: Final = 4 * SWEEP_S
 
 STEP_ASIDE_EVERY: Final = 4
 STEP_ASIDE_S: Final = 50e-6
@@ -72,8 +80,11 @@ class Actuator:
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.can = Capability()
         self.look_again: Callable[[Capability], Capability] = lambda can: can
+        self.left_box: Callable[[str], None] = lambda _path: None
         self.actual: dict[str, CPUMask] = {}
         self.swept_at = 0.0
+        self.bandwidths = PodBandwidths(node, writer, report)
+        self.hints = Hints(node, writer, report)
         self._node = node
         self._writer = writer
         self._report = report
@@ -83,7 +94,9 @@ class Actuator:
         self._repairs: dict[str, list[float]] = {}
         self._protected: set[str] = set()
         self._scored: set[str] = set()
+        self._grouped: set[str] = set()
         self._takes_over = False
+        self._looks_back = False
         self._sweeps = 0
         self._applied = 0
         self._wanted = Condition(Lock())
@@ -99,6 +112,12 @@ class Actuator:
         with self._wanted:
             self._stopping = True
             self._wanted.notify()
+
+    def ended(self, seconds: float) -> bool:
+        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def submit(
         self, moves: Moves, owner: str = "", taken: CPUMask = 0, waits_for: Moves | None = None
@@ -122,7 +141,7 @@ class Actuator:
 
     def take_over(self) -> None:
         """Know that the runtime told everything: what a former life protected may be given back."""
-        self._takes_over = True
+        self._takes_over = self._looks_back = True
 
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""
@@ -135,10 +154,47 @@ class Actuator:
         """Bring one container to its values now, on the caller's thread; (found, wanted) if it was wrong."""
         return self._apply_container(container_id)
 
+    def finish(self, container_id: str) -> None:
+        """Set what lies beside the spec of a container that starts: bursts, hints.
+
+        Where files carry every other value too, bursts wait until it runs: a start may not wait for so many writes.
+        """
+        assignment = self._node.state.containers.get(container_id)
+        if assignment is not None and not assignment.by_file:
+            self.bandwidths.place(container_id)
+        self.hints.place(container_id)
+
     def place_pod(self, pod_id: str) -> None:
         """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files there are."""
         self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
+
+    def place_host_groups(self) -> None:
+        """Bring the box's members outside Kubernetes to its values; who is no member any more gets its own back."""
+        tuning = self._node.tuning
+        if tuning.observe:
+            return
+        state = self._node.state
+        wanted = targets.host_groups(state, tuning)
+        if self._looks_back:
+            self._looks_back = False
+            self._grouped |= self._of_a_former_life(state) - set(wanted)
+        for path in wanted:
+            applied = self._writer.apply(targets.of_host_group(state, path, self.can))
+            for failure in applied.failures:
+                self._report.refused_by_kernel(failure, "", state)
+            if path not in self._grouped:
+                because = f"the configuration names {path} a member of the box"
+                self._report.said(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, because, pool=RECLAIM)
+        for path in self._grouped - set(wanted):
+            for failure in self._writer.put_back(path, frozenset()):
+                self._report.refused_by_kernel(failure, "", state)
+        self._grouped = set(wanted)
+
+    def _of_a_former_life(self, state: NodeState) -> set[str]:
+        """Return what was placed before us and is nobody's of whom we know: host groups of other settings."""
+        known = {targets.container_path(one) for one in state.containers.values()}
+        return self._writer.placed() - known - {targets.pod_path(place.pod) for place in state.pods.values()}
 
     def guard_pod(self, pod_id: str) -> None:
         """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
@@ -169,8 +225,10 @@ class Actuator:
                 self._pods, self._containers = {}, {}
             self._carry_out(pods, containers)
             if time.monotonic() >= sweep_at:
+                began = time.thread_time()
                 self._sweep()
-                sweep_at = time.monotonic() + SWEEP_S
+                cost_s = time.thread_time() - began
+                sweep_at = time.monotonic() + min(max(SWEEP_S, cost_s / SWEEP_COST_SHARE), LONGEST_SWEEP_S)
 
     def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
         for pod_id in pods:
@@ -189,7 +247,10 @@ class Actuator:
             self._guarded(self._apply_pod, pod_id, sweeping=True)
         for container_id in state.containers:
             self._guarded(self._apply_container, container_id, sweeping=True)
+        self.place_host_groups()
         self._protect()
+        self._guarded(self.bandwidths.sweep)
+        self._guarded(self.hints.sweep)
         known = {*self.actual, *self._barriers, *self._repairs, *self._scored}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
@@ -198,13 +259,13 @@ class Actuator:
         if self._sweeps % TIDY_EVERY == 0:
             self._writer.tidy()
 
-    def _guarded(self, apply: Callable[..., object], id_: str, **how: bool) -> None:
+    def _guarded(self, apply: Callable[..., object], *id_: str, **how: bool) -> None:
         """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
         self._applied += 1
         if self._applied % STEP_ASIDE_EVERY == 0:
             time.sleep(STEP_ASIDE_S)
         try:
-            apply(id_, **how)
+            apply(*id_, **how)
         except Exception as error:
             self._report.log.exception("a cgroup could not be dealt with", id=id_, exc_info=error)
 
@@ -249,6 +310,8 @@ class Actuator:
             # a pod that left the box, or was never in it: nothing of the box may stay on it
             keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
             failures += self._writer.put_back(target.path, frozenset(keep))
+            if not state.boxed(pod_id):
+                self.left_box(target.path)
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)

@@ -6,8 +6,10 @@ The client (and with it gRPC, fifteen megabytes) is made when it is first needed
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nri_coloc.model.knobs import Knobs
+
 if TYPE_CHECKING:
-    from nri_coloc.cri.client import CriClient
+    from nri_coloc.cri.client import CriClient, ResourceChanges
 
 
 class CriSide:
@@ -21,9 +23,20 @@ class CriSide:
         """Return every container's state by id."""
         return {k: facts.state for k, facts in self._connected().list_containers().items()}
 
-    def push(self, container_id: str, cpus: str) -> None:
-        """Have the runtime's spec of a container name these CPUs; without a deadline."""
-        self._connected().update_resources(container_id, cpus=cpus)
+    def push(self, container_id: str, changes: Knobs) -> None:
+        """Have the runtime's spec of a container hold these values; without a deadline."""
+        wanted: ResourceChanges = {}
+        if changes.cpus is not None:
+            wanted["cpus"] = changes.cpus
+        if changes.shares is not None:
+            wanted["shares"] = changes.shares
+        if changes.quota is not None:
+            wanted["quota"] = changes.quota
+        if changes.period is not None:
+            wanted["period"] = changes.period
+        if changes.memory_limit is not None:
+            wanted["memory_limit"] = changes.memory_limit
+        self._connected().update_resources(container_id, **wanted)
 
     def _connected(self) -> "CriClient":
         if self._client is None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.exchange import Answers, Exchange
 from nri_coloc.daemon.foresight import Foresight
@@ -26,10 +27,10 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.events import ContainerGone, Event, PodRemoved, Synchronized
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
-from nri_coloc.nri import events
+from nri_coloc.nri import codec, events
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import admission, box, record
 
@@ -119,9 +120,8 @@ class Hooks:
         outcome = self._node.decide(event)
         container_id = event.container.id
         decided = self._creation(outcome, container_id)
-        self._pusher.learned(
-            container_id, answer.adjust.linux.resources.cpu.cpus or event.container.resources.cpus
-        )
+        ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
+        self._pusher.learned(container_id, specs.of(event.container.resources).overlaid(ours))
         if decided is not answer and decided != answer:
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
         self._after(outcome, before, exchange)
@@ -143,10 +143,14 @@ class Hooks:
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
         else:
+            if before.boxed(hook.pod.id) and not outcome.state.boxed(hook.pod.id):
+                # the one write before this answer: on cgroup v1 a container whose spec names CPUs that its pod's
+                # cgroup lacks cannot start, and the runtime may be quicker than the actuator
+                self._actuator.place_pod(hook.pod.id)
             exchange.send(reply[0])
             assignment = outcome.state.containers[event.container.id]
-            ours = assignment.knobs.cpus if reply[0] is not None else None
-            self._pusher.learned(assignment.id, ours or event.container.resources.cpus)
+            ours = assignment.knobs.where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS
+            self._pusher.learned(assignment.id, specs.of(event.container.resources).overlaid(ours))
             self._learn(reply[0])
             if reply[0] is not None:
                 self._foresight.learn(
@@ -173,8 +177,8 @@ class Hooks:
     def _learn(self, sent: Any | None) -> None:
         """Note what the runtime's specs hold after an answer of ours; one that was discarded taught it nothing."""
         for update in getattr(sent, "update", ()):
-            if update.linux.resources.cpu.cpus:
-                self._pusher.learned(update.container_id, update.linux.resources.cpu.cpus)
+            values = specs.of(codec.resources_of(update.linux.resources))
+            self._pusher.learned(update.container_id, values)
 
     def _start(self, hook: events.Hook, exchange: Exchange) -> None:
         before = self._node.state
@@ -184,6 +188,7 @@ class Hooks:
         if outcome.moves:
             self._act(outcome, container_id)
         repaired = self._actuator.place(container_id)
+        self._actuator.finish(container_id)
         self._set_oom_score(outcome.state, container_id)
         self._wait_for_own_cpus(outcome.state, container_id, exchange)
         exchange.answer(None)
@@ -197,6 +202,7 @@ class Hooks:
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
         outcome = self._node.decide(event)
         self._after(outcome, before, exchange)
+        self._actuator.bandwidths.place(event.container.id)
         repaired = self._actuator.place(event.container.id)
         if repaired and not outcome.decisions:
             self._say_repaired(outcome.state, event.container.id, repaired)
@@ -204,7 +210,7 @@ class Hooks:
     def _update(self, hook: events.Hook, exchange: Exchange) -> None:
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
-        if self._pusher.recognises(event.container.id, event.requested.cpus):
+        if self._pusher.recognises(event.container.id, event.requested.knobs()):
             exchange.answer(None)
             return
         reply: list[Any] = [None]
@@ -223,9 +229,11 @@ class Hooks:
             exchange.refuse(outcome.refusal)
             self._say(outcome, before, exchange)
             return
+        self._actuator.bandwidths.resized(event.container.id)
         self._make_way(outcome, event.container.id, exchange)
         exchange.send(reply[0])
-        self._pusher.learned(event.container.id, event.requested.cpus or event.container.resources.cpus)
+        asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
+        self._pusher.learned(event.container.id, asked)
         self._learn(reply[0])
         self._say(outcome, before, exchange)
 
@@ -253,9 +261,14 @@ class Hooks:
     def _updated(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         assert hook.container is not None  # events of containers carry one
-        repaired = self._actuator.place(hook.container.id)
+        container_id = hook.container.id
+        # only now is it certain: what we answered may have come too late, what was asked for may have failed
+        self._pusher.learned(container_id, specs.of(codec.resources_of(hook.container.linux.resources)))
+        self._pusher.submit((container_id,))
+        self._actuator.bandwidths.place(container_id)
+        repaired = self._actuator.place(container_id)
         if repaired:
-            self._say_repaired(self._node.state, hook.container.id, repaired)
+            self._say_repaired(self._node.state, container_id, repaired)
 
     def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # events of containers carry one
@@ -294,7 +307,7 @@ class Hooks:
         self._compare_everything(event, self._node.decide(event), before)
 
     def _compare_everything(self, event: Synchronized, outcome: Outcome, before: NodeState) -> None:
-        self._pusher.learned_all({c.id: c.resources.cpus for c, _ in event.containers})
+        self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
         self._report.decided(outcome.decisions, outcome.state, before)
         self._act(outcome)
         self._actuator.take_over()

@@ -13,7 +13,7 @@ import time
 from threading import Event, Thread
 from typing import Final
 
-from nri_coloc.daemon import lookout
+from nri_coloc.daemon import lookout, targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
@@ -26,6 +26,7 @@ from nri_coloc.model.lending import Change, Headroom
 from nri_coloc.model.readings import FastReadings
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.model.tuning import Tuning
 from nri_coloc.reclaim import loop, story
 from nri_coloc.reclaim.loop import LoopMemory, Tick
 from nri_coloc.reclaim.story import Story
@@ -57,8 +58,10 @@ class Lending:
         self._story = Story()
         self._told_cpus = ""
         self._seen: NodeState | None = None
+        self._host_groups: tuple[str, ...] = ()
         self._members: tuple[object, object, bool] = (None, None, False)
-        self._watched_at = 0.0
+        self._watched_at = float("-inf")
+        self._tuned: Tuning | None = None
         self._took_s = 0.0
         self._ticks = 0
         self._woken = Event()
@@ -84,6 +87,12 @@ class Lending:
         """End after the tick at hand; the box keeps its last size."""
         self._stopping = True
         self._woken.set()
+
+    def ended(self, seconds: float) -> bool:
+        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         planned = time.monotonic()
@@ -123,11 +132,13 @@ class Lending:
 
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""
-        seen = self._seen
-        if seen is not None and (_same_groups(seen, state) or now - self._watched_at < WATCH_AGAIN_S):
+        seen, tuning = self._seen, self._node.tuning
+        same = seen is not None and _same_groups(seen, state) and tuning is self._tuned
+        if same or now - self._watched_at < WATCH_AGAIN_S:
             return
-        self._seen, self._watched_at = state, now
-        self._sampler.watch(lookout.groups_of(state))
+        self._seen, self._watched_at, self._tuned = state, now, tuning
+        self._host_groups = targets.host_groups(state, tuning)
+        self._sampler.watch(lookout.groups_of(state, self._host_groups))
 
     def _act(self, tick: Tick, state: NodeState) -> None:
         if self._node.tuning.observe:
@@ -138,6 +149,8 @@ class Lending:
             outcome = self._node.decide(PoolsSized(counts, tick.target.because))
             for pod_id in outcome.moves.pods:
                 self._actuator.place_pod(pod_id)
+            if self._host_groups:
+                self._actuator.place_host_groups()
             if outcome.moves.containers:
                 self._actuator.submit(Moves(containers=outcome.moves.containers))
                 self._pusher.submit(outcome.moves.containers)
@@ -155,6 +168,8 @@ class Lending:
 
     def _has_members(self, state: NodeState) -> bool:
         """Whether anybody lives on what is lent; looked up only after somebody came or went."""
+        if self._host_groups:
+            return True
         pods, containers, known = self._members
         if pods is state.pods and containers is state.containers:
             return known

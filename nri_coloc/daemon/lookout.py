@@ -10,11 +10,14 @@ from nri_coloc.sampling import groups
 from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts
 
 
-def groups_of(state: NodeState) -> tuple[Group, ...]:
-    """Return the groups of cgroups that tell what online pods, the system and the box use."""
+def groups_of(state: NodeState, host_groups: tuple[str, ...] = ()) -> tuple[Group, ...]:
+    """Return the groups of cgroups that tell what online pods, the system and the box use.
+
+    `host_groups`: members of the box outside Kubernetes.
+    """
     pods = tuple(_pods(state))
     kubepods = next(filter(None, (groups.kubepods_of(pod.path) for pod in pods)), "")
-    return groups.choose(Facts(kubepods, pods, reserved=state.pools.reserved))
+    return groups.choose(Facts(kubepods, pods, host_groups, reserved=state.pools.reserved))
 
 
 def _pods(state: NodeState) -> Iterator[PodFacts]:

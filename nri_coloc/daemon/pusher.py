@@ -1,46 +1,70 @@
-"""The slow way to the runtime's stored spec: the relay, one container at a time.
+"""The slow way to the runtime's stored spec, one container at a time.
 
 Files have moved the cgroup already; what remains is that the spec says the same, so that no later runc undoes it.
-NRI's own UpdateContainers can wedge containerd before NRI 0.12.1 (nri-protocol §6.2). So we call CRI, as the kubelet
-does; containerd then asks our own UpdateContainer hook, in the safe order of its locks, and the hook recognises the
-call and adds nothing. No short deadline, ever: one that passes while containerd holds its lock costs it every
-plugin. One call is in flight, the newest value wins, slowness is answered by sending no further one.
+No short deadline, ever: one that passes while containerd holds its lock costs it every plugin. One call is in flight,
+the newest value wins, slowness is answered by sending no further one; which call it is, `spec_updates` chooses.
+
+Over the relay containerd asks our own UpdateContainer hook, in the safe order of its locks: the hook recognises the
+call and adds nothing, and the Post event tells what the spec holds then. What was pushed is compared with the
+container's files. A container that fails is tried again alone, later and later; it keeps nobody else waiting.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
+from nri_coloc.daemon import specs
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
-from nri_coloc.errors import ColocError
+from nri_coloc.errors import ColocError, TransportLost
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.policy import admission
+from nri_coloc.model.state import Assignment
 
 PAUSE_S: Final = 0.05
-"""Between two pushes: each costs the runtime one runc under its global lock, and pods want to start too."""
+"""Least time between two pushes: each costs the runtime one runc under its global lock, and pods want to start too.
+A runtime that takes longer for one gets as long a rest."""
 
 BACK_OFF_S: Final = 2.0
 BACK_OFF_CAP_S: Final = 60.0
 
 
-class Relay(Protocol):
-    """What is called of CRI."""
+class Way(Protocol):
+    """How a change reaches the runtime; returns when it is done, raises ColocError."""
 
-    def push(self, container_id: str, cpus: str) -> None: ...
+    def push(self, container_id: str, changes: Knobs) -> None: ...
+
+
+Verify = Callable[[Assignment, Knobs], str]
+"""Says what of the changes a container's files do not show; "" if all is well."""
+
+
+def _unseen(_assignment: Assignment, _changes: Knobs) -> str:
+    return ""
 
 
 class Pusher:
     """Knows what the runtime's specs hold; pushes where that differs from what holds now."""
 
-    def __init__(self, node: Node, relay: Relay, report: Report, connected: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        way: Way,
+        report: Report,
+        connected: Callable[[], bool],
+        verify: Verify = _unseen,
+    ) -> None:
         self._node = node
-        self._relay = relay
+        self._way = way
         self._report = report
         self._connected = connected
-        self._specs: dict[str, str] = {}
-        self._waiting: dict[str, None] = {}
-        self._in_flight = ("", "")
+        self._verify = verify
+        self._specs: dict[str, Knobs] = {}
+        self._waiting: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._taken: dict[str, Knobs] = {}
+        self._in_flight: tuple[str, Knobs] = ("", NO_KNOBS)
         self._stopping = False
         self._wanted = Condition(Lock())
         self._thread = Thread(target=self._run, name="pusher", daemon=True)
@@ -55,77 +79,121 @@ class Pusher:
             self._stopping = True
             self._wanted.notify()
 
-    def learned(self, container_id: str, cpus: str | None) -> None:
-        """Note what a runtime's spec holds now: from Synchronize, an adjustment, an update."""
-        self._specs[container_id] = cpus or ""
+    def learned(self, container_id: str, values: Knobs) -> None:
+        """Note what a runtime's spec holds now: from an adjustment, an update; what is not named stays."""
+        self._specs[container_id] = self._specs.get(container_id, NO_KNOBS).overlaid(values)
 
-    def learned_all(self, specs: Mapping[str, str]) -> None:
+    def learned_all(self, found: Mapping[str, Knobs]) -> None:
         """Note what all specs hold now; containers that are not among them are gone."""
-        self._specs = dict(specs)
+        self._specs = dict(found)
 
     def forget(self, container_id: str) -> None:
         """Drop a container that ended."""
         self._specs.pop(container_id, None)
+        self._failures.pop(container_id, None)
+        self._taken.pop(container_id, None)
 
     def submit(self, container_ids: Iterable[str]) -> None:
-        """Have the specs of these containers brought up to date, in time."""
+        """Have the specs of these containers brought up to date, in time; one that failed keeps its turn."""
         with self._wanted:
-            self._waiting.update(dict.fromkeys(container_ids))
+            for container_id in container_ids:
+                self._waiting.setdefault(container_id, 0.0)
             self._wanted.notify()
 
-    def recognises(self, container_id: str, cpus: str) -> bool:
+    def recognises(self, container_id: str, asked: Knobs) -> bool:
         """Whether an update that the runtime asks us about is our own push."""
-        return bool(container_id) and self._in_flight == (container_id, cpus)
+        return bool(container_id) and self._in_flight == (container_id, asked)
+
+    # ---- the thread ----
 
     def _run(self) -> None:
-        back_off = BACK_OFF_S
-        while True:
+        while (container_id := self._next()) is not None:
+            try:
+                pause = self._push(container_id)
+            except Exception as error:  # whatever a push meets, the others must have theirs
+                self._report.log.exception("a push failed inside", id=container_id, exc_info=error)
+                self._put_off(container_id)
+                pause = PAUSE_S
             with self._wanted:
-                while not self._stopping and not self._waiting:
-                    self._wanted.wait()
-                if self._stopping:
-                    return
-                container_id = next(iter(self._waiting))
-                del self._waiting[container_id]
-            if self._push(container_id):
-                pause, back_off = PAUSE_S, BACK_OFF_S
-            else:
-                pause, back_off = back_off, min(back_off * 2, BACK_OFF_CAP_S)
-            with self._wanted:
-                if not self._stopping:
+                if pause and not self._stopping:
                     self._wanted.wait_for(lambda: self._stopping, pause)
 
-    def _push(self, container_id: str) -> bool:
-        """Push one container's set if its spec holds another; False if it must be tried again later."""
+    def _next(self) -> str | None:
+        """Wait for a container whose turn it is; None for the end."""
+        with self._wanted:
+            while not self._stopping:
+                now = time.monotonic()
+                for container_id, due in self._waiting.items():
+                    if due <= now:
+                        del self._waiting[container_id]
+                        return container_id
+                soonest = min(self._waiting.values(), default=None)
+                self._wanted.wait(None if soonest is None else soonest - now)
+        return None
+
+    def _push(self, container_id: str) -> float:
+        """Push what one container's spec lacks; returns how long the runtime is to be left in peace."""
         state = self._node.state
         assignment = state.containers.get(container_id)
         if assignment is None:
             self.forget(container_id)
-            return True
+            return 0.0
         if self._node.tuning.observe:
-            return True
-        cpus = admission.orders(state, assignment).cpus
-        if cpus is None or self._specs.get(container_id) == cpus:
-            return True
+            return 0.0
+        changes = specs.wanted(state, assignment).differing(self._specs.get(container_id, NO_KNOBS))
+        if changes == NO_KNOBS:
+            self._failures.pop(container_id, None)
+            self._taken.pop(container_id, None)
+            return 0.0
+        if self._taken.pop(container_id, None) == changes:
+            # never a storm: a runtime that forgets what it took is asked again later
+            self._failed(container_id, Reason.FOUND_DIFFERENT, "the runtime took a push, its spec shows none")
+            return 0.0
         if not self._connected():
             self.submit((container_id,))
-            return False
-        self._in_flight = (container_id, cpus)
+            return BACK_OFF_S
+        began = time.monotonic()
+        self._in_flight = (container_id, changes)
         try:
-            self._relay.push(container_id, cpus)
+            self._way.push(container_id, changes)
         except ColocError as error:
-            return self._failed(container_id, error)
+            self._failed(container_id, Reason.RUNTIME_REFUSED, f"{_NOT_DONE}: {error}")
+            return BACK_OFF_S if isinstance(error, TransportLost) else PAUSE_S
         finally:
-            self._in_flight = ("", "")
-        self._specs[container_id] = cpus
-        return True
+            self._in_flight = ("", NO_KNOBS)
+        self._pushed(assignment, changes)
+        return max(PAUSE_S, time.monotonic() - began)
 
-    def _failed(self, container_id: str, error: ColocError) -> bool:
+    def _pushed(self, assignment: Assignment, changes: Knobs) -> None:
+        problem = self._verify(assignment, changes)
+        if problem:
+            self._failed(assignment.id, Reason.FOUND_DIFFERENT, problem)
+            return
+        self._taken[assignment.id] = changes
+        self.learned(assignment.id, changes)
+        self.submit((assignment.id,))
+
+    def _failed(self, container_id: str, reason: Reason, because: str) -> None:
         state = self._node.state
         assignment = state.containers.get(container_id)
         if assignment is None:
-            return True  # it ended meanwhile; that is what the runtime refused
-        because = f"its spec could not be brought up to date, its cgroup is: {error}"
-        self._report.about(assignment, state, (AuditEvent.PUSH_FAILED, Reason.RUNTIME_REFUSED, because))
-        self.submit((container_id,))
-        return False
+            self.forget(container_id)
+            return  # it ended meanwhile; that is what the runtime refused
+        failures = self._put_off(container_id)
+        if failures & (failures - 1) == 0:  # the first, second, fourth, eighth … time
+            said = f"{because}; tried {failures} times, the next time in {_back_off(failures):g} s"
+            self._report.about(assignment, state, (AuditEvent.PUSH_FAILED, reason, said))
+
+    def _put_off(self, container_id: str) -> int:
+        failures = self._failures.get(container_id, 0) + 1
+        self._failures[container_id] = failures
+        with self._wanted:
+            self._waiting[container_id] = time.monotonic() + _back_off(failures)
+        return failures
+
+
+_NOT_DONE: Final = "its spec could not be brought up to date"
+
+
+def _back_off(failures: int) -> float:
+    return min(BACK_OFF_S * 2.0 ** (min(failures, 16) - 1), BACK_OFF_CAP_S)

@@ -1,12 +1,21 @@
 """When the daemon may call itself ready, and what an operator reads when it is not."""
 
 import time
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from nri_coloc.daemon.actuator import SWEEP_S, Actuator
+from nri_coloc.daemon.actuator import LONGEST_SWEEP_S, Actuator
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.trunk import Trunk
+
+
+class Reading(NamedTuple):
+    """Something that is to be read again and again: in words, when it last was, and how old it may be, seconds."""
+
+    what: str
+    at: Callable[[], float]
+    within_s: float
 
 
 class Readiness:
@@ -16,6 +25,7 @@ class Readiness:
         self.config_problem = ""
         self.kubelet_problem = ""
         self.waiting_for = ""
+        self.readings: tuple[Reading, ...] = ()
         self._node = node
         self._trunk = trunk
         self._actuator = actuator
@@ -24,18 +34,25 @@ class Readiness:
     def checks(self) -> dict[str, Any]:
         """Return the body of `/readyz`."""
         detail = self._comparison.detail
-        age = time.monotonic() - self._actuator.swept_at
-        stale = age > 5 * SWEEP_S and not self._node.tuning.observe
+        stale = "; ".join(self._stale(time.monotonic()))
         problem = "; ".join(filter(None, (self.config_problem, self.kubelet_problem)))
         checks = {
             "connected": _check(self._trunk.connected, self.waiting_for or "no connection to the runtime"),
             "synchronised": _check(
                 self._comparison.complete, detail or "waiting for the comparison with CRI"
             ),
-            "readings": _check(not stale, f"cgroups were last read {age:.0f} s ago"),
+            "readings": _check(not stale, stale),
             "config": _check(not problem, problem),
         }
         return {"ready": all(c["ok"] for c in checks.values()), "checks": checks}
+
+    def _stale(self, now: float) -> Iterator[str]:
+        swept = Reading("cgroups were last read", lambda: self._actuator.swept_at, 2 * LONGEST_SWEEP_S)
+        observing = self._node.tuning.observe
+        for reading in (*self.readings, *(() if observing else (swept,))):
+            age = now - reading.at()
+            if age > reading.within_s:
+                yield f"{reading.what} {age:.0f} s ago" if reading.at() else f"{reading.what}: not yet"
 
 
 def _check(ok: bool, otherwise: str) -> dict[str, Any]:  # noqa: FBT001 - the check's own result

@@ -1,7 +1,8 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `lending` (the fast loop), `audit` (stdout), `http` and its workers, `compare` (while
+`pusher` (the runtime's specs), `lending` (the fast loop), `survey` (the slow one), `memory` (the box's memory
+limits), `audit` (stdout), `http` and its workers, `compare` (while
 CRI is asked for its list), `census` (once, for old runtimes that launch us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
@@ -21,45 +22,66 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
+from nri_coloc.actuation import restoration, scheduler
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, probe, steering, trunk
+from nri_coloc.daemon import census, probe, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.cri_side import CriSide
+from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.loans import Loans
+from nri_coloc.daemon.memory_worker import MemoryWorker
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.readiness import Readiness
+from nri_coloc.daemon.quota_bursts import QuotaBursts
+from nri_coloc.daemon.readiness import Readiness, Reading
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
+from nri_coloc.daemon.spec_updates import SpecUpdates
 from nri_coloc.daemon.steering import Crew, Steering
+from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.translation import Translator
-from nri_coloc.daemon.view import DaemonView
+from nri_coloc.daemon.verification import Verification
+from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import topology as machine
+from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.picture import PictureTaker
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
 
 JOURNAL: Final = "restore.jsonl"
 TICK_S: Final = 0.5
+FAST_WITHIN_S: Final = 5.0
+"""Ten of the fast loop's slowest periods."""
+
+SLOW_WITHIN_S: Final = 60.0
+"""Two of the slow loop's longest; older pictures take the box's memory to its floor (`reclaim.memory_stale_s`)."""
+
 CENSUS_PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
+
+RESTORE_WITHIN_S: Final = 0.5
+"""How long the end waits for each thread that writes; SIGTERM is answered within two seconds in all."""
 
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
@@ -73,6 +95,7 @@ class Daemon:
         self._options = options
         self._stopping = Event()
         self._failed = False
+        self._serves = False
         topology = machine.read(options.host_root)
         steering.refuse_full_reserve(topology.usable.bit_count(), settings)
         memory = machine.memory_total(options.host_root)
@@ -89,21 +112,50 @@ class Daemon:
         self._journal = Journal(path, self._journal_failed, options.host_root)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
+        self.actuator.hints.can = scheduler.probe(options.host_root)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)
         sampler = FastSampler(self._layout, options.host_root)
         cri = CriSide(settings.cri_socket)
-        self.pusher = Pusher(self.node, cri, self.report, lambda: self.trunk.connected)
+        updates = SpecUpdates(cri)
+        verify = Verification(writer, self._layout.version)
+        self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
+        updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
         self._hooks.expect_member = self.lending.expect_member
-        self.view = DaemonView(self.node, self.actuator, self.readiness, self.lending, self.report)
+        self._memory_worker = MemoryWorker(self.node, writer, self.report)
+        self.actuator.left_box = self._memory_worker.release
+        self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0
+        self.survey = self._make_survey()
+        self.readiness.readings = (
+            Reading("the fast loop last measured", lambda: self.lending.ticked_at, FAST_WITHIN_S),
+            Reading("the last picture of the node was taken", lambda: self.survey.looked_at, SLOW_WITHIN_S),
+        )
+        loops = Loops(self.lending, self.survey)
+        self.view = DaemonView(self.node, self.actuator, self.readiness, loops, self.report)
+        self._cgroups = CgroupReader(self._layout, options.host_root)
+        self.loans = Loans(
+            self.node,
+            lambda: self.survey.outlook.capacity,
+            self._memory_in_use,
+            self.report,
+        )
+        self._quota_bursts = QuotaBursts(
+            self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom
+        )
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
+
+    def _make_survey(self) -> Survey:
+        root = self._options.host_root
+        memory = BoxMemory(self.node, self._memory_worker, self.report)
+        file = ForecastFile(self._options.state_dir, self.report.log.warning)
+        return Survey(self.node, PictureTaker(self._layout, root), memory, file, self.report)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the exit code."""
@@ -115,11 +167,14 @@ class Daemon:
         http = self._start_http()
         self._wait_for_lock()
         if not self._stopping.is_set():
+            self._serves = True
             self._journal.load_again()
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
             self.pusher.start()
             self.lending.start()
+            self._memory_worker.start()
+            self.survey.start()
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
             self._tick()
@@ -147,19 +202,42 @@ class Daemon:
         now = time.monotonic()
         self.view.alive_at = now
         self._claim_for_launched()
+        self._leave_superseded()
         self._comparison.poll(now)
         self._steering.look(now)
+        try:
+            self.loans.look(now, self.actuator, self.pusher)
+            self._quota_bursts.look(now)
+        except Exception as error:  # housekeeping outlives whatever one look meets
+            self.report.log.exception("a turn of the slow path failed", exc_info=error)
+
+    def _memory_in_use(self, assignment: Assignment) -> int | None:
+        path = targets.container_path(assignment)
+        found = self._cgroups.container(path, time.monotonic()) if path is not None else None
+        return found.memory.working_set if found is not None and found.memory is not None else None
 
     def _end(self, http: HttpServer | None) -> int:
-        self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, "stopping; nothing is un-pinned")
+        restores = self._steering.settings.restore_on_exit
+        ends = "everything is put back" if restores else "nothing is un-pinned"
+        self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
         self.trunk.stop()
         self.lending.stop()
+        self._memory_worker.stop()
+        self.survey.stop()
         self.actuator.stop()
         self.pusher.stop()
+        if restores:
+            self._restore()
         if http is not None:
             http.close()
         self.audit.close()
         return 1 if self._failed else 0
+
+    def _restore(self) -> None:
+        """Put back every file that was ours, once nobody writes any more."""
+        if self._serves and self.actuator.ended(RESTORE_WITHIN_S) and self.lending.ended(RESTORE_WITHIN_S):
+            path = str(Path(self._options.state_dir) / JOURNAL)
+            restoration.restore(path, self._options.host_root, self._layout.version)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
@@ -214,6 +292,17 @@ class Daemon:
         if self._options.launched is not None:
             with contextlib.suppress(OSError):
                 self._claim.take(self.settings.nri_socket)
+
+    def _leave_superseded(self) -> None:
+        """Leave a program that took our connection, said nothing, and has another at its path by now.
+
+        A registration has no deadline (the runtime takes plugins in one by one), so this alone tells one that will
+        never answer from one whose turn for us is far off.
+        """
+        if self.trunk.connected or self._options.launched is not None:
+            return
+        if self._claim.superseded(self.settings.nri_socket):
+            self.trunk.drop("another socket is at the runtime's path")
 
     def _start_http(self) -> HttpServer | None:
         if self.settings.http == "off":

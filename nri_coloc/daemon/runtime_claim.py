@@ -22,8 +22,7 @@ class RuntimeClaim:
 
     def take(self, path: str) -> None:
         """Claim the runtime behind a socket; OSError if it is not there or another daemon has it."""
-        status = Path(path).stat()
-        name = b"\0nri-coloc/%d/%d" % (status.st_dev, status.st_ino)
+        name = _name_of(path)
         if self._held is not None and name == self._name:
             return
         self.release()
@@ -39,8 +38,20 @@ class RuntimeClaim:
             raise
         self._name, self._held = name, claim
 
+    def superseded(self, path: str) -> bool:
+        """Whether another socket is at the path now than the one that was claimed; one that is gone is none."""
+        try:
+            return self._held is not None and _name_of(path) != self._name
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Give the claim up."""
         if self._held is not None:
             self._held.close()
         self._held = None
+
+
+def _name_of(path: str) -> bytes:
+    status = Path(path).stat()
+    return b"\0nri-coloc/%d/%d" % (status.st_dev, status.st_ino)

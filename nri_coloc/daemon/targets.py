@@ -8,7 +8,9 @@ from nri_coloc.actuation.cgroups import Target
 from nri_coloc.knobs import files
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
-from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.state import RECLAIM, Assignment, NodeState
+from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Pod
 from nri_coloc.policy import admission, box, protection
 from nri_coloc.policy.protection import Protection
@@ -42,6 +44,26 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     orders = box.knobs(state, pod_id)
     cpus = cpuset.parse(orders.cpus) if orders.cpus else 0
     return Target(path, cpus, files.all_but_cpuset(orders, can), journalled=True)
+
+
+def of_host_group(state: NodeState, path: str, can: Capability) -> Target:
+    """Return the target of a cgroup outside Kubernetes that is a member of the box."""
+    values = files.all_but_cpuset(Knobs(shares=box.SHARES_OF_THE_BOX), can)
+    return Target(path, state.pools.reclaim, values, journalled=True)
+
+
+def host_groups(state: NodeState, tuning: Tuning) -> tuple[str, ...]:
+    """Return the operator's members of the box, but for those in or above which somebody else's containers live.
+
+    No write for lending lies on an ancestor of a container that is not reclaimed (DESIGN invariant 6).
+    """
+    wanted = tuning.reclaim.host_groups if tuning.reclaim.enabled else ()
+    if not wanted:
+        return ()
+    strangers = {container_path(one) for one in state.containers.values() if one.pool != RECLAIM}
+    strangers |= {pod_path(place.pod) for place in state.pods.values() if not place.boxed}
+    lived_in = [f"{path}/" for path in strangers if path]
+    return tuple(path for path in wanted if not any(one.startswith(f"{path}/") for one in lived_in))
 
 
 def protections(state: NodeState, can: Capability) -> dict[str, Protection]:

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from threading import Event, Lock
 from typing import Any, Final
 
+from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon.hooks import Hooks
+from nri_coloc.daemon.own_calls import OwnCalls, outcome
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import ProtocolError, TransportLost
@@ -55,6 +57,7 @@ class Trunk:
         self._version = version.OLDEST
         self._sending = Lock()
         self._stopping = Event()
+        self._own_calls = OwnCalls()
         self._watchdog = Watchdog(self.answer_neutral)
 
     def run(self, *, once: bool = False) -> None:
@@ -134,6 +137,26 @@ class Trunk:
         self._report.metrics.neutral_reply(ticket.hook)
         self._report.log.warning("a hook was overdue; it was answered neutrally", hook=ticket.hook)
 
+    # ---- calls of ours ----
+
+    @property
+    def updates_are_safe(self) -> bool:
+        """Whether the runtime that is connected may be sent `update_container`."""
+        return self.connected and version.native_updates_are_safe(self._version)
+
+    def update_container(self, update: nri_pb2.ContainerUpdate) -> None:
+        """Have the runtime change one container; waits for its answer however long it takes, never on a hook's thread.
+
+        TransportLost if the connection ends first, RuntimeRefused if it cannot be done.
+        """
+        with self._sending:
+            if self._session is None:
+                raise TransportLost("the runtime is not connected")
+            stream, data = self._session.update_containers((update,), 0)
+            waiting = self._own_calls.expect(stream)
+            self._send(data)
+        outcome(waiting)
+
     # ---- one connection ----
 
     def _serve_one(self, attempts: int) -> bool:
@@ -178,7 +201,9 @@ class Trunk:
                 self._synchronize(event, read_at)
             case events.RegistrationRefused(message=message):
                 raise TransportLost(f"the runtime refused our registration: {message}")
-            case events.Registered() | events.RuntimeAnswered():
+            case events.RuntimeAnswered():
+                self._own_calls.answered(event)
+            case events.Registered():
                 return
 
     def took_list_from_elsewhere(self) -> None:
@@ -232,6 +257,7 @@ class Trunk:
     def _forget(self) -> None:
         with self._sending:
             self._socket = self._session = None
+        self._own_calls.lost()
         was = self.connected
         self.connected = False
         self.synchronized_at = 0.0
@@ -247,8 +273,10 @@ class Trunk:
 
 
 def connect_to(path: str) -> socket.socket:
-    """Connect to the runtime's socket; OSError while it is not there."""
+    """Connect to the runtime's socket; OSError while it is not there, or whoever listens does not accept for long."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # unix(7): connect waits as a send does where the listener's queue is full
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
     try:
         connection.connect(path)
     except OSError:

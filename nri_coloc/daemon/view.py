@@ -1,7 +1,7 @@
 """What HTTP shows of the daemon: every method reads the current immutable state, none takes the mutex."""
 
 import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nri_coloc.admin.state_view import state_json
 from nri_coloc.daemon.actuator import Actuator
@@ -9,23 +9,32 @@ from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.survey import Survey
 from nri_coloc.model import cpuset
+from nri_coloc.model.readings import Picture
 from nri_coloc.telemetry.audit import timestamp
 
 HEALTHY_WITHIN_S: Final = 10.0
+
+
+class Loops(NamedTuple):
+    """Who measures: the fast loop and the slow one."""
+
+    lending: Lending
+    survey: Survey
 
 
 class DaemonView:
     """The daemon's answer to `admin.http`."""
 
     def __init__(
-        self, node: Node, actuator: Actuator, readiness: Readiness, lending: Lending, report: Report
+        self, node: Node, actuator: Actuator, readiness: Readiness, loops: Loops, report: Report
     ) -> None:
         self.alive_at = time.monotonic()
         self._node = node
         self._actuator = actuator
         self._readiness = readiness
-        self._lending = lending
+        self._loops = loops
         self._report = report
 
     def metrics(self) -> bytes:
@@ -46,18 +55,24 @@ class DaemonView:
         return state_json(self._node.state, self._node.tuning.observe, actual)
 
     def capacity(self) -> dict[str, Any]:
-        """Return what may be lent."""
-        headroom = self._lending.headroom
+        """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""
+        now, survey = self._loops.lending.headroom, self._loops.survey
+        offer = survey.outlook.capacity
         return {
-            "cpu_milli": headroom.cpu_milli,
-            "memory_bytes": headroom.memory_bytes,
-            "headroom_cpu_milli": headroom.cpu_milli,
-            "headroom_memory_bytes": headroom.memory_bytes,
-            "online_cpu_milli": headroom.online_cpu_milli,
-            "reason": headroom.binding.value,
-            "at": timestamp(time.time_ns()),
+            "cpu_milli": offer.cpu_milli,
+            "memory_bytes": offer.memory_bytes,
+            "headroom_cpu_milli": now.cpu_milli,
+            "headroom_memory_bytes": survey.memory.headroom_bytes,
+            "online_cpu_milli": now.online_cpu_milli,
+            "reason": offer.binding.value,
+            "because": offer.because,
+            "at": timestamp(time.time_ns() - _ns_since(survey.picture)),
         }
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
         """Return a page of records."""
         return self._report.audit.query(since, pod, limit)
+
+
+def _ns_since(picture: Picture | None) -> int:
+    return 0 if picture is None else max(0, time.monotonic_ns() - int(picture.at * 1e9))

@@ -1,11 +1,19 @@
 """From the node's state to who is in the full picture, by id; `lookout` says it for the fast loop."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 from nri_coloc.daemon import targets
+from nri_coloc.model.readings import GroupReading, MemoryReading, Picture
 from nri_coloc.model.state import NodeState
 from nri_coloc.sampling import groups
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.picture import Subjects
+
+OF_PODS: Final = ("kubepods", "kubepods.slice")
+"""The kubelet's own names, for as long as no pod has told another."""
 
 _NO_HOST_GROUPS: Mapping[str, str] = {}
 
@@ -22,3 +30,16 @@ def subjects(state: NodeState, host_groups: Mapping[str, str] = _NO_HOST_GROUPS)
         state.pools.reserved,
         tuple(node.id for node in state.topology.nodes),
     )
+
+
+def with_kubepods(known: Subjects, layout: CgroupLayout) -> Subjects:
+    """Return the subjects with the pods' cgroup where there is one that no pod has told yet."""
+    if known.kubepods:
+        return known
+    found = (name for name in OF_PODS if Path(layout.folder("cpu", name) or "/dev/null").is_dir())
+    return replace(known, kubepods=next(found, ""))
+
+
+def without_pods(taken: Picture) -> Picture:
+    """Return the picture of a node that has no cgroup for pods yet: whoever is not there uses nothing."""
+    return replace(taken, kubepods=GroupReading(0, taken.at, usage_us=0, memory=MemoryReading(0)))

@@ -1,18 +1,25 @@
 """Orders into kernel files: which file of which controller takes a value, and in which form.
 
-The cpuset is not here: its files are written in an order that depends on the tree, which is `actuation`'s work.
+The cpuset is not here, nor are quotas and bursts: their files are written in orders that depend on the tree, which is
+`actuation`'s work.
 Everything else is one independent write. A file that the kernel does not have is left out.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
 from nri_coloc.model.knobs import Knobs
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
+
+MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_bytes"})
+"""The files that hold what a member of the box may have of its memory."""
+
+_PAGE: Final = 4096
+"""What the kernel rounds to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,7 @@ def beyond_nri(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     On v2 the spec carries I/O weights, but under systemd's cgroup driver they are lost at a daemon-reload: runc makes
     no property of them (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
     """
-    return (*_io(orders, can), *_burst(orders, can))
+    return tuple(_io(orders, can))
 
 
 def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
@@ -38,10 +45,15 @@ def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     return (
         *_mems(orders),
         *_cpu(orders, can),
-        *_burst(orders, can),
         *_memory(orders, can),
         *_io(orders, can),
     )
+
+
+def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
+    """Return the files of a member of the box, bytes: the brake before the wall; v1 has the wall alone."""
+    values = {"memory.high": high, "memory.max": limit} if cgroup == 2 else {"memory.limit_in_bytes": limit}
+    return tuple(FileValue("memory", name, str(amount // _PAGE * _PAGE)) for name, amount in values.items())
 
 
 def _mems(orders: Knobs) -> Iterator[FileValue]:
@@ -56,12 +68,6 @@ def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:
         yield FileValue("cpu", "cpu.shares", str(orders.shares))
     else:
         yield FileValue("cpu", "cpu.weight", str(cpu_weight(orders.shares)))
-
-
-def _burst(orders: Knobs, can: Capability) -> Iterator[FileValue]:
-    name = "cpu.cfs_burst_us" if can.cgroup == 1 else "cpu.max.burst"
-    if orders.burst is not None and name in can.files:
-        yield FileValue("cpu", name, str(orders.burst))
 
 
 def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:

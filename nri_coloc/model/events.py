@@ -7,6 +7,7 @@ get lost around a registration, and the policy then takes the event's own facts.
 
 from collections.abc import Mapping
 
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.value import value
 from nri_coloc.model.workload import Container, Pod, Resources, Wish
@@ -93,6 +94,17 @@ class PoolsSized:
     because: str
 
 
+@value
+class AmountsGranted:
+    """What containers have of their loans changed: by container id, the changed knobs set.
+
+    `because`: the figures behind them, for the audit.
+    """
+
+    amounts: Mapping[str, Knobs]
+    because: str
+
+
 Event = (
     PodStarted
     | PodRemoved
@@ -103,4 +115,5 @@ Event = (
     | Synchronized
     | Reconfigured
     | PoolsSized
+    | AmountsGranted
 )

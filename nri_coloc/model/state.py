@@ -74,7 +74,8 @@ class Assignment:
     `exclusive`: CPUs that are its own. `follows`: id of the container of its pod on whose CPUs it runs.
     `mems`: memory nodes, 0 = all of them. `hands_off`: we decided to leave its CPUs alone.
     `by_file`: no answer of ours to its creation reached the runtime, so files must carry every value.
-    `original`: what the runtime's spec held before us, for `restore`.
+    `original`: what the runtime's spec held before us, for `restore`. `granted`: of a loan, the values that are
+    other than those lent, because less is there to be lent.
     """
 
     container: Container
@@ -88,6 +89,7 @@ class Assignment:
     knobs: Knobs = NO_KNOBS
     original: Knobs = NO_KNOBS
     wish: Wish = DEFAULT_WISH
+    granted: Knobs = NO_KNOBS
 
     @property
     def id(self) -> str:

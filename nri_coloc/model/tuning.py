@@ -175,6 +175,8 @@ class ReclaimTuning:
     `memory_dwell_s` in which it could have been borne (Katalyst: 300 Mi, 5 Gi in 30 s). `memory_step`: most that
     memory.high falls at once, since the write itself reclaims. `eviction_s`: how long it takes until an evicted
     pod's memory is free. `memory_stale_s`: without readings for so long the box goes step by step to `memory_floor`.
+
+    `host_groups`: cgroups outside Kubernetes that are members of the box, below the hierarchy's root.
     """
 
     enabled: bool = True
@@ -208,6 +210,7 @@ class ReclaimTuning:
     memory_stale_s: float = 60.0
     memory_floor: int = 256 << 20
     eviction_s: float = 20.0
+    host_groups: tuple[str, ...] = ()
     percentile: float = 0.95
     margin: float = 0.1
     half_life_s: float = 12 * 3600.0
@@ -247,7 +250,8 @@ class Tuning:
 class Settings:
     """The whole configuration as the program uses it; flags have already beaten the file.
 
-    `http` is "ADDR:PORT" or "off"; `audit_ring` counts records kept for `/v1/audit`.
+    `http` is "ADDR:PORT" or "off"; `audit_ring` counts records kept for `/v1/audit`. `restore_on_exit`: at SIGTERM
+    put back what we wrote, in place of leaving the last limits in force.
     """
 
     tuning: Tuning = field(default_factory=Tuning)
@@ -258,3 +262,4 @@ class Settings:
     http: str = "127.0.0.1:9744"
     audit_ring: int = 4096
     log_level: str = "info"
+    restore_on_exit: bool = False

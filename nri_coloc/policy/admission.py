@@ -26,7 +26,7 @@ from nri_coloc.model.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.policy import allocator, claim, membership, record, request, resize, supply, tiers
+from nri_coloc.policy import allocator, claim, loans, membership, record, request, resize, supply, tiers
 from nri_coloc.policy.claim import Claim
 from nri_coloc.policy.grant import Grant, wished
 
@@ -274,7 +274,7 @@ def orders(state: NodeState, assignment: Assignment) -> Knobs:
     if wish.handler != "container":
         return NO_KNOBS  # ignored, or the pod's cgroup is the unit: see `box.knobs`
     burst = None if wish.cpu_burst_percent is None else _burst(assignment)
-    wished = _permitted(wish)
+    wished = _permitted(assignment)
     if assignment.hands_off or inherits(state, assignment):
         return wished if burst is None or assignment.hands_off else wished._replace(burst=burst)
     mems = cpuset.render(assignment.mems) if assignment.mems else None
@@ -287,9 +287,10 @@ def inherits(state: NodeState, assignment: Assignment) -> bool:
     return assignment.qos is QoSClass.RECLAIMED and state.boxed(assignment.container.pod_id)
 
 
-def _permitted(wish: Wish) -> Knobs:
+def _permitted(assignment: Assignment) -> Knobs:
     """Take out of the wished values what `preserve` tells us to keep our hands off."""
-    knobs = wish.knobs
+    wish = assignment.wish
+    knobs = wish.knobs if assignment.granted is NO_KNOBS else wish.knobs.overlaid(assignment.granted)
     if "cpu" in wish.preserve:
         knobs = knobs._replace(shares=None, quota=None, period=None)
     if "memory" in wish.preserve:
@@ -312,6 +313,7 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
     """
     container = assignment.container
     if container.record:
+        assignment = replace(assignment, granted=loans.recalled(container, assignment.wish))
         container = replace(record.before_us(container), record="")
     ours, original = _compared(orders(state, assignment), spec_of(container))
     # written out: dataclasses.replace costs 2 µs more, in every creation
@@ -326,6 +328,7 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
         knobs=ours,
         original=original,
         wish=assignment.wish,
+        granted=assignment.granted,
     )
 
 

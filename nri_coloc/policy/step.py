@@ -8,6 +8,7 @@ from typing import assert_never
 
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import (
+    AmountsGranted,
     ContainerCreating,
     ContainerGone,
     ContainerStarting,
@@ -21,7 +22,7 @@ from nri_coloc.model.events import (
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import lifecycle, ownership, resync, sizing, update
+from nri_coloc.policy import lifecycle, loans, ownership, resync, sizing, update
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
@@ -30,7 +31,7 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
     return sizing.followed(state, event, outcome) if state.pools.plan else outcome
 
 
-def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
+def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noqa: C901 - one case an event
     match event:
         case ContainerCreating():
             return lifecycle.create(state, event, tuning)
@@ -50,5 +51,7 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
             return resync.reconfigure(state, event, tuning)
         case PoolsSized():
             return sizing.sized(state, event)
+        case AmountsGranted():
+            return loans.granted(state, event)
         case _:
             assert_never(event)

@@ -111,7 +111,7 @@ def _overlay(state: NodeState, assignment: Assignment, requested: Resources, mer
 
 def _annotated(assignment: Assignment) -> Knobs:
     """Return the annotation's orders that an update can carry; the rest is written to files."""
-    wish = assignment.wish.annotated
+    wish = assignment.wish.annotated.overlaid(assignment.granted)
     return Knobs(shares=wish.shares, quota=wish.quota, period=wish.period, memory_limit=wish.memory_limit)
 
 

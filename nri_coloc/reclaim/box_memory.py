@@ -129,8 +129,9 @@ def _unread(
 def divide(goal: MemoryTarget, members: Mapping[str, Member]) -> dict[str, Part]:
     """Divide the box's target among its members; nothing where there is no target.
 
-    Every memory.high in bytes sums to the box's. Every memory.max sums to the box's too, unless that would lie below
-    what some member cannot give back: nobody is killed for the sake of a sum.
+    Every memory.high in bytes sums to the box's. No memory.max does: each member may hold by itself all that the others
+    leave of the box's (on v1 there is no other limit, and a job that grows between two looks must not be killed beside
+    free memory), and never less than its part of it above what it cannot give back.
     """
     if goal.high is None or goal.limit is None or not members:
         return {}
@@ -138,7 +139,11 @@ def divide(goal: MemoryTarget, members: Mapping[str, Member]) -> dict[str, Part]
     least = {name: max(highs[name], member.unreclaimable) for name, member in members.items()}
     spare = max(0, goal.limit - sum(least.values()))
     more = apportion(spare, {name: _weight(member) for name, member in members.items()})
-    return {name: Part(highs[name], least[name] + more[name]) for name in members}
+    used = sum(member.use for member in members.values())
+    return {
+        name: Part(highs[name], max(least[name] + more[name], goal.limit - used + member.use))
+        for name, member in members.items()
+    }
 
 
 def split(total: int, members: Mapping[str, Member]) -> dict[str, int]:

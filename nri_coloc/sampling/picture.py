@@ -44,6 +44,7 @@ class PictureTaker:
     def __init__(
         self, layout: CgroupLayout, host_root: str = "/", clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self.layout = layout
         self._groups = CgroupReader(layout, host_root)
         self._node = NodeReader(layout, host_root)
         self._clock = clock

@@ -32,6 +32,9 @@ HOOK_BUCKETS: Final = (
 LATE_BUCKETS: Final = (1e-3, 5e-3, 10e-3, 20e-3, 40e-3, 100e-3, 500e-3)
 """Seconds: two periods late makes the loop lend no more, `reclaim.stale_s` late makes it lend the floor."""
 
+PICTURE_BUCKETS: Final = (2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 500e-3)
+"""Seconds: some 15 ms at 110 pods; from a tenth of a second on the slow loop stretches its period."""
+
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """What `Metrics.render` returns."""
 
@@ -54,6 +57,9 @@ class Metrics:
         Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
         self._connected = self._gauge("connected", "1 while the runtime has us registered.")
         self._headroom = self._gauge("headroom_cpu_milli", "Thousandths of a CPU that may be lent now.")
+        self._memory = self._gauge("headroom_memory_bytes", "Bytes that the reclaim box may hold now.")
+        self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
+        self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
         threads.set_function(threading.active_count)
         ProcessCollector(namespace=NAMESPACE, registry=self._registry)
@@ -73,6 +79,13 @@ class Metrics:
             "How late the lending loop's ticks came.",
             namespace=NAMESPACE,
             buckets=LATE_BUCKETS,
+            registry=self._registry,
+        )
+        self._picture = Histogram(
+            "picture_seconds",
+            "What taking a picture of the whole node cost, without the pauses for hooks.",
+            namespace=NAMESPACE,
+            buckets=PICTURE_BUCKETS,
             registry=self._registry,
         )
         self._decisions = self._counter("decisions", "Decisions, by event and reason.", "event", "reason")
@@ -112,6 +125,16 @@ class Metrics:
         """Observe one tick of the lending loop."""
         self._tick_late.observe(late_s)
         self._headroom.set(headroom_milli)
+
+    def surveyed(self, picture_s: float, headroom_bytes: int) -> None:
+        """Observe one turn of the slow loop."""
+        self._picture.observe(picture_s)
+        self._memory.set(headroom_bytes)
+
+    def advertised(self, cpu_milli: int, memory_bytes: int) -> None:
+        """Say what is advertised."""
+        self._offered_milli.set(cpu_milli)
+        self._offered_bytes.set(memory_bytes)
 
     def neutral_reply(self, hook: str) -> None:
         """Count a hook that was answered without a decision of ours."""

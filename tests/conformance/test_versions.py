@@ -145,10 +145,10 @@ def test_cpus_that_were_given_back_are_given_again_and_the_others_may_use_them_m
 
 def test_a_kubelets_update_changes_all_but_our_cpus(node, daemon):
     web, neighbour = dedicated(node), shared(node)
-    node.runtime.update(web, Resources(shares=512, cpus="0-7"))
+    node.runtime.update(web, Resources(shares=1536, cpus="0-7"))
     node.runtime.update(neighbour, Resources(cpus="0-7", memory_limit=64 << 20))
     assert cpuset.render(cpus(node, web)) == "0-1"
-    assert spec(node, web).cpu.shares.value == 512
+    assert spec(node, web).cpu.shares.value == 1536
     assert spec(node, web).cpu.quota.value == 200_000
     assert cpuset.render(cpus(node, neighbour)) == "2-7"
     assert spec(node, neighbour).memory.limit.value == 64 << 20

@@ -18,6 +18,7 @@ from tests.rig.configuration import VERSIONS, Options, Version
 from tests.rig.containerd import Containerd, bring_up
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
 
 LOG = pytest.StashKey[Containerd]()
 DAEMONS = pytest.StashKey[list[Daemon]]()
@@ -66,6 +67,13 @@ def containerd(shared_containerd: Containerd, request: pytest.FixtureRequest) ->
 def cri(containerd: Containerd) -> Iterator[Cri]:
     with containerd.cri() as client:
         yield client
+
+
+@pytest.fixture
+def inspector(cri: Cri) -> Iterator[Inspector]:
+    """Judges from outside what holds; whom it runs it watches."""
+    with Inspector(cri) as found:
+        yield found
 
 
 @pytest.fixture

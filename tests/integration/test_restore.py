@@ -11,7 +11,7 @@ import pytest
 from nri_coloc.cli import main
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from tests.integration.harness import QOS, daemon_of, journal, pod, reclaimed, served
+from tests.integration.harness import QOS, daemon_of, ends_well, journal, pod, reclaimed, served
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -180,3 +180,25 @@ def test_root_is_not_needed_to_be_told_that_there_is_nothing(node, daemon, resto
     done = restore()
     assert (done.code, done.out) == (0, "0 restored, 0 gone, 0 refused\n")
     assert [path.name for path in daemon.state_dir.iterdir()] == ["lock"]
+
+
+def test_at_its_end_the_daemon_restores_if_it_is_configured_to(node, daemon):
+    daemon.config.write("reclaim: {enabled: false, features: [restore-on-exit]}\n")
+    paths, before = a_node_that_was_touched(node, daemon)
+    assert ends_well(daemon)
+    assert values(node, paths) == before
+    assert journal(daemon) == []
+
+
+def test_bursts_of_pods_that_ran_before_and_after_are_given_back(node, daemon, restore):
+    bursting = {"coloc.nri.io/cpu-burst": "100"}
+    web = pod(node, "bursting", annotations=bursting)
+    node.run_container(web, ContainerRequest("app", native(1000, 1000)))
+    cgroup = node.runtime.pods[web].cgroup
+    name = "cpu.cfs_burst_us" if node.tree.version == 1 else "cpu.max.burst"
+    daemon.start()
+    served(daemon)
+    wait_until(lambda: node.tree.read(cgroup, name) == "100000", 5, "the pod's burst")
+    daemon.kill()
+    assert restore().code == 0
+    assert (node.tree.read(cgroup, name) or "").strip() == "0"

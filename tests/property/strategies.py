@@ -66,6 +66,14 @@ RESOURCES = st.builds(
     memory_limit=st.sampled_from((None, 0, 1 << 20, 1 << 30)),
 )
 
+LOANS = st.builds(
+    Knobs,
+    shares=st.none() | st.integers(2, 1024),
+    quota=st.none() | st.integers(1000, 10**6),
+    memory_limit=st.none() | st.integers(4096, 2**40),
+)
+"""What the loop grants to a reclaimed container."""
+
 CLASS_WISHES = (
     Wish(QoSClass.DEDICATED, "annotation"),
     Wish(QoSClass.SHARED, "Kubernetes"),

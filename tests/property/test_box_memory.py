@@ -94,7 +94,15 @@ def test_walls_stand_above_the_brakes_and_above_what_cannot_be_given_back(high, 
     assert parts.keys() == members.keys()
     assert all(part.limit >= max(part.high, members[name].unreclaimable) for name, part in parts.items())
     least = sum(max(part.high, members[name].unreclaimable) for name, part in parts.items())
-    assert sum(part.limit for part in parts.values()) == (max(high + more, least) if members else 0)
+    assert sum(part.limit for part in parts.values()) >= (max(high + more, least) if members else 0)
+
+
+@given(BYTES, BYTES, MEMBERS)
+def test_a_member_may_hold_by_itself_all_that_the_others_leave_of_the_box(high, more, members):
+    parts = divide(MemoryTarget(high, high + more), members)
+    used = sum(member.use for member in members.values())
+    for name, part in parts.items():
+        assert part.limit >= high + more - (used - members[name].use)
 
 
 @given(NODES, GROUPS, st.lists(GROUPS, max_size=3), BYTES, BYTES)

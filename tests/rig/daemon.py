@@ -66,10 +66,12 @@ class Daemon:
         flags: Sequence[str] = (),
         program: Sequence[str] = PROGRAM,
         state_dir: Path | None = None,
+        audit_to: Path | None = None,
     ) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="daemon-")
         self.folder = Path(self._home.name)
         self.state_dir = state_dir or self.folder / "state"
+        self._audit = audit_to or self.folder / "audit"
         self.config = ConfigMap(self.folder / "etc")
         self.config.write(config)
         self._containerd = containerd
@@ -96,9 +98,9 @@ class Daemon:
 
     def start(self) -> None:
         """Start it, for the first time or again with the same folders."""
-        with (self.folder / "audit").open("ab") as audit, (self.folder / "log").open("ab") as log:
+        with self._audit.open("ab") as audit, (self.folder / "log").open("ab") as log:
             self._served = str(self._containerd.nri_socket)
-            self._audit_start, self._log_start = audit.tell(), len(self.log())
+            self._audit_start, self._log_start = self._audit.stat().st_size, len(self.log())
             self._process = subprocess.Popen(
                 self._command(), cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=audit, stderr=log
             )
@@ -196,7 +198,7 @@ class Daemon:
 
     def audit(self, event: str = "", **fields: Any) -> list[dict[str, Any]]:
         """Return the audit records since its last start that have these fields, oldest first."""
-        with (self.folder / "audit").open() as file:
+        with self._audit.open() as file:
             file.seek(self._audit_start)
             lines = file.read().split("\n")[:-1]  # what follows the last newline is not whole yet
         wanted = {"event": event, **fields} if event else fields

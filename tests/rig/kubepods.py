@@ -25,7 +25,9 @@ def hierarchies() -> list[Path]:
     """The mount points of all cgroup hierarchies: each v1 controller, the named ones, the unified one."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     split = (line.partition(" - ") for line in mounts)
-    return [Path(head.split()[4]) for head, _, tail in split if tail.split()[0] in ("cgroup", "cgroup2")]
+    found = [Path(head.split()[4]) for head, _, tail in split if tail.split()[0] in ("cgroup", "cgroup2")]
+    # a cgroup that is bound over itself is a mount too, and no hierarchy
+    return [path for path in found if not any(above in path.parents for above in found)]
 
 
 def folders(cgroup: str) -> list[Path]:

@@ -68,6 +68,7 @@ class Cgroups:
         self.scores: list[tuple[int, int]] = []
         self.put: list[tuple[str, frozenset[str]]] = []
         self.former: set[str] = set()
+        self.former_places: set[str] = set()
         self.tidied = 0
         self.broken: set[str] = set()
         self.obeys = True
@@ -96,6 +97,9 @@ class Cgroups:
 
     def protected(self) -> set[str]:
         return self.former
+
+    def placed(self) -> set[str]:
+        return self.former_places
 
     def cpus(self, path: str) -> int | None:
         return self.cpus_of.get(path)

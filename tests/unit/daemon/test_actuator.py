@@ -9,7 +9,7 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved
 from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import QoSClass, Wish
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
 from tests.unit.policy import kit
@@ -239,3 +239,54 @@ def test_a_former_lifes_protections_are_given_back_only_once_the_runtime_told_ev
     assert {path for path, _, _ in rig.cgroups.protections} == {"kubepods", "kubepods/podold"}, (
         "what stands on a live container is its own value"
     )
+
+
+# ---- host groups ----
+
+
+def lending_to(*paths: str, observe: bool = False) -> Tuning:
+    return Tuning(reclaim=ReclaimTuning(host_groups=paths), observe=observe)
+
+
+def test_a_host_group_is_placed_and_said_once_and_gets_its_own_back_when_it_leaves():
+    rig = Rig(lending_to("yarn"))
+    for _ in range(2):
+        rig.actuator.place_host_groups()
+    assert [target.path for target in rig.cgroups.targets] == ["yarn", "yarn"]
+    assert rig.heard.said() == [("pod.limit", "box_member")]
+    rig.node.tuning = lending_to()
+    rig.actuator._sweep()
+    rig.actuator._sweep()
+    assert rig.cgroups.put == [("yarn", frozenset())]
+
+
+def test_a_host_group_of_former_settings_gets_its_own_back_once_everybody_is_known():
+    rig = Rig(lending_to("yarn"))
+    start_pod(rig.node, "batch")
+    create(rig.node, "app")
+    rig.cgroups.former_places = {"yarn", "old", "kubepods/podbatch", APP}
+    rig.actuator.place_host_groups()
+    assert rig.cgroups.put == []
+    rig.actuator.take_over()
+    rig.actuator.place_host_groups()
+    assert rig.cgroups.put == [("old", frozenset())]
+
+
+def test_an_observer_places_no_host_group():
+    rig = Rig(lending_to("yarn", observe=True))
+    rig.actuator.place_host_groups()
+    assert rig.cgroups.targets == []
+
+
+# ---- the box's memory ----
+
+
+def test_a_pod_that_is_no_member_of_the_box_is_said_to_have_left_it():
+    rig = Rig()
+    left: list[str] = []
+    rig.actuator.left_box = left.append
+    start_pod(rig.node, "batch")
+    start_pod(rig.node, "still", Wish(QoSClass.RECLAIMED, preserve=frozenset({"cpu"})))
+    start_pod(rig.node, "web", kit.SHARED)
+    rig.actuator._sweep()
+    assert left == ["kubepods/podweb"]

@@ -38,3 +38,10 @@ def test_what_runs_beside_kubepods_is_the_rest_of_the_root():
     node = a_node()
     create(node, "app")
     assert [(group.add, group.less) for group in groups(node, Role.SYSTEM)] == [(("",), ("kubepods",))]
+
+
+def test_a_host_group_is_a_member_of_the_box():
+    node = a_node()
+    create(node, "app")
+    found = lookout.groups_of(node.state, ("hadoop-yarn",))
+    assert Group(Role.BOX, ("hadoop-yarn",)) in found

@@ -1,40 +1,53 @@
-"""The relay's manners: newest value, one at a time, recognised, and patient."""
+"""The push path's manners: newest value, one at a time, recognised, verified, and patient."""
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from nri_coloc.daemon import pusher as module
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.errors import RuntimeRefused
-from nri_coloc.model.events import ContainerGone
+from nri_coloc.errors import RuntimeRefused, TransportLost
+from nri_coloc.model.events import AmountsGranted, ContainerGone
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Tuning
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
+LOAN = Knobs(shares=2048, quota=200_000, period=100_000, memory_limit=1 << 30)
+LENT = replace(kit.RECLAIMED, knobs=kit.RECLAIMED.knobs.overlaid(LOAN), annotated=LOAN)
+ALL = Knobs(cpus="0-7")
 
-class Relay:
+
+class Runtime:
     """Notes every push; `during` is called in the middle of each."""
 
     def __init__(self) -> None:
-        self.pushed: list[tuple[str, str]] = []
+        self.pushed: list[tuple[str, Knobs]] = []
         self.during: Callable[[], object] = lambda: None
-        self.refuses = False
+        self.raises: Exception | None = None
 
-    def push(self, container_id: str, cpus: str) -> None:
-        self.pushed.append((container_id, cpus))
+    def push(self, container_id: str, changes: Knobs) -> None:
+        self.pushed.append((container_id, changes))
         self.during()
-        if self.refuses:
-            raise RuntimeRefused("not now")
+        if self.raises is not None:
+            raise self.raises
 
 
 class Rig:
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.node = a_node(tuning)
-        self.relay = Relay()
+        self.runtime = Runtime()
         self.report, self.heard = a_report(self.node)
         self.connected = True
-        self.pusher = Pusher(self.node, self.relay, self.report, lambda: self.connected)
+        self.problem = ""
+        self.pusher = Pusher(self.node, self.runtime, self.report, lambda: self.connected, self.verify)
+
+    def verify(self, _assignment: Assignment, _changes: Knobs) -> str:
+        return self.problem
 
 
 @pytest.fixture
@@ -44,103 +57,187 @@ def rig() -> Rig:
     return rig
 
 
+@pytest.fixture
+def running(rig: Rig):
+    rig.pusher.start()
+    yield rig
+    rig.pusher.stop()
+    rig.pusher._thread.join(5)
+    assert not rig.pusher._thread.is_alive()
+
+
 def test_a_spec_that_differs_is_pushed_and_then_known(rig):
-    rig.pusher.learned("app", "0-3")
-    assert rig.pusher._push("app")
-    assert rig.pusher._push("app")
-    assert rig.relay.pushed == [("app", "0-7")]
+    rig.pusher.learned("app", Knobs(cpus="0-3"))
+    assert rig.pusher._push("app") >= module.PAUSE_S
+    assert rig.pusher._push("app") == 0
+    assert rig.runtime.pushed == [("app", ALL)]
 
 
 def test_the_newest_value_is_pushed_whatever_was_ordered(rig):
-    rig.pusher.learned("app", "0-7")
+    rig.pusher.learned("app", ALL)
     rig.pusher.submit(["app"])
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.pusher._push("app")
-    assert rig.relay.pushed == [("app", "2-7")]
+    assert rig.runtime.pushed == [("app", Knobs(cpus="2-7"))]
 
 
 def test_a_spec_that_agrees_is_left_alone(rig):
-    rig.pusher.learned("app", "0-7")
-    assert rig.pusher._push("app")
-    assert rig.relay.pushed == []
+    rig.pusher.learned("app", ALL)
+    assert rig.pusher._push("app") == 0
+    assert rig.runtime.pushed == []
+
+
+def test_what_a_container_was_lent_is_pushed_and_then_only_what_changed_of_it(rig):
+    create(rig.node, "job", LENT, 0, on="batch")
+    rig.pusher.learned("job", Knobs(shares=2))
+    rig.pusher._push("job")
+    rig.node.decide(AmountsGranted({"job": Knobs(quota=50_000)}, "there is less"))
+    rig.pusher._push("job")
+    rig.pusher._push("job")
+    assert rig.runtime.pushed == [("job", LOAN), ("job", Knobs(quota=50_000))]
+
+
+def test_values_that_the_kubelet_gave_are_never_pushed_over(rig):
+    by_class = replace(kit.SHARED, knobs=Knobs(shares=4096))
+    create(rig.node, "native", by_class, 1000)
+    rig.pusher._push("native")
+    assert rig.runtime.pushed == [("native", ALL)]
+
+
+def test_a_value_of_the_class_is_pushed_where_the_kubelet_gave_none(rig):
+    by_class = replace(kit.SHARED, knobs=Knobs(shares=4096))
+    create(rig.node, "plain", by_class, 0)
+    rig.pusher._push("plain")
+    assert rig.runtime.pushed == [("plain", Knobs(cpus="0-7", shares=4096))]
+
+
+def test_what_an_annotation_ordered_is_pushed_over_the_kubelets(rig):
+    limited = Knobs(memory_limit=1 << 20)
+    create(rig.node, "native", replace(kit.SHARED, knobs=limited, annotated=limited), 1000)
+    rig.pusher.learned("native", Knobs(cpus="0-7", memory_limit=1 << 30))
+    rig.pusher._push("native")
+    assert rig.runtime.pushed == [("native", limited)]
 
 
 def test_our_own_push_is_recognised_while_it_is_under_way_and_only_then(rig):
     seen = []
-    rig.relay.during = lambda: seen.append(
+    rig.runtime.during = lambda: seen.append(
         (
-            rig.pusher.recognises("app", "0-7"),
-            rig.pusher.recognises("app", "0-3"),
-            rig.pusher.recognises("other", "0-7"),
+            rig.pusher.recognises("app", ALL),
+            rig.pusher.recognises("app", Knobs(cpus="0-3")),
+            rig.pusher.recognises("app", ALL._replace(shares=5)),
+            rig.pusher.recognises("other", ALL),
         )
     )
     rig.pusher._push("app")
-    assert seen == [(True, False, False)]
-    assert not rig.pusher.recognises("app", "0-7")
-    assert not rig.pusher.recognises("", "")
+    assert seen == [(True, False, False, False)]
+    assert not rig.pusher.recognises("app", ALL)
+    assert not rig.pusher.recognises("", Knobs())
 
 
 def test_a_refusal_is_said_and_tried_again_later(rig):
-    rig.relay.refuses = True
-    assert not rig.pusher._push("app")
+    rig.runtime.raises = RuntimeRefused("not now")
+    assert rig.pusher._push("app") == module.PAUSE_S
     assert rig.heard.said() == [("push.failed", "runtime_refused")]
-    assert list(rig.pusher._waiting) == ["app"]
-    assert not rig.pusher.recognises("app", "0-7")
+    assert "not now; tried 1 times, the next time in 2 s" in rig.heard.records[0].because
+    assert rig.pusher._waiting["app"] > time.monotonic() + 1
+    assert not rig.pusher.recognises("app", ALL)
+
+
+def test_refusals_that_go_on_are_said_ever_more_seldom_and_tried_once_a_minute(rig):
+    rig.runtime.raises = RuntimeRefused("not now")
+    for _ in range(20):
+        rig.pusher._push("app")
+    assert len(rig.heard.records) == 5
+    assert time.monotonic() + 58 < rig.pusher._waiting["app"] <= time.monotonic() + 60
+
+
+def test_a_lost_runtime_is_left_in_peace_for_everybody(rig):
+    rig.runtime.raises = TransportLost("gone")
+    assert rig.pusher._push("app") == module.BACK_OFF_S
 
 
 def test_a_refusal_for_a_container_that_ended_meanwhile_is_nothing(rig):
-    rig.relay.refuses = True
-    rig.relay.during = lambda: rig.node.decide(ContainerGone("app"))
-    assert rig.pusher._push("app")
+    rig.runtime.raises = RuntimeRefused("no such container")
+    rig.runtime.during = lambda: rig.node.decide(ContainerGone("app"))
+    rig.pusher._push("app")
     assert (rig.heard.records, rig.pusher._waiting) == ([], {})
+
+
+def test_files_that_show_something_else_are_said_and_it_is_pushed_again(rig):
+    rig.problem = "cpu.cfs_quota_us is 1, pushed was 2"
+    rig.pusher._push("app")
+    assert rig.heard.said() == [("push.failed", "found_different")]
+    rig.problem = ""
+    rig.pusher._push("app")
+    assert rig.runtime.pushed == [("app", ALL)] * 2
+    assert rig.pusher._push("app") == 0
+    assert rig.pusher._failures == {}
+
+
+def test_a_runtime_that_forgets_what_it_took_is_not_stormed(rig):
+    rig.pusher._push("app")
+    rig.pusher.learned("app", Knobs(cpus="0-3"))
+    assert rig.pusher._push("app") == 0
+    assert rig.runtime.pushed == [("app", ALL)]
+    assert rig.heard.said() == [("push.failed", "found_different")]
+    rig.pusher._push("app")
+    assert len(rig.runtime.pushed) == 2
 
 
 def test_without_a_runtime_it_is_put_off_and_not_called(rig):
     rig.connected = False
-    assert not rig.pusher._push("app")
-    assert (rig.relay.pushed, list(rig.pusher._waiting)) == ([], ["app"])
+    assert rig.pusher._push("app") == module.BACK_OFF_S
+    assert (rig.runtime.pushed, list(rig.pusher._waiting)) == ([], ["app"])
 
 
 def test_an_observer_pushes_nothing():
     rig = Rig(Tuning(observe=True))
     create(rig.node, "app")
-    assert rig.pusher._push("app")
-    assert rig.relay.pushed == []
+    assert rig.pusher._push("app") == 0
+    assert rig.runtime.pushed == []
 
 
 def test_a_member_of_the_box_has_no_set_to_push(rig):
     create(rig.node, "job", kit.RECLAIMED, 0, on="batch")
-    assert rig.pusher._push("job")
-    assert rig.relay.pushed == []
+    rig.pusher.learned("job", Knobs(shares=2))
+    assert rig.pusher._push("job") == 0
+    assert rig.runtime.pushed == []
 
 
 def test_the_whole_list_replaces_what_was_known_and_ends_are_forgotten(rig):
-    rig.pusher.learned("gone", "0-3")
-    rig.pusher.learned_all({"app": "0-3", "old": "1"})
+    rig.pusher.learned("gone", ALL)
+    rig.pusher.learned_all({"app": ALL, "old": ALL})
     rig.pusher.forget("old")
-    assert rig.pusher._specs == {"app": "0-3"}
-    rig.pusher.learned("ended", "1")
-    assert rig.pusher._push("ended")
+    assert rig.pusher._specs == {"app": ALL}
+    rig.pusher.learned("ended", ALL)
+    assert rig.pusher._push("ended") == 0
     assert "ended" not in rig.pusher._specs
 
 
-def test_the_thread_pushes_one_after_the_other_and_ends_at_once_when_told_to(rig):
-    create(rig.node, "second")
-    rig.pusher.start()
-    rig.pusher.submit(["app", "second", "app"])
-    wait_until(lambda: len(rig.relay.pushed) == 2, 5, "both pushes")
-    rig.pusher.stop()
-    rig.pusher._thread.join(5)
-    assert not rig.pusher._thread.is_alive()
-    assert rig.relay.pushed == [("app", "0-7"), ("second", "0-7")]
+def test_the_thread_pushes_one_after_the_other_with_a_pause_between(running):
+    create(running.node, "second")
+    began = time.monotonic()
+    running.pusher.submit(["app", "second", "app"])
+    wait_until(lambda: len(running.runtime.pushed) == 2, 5, "both pushes")
+    assert running.runtime.pushed == [("app", ALL), ("second", ALL)]
+    assert time.monotonic() - began >= module.PAUSE_S
 
 
-def test_after_a_refusal_it_waits_but_not_longer_than_until_it_is_told_to_end(rig):
-    rig.relay.refuses = True
-    rig.pusher.start()
-    rig.pusher.submit(["app"])
-    wait_until(lambda: rig.relay.pushed, 5, "the push")
-    rig.pusher.stop()
-    rig.pusher._thread.join(1)
-    assert not rig.pusher._thread.is_alive()
-    assert len(rig.relay.pushed) == 1
+def test_who_was_refused_keeps_nobody_else_waiting(running):
+    create(running.node, "second")
+    running.runtime.raises = RuntimeRefused("not now")
+    running.pusher.submit(["app", "second"])
+    wait_until(lambda: len(running.runtime.pushed) == 2, 1.5, "both tries")
+
+
+def test_what_nobody_foresaw_does_not_end_the_thread(running):
+    create(running.node, "second")
+    running.runtime.raises = ZeroDivisionError("whatever")
+    running.pusher.submit(["app"])
+    wait_until(lambda: running.runtime.pushed, 5, "the try that fails")
+    running.runtime.raises = None
+    running.pusher.submit(["second"])
+    wait_until(lambda: len(running.runtime.pushed) == 2, 5, "the next container's push")
+    assert running.runtime.pushed[1] == ("second", ALL)
+    assert running.pusher._waiting["app"] > time.monotonic()

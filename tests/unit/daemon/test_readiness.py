@@ -15,7 +15,7 @@ from nri_coloc.daemon.comparison import (
     UNLISTED_FOR_S,
     Comparison,
 )
-from nri_coloc.daemon.readiness import Readiness
+from nri_coloc.daemon.readiness import Readiness, Reading
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
@@ -206,3 +206,19 @@ def test_the_other_checks_have_a_word_each(rig):
     assert details["connected"] == "no connection to the runtime"
     assert "60 s ago" in details["readings"]
     assert details["config"] == "line 3 is wrong"
+
+
+def test_readings_that_are_too_old_are_named_with_their_age(rig):
+    rig.at(SURE_S)
+    now = time.monotonic()
+    rig.readiness.readings = (
+        Reading("the fast loop last measured", lambda: now - 7, 5.0),
+        Reading("the last picture of the node was taken", lambda: now - 7, 60.0),
+        Reading("something was never looked at", lambda: 0.0, 5.0),
+    )
+    found = rig.readiness.checks()
+    assert not found["ready"]
+    assert found["checks"]["readings"] == {
+        "ok": False,
+        "detail": "the fast loop last measured 7 s ago; something was never looked at: not yet",
+    }

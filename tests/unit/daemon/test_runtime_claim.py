@@ -55,3 +55,18 @@ def test_a_claim_follows_to_the_socket_of_a_restarted_runtime(tmp_path: Path):
 def test_a_runtime_that_is_not_there_cannot_be_claimed(tmp_path: Path):
     with pytest.raises(FileNotFoundError):
         RuntimeClaim().take(str(tmp_path / "none.sock"))
+
+
+def test_a_claim_knows_when_another_socket_has_taken_the_path(tmp_path: Path):
+    claim, path = RuntimeClaim(), tmp_path / "nri.sock"
+    assert not claim.superseded(str(path))
+    with runtime(path):
+        claim.take(str(path))
+        assert not claim.superseded(str(path))
+        path.unlink()
+        assert not claim.superseded(str(path)), "nothing is there to go to"
+        with runtime(path):
+            assert claim.superseded(str(path))
+            claim.take(str(path))
+            assert not claim.superseded(str(path))
+    claim.release()

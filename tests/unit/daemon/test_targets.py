@@ -6,6 +6,7 @@ from nri_coloc.daemon import targets
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.events import ContainerCreating, PodStarted
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import Pod, QoSClass, Wish
 from tests.unit.daemon.kit import a_node, create, start_pod
 from tests.unit.policy import kit
@@ -101,3 +102,33 @@ def test_without_the_files_there_are_no_protections():
     node = a_node()
     create(node, "a", protecting(1, 2))
     assert targets.protections(node.state, Capability(2, frozenset())) == {}
+
+
+def lending_to(*paths: str, enabled: bool = True) -> Tuning:
+    return Tuning(reclaim=ReclaimTuning(enabled=enabled, host_groups=paths))
+
+
+def test_a_host_group_has_the_boxs_cpus_and_the_smallest_weight():
+    node = a_node()
+    target = targets.of_host_group(node.state, "yarn", CAN)
+    assert (target.path, target.cpus, target.journalled) == ("yarn", node.state.pools.reclaim, True)
+    assert [(value.name, value.text) for value in target.values] == [("cpu.weight", "1")]
+
+
+def test_a_cgroup_in_which_others_live_is_no_host_group():
+    node = a_node()
+    node.decide(PodStarted(Pod("x", cgroup_parent="/apps/podx"), kit.SHARED))
+    container = kit.container("y", cgroups_path="/services/y")
+    node.decide(ContainerCreating(kit.pod("web"), container, kit.SHARED))
+    tuning = lending_to("yarn", "apps", "services", "services/y", "app", "apps/podx/deeper")
+    assert targets.host_groups(node.state, tuning) == ("yarn", "app", "apps/podx/deeper")
+
+
+def test_offline_pods_may_live_in_a_host_group():
+    node = a_node()
+    node.decide(PodStarted(Pod("x", cgroup_parent="/apps/podx"), kit.RECLAIMED))
+    assert targets.host_groups(node.state, lending_to("apps")) == ("apps",)
+
+
+def test_while_nothing_is_lent_there_are_no_host_groups():
+    assert targets.host_groups(a_node().state, lending_to("yarn", enabled=False)) == ()

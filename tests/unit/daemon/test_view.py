@@ -9,8 +9,9 @@ import pytest
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.readiness import Readiness
-from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView
-from nri_coloc.model.lending import Binding, Headroom
+from nri_coloc.daemon.survey import Survey
+from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView, Loops
+from nri_coloc.model.lending import Binding, Capacity, Headroom
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -21,8 +22,18 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
     report, _ = a_report(node)
     actuator = Actuator(node, Cgroups().as_writer(), report)
     readiness = SimpleNamespace(checks=lambda: {"ready": False, "checks": {}})
-    lending = cast("Lending", SimpleNamespace(headroom=Headroom(1500, 7, 300, Binding.DWELL)))
-    return DaemonView(node, actuator, cast("Readiness", readiness), lending, report), node, actuator
+    lending = cast("Lending", SimpleNamespace(headroom=Headroom(1500, 0, 300, Binding.DWELL)))
+    return (
+        DaemonView(node, actuator, cast("Readiness", readiness), Loops(lending, a_survey()), report),
+        node,
+        actuator,
+    )
+
+
+def a_survey() -> Survey:
+    offer = Capacity(1200, 5, Binding.FORECAST, "CPU 1200m = …")
+    outlook, memory = SimpleNamespace(capacity=offer), SimpleNamespace(headroom_bytes=7)
+    return cast("Survey", SimpleNamespace(outlook=outlook, memory=memory, picture=None))
 
 
 def test_it_is_healthy_while_the_loop_turns(parts):
@@ -42,16 +53,17 @@ def test_the_state_shows_what_was_decided_beside_what_was_read(parts):
     assert view.state()["mode"] == "enforce"
 
 
-def test_the_capacity_says_what_the_loop_found_and_what_bound_it(parts):
+def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts):
     capacity = parts[0].capacity()
     assert capacity.pop("at").endswith("Z")
     assert capacity == {
-        "cpu_milli": 1500,
-        "memory_bytes": 7,
+        "cpu_milli": 1200,
+        "memory_bytes": 5,
         "headroom_cpu_milli": 1500,
         "headroom_memory_bytes": 7,
         "online_cpu_milli": 300,
-        "reason": "dwell",
+        "reason": "forecast",
+        "because": "CPU 1200m = …",
     }
 
 

@@ -5,6 +5,8 @@ import pytest
 from nri_coloc.daemon import watched
 from nri_coloc.model.events import PodStarted
 from nri_coloc.model.workload import Pod
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling.picture import Subjects
 from tests.unit.daemon.kit import a_node, create
 from tests.unit.policy import kit
 
@@ -28,3 +30,16 @@ def test_a_pod_without_a_cgroup_of_its_own_is_not(parent):
     node.decide(PodStarted(Pod("x", cgroup_parent=parent), kit.SHARED))
     found = watched.subjects(node.state)
     assert (found.kubepods, found.pods) == ("", {})
+
+
+@pytest.mark.parametrize("name", ["kubepods", "kubepods.slice"])
+def test_the_pods_cgroup_is_known_by_its_name_before_the_first_pod(name, tmp_path):
+    (tmp_path / name).mkdir()
+    layout = CgroupLayout(2, cpu=str(tmp_path))
+    assert watched.with_kubepods(Subjects(), layout).kubepods == name
+    assert watched.with_kubepods(Subjects(kubepods="kubelet/kubepods"), layout).kubepods == "kubelet/kubepods"
+
+
+def test_where_there_is_no_such_cgroup_nothing_is_known(tmp_path):
+    assert watched.with_kubepods(Subjects(), CgroupLayout(2, cpu=str(tmp_path))).kubepods == ""
+    assert watched.with_kubepods(Subjects(), CgroupLayout(1)).kubepods == ""

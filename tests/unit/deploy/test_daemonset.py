@@ -203,7 +203,12 @@ def test_it_may_do_no_more_than_it_must():
     assert context["privileged"] is False
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
     assert context["capabilities"]["drop"] == ["ALL"]
-    assert POD["hostPID"] is False
+
+
+def test_the_numbers_of_processes_are_the_hosts_as_scheduling_hints_need():
+    assert SETTINGS.tuning.reclaim.hints.offline_batch
+    assert POD["hostPID"] is True
+    assert "SYS_NICE" in CONTAINER["securityContext"]["capabilities"]["add"]
 
 
 def test_every_capability_has_a_reason_beside_it():

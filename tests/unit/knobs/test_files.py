@@ -16,7 +16,6 @@ ALL = Knobs(
     cpus="0-1",
     mems="0",
     shares=1024,
-    burst=5000,
     memory_limit=400,
     memory_high=300,
     memory_low=200,
@@ -34,7 +33,6 @@ class TestEveryValue:
         assert shown(files.all_but_cpuset(ALL, V1)) == {
             "cpuset/cpuset.mems": "0",
             "cpu/cpu.shares": "1024",
-            "cpu/cpu.cfs_burst_us": "5000",
             "memory/memory.limit_in_bytes": "400",
             "blkio/blkio.bfq.weight": "550",
             "blkio/blkio.weight": "550",
@@ -44,7 +42,6 @@ class TestEveryValue:
         assert shown(files.all_but_cpuset(ALL, V2)) == {
             "cpuset/cpuset.mems": "0",
             "cpu/cpu.weight": "39",
-            "cpu/cpu.max.burst": "5000",
             "memory/memory.max": "400",
             "memory/memory.high": "300",
             "memory/memory.low": "200",
@@ -72,24 +69,19 @@ class TestEveryValue:
 class TestBeyondNRI:
     """What NRI cannot carry, or the runtime not keep, is all that an answered container needs as files."""
 
-    def test_on_v1_weights_and_burst(self):
+    def test_on_v1_weights(self):
         assert shown(files.beyond_nri(ALL, V1)) == {
             "blkio/blkio.bfq.weight": "550",
             "blkio/blkio.weight": "550",
-            "cpu/cpu.cfs_burst_us": "5000",
         }
 
     def test_on_v2_weights_too_since_systemd_resets_what_the_spec_carried(self):
         assert shown(files.beyond_nri(ALL, V2)) == {
             "blkio/io.weight": "default 5050",
             "blkio/io.bfq.weight": "550",
-            "cpu/cpu.max.burst": "5000",
         }
 
-    def test_a_burst_of_nothing_is_an_order(self):
-        assert shown(files.beyond_nri(Knobs(burst=0), V2)) == {"cpu/cpu.max.burst": "0"}
-
-    @pytest.mark.parametrize("can", [V1, V2], ids=["v1", "v2"])
+    @pytest.mark.parametrize("can", [V1, V2])
     def test_without_orders_there_is_nothing(self, can):
         assert files.beyond_nri(NO_KNOBS, can) == ()
 
@@ -100,5 +92,5 @@ def test_no_kernel_is_asked_for_a_file_of_the_other_version():
 
 
 def test_every_knob_that_a_file_can_carry_is_tried_here():
-    elsewhere = {"quota", "period", "oom_score_adj", "blockio_class", "rdt_class"}
+    elsewhere = {"quota", "period", "burst", "oom_score_adj", "blockio_class", "rdt_class"}
     assert {name for name in ATTRIBUTES if getattr(ALL, name) is None} == elsewhere

@@ -62,3 +62,7 @@ def test_two_outcomes_of_one_event_are_one():
     assert both.decisions == first.decisions + second.decisions
     assert both.moves == both.waits_for == Moves(("p",), ("a", "b"))
     assert both.refusal == "no"
+
+
+def test_a_pod_can_be_left_out():
+    assert Moves(("p", "q"), ("a",)).without_pod("p") == Moves(("q",), ("a",))

@@ -14,6 +14,7 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import (
+    AmountsGranted,
     ContainerCreating,
     ContainerGone,
     ContainerStarting,
@@ -116,6 +117,16 @@ class Node:
         if name in self.listed:
             spec, ours = merge(listed.resources, requested), outcome.orders_for(name)
             self.listed[name] = replace(listed, resources=_with_ours(spec, ours))
+        return outcome
+
+    def grant(self, amounts: dict[str, Knobs], because: str = "half of it is there") -> Outcome:
+        """Change what containers have of their loans, and push it into the runtime's specs."""
+        outcome = self.happen(AmountsGranted(amounts, because))
+        for decision in outcome.decisions:
+            if decision.subject is not None and decision.subject.id in self.listed:
+                listed = self.listed[decision.subject.id]
+                spec = _with_ours(listed.resources, decision.after)
+                self.listed[listed.id] = replace(listed, resources=spec)
         return outcome
 
     def stop(self, name: str, *, removed: bool = False) -> Outcome:

@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.model import events
 from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Resources
 from nri_coloc.policy.step import step
@@ -21,6 +22,7 @@ EVENTS: dict[type, Any] = {
     events.ContainerGone: events.ContainerGone("main"),
     events.Synchronized: events.Synchronized((), ()),
     events.Reconfigured: events.Reconfigured(Node().state.topology, {}, {}),
+    events.AmountsGranted: events.AmountsGranted({"app": Knobs(quota=1)}, "there is less"),
     events.PoolsSized: events.PoolsSized({"reclaim": 2}, "online pods use 4 of 8 CPUs"),
 }
 

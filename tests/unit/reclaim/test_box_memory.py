@@ -189,7 +189,12 @@ def test_a_total_is_split(story, total, members, parts):
 
 def test_each_member_gets_a_part_of_both_limits():
     found = divide(MemoryTarget(100, 140), {"a": Member(10, 60), "b": Member(30, 30)})
-    assert found == {"a": Part(50, 77), "b": Part(50, 63)}
+    assert found == {"a": Part(50, 110), "b": Part(50, 130)}, "all that the other leaves of 140"
+
+
+def test_a_box_in_want_walls_each_in_above_its_own_part():
+    found = divide(MemoryTarget(60, 68), {"a": Member(100, 60), "b": Member(30, 30)})
+    assert found == {"a": Part(40, 45), "b": Part(20, 23)}
 
 
 def test_no_member_is_walled_in_below_what_it_cannot_give_back():

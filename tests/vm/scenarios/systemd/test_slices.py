@@ -68,5 +68,5 @@ def test_what_systemd_writes_itself_is_put_right(web: Container, batch: Containe
 
 
 def test_an_update_by_the_kubelet_leaves_a_dedicated_containers_cpus(web: Container):
-    web.update(cpus="0-7", shares=1024)
+    web.update(cpus="0-7")
     assert web.cpus == cpus(web.cgroup("cpuset.cpus")) == cpus("0-1")

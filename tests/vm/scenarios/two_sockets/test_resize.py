@@ -1,16 +1,34 @@
 """A dedicated container that is resized in place, by the call that the kubelet makes."""
 
-from tests.vm.node import PERIOD, Node, cpus, until
+from tests.vm.node import PERIOD, Container, Node, becomes, cpus
 
 
-def test_a_resized_dedicated_container_stays_alone_on_its_cpus(node: Node):
+def resize(container: Container, whole_cpus: int, memory: int) -> None:
+    """The kubelet's update; it names CPUs only where its own CPU manager does."""
+    limits = {"shares": whole_cpus * 1024, "quota": whole_cpus * PERIOD, "period": PERIOD, "memory": memory}
+    container.update(**limits)
+    assert container.cgroup("cpu.max") == f"{whole_cpus * PERIOD} {PERIOD}"
+    assert container.cgroup("memory.max") == str(memory)
+
+
+def test_a_resized_dedicated_container_grows_and_shrinks_alone_on_its_cpus(node: Node):
     shop = node.pod("shop", cpus=0.5)
     web = node.pod("web", cpus=2, memory=64 << 20, qos_class="dedicated", numa="single")
     before = web.cpus
-    web.update(shares=3072, quota=3 * PERIOD, period=PERIOD, memory=96 << 20, cpus="0-7")
-    assert web.cgroup("cpu.max") == f"{3 * PERIOD} {PERIOD}"
-    assert web.cgroup("memory.max") == str(96 << 20)
-    assert web.cpus >= before
-    assert web.cpus == cpus(web.cgroup("cpuset.cpus"))
-    until(lambda: shop.cpus == cpus("0-7") - web.cpus, "the neighbour on all other CPUs")
+    resize(web, 3, 96 << 20)
+    becomes(lambda: len(web.cpus), 3)
+    grown = web.cpus
+    assert before < grown == cpus(web.cgroup("cpuset.cpus"))
+    becomes(lambda: shop.cpus, cpus("0-7") - grown)
     assert web.cgroup("cpuset.mems") == "0"
+    resize(web, 1, 64 << 20)
+    becomes(lambda: len(web.cpus), 1)
+    assert web.cpus < grown
+    becomes(lambda: shop.cpus, cpus("0-7") - web.cpus)
+
+
+def test_cpus_in_the_kubelets_update_are_ours(node: Node):
+    web = node.pod("other", cpus=2, qos_class="dedicated")
+    before = web.cpus
+    web.update(cpus="0-7")
+    assert web.cpus == cpus(web.cgroup("cpuset.cpus")) == before

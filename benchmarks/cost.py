@@ -1,0 +1,80 @@
+"""`cost.*`: what the daemon costs a node of 110 pods that it lends from (DESIGN §7: 1 % of a core, 80 MiB PSS).
+
+`cost.second.quiet.110` is µs of CPU time in each second (10 000 are 1 %) while nobody uses anything, `….busy.110`
+while every container uses a twentieth of a CPU. Of the whole process tree, beside a simulated node in a process of its
+own. The memory is printed.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import figures
+from nri_coloc.node_sim.node import Node
+from tests.integration.harness import daemon_of, reclaimed, served, shared
+from tests.rig.daemon import Daemon
+
+PODS = 110
+SECONDS = 30
+SETTLES_S = 12.0
+
+
+def run() -> dict[str, figures.Figures]:
+    """Measure quiet, then busy."""
+    results = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="coloc-bench-") as root,
+        Node(Path(root), cgroup=1) as node,
+        daemon_of(node, config="reclaim: {enabled: true}\n") as daemon,
+    ):
+        served(daemon)
+        pods = [(shared, reclaimed)[number % 2](node, f"p{number}") for number in range(PODS)]
+        time.sleep(SETTLES_S)
+        results[f"cost.second.quiet.{PODS}"] = _seconds(daemon)
+        for container in pods:
+            node.set_demand(container, 0.05)
+        node.start_clock(period_s=0.1)
+        time.sleep(SETTLES_S)
+        results[f"cost.second.busy.{PODS}"] = _seconds(daemon)
+        print(
+            f"cost.pss.{PODS}: {_pss_kib(daemon) / 1024:.1f} MiB of {len(list(_tree(daemon.pid)))} processes"
+        )
+    return results
+
+
+def _seconds(daemon: Daemon) -> figures.Figures:
+    samples = []
+    before, began = _cpu_ns(daemon), time.monotonic_ns()
+    for _ in range(SECONDS):
+        time.sleep(1.0)
+        used, now = _cpu_ns(daemon), time.monotonic_ns()
+        samples.append((used - before) * 1_000_000_000 // (now - began))
+        before, began = used, now
+    print(f"mean {sum(samples) / len(samples) / 1e7:.2f} % of a core")
+    return figures.of(samples)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield from _tree(int(child))
+
+
+def _cpu_ns(daemon: Daemon) -> int:
+    """Scheduler's own nanoseconds, of all threads that live."""
+    return sum(
+        int((task / "schedstat").read_text().split()[0])
+        for pid in _tree(daemon.pid)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    )
+
+
+def _pss_kib(daemon: Daemon) -> int:
+    lines = (
+        line
+        for pid in _tree(daemon.pid)
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    )
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

@@ -1,0 +1,169 @@
+"""Quotas and bursts of one pod and its containers, written in an order that the kernel takes (`reclaim.bandwidth`).
+
+What the files hold is read first: the kubelet writes pods' quotas, runc containers', and neither asks. A file is in
+the journal exactly while it holds a value of ours; one that shows another value than the one we wrote last was taken
+over by somebody, and what it shows is the value to go back to from then on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from nri_coloc.actuation import files
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.reclaim.bandwidth import POD, UNLIMITED, Bandwidth, Write, of_pod, writes
+
+QUOTAS: Final = ("cpu.cfs_quota_us", "cpu.max")
+BURSTS: Final = ("cpu.cfs_burst_us", "cpu.max.burst")
+"""By version of the hierarchy, 1 and 2."""
+
+NAMES: Final = frozenset({*QUOTAS, *BURSTS})
+
+Folder = Callable[[str], str | None]
+"""From a cgroup's path below the hierarchy's root to its folder in the cpu controller's."""
+
+
+class Share(NamedTuple):
+    """What a container is to have, µs; None leaves it as it is. `own`: the quota that is its own, 0 for none."""
+
+    own: int = 0
+    quota: int | None = None
+    burst: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodBandwidth:
+    """A pod's cgroup by its path, and what its containers are to have, by theirs."""
+
+    path: str
+    containers: Mapping[str, Share] = field(default_factory=dict)
+
+    @property
+    def extra(self) -> int:
+        """By how much the containers' quotas are raised in all."""
+        return sum(max(0, share.quota - share.own) for share in self.containers.values() if share.quota)
+
+
+class Written(NamedTuple):
+    """How many files were written, and which writes the kernel refused."""
+
+    files: int
+    failures: tuple[KernelInterfaceError, ...] = ()
+
+
+class Bandwidths:
+    """One writer at a time: the caller serialises, as for the journal."""
+
+    def __init__(self, folder: Folder, version: int, journal: Journal) -> None:
+        self._folder = folder
+        self._version = version
+        self._quota, self._burst = QUOTAS[version - 1], BURSTS[version - 1]
+        self._journal = journal
+        self._wrote: dict[str, str] = {}
+
+    def apply(self, pod: PodBandwidth) -> Written:
+        """Bring a pod and its containers to their values; refusals are returned, what is gone is left out."""
+        found: dict[str, _Found] = {}
+        failures: list[KernelInterfaceError] = []
+        for name, path in ((POD, pod.path), *((path, path) for path in pod.containers)):
+            try:
+                here = self._read(path)
+            except KernelInterfaceError as error:
+                failures.append(error)
+                continue
+            if here is not None:
+                found[name] = here
+        after = {path: _of_container(found[path], pod.containers[path]) for path in found if path != POD}
+        if POD in found:
+            after[POD] = self._of_pod(pod, found[POD], after)
+        before = {name: found[name].bandwidth for name in after}
+        orders = writes(before, after)
+        for order in orders:
+            self._write(found[order.target], order, failures)
+        return Written(len(orders), tuple(failures))
+
+    def tidy(self) -> None:
+        """Forget what was written to files that the journal has forgotten."""
+        self._wrote = {k: text for k, text in self._wrote.items() if self._journal.original(k) is not None}
+
+    def _read(self, path: str) -> "_Found | None":
+        folder = self._folder(path)
+        if folder is None or not (text := files.read(f"{folder}/{self._quota}")):
+            return None
+        burst = files.read(f"{folder}/{self._burst}")
+        self._notice(f"{folder}/{self._quota}", text)
+        self._notice(f"{folder}/{self._burst}", burst)
+        return _Found(folder, text, int(burst) if burst is not None and burst.isdigit() else None)
+
+    def _notice(self, file: str, shown: str | None) -> None:
+        """Give a file up that somebody else has written since we did."""
+        if self._wrote.get(file, shown) != shown:
+            self._journal.forget(file)
+            del self._wrote[file]
+
+    def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
+        quota = _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
+        if quota != UNLIMITED:
+            quota += pod.extra
+        bursting = {k: one for k, one in containers.items() if pod.containers[k].burst is not None}
+        burst = here.burst or 0
+        if bursting:
+            burst = of_pod(quota, bursting).burst
+        elif (original := self._journal.original(f"{here.folder}/{self._burst}")) is not None:
+            burst = int(original)
+        return _borne(here, quota, burst)
+
+    def _write(self, here: "_Found", order: Write, failures: list[KernelInterfaceError]) -> None:
+        if order.knob == "burst":
+            self._put(f"{here.folder}/{self._burst}", str(here.burst), str(order.value), failures)
+            return
+        text = str(order.value)
+        if self._version == 2:
+            text = f"{'max' if order.value == UNLIMITED else order.value} {here.text.partition(' ')[2]}"
+        self._put(f"{here.folder}/{self._quota}", here.text, text, failures)
+
+    def _put(self, file: str, was: str, text: str, failures: list[KernelInterfaceError]) -> None:
+        original = self._journal.original(file)
+        if original is None:
+            self._journal.note(file, was)
+        try:
+            files.write(file, text)
+        except KernelInterfaceError as error:
+            failures.append(error)
+            return
+        self._wrote[file] = text
+        if text == original:
+            self._journal.forget(file)
+            del self._wrote[file]
+
+
+class _Found(NamedTuple):
+    """What a cgroup's files held; `burst` None where the kernel has none."""
+
+    folder: str
+    text: str
+    burst: int | None
+
+    @property
+    def bandwidth(self) -> Bandwidth:
+        return Bandwidth(_quota_of(self.text), self.burst or 0)
+
+
+def _quota_of(text: str) -> int:
+    first = text.split(maxsplit=1)[0]
+    return int(first) if first.isdigit() else UNLIMITED
+
+
+def _of_container(here: _Found, share: Share) -> Bandwidth:
+    quota, burst = here.bandwidth
+    if share.quota is not None and quota != UNLIMITED:
+        quota = share.quota
+    return _borne(here, quota, burst if share.burst is None else share.burst)
+
+
+def _borne(here: _Found, quota: int, burst: int) -> Bandwidth:
+    """Return a burst as far as its quota bears it; none where the kernel knows no bursts."""
+    if here.burst is None:
+        return Bandwidth(quota)
+    return Bandwidth(quota, burst if quota == UNLIMITED else min(burst, quota))

@@ -1,0 +1,57 @@
+"""The tasks of one container's cgroup, told a scheduling hint and told back.
+
+The journal holds the cgroup's own list of processes for them, before the first task is told: tasks come and go, and
+all that were born in the cgroup inherited. What was there before is the kernel's default, for hints are given at a
+container's start, or to containers that nobody gave any.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nri_coloc.actuation import files, scheduler
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.reclaim.hints import Hint
+
+NAME: Final = "cgroup.procs"
+"""The file by which the journal knows a cgroup whose tasks were told something."""
+
+DEFAULT: Final = "SCHED_OTHER"
+"""What the journal says that they had."""
+
+_LISTS: Final = ("tasks", "cgroup.threads")
+"""By version of the hierarchy, 1 and 2."""
+
+_ROUNDS: Final = 2
+"""A task that is born while the others are told has what its parent had: the second look finds it."""
+
+
+def tell(folder: str, version: int, hint: Hint) -> KernelInterfaceError | None:
+    """Give all tasks of a cgroup, and of those below it, a hint; the first refusal is returned."""
+    for _ in range(_ROUNDS):
+        for tid in _members(folder, version):
+            failure = scheduler.tell(tid, hint)
+            if failure is not None:
+                return failure
+    return None
+
+
+def reset(folder: str, version: int) -> KernelInterfaceError | None:
+    """Give all tasks of a cgroup, and of those below it, the kernel's defaults; the first refusal is returned."""
+    for _ in range(_ROUNDS):
+        for tid in _members(folder, version):
+            failure = scheduler.reset(tid)
+            if failure is not None:
+                return failure
+    return None
+
+
+def _members(folder: str, version: int) -> Iterator[int]:
+    """Yield task ids; 0 stands for one of another PID namespace, and would be ourselves."""
+    try:
+        listed = files.read(f"{folder}/{_LISTS[version - 1]}") or ""
+        below = files.children(folder)
+    except KernelInterfaceError:
+        return  # a cgroup that is of no use to threads (EOPNOTSUPP), or is going
+    yield from (int(word) for word in listed.split() if word.isdigit() and word != "0")
+    for child in below:
+        yield from _members(child, version)

@@ -1,0 +1,143 @@
+"""What the reclaim box may hold, from each picture: reckoned and told here, written by `MemoryWorker`.
+
+A new target is not worth a write of every member's files while all of them have what they need: it is divided anew
+when it has moved by more than a little, when somebody comes, goes or is about to use up its part, and always when the
+box uses more than it is to have.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nri_coloc.daemon import claimants
+from nri_coloc.daemon.claimants import Boxed
+from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.lending import MemoryTarget
+from nri_coloc.model.readings import GroupReading, Picture
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.reclaim import box_memory, memory
+from nri_coloc.reclaim.box_memory import Member, MemoryControl, Part
+from nri_coloc.reclaim.memory import Growth, MemoryHeadroom
+
+WORTH_A_WRITE: Final = 16 << 20
+"""Bytes; a quarter of the least growth (`memory_dead_band`): the noise of a machine's free memory is less."""
+
+NEARLY_FULL: Final = 0.9
+"""A member that uses this part of its memory.high gets another one, if the box has room."""
+
+STARTING: Final = 64 << 20
+"""Bytes that a member is taken to use at least: what is left over goes by use where nothing was requested, and one that
+has just come would get a part of it that it cannot start in."""
+
+TOLD_MEMBERS: Final = 8
+
+Members = Mapping[str, Member]
+
+
+class BoxMemory:
+    """Belongs to the survey's thread; `headroom` may be read from any."""
+
+    def __init__(self, node: Node, worker: MemoryWorker, report: Report) -> None:
+        self.headroom: MemoryHeadroom | None = None
+        self._node = node
+        self._worker = worker
+        self._report = report
+        self._growth = Growth()
+        self._control = MemoryControl()
+        self._goal = MemoryTarget()
+        self._parts: dict[str, Part] = {}
+
+    @property
+    def headroom_bytes(self) -> int:
+        """What may be lent now, 0 while it is not known."""
+        return 0 if self.headroom is None else self.headroom.amount
+
+    def turn(self, picture: Picture, state: NodeState, expected: Mapping[str, int]) -> None:
+        """Reckon with a new picture; `expected`: bytes by online pod. To be called once per turn of the slow loop."""
+        tuning = self._node.tuning.reclaim
+        self._growth, claim = memory.claim_of(self._growth, picture, expected, tuning)
+        boxed = claimants.boxed(state)
+        seen = {pod_id: picture.pods[pod_id] for pod_id in boxed if pod_id in picture.pods}
+        seen |= picture.host_groups
+        self.headroom = memory.headroom_memory(picture, seen, claim, tuning) if tuning.enabled else None
+        self._control, goal = box_memory.target(self._control, self.headroom, picture.at, tuning)
+        members = {name: _member(boxed.get(name), seen.get(name)) for name in {**boxed, **seen}}
+        if self._is_worth(goal, members):
+            self._divide(goal, members, state)
+        if not self._node.tuning.observe:
+            self._worker.submit(self._bounds(boxed, picture.host_groups))
+
+    def _is_worth(self, goal: MemoryTarget, members: Members) -> bool:
+        known = self._goal
+        if goal.high is None or known.high is None or goal.limit is None or known.limit is None:
+            return goal.high is not known.high
+        if members.keys() != self._parts.keys():
+            return True
+        used = sum(member.use for member in members.values())
+        moved = max(abs(goal.high - known.high), abs(goal.limit - known.limit))
+        if moved >= WORTH_A_WRITE or (moved and used > goal.high):
+            return True
+        full = any(m.use > NEARLY_FULL * self._parts[name].high for name, m in members.items())
+        return full and goal.high - used >= WORTH_A_WRITE
+
+    def _divide(self, goal: MemoryTarget, members: Members, state: NodeState) -> None:
+        before, known = self._goal, self._parts
+        self._goal, self._parts = goal, box_memory.divide(goal, members)
+        if self._parts != known:
+            self._tell(_knobs(before) if known else NO_KNOBS, members, state)
+
+    def _bounds(self, boxed: Mapping[str, Boxed], host_groups: Iterable[str]) -> dict[str, Bounds]:
+        """Return what is to be written, by cgroup path; hands off whoever may ask for that."""
+        pods = {
+            boxed[pod_id].path: Bounds(part, pod_id)
+            for pod_id, part in self._parts.items()
+            if pod_id in boxed and boxed[pod_id].ours
+        }
+        return pods | {path: Bounds(self._parts[path]) for path in host_groups if path in self._parts}
+
+    def _tell(self, former: Knobs, members: Members, state: NodeState) -> None:
+        goal = self._goal
+        now = _knobs(goal) if self._parts else NO_KNOBS
+        decision = Decision(
+            AuditEvent.RECLAIM_MEMORY,
+            Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,
+            f"{goal.binding.value}: {goal.because}{_divided(self._parts, members, state)}",
+            pool=RECLAIM,
+            before=former.differing(now),
+            after=now.differing(former),
+        )
+        self._report.decided((decision,), state, state)
+
+
+def _member(boxed: Boxed | None, reading: GroupReading | None) -> Member:
+    held = reading.memory if reading is not None else None
+    request = boxed.request if boxed is not None else 0
+    if held is None:
+        return Member(STARTING, request)
+    return Member(max(STARTING, held.usage), request, max(0, held.usage - held.file))
+
+
+def _knobs(goal: MemoryTarget) -> Knobs:
+    return Knobs(memory_high=goal.high, memory_limit=goal.limit)
+
+
+def _divided(parts: Mapping[str, Part], members: Members, state: NodeState) -> str:
+    """Word who got what of it, the largest parts first."""
+    if not parts:
+        return ""
+    largest = sorted(parts, key=lambda name: (-parts[name].high, name))
+    told = [
+        f"{_name(name, state)} {parts[name].high} up to {parts[name].limit}, uses {members[name].use}"
+        for name in largest[:TOLD_MEMBERS]
+    ]
+    more = f" and {len(parts) - TOLD_MEMBERS} more" if len(parts) > TOLD_MEMBERS else ""
+    return f"; divided among {len(parts)}: {', '.join(told)}{more}"
+
+
+def _name(member: str, state: NodeState) -> str:
+    place = state.pods.get(member)
+    return member if place is None else f"{place.pod.namespace}/{place.pod.name}"

@@ -1,0 +1,64 @@
+"""Who claims CPU and memory of the node, from its state: the pods that are not lent to, and the members of the box.
+
+Requests come as the kubelet's values tell them, memory by a bound that the true request cannot be below. Whoever
+asks again should do so only after somebody came or went: it costs about 15 µs a pod.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from nri_coloc.config import gate
+from nri_coloc.daemon import targets
+from nri_coloc.model.state import Assignment, NodeState, PodPlace
+from nri_coloc.policy import request
+from nri_coloc.reclaim import workload
+from nri_coloc.reclaim.workload import OnlinePod
+
+
+def online(state: NodeState, memory_bytes: int) -> dict[str, OnlinePod]:
+    """Return every pod outside of the box, by id; `memory_bytes`: the machine's memory."""
+    return {
+        pod_id: _online(state, place, tuple(state.of_pod(pod_id)), memory_bytes)
+        for pod_id, place in state.pods.items()
+        if not place.boxed
+    }
+
+
+def _online(
+    state: NodeState, place: PodPlace, members: tuple[Assignment, ...], memory_bytes: int
+) -> OnlinePod:
+    limits = [gate.known_limit(a.container) for a in members]
+    lendable = state.pools.free
+    return OnlinePod(
+        workload.workload_of(place.pod),
+        cpu_milli=sum(request.of_container(a.container, a.wish).milli for a in members),
+        memory_bytes=sum(gate.certain_request(place.pod, a.container, memory_bytes) for a in members),
+        memory_limit=sum(limits) if limits and all(limits) else None,
+        own_cpus=bool(members) and not any(state.cpus_of(a) & lendable for a in members),
+    )
+
+
+class Boxed(NamedTuple):
+    """A pod of the box: its cgroup, what memory it was lent in bytes (0: not known), whether its memory is ours."""
+
+    path: str
+    request: int = 0
+    ours: bool = True
+
+
+def boxed(state: NodeState) -> dict[str, Boxed]:
+    """Return the pods of the box that have a cgroup, by id."""
+    return dict(_boxed(state, state.pods))
+
+
+def _boxed(state: NodeState, pods: Mapping[str, PodPlace]) -> Iterator[tuple[str, Boxed]]:
+    for pod_id, place in pods.items():
+        path = targets.pod_path(place.pod) if place.boxed else ""
+        if path:
+            lent = sum(_lent(a) for a in state.of_pod(pod_id))
+            yield pod_id, Boxed(path, lent, "memory" not in place.wish.preserve)
+
+
+def _lent(assignment: Assignment) -> int:
+    """Return what a container was lent: the limit that a vocabulary made of it, else its own."""
+    return assignment.knobs.memory_limit or gate.known_limit(assignment.container)

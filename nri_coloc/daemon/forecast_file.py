@@ -1,0 +1,63 @@
+"""The file that the histories outlive the daemon in.
+
+Written beside and renamed, so that whoever is killed in between leaves the old one or the new one. Losing it costs the
+daemon what it had learnt and nothing else: a full disk is said once, and tried again the next time.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import checkpoint
+from nri_coloc.reclaim.forecast import Forecast
+
+NAME: Final = "forecast"
+
+Say = Callable[[str], None]
+
+
+class ForecastFile:
+    """`say` is told, once each, what could not be read or written."""
+
+    def __init__(self, state_dir: str, say: Say) -> None:
+        self._path = Path(state_dir) / NAME
+        self._say = say
+        self._failed = False
+
+    def load(self, now_s: float, tuning: ReclaimTuning) -> Forecast:
+        """Return what was learnt before; nothing, where there is no file or it is not sound."""
+        try:
+            with self._path.open(errors="replace") as file:
+                text = file.read(checkpoint.MOST_CHARACTERS + 1)
+        except FileNotFoundError:
+            return Forecast()
+        except OSError as error:
+            self._say(f"cannot read {self._path}: {os.strerror(error.errno or 0)}; learning begins anew")
+            return Forecast()
+        loaded = checkpoint.read(text, now_s, tuning)
+        if loaded.forecast is None:
+            self._say(f"the checkpoint {self._path} {loaded.reason}; learning begins anew")
+            return Forecast()
+        return loaded.forecast
+
+    def save(self, forecast: Forecast, now_s: float) -> None:
+        """Write all histories."""
+        fresh = self._path.with_suffix(".new")
+        try:
+            fresh.write_text(checkpoint.write(forecast, now_s))
+            fresh.replace(self._path)
+            self._failed = False
+        except OSError as error:
+            self._clean(fresh)
+            if not self._failed:
+                reason = os.strerror(error.errno or 0)
+                self._say(f"cannot write {self._path}: {reason}; what is learnt is lost at the next restart")
+            self._failed = True
+
+    def _clean(self, fresh: Path) -> None:
+        try:
+            fresh.unlink(missing_ok=True)
+        except OSError:
+            return  # on a disk that refuses everything it stays; the next try overwrites it

@@ -1,0 +1,100 @@
+"""Who is told what of the scheduler's policies: by class, from a container's start on, while lending is on.
+
+At a container's start its few tasks are told, and whatever they start inherits it. Who ran before we came, or has
+another class since, is told in the sweep; so is what came in from outside (an exec), one container a turn.
+"""
+
+from itertools import count
+from typing import Final, Protocol
+
+from nri_coloc.daemon import targets
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import Phase
+from nri_coloc.reclaim import hints
+from nri_coloc.reclaim.hints import Hint, SchedulerCapability
+
+A_SWEEP: Final = 32
+"""So many containers are told in one sweep at most: each costs a few system calls a thread."""
+
+
+class Tasks(Protocol):
+    """The tasks of a container's cgroup by its path; journalled. A refusal is returned."""
+
+    def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None: ...
+
+    def unhint(self, path: str) -> KernelInterfaceError | None: ...
+
+    def hinted(self) -> set[str]: ...
+
+
+class Hints:
+    """`can` None: tasks cannot be told anything from here."""
+
+    def __init__(self, node: Node, tasks: Tasks, report: Report) -> None:
+        self.can: SchedulerCapability | None = None
+        self._node = node
+        self._tasks = tasks
+        self._report = report
+        self._told: dict[str, Hint] = {}
+        self._turn = count()
+
+    def place(self, container_id: str) -> None:
+        """Tell the tasks of a container that starts."""
+        assignment = self._node.state.containers.get(container_id)
+        hint = self._wanted(assignment) if assignment is not None else None
+        if assignment is not None and hint is not None:
+            self._tell(assignment, hint)
+
+    def sweep(self) -> None:
+        """Tell those who were told something else or nothing, take back what nobody is to have any more."""
+        if self.can is None or self._node.tuning.observe:
+            return
+        state = self._node.state
+        wanted = {
+            a.id: hint
+            for a in state.containers.values()
+            if a.container.phase is not Phase.CREATED and (hint := self._wanted(a)) is not None
+        }
+        self._take_back(state, wanted)
+        due = [k for k, hint in wanted.items() if self._told.get(k) != hint][:A_SWEEP]
+        if wanted and not due:
+            due = [list(wanted)[next(self._turn) % len(wanted)]]
+        for container_id in due:
+            self._tell(state.containers[container_id], wanted[container_id])
+
+    def _take_back(self, state: NodeState, wanted: dict[str, Hint]) -> None:
+        """Undo what a former life or a former class told; an end needs nothing."""
+        paths = {targets.container_path(a): k for k, a in state.containers.items()}
+        for path in self._tasks.hinted():
+            container_id = paths.get(path)
+            if container_id is None:
+                continue
+            told = self._told.get(container_id)
+            if container_id not in wanted or (told is not None and told != wanted[container_id]):
+                self._say(self._tasks.unhint(path), state.containers[container_id])
+                self._told.pop(container_id, None)
+        self._told = {k: hint for k, hint in self._told.items() if k in state.containers}
+
+    def _wanted(self, assignment: Assignment) -> Hint | None:
+        tuning, wish = self._node.tuning, assignment.wish
+        if self.can is None or tuning.observe or not tuning.reclaim.enabled:
+            return None
+        if wish.handler != "container" or "cpu" in wish.preserve:
+            return None
+        return hints.hint(assignment.qos, tuning.reclaim.hints, self.can)
+
+    def _tell(self, assignment: Assignment, hint: Hint) -> None:
+        path = targets.container_path(assignment)
+        if path is None:
+            return
+        self._told[assignment.id] = hint
+        self._say(self._tasks.hint(path, hint), assignment)
+
+    def _say(self, failure: KernelInterfaceError | None, assignment: Assignment) -> None:
+        if failure is not None:
+            # by kind, not by task: the same refusal of every task is one record
+            told = KernelInterfaceError("/proc/PID/sched", failure.action, failure.reason)
+            self._report.refused_by_kernel(told, assignment, self._node.state)

@@ -1,0 +1,100 @@
+"""What reclaimed containers were lent, kept in step with what there is to lend: asked every few seconds, pushed seldom.
+
+The capacity comes from whoever measures it; until a prediction does, the fast loop's headroom stands in for its CPU,
+and memory is taken as there: a daemon that measures no memory takes none away. Nothing happens before a capacity has
+lasted (`AmountTuning.dwell_s`), nor for less than the dead band.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.report import Report
+from nri_coloc.model.events import AmountsGranted
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.lending import Capacity
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.policy import loans
+from nri_coloc.reclaim import amounts
+from nri_coloc.reclaim.amounts import Loan, Settled
+
+EVERY_S: Final = 5.0
+
+CapacityNow = Callable[[], Capacity]
+MemoryInUse = Callable[[Assignment], int | None]
+"""Bytes that a container needs; None if they cannot be read."""
+
+
+class Loans:
+    """`look` is called by one thread; `capacity` may be replaced before the first call."""
+
+    def __init__(self, node: Node, capacity: CapacityNow, in_use: MemoryInUse, report: Report) -> None:
+        self.capacity = capacity
+        self._node = node
+        self._in_use = in_use
+        self._report = report
+        self._settled = Settled()
+        self._looked_at = float("-inf")
+        self._would: Mapping[str, Knobs] = {}
+
+    def look(self, now: float, actuator: Actuator, pusher: Pusher) -> None:
+        """Change what containers have of their loans, where that is worth it."""
+        if now - self._looked_at < EVERY_S:
+            return
+        self._looked_at = now
+        event = self._changes(self._node.state, now)
+        if not event.amounts:
+            self._would = {}
+            return
+        if self._node.tuning.observe:
+            self._say_only(event)
+            return
+        before = self._node.state
+        outcome = self._node.decide(event)
+        self._report.decided(outcome.decisions, outcome.state, before)
+        actuator.submit(outcome.moves)
+        pusher.submit(outcome.moves.containers)
+
+    def _changes(self, state: NodeState, now: float) -> AmountsGranted:
+        tuning = self._node.tuning.reclaim
+        if not tuning.enabled:
+            self._settled = Settled()
+            return AmountsGranted(dict(_whole_again(state)), "nothing is lent by measure any more")
+        found = {a.id: loan for a in state.containers.values() if (loan := self._loan(a)) is not None}
+        if not found:
+            return AmountsGranted({}, "")
+        balanced = amounts.rebalance(self._settled, found, self.capacity(), now, tuning.amounts)
+        self._settled = balanced.settled
+        return AmountsGranted(balanced.changes, balanced.because)
+
+    def _loan(self, assignment: Assignment) -> Loan | None:
+        """Return a container's loan, as far as nobody preserves it from us."""
+        wish = assignment.wish
+        lent = amounts.lent(wish)
+        if lent is None or wish.handler != "container":
+            return None
+        if "cpu" in wish.preserve:
+            lent = lent._replace(shares=None, quota=None, period=None)
+        if "memory" in wish.preserve:
+            lent = lent._replace(memory_limit=None)
+        in_use = self._in_use(assignment) if lent.memory_limit is not None else None
+        return Loan(lent, lent.overlaid(assignment.granted), in_use, wish.priority)
+
+    def _say_only(self, event: AmountsGranted) -> None:
+        """Audit once what would be done."""
+        if event.amounts != self._would:
+            self._would = event.amounts
+            self._report.decided(
+                loans.granted(self._node.state, event).decisions, self._node.state, self._node.state
+            )
+
+
+def _whole_again(state: NodeState) -> list[tuple[str, Knobs]]:
+    """Return the loans of those who have less: nobody measures any more what there is."""
+    return [
+        (a.id, loans.loan(a.wish).where_set(a.granted))
+        for a in state.containers.values()
+        if a.granted != NO_KNOBS
+    ]

@@ -1,0 +1,119 @@
+"""The thread that writes memory limits of the box's members, and puts back those of whoever left it.
+
+A write to memory.high reclaims before it returns, for as long as that takes: so neither a hook, nor a tick, nor
+the actuator ever writes one. Newest bounds win: what was submitted while a write was slow is what is written next.
+Nobody else puts back what is written here, so that no two threads can disagree about one file.
+"""
+
+from collections.abc import Callable, Mapping
+from threading import Condition, Lock, Thread
+from typing import Final, NamedTuple
+
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.daemon import targets
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.knobs import files
+from nri_coloc.reclaim.box_memory import Part
+
+LEAST: Final = 16 << 20
+"""Bytes that every member may hold, however little the box has: below that not even a runtime's own processes live,
+and a daemon that is gone raises nothing."""
+
+
+class Bounds(NamedTuple):
+    """A member's part, and whose it is: a pod's id, "" for a host group."""
+
+    part: Part
+    pod_id: str = ""
+
+
+class MemoryWorker:
+    """`submit` and `stop` may be called from any thread. `told_all`: whether the runtime has told who there is."""
+
+    def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
+        self.told_all: Callable[[], bool] = lambda: True
+        self._node = node
+        self._writer = writer
+        self._report = report
+        self._wanted: Mapping[str, Bounds] | None = None
+        self._bounded: set[str] = set()
+        self._released: dict[str, None] = {}
+        self._knows_former = False
+        self._stopping = False
+        self._submitted = Condition(Lock())
+        self._thread = Thread(target=self._run, name="memory", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the write at hand; limits stay."""
+        with self._submitted:
+            self._stopping = True
+            self._submitted.notify()
+
+    def submit(self, bounds: Mapping[str, Bounds]) -> None:
+        """Say what holds from now on, by cgroup path: all of it, also what holds already."""
+        with self._submitted:
+            self._wanted = bounds
+            self._submitted.notify()
+
+    def release(self, path: str) -> None:
+        """Put a cgroup's limits back soon: its pod is no member any more."""
+        if path in self._bounded:
+            with self._submitted:
+                self._released[path] = None
+                self._submitted.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._submitted:
+                while self._wanted is None and not self._released and not self._stopping:
+                    self._submitted.wait()
+                if self._stopping:
+                    return
+                wanted, self._wanted = self._wanted, None
+                released, self._released = self._released, {}
+            try:
+                for path in released:
+                    self._put_back(path)
+                if wanted is not None:
+                    self.write(wanted)
+            except Exception as error:  # whatever one round met, the next one is tried
+                self._report.log.exception("the box's memory could not be dealt with", exc_info=error)
+
+    def write(self, wanted: Mapping[str, Bounds]) -> None:
+        """Put back what is not wanted any more, then bring every file to its value."""
+        self._take_over()
+        for path in self._bounded - wanted.keys():
+            self._put_back(path)
+        for path, bounds in wanted.items():
+            if self._stopping or self._wanted is not None:
+                return  # what is newer counts
+            self._bound(path, bounds)
+
+    def _bound(self, path: str, bounds: Bounds) -> None:
+        state = self._node.state
+        if bounds.pod_id and not state.boxed(bounds.pod_id):
+            self._put_back(path)
+            return
+        self._bounded.add(path)
+        high, limit = max(LEAST, bounds.part.high), max(LEAST, bounds.part.limit)
+        for failure in self._writer.bound(path, files.memory_bounds(high, limit, self._writer.version)):
+            self._report.refused_by_kernel(failure, bounds.pod_id, state)
+
+    def _put_back(self, path: str) -> None:
+        self._bounded.discard(path)
+        for failure in self._writer.unbound(path):
+            self._bounded.add(path)  # tried again
+            self._report.refused_by_kernel(failure, "", self._node.state)
+
+    def _take_over(self) -> None:
+        """Learn, once everybody is known, what a former life had bounded: who is no member any more gets it back."""
+        if self._knows_former or not self.told_all():
+            return
+        self._knows_former = True
+        containers = {targets.container_path(one) for one in self._node.state.containers.values()}
+        self._bounded |= self._writer.bounded() - containers

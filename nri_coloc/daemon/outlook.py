@@ -1,0 +1,123 @@
+"""What the online pods are expected to use, learnt from picture to picture, and what may be advertised of the rest.
+
+Two clocks meet here: pictures carry monotonic time, histories live in seconds since 1970, because they outlive the
+daemon. Expectations are kept until another sample is in or somebody came or went: each costs 15 µs a pod.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from nri_coloc.model.lending import Capacity
+from nri_coloc.model.readings import Picture
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import forecast as prediction
+from nri_coloc.reclaim import use
+from nri_coloc.reclaim.capacity import Supply, capacity
+from nri_coloc.reclaim.forecast import Expectation, Forecast
+from nri_coloc.reclaim.use import SYSTEM, Use
+from nri_coloc.reclaim.workload import OnlinePod
+
+ADVERTISED_S: Final = 60.0
+"""How long an offer stands if nobody comes or goes (DESIGN 6, "slowest")."""
+
+Online = Mapping[str, OnlinePod]
+
+
+class Scene(NamedTuple):
+    """Who is on the node and how many milli-CPU are lendable: an offer holds for one scene and tuning."""
+
+    online: Online
+    lendable_milli: int
+    tuning: ReclaimTuning
+
+
+class Outlook:
+    """Belongs to one thread; `capacity` may be read from any."""
+
+    def __init__(self, learnt: Forecast | None = None) -> None:
+        self.capacity = Capacity()
+        self.forecast = learnt or Forecast()
+        self._expected: Expectation | None = None
+        self._expected_for: tuple[object, ...] = ()
+        self._offered_for: tuple[object, ...] = ()
+        self._offered_s = float("-inf")
+        self._supply = Supply(0, 0)
+        self._used = (0, 0)
+
+    def saw(
+        self, before: Picture | None, after: Picture, online: Online, now_s: float, tuning: ReclaimTuning
+    ) -> None:
+        """Learn what was used between two pictures; one that shows nothing counts as a failed reading."""
+        if before is None:
+            return
+        uses = use.uses_between(before, after, online)
+        known = uses if any(map(_says_something, uses.values())) else {}
+        self.forecast = prediction.observe(self.forecast, known, now_s, tuning)
+
+    def expected(self, online: Online, now_s: float, tuning: ReclaimTuning) -> Expectation:
+        """Return what every online pod, and the system, is expected to use."""
+        blind = prediction.blind_for_s(self.forecast, now_s, tuning) > 0.0
+        known = (online, self.forecast.histories, tuning, blind)
+        if self._expected is None or not _same(known, self._expected_for):
+            self._expected = prediction.expect(self.forecast, online, now_s, tuning)
+            self._expected_for = known
+        return self._expected
+
+    def expected_memory(self, online: Online, now_s: float, tuning: ReclaimTuning) -> dict[str, int]:
+        """Return the pods' part of it: what the system uses is missing from the free memory already."""
+        found = dict(self.expected(online, now_s, tuning).memory_bytes)
+        del found[SYSTEM]
+        return found
+
+    def advertise(self, picture: Picture, scene: Scene, now_s: float) -> bool:
+        """Make a new offer if the last one is a minute old, of another scene, or of less use; whether it was.
+
+        What is used less of is offered when the minute is over: an offer that is withdrawn is no good to anybody.
+        """
+        blind = prediction.blind_for_s(self.forecast, now_s, scene.tuning) > 0.0
+        learnt = self.forecast.observed_s is not None
+        known = (scene.online, scene.lendable_milli, scene.tuning, blind, learnt)
+        used = self._used_now()
+        stands = _same(known, self._offered_for) and not self._has_risen(used, scene.tuning)
+        if stands and 0.0 <= now_s - self._offered_s < ADVERTISED_S:
+            return False
+        self._offered_for, self._offered_s, self._used = known, now_s, used
+        self._supply = _supply(picture, scene.lendable_milli, self._supply)
+        self.capacity = capacity(
+            self.forecast,
+            scene.online,
+            self._supply,
+            now_s,
+            scene.tuning,
+            previous=self.capacity,
+        )
+        return True
+
+    def _used_now(self) -> tuple[int, int]:
+        """Return milli-CPU and bytes of all online pods and the system."""
+        latest = self.forecast.latest.values()
+        return sum(use.cpu_milli or 0 for use in latest), sum(use.memory_bytes or 0 for use in latest)
+
+    def _has_risen(self, used: tuple[int, int], tuning: ReclaimTuning) -> bool:
+        milli, held = (now - then for now, then in zip(used, self._used, strict=True))
+        return milli > tuning.dead_band_milli or held > tuning.memory_dead_band
+
+
+def _says_something(used: Use) -> bool:
+    return used.cpu_milli is not None or used.memory_bytes is not None
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Compare by identity: equal mappings of a hundred pods are not worth comparing; small numbers are the same."""
+    return len(one) == len(other) and all(
+        a is b or (isinstance(a, bool | int) and a == b) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _supply(picture: Picture, lendable_milli: int, known: Supply) -> Supply:
+    """Return what there is to divide; memory that could not be read is what it was."""
+    if not picture.node.memory_total:
+        return known._replace(cpu_milli=lendable_milli)
+    pods = picture.kubepods.memory if picture.kubepods is not None else None
+    limit = None if pods is None else pods.limit
+    return Supply(lendable_milli, picture.node.memory_total, picture.node.watermark, limit)

@@ -1,0 +1,109 @@
+"""The quota burst's turn in the slow path: measure online containers that have a quota, raise or lower by file.
+
+Off unless `BurstTuning.quota_percent` is above 100. Rates are made of two readings of the same cgroup; one that is
+new, gone or made anew in between is not known, and what is not known raises nobody.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from nri_coloc.daemon import targets
+from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.node import Node
+from nri_coloc.model.lending import Binding, Headroom
+from nri_coloc.model.readings import GroupReading
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import QoSClass
+from nri_coloc.reclaim import burst
+from nri_coloc.reclaim.burst import NO_BURST, Throttled
+
+EVERY_S: Final = 2.0
+
+_UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.STALE, Binding.LATE})
+
+
+class Reader(Protocol):
+    """One container's counters; None if it is gone."""
+
+    def container(self, path: str, at: float) -> GroupReading | None: ...
+
+
+class QuotaBursts:
+    """`look` is called by one thread."""
+
+    def __init__(
+        self, node: Node, bandwidths: PodBandwidths, reader: Reader, headroom: Callable[[], Headroom]
+    ) -> None:
+        self._node = node
+        self._bandwidths = bandwidths
+        self._reader = reader
+        self._headroom = headroom
+        self._memory = NO_BURST
+        self._before: Mapping[str, GroupReading] = {}
+        self._looked_at = float("-inf")
+
+    def look(self, now: float) -> None:
+        """Reckon all quotas anew and have them written; nothing while it is off and nobody is raised."""
+        tuning = self._node.tuning.reclaim.burst
+        is_on = tuning.quota_percent > 100 and not self._node.tuning.observe
+        if now - self._looked_at < EVERY_S or not (is_on or self._bandwidths.raised):
+            return
+        self._looked_at = now
+        state = self._node.state
+        containers = self._measured(state, now)
+        headroom = self._headroom()
+        online = None if headroom.binding in _UNKNOWN else headroom.online_cpu_milli
+        node_state = burst.node_state(online, state.pools.share.bit_count() * 1000, tuning)
+        self._memory, quotas = burst.quota_burst(
+            self._memory, containers, node_state, headroom.cpu_milli, now, tuning
+        )
+        # who was raised and is not any more keeps its place until its own quota is written
+        former = self._bandwidths.raised
+        self._bandwidths.raised = {
+            k: quota for k, quota in quotas.items() if k in former or quota > containers[k].quota
+        }
+        self._bandwidths.sweep()
+        self._bandwidths.raised = {
+            k: quota for k, quota in self._bandwidths.raised.items() if quota > containers[k].quota
+        }
+
+    def _measured(self, state: NodeState, now: float) -> dict[str, Throttled]:
+        found: dict[str, Throttled] = {}
+        readings: dict[str, GroupReading] = {}
+        for assignment in state.containers.values():
+            if not _may_burst(assignment):
+                continue
+            path = targets.container_path(assignment)
+            reading = self._reader.container(path, now) if path is not None else None
+            if reading is None:
+                continue
+            readings[assignment.id] = reading
+            found[assignment.id] = _throttled(assignment, self._before.get(assignment.id), reading)
+        self._before = readings
+        return found
+
+
+def _may_burst(assignment: Assignment) -> bool:
+    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone."""
+    quota = assignment.container.resources.quota or 0
+    return assignment.qos is QoSClass.SHARED and not assignment.hands_off and quota > 0
+
+
+def _throttled(assignment: Assignment, before: GroupReading | None, now: GroupReading) -> Throttled:
+    resources = assignment.container.resources
+    quota, period = resources.quota or 0, resources.period or 100_000
+    known = Throttled(quota, period, pod_id=assignment.container.pod_id)
+    if before is None or before.key != now.key or now.at <= before.at:
+        return known
+    elapsed_us = (now.at - before.at) * 1e6
+    used = _grown(before.usage_us, now.usage_us)
+    held = _grown(before.throttled_periods, now.throttled_periods)
+    return known._replace(
+        used_milli=None if used is None else int(used * 1000 / elapsed_us),
+        held_back=None if held is None else min(1.0, held * period / elapsed_us),
+    )
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    """Return by how much a counter grew; None where it is not known or went back."""
+    return now - before if before is not None and now is not None and now >= before else None

@@ -1,0 +1,45 @@
+"""What the runtime's stored spec of a container should say, as far as an update can carry it.
+
+The kubelet compares shares, quota and memory limit with its own after an in-place resize, so where it gave a value
+that one stands, unless the pod's annotation orders otherwise (DESIGN invariant 7).
+"""
+
+from typing import Final
+
+from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import Resources
+from nri_coloc.policy import admission
+
+PUSHED: Final = Knobs(cpus="", shares=0, quota=0, period=0, memory_limit=0)
+"""The knobs that are pushed; only which of them are set counts."""
+
+
+def wanted(state: NodeState, assignment: Assignment) -> Knobs:
+    """Return the values that are ours in a container's spec."""
+    orders = admission.orders(state, assignment).where_set(PUSHED)
+    ordered = assignment.wish.annotated
+    kubelets = _given(assignment.container.resources)
+    if kubelets == NO_KNOBS:
+        return orders
+    return Knobs._make(
+        [
+            None if theirs is not None and annotation is None else ours
+            for ours, theirs, annotation in zip(orders, kubelets, ordered, strict=True)
+        ]
+    )
+
+
+def of(resources: Resources) -> Knobs:
+    """Return what a spec, or an update, says of what is pushed."""
+    return resources.knobs().where_set(PUSHED)
+
+
+def _given(resources: Resources) -> Knobs:
+    """Return what the kubelet itself gave: shares of 2 are its word for "no request", CPUs are never its own."""
+    shares = resources.shares or 0
+    return Knobs(
+        shares=shares if shares > MIN_SHARES else None,
+        quota=resources.quota or None,
+        memory_limit=resources.memory_limit or None,
+    )

@@ -1,0 +1,145 @@
+"""The slow loop: every few seconds a full picture of the node, and what follows from it for memory and for schedulers.
+
+The picture is taken in slices of about half a millisecond with a pause after each, in which a hook gets the
+interpreter's lock. Nothing is written here: what the box's memory may be goes to `BoxMemory`, whose worker
+writes, and what the node may advertise is `Outlook`'s. Containers of their own are in one picture a minute; what
+is decided here is decided by pods.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event, Thread
+from typing import Final
+
+from nri_coloc.daemon import claimants, targets, watched
+from nri_coloc.daemon.box_memory import BoxMemory
+from nri_coloc.daemon.forecast_file import ForecastFile
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.outlook import Online, Outlook, Scene
+from nri_coloc.daemon.report import Report
+from nri_coloc.model.readings import NodeReading, Picture
+from nri_coloc.model.state import NodeState
+from nri_coloc.sampling.picture import PictureTaker
+
+PERIOD_S: Final = 5.0
+SOON_S: Final = 1.0
+"""After the first picture, which tells no rates, and after a failure."""
+
+LONGEST_S: Final = 30.0
+COST_SHARE: Final = 0.002
+"""Of a core, by which the period stretches on a node of many pods, up to the longest."""
+
+SLICE_PAUSE_S: Final = 0.002
+EVERY_CONTAINER: Final = 12
+"""Pictures between two that have containers in them: a minute."""
+
+SAVED_EVERY_S: Final = 600.0
+"""A restart loses as much of what was learnt; a history fades by half in hours."""
+
+ENDS_WITHIN_S: Final = 1.0
+
+
+class Survey:
+    """`picture` is the newest, `looked_at` when the last turn ended; both may be read from any thread."""
+
+    def __init__(
+        self, node: Node, taker: PictureTaker, memory: BoxMemory, file: ForecastFile, report: Report
+    ) -> None:
+        self.picture: Picture | None = None
+        self.looked_at = 0.0
+        self.outlook = Outlook()
+        self.memory = memory
+        self.wall: Callable[[], float] = time.time
+        self._node = node
+        self._taker = taker
+        self._file = file
+        self._report = report
+        self._online: tuple[object, object, Online] = (None, None, {})
+        self._turns = 0
+        self._saved_at = 0.0
+        self._ending = Event()
+        self._thread = Thread(target=self._run, name="survey", daemon=True)
+
+    def start(self) -> None:
+        """Take up what was learnt before and begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End at the next slice and save what was learnt; limits stay."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(ENDS_WITHIN_S)
+
+    def _run(self) -> None:
+        self.outlook = Outlook(self._file.load(self.wall(), self._node.tuning.reclaim))
+        self._saved_at = time.monotonic()
+        while not self._ending.is_set():
+            try:
+                pause_s = self.turn()
+            except Exception as error:  # the loop must outlive whatever one turn meets
+                self._report.log.exception("a turn of the slow loop failed", exc_info=error)
+                pause_s = SOON_S
+            self._ending.wait(pause_s)
+        self._save()
+
+    def turn(self) -> float:
+        """Look, learn, decide, hand over; returns the seconds to the next turn."""
+        state, tuning = self._node.state, self._node.tuning.reclaim
+        began, before = time.thread_time(), self.picture
+        picture = self._look(state) if tuning.enabled else _nothing(time.monotonic())
+        if picture is None:
+            return 0.0
+        self.picture = picture
+        online, wall_s = self._online_of(state), self.wall()
+        self.outlook.saw(before, picture, online, wall_s, tuning)
+        self._advertise(picture, Scene(online, 1000 * state.pools.free.bit_count(), tuning), wall_s)
+        self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
+        self._keep()
+        self.looked_at = time.monotonic()
+        cost = time.thread_time() - began
+        self._report.metrics.surveyed(picture.took_s, self.memory.headroom_bytes)
+        return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
+
+    def _look(self, state: NodeState) -> Picture | None:
+        """Take a picture, hooks first after each slice; None at the end of the daemon."""
+        groups = {path: path for path in targets.host_groups(state, self._node.tuning)}
+        subjects = watched.with_kubepods(watched.subjects(state, groups), self._taker.layout)
+        self._turns += 1
+        if self._turns % EVERY_CONTAINER:
+            subjects = replace(subjects, containers={})
+        for picture in self._taker.slices(subjects):
+            if picture is not None:
+                nobody = not subjects.kubepods and not subjects.pods
+                return watched.without_pods(picture) if nobody else picture
+            if self._ending.wait(SLICE_PAUSE_S):
+                break
+        return None
+
+    def _online_of(self, state: NodeState) -> Online:
+        """Return the online pods, the same mapping until somebody comes or goes."""
+        pods, containers, online = self._online
+        if pods is not state.pods or containers is not state.containers:
+            online = claimants.online(state, self._node.memory_bytes)
+            self._online = (state.pods, state.containers, online)
+        return online
+
+    def _advertise(self, picture: Picture, scene: Scene, wall_s: float) -> None:
+        if self.outlook.advertise(picture, scene, wall_s):
+            offer = self.outlook.capacity
+            self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
+
+    def _keep(self) -> None:
+        if time.monotonic() - self._saved_at >= SAVED_EVERY_S:
+            self._save()
+
+    def _save(self) -> None:
+        """Save what was learnt; nothing learnt is no reason to overwrite what there was."""
+        self._saved_at = time.monotonic()
+        if self.outlook.forecast.histories:
+            self._file.save(self.outlook.forecast, self.wall())
+
+
+def _nothing(now: float) -> Picture:
+    """Return a picture of nothing: while nothing is lent, nothing is measured."""
+    return Picture(now, NodeReading(now))

@@ -1,0 +1,66 @@
+"""What reclaimed containers have of their loans: the wish says what was lent, the loop what there is of it now.
+
+Less than the loan is kept with the assignment, so that a kubelet's update, a file and a push all agree. It survives
+restarts without a file: what was pushed stands in the runtime's spec, beside a record that calls the knob ours.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from nri_coloc.model.decisions import Decision, Moves, Outcome
+from nri_coloc.model.events import AmountsGranted
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import Container, QoSClass, Wish
+from nri_coloc.policy import change, record
+
+LENT: Final = ("shares", "quota", "period", "memory_limit")
+"""The knobs that a loan can have."""
+
+
+def granted(state: NodeState, event: AmountsGranted) -> Outcome:
+    """Take over other amounts; who is not known any more, or was lent nothing of the kind, is left out."""
+    decisions: list[Decision] = []
+    after = state
+    for container_id, amounts in event.amounts.items():
+        known = state.containers.get(container_id)
+        if known is None or (changed := _changed(known, amounts)) == NO_KNOBS:
+            continue
+        present = loan(known.wish).overlaid(known.granted)
+        now = known.granted.overlaid(changed)
+        assignment = replace(
+            known, granted=now.differing(known.wish.annotated), knobs=known.knobs.overlaid(changed)
+        )
+        after = change.with_container(after, assignment)
+        decisions.append(_said(assignment, present.where_set(changed), changed, event.because))
+    moved = tuple(d.subject.id for d in decisions if d.subject is not None)
+    return Outcome(after, tuple(decisions), Moves(containers=moved))
+
+
+def loan(wish: Wish) -> Knobs:
+    """Return what an annotation ordered of the knobs that can be lent; nothing for another class."""
+    if wish.qos is not QoSClass.RECLAIMED:
+        return NO_KNOBS
+    return Knobs(**{name: getattr(wish.annotated, name) for name in LENT})
+
+
+def recalled(container: Container, wish: Wish) -> Knobs:
+    """Return what a container had of its loan before our restart: our own values in its spec."""
+    memory = record.read(container.record)
+    if memory is None or wish.qos is not QoSClass.RECLAIMED:
+        return NO_KNOBS
+    lent = loan(wish)
+    ours = Knobs(**{name: getattr(lent, name) for name in memory.ours if name in LENT})
+    return container.resources.knobs().where_set(ours).differing(lent)
+
+
+def _changed(known: Assignment, amounts: Knobs) -> Knobs:
+    lent = loan(known.wish)
+    return amounts.where_set(lent).differing(lent.overlaid(known.granted))
+
+
+def _said(assignment: Assignment, before: Knobs, after: Knobs, because: str) -> Decision:
+    return Decision(
+        AuditEvent.UPDATE, Reason.REBALANCED, because, subject=assignment, before=before, after=after
+    )

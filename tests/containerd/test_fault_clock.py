@@ -1,0 +1,105 @@
+"""Clocks step: between two lives of the plugin, in the middle of one, and because the plugin itself stood still."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from tests.rig import unsteady_daemon
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
+from tests.rig.waiting import poll, wait_until
+from tests.rig.workloads import NODE_CPUS, Workload
+from tests.rig.writes import Writes
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+DAYS = str(3 * 86_400)
+LENDS = "reclaim:\n  enabled: true\n"
+STANDS_SECONDS = 3.0  # longer than the two seconds that the runtime gives a plugin
+ARRIVES_SECONDS = 60
+
+
+@pytest.mark.invariant(1, 2, 3, 6, 7)
+def test_clocks_that_stand_elsewhere_after_a_restart_move_nothing(
+    own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon()
+    everyone = _one_of_each(inspector)
+    daemon.kill()
+    with Writes([member.cpuset_file for member in everyone]) as writes:
+        later = own_daemon(program=(*unsteady_daemon.PROGRAM, DAYS), state_dir=daemon.state_dir)
+        later.wait_ready()
+        assert writes.seen() == []
+    assert inspector.breaches() == []
+
+
+@pytest.mark.invariant(1, 3, 5, 8)
+def test_clocks_that_are_set_while_it_runs_stop_nothing(
+    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon(program=(*unsteady_daemon.PROGRAM, "0"))
+    web, *_ = _one_of_each(inspector)
+    for step in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR1):
+        os.kill(daemon.pid, step)
+        inspector.forget(web)
+        cri.remove_pod(web.pod.id)
+        web = inspector.run("web", "dedicated")
+        inspector.wait_until_sound()
+    assert not daemon.is_dead
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
+
+
+@pytest.mark.invariant(1, 3, 8)
+def test_a_container_that_came_while_the_plugin_stood_still_is_placed_when_it_goes_on(
+    own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon()
+    neighbour, _batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
+    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    with ThreadPoolExecutor(1) as kubelet, _standing_still(daemon):
+        web = kubelet.submit(inspector.run, "web", "dedicated").result(ARRIVES_SECONDS)
+    inspector.wait_until_sound()
+    assert neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS)
+
+
+@pytest.mark.invariant(1, 5, 6)
+def test_a_loop_that_stood_still_lends_no_more_than_before(own_daemon: OwnDaemon, inspector: Inspector):
+    daemon = own_daemon(config=LENDS)
+    inspector.run("neighbour", "shared")
+    batch = inspector.run("batch", "reclaimed")
+    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    late = _late_ticks(daemon)
+    with _standing_still(daemon):
+        before = batch.cpus or NODE_CPUS
+        assert not poll(inspector.breaches, STANDS_SECONDS)
+    wait_until(lambda: _late_ticks(daemon) > late, 10, "the late tick to be counted")
+    assert (batch.cpus or NODE_CPUS) <= before
+    assert inspector.breaches() == []
+
+
+def _one_of_each(inspector: Inspector) -> list[Workload]:
+    found = [inspector.run(f"{qos}-one", qos) for qos in ("dedicated", "shared", "reclaimed")]
+    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    return found
+
+
+def _late_ticks(daemon: Daemon) -> float:
+    """Ticks that came half a second late or more."""
+    name = "nri_coloc_tick_late_seconds"
+    return daemon.metric(f"{name}_count") - daemon.metric(f'{name}_bucket{{le="0.5"}}')
+
+
+@contextmanager
+def _standing_still(daemon: Daemon) -> Iterator[None]:
+    """Stop the daemon, all its threads at once, as a paused virtual machine is."""
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)

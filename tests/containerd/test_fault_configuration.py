@@ -1,0 +1,52 @@
+"""The configuration is broken while the node works, and mended: nothing moves but what the mended one asks for."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
+from tests.rig.waiting import wait_until
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+BROKEN = ("node: [", "classes: {rules: 7}\n", f"\0{'x' * 100_000}")
+
+
+@pytest.mark.invariant(1, 2, 3, 6, 7, 8)
+def test_broken_and_mended_again_and_again_moves_nothing_while_pods_come_and_go(
+    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon()
+    inspector.run("neighbour", "shared")
+    inspector.run("batch", "reclaimed")
+    for number, text in enumerate(BROKEN):
+        daemon.config.write(text)
+        wait_until(lambda: not daemon.check("config")["ok"], 10, "readiness to refuse it")
+        web = inspector.run(f"web-{number}", "dedicated")
+        inspector.wait_until_sound()
+        daemon.config.write("")
+        inspector.holds_until(lambda: daemon.check("config")["ok"], 10, "the mended file to count")
+        inspector.forget(web)
+        cri.remove_pod(web.pod.id)
+    assert "Traceback" not in daemon.log()
+
+
+@pytest.mark.invariant(1, 3, 6, 7)
+def test_a_plugin_that_cannot_start_for_its_configuration_leaves_everything_and_takes_it_up_when_it_is_mended(
+    own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon()
+    for qos in ("dedicated", "shared", "reclaimed"):
+        inspector.run(f"{qos}-one", qos)
+    inspector.wait_until_sound()
+    daemon.kill()
+    daemon.config.write(BROKEN[0])
+    daemon.start()
+    inspector.holds_until(lambda: daemon.is_dead, 20, "the daemon to refuse to start")
+    daemon.config.write("")
+    daemon.start()
+    daemon.wait_synchronised()
+    assert inspector.breaches() == []

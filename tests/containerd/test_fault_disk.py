@@ -1,0 +1,83 @@
+"""The disk is full: for the audit on stdout, and for everything in the state folder."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rig import disk
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+PAGE = 4096
+LOST = 'nri_coloc_audit_lost_total{why="no_space"}'
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Path]:
+    with disk.tiny(tmp_path / "disk") as found:
+        yield found
+
+
+@pytest.mark.invariant(1, 3, 6, 7, 8)
+def test_an_audit_that_nobody_can_write_costs_the_audit_alone(own_daemon: OwnDaemon, inspector: Inspector):
+    daemon = own_daemon(audit_to=Path("/dev/full"))
+    _one_of_each(inspector)
+    inspector.wait_until_sound()
+    wait_until(lambda: daemon.metric(LOST) >= 3, 5, "the lost records to be counted")
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
+
+
+@pytest.mark.invariant(1, 3, 8)
+def test_an_audit_goes_on_in_whole_lines_when_its_disk_has_room_again(
+    own_daemon: OwnDaemon, inspector: Inspector, tiny: Path
+):
+    daemon = own_daemon(audit_to=tiny / "audit")
+    _end_of_page(tiny / "audit")
+    disk.fill(tiny)
+    inspector.run("neighbour", "shared")
+    wait_until(lambda: daemon.metric(LOST), 5, "a record to be lost")
+    inspector.run("batch", "reclaimed")
+    disk.free(tiny)
+    web = inspector.run("web", "dedicated")
+    inspector.wait_until_sound()
+    assert daemon.audited("container.admit", container_id=web.id)["class"] == "dedicated"
+
+
+@pytest.mark.invariant(1, 3, 6, 7, 8, 9)
+def test_a_full_state_folder_costs_restore_and_no_placement(
+    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, tiny: Path
+):
+    daemon = own_daemon(state_dir=tiny / "state")
+    disk.fill(tiny)
+    web, neighbour, _batch = _one_of_each(inspector)
+    inspector.wait_until_sound()
+    assert "restore journal" in daemon.audited("write.failed")["because"]
+    owned = web.cpus
+    daemon.kill()
+    daemon.start()
+    daemon.wait_synchronised()
+    inspector.wait_until_sound()
+    assert web.cpus == owned, "what is owned is nowhere in the state folder"
+    inspector.forget(web)
+    cri.remove_pod(web.pod.id)
+    wait_until(lambda: neighbour.cpus == NODE_CPUS, 10, "the CPUs to come back")
+
+
+def _end_of_page(audit: Path) -> None:
+    """Pad a file to a whole page: in what is left of its last one a full disk still has room for it."""
+    missing = 2 * PAGE - audit.stat().st_size % PAGE
+    with audit.open("a") as file:
+        file.write(json.dumps({"pad": "x" * (missing - len(json.dumps({"pad": ""})) - 1)}) + "\n")
+    assert audit.stat().st_size % PAGE == 0
+
+
+def _one_of_each(inspector: Inspector):
+    return [inspector.run(f"{qos}-one", qos) for qos in ("dedicated", "shared", "reclaimed")]

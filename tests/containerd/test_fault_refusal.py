@@ -1,0 +1,59 @@
+"""The kernel refuses to write one cgroup: the others are placed, the refusal is told, and made good when it ends."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rig import cgroups, disk
+from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+REFUSED = 'nri_coloc_write_failures_total{file="cpuset.cpus"}'
+
+
+@pytest.mark.invariant(1, 4, 8, 9)
+@pytest.mark.parametrize("qos", ["shared", "reclaimed"])
+def test_a_cgroup_that_cannot_be_written_is_told_and_made_good(
+    own_daemon: OwnDaemon, inspector: Inspector, qos: str
+):
+    daemon = own_daemon(config="runtime:\n  updatesPerReply: 0\n")
+    stuck, neighbour = inspector.run("stuck", qos), inspector.run("neighbour", "shared")
+    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    inspector.forget(stuck)
+    group = stuck.pod.cgroup if qos == "reclaimed" else stuck.cgroup
+    with disk.read_only([cgroups.file(group, "cpuset", "cpuset.cpus").parent]):
+        web = inspector.run("web", "dedicated")
+        inspector.wait_until_sound()  # for everybody but the one that is stuck
+        assert stuck.cpus == NODE_CPUS
+        assert neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS)
+        assert daemon.metric(REFUSED) >= 1
+        assert daemon.audited("container.late", container_id=web.id)["reason"] == "too_late"
+        assert group in daemon.audited("write.failed")["because"]
+    inspector.watch(stuck, qos)
+    inspector.wait_until_sound()
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
+
+
+@pytest.mark.invariant(1, 7, 8)
+def test_a_cgroup_below_a_neighbours_follows_it_off_the_cpus(own_daemon: OwnDaemon, inspector: Inspector):
+    """On v1 the kernel refuses to shrink a set below a child's (EBUSY); on v2 it cuts the child's by itself."""
+    own_daemon()
+    neighbour = inspector.run("neighbour", "shared")
+    nested = cgroups.file(neighbour.cgroup, "cpuset", "cpuset.cpus").parent / "nested"
+    nested.mkdir()
+    try:
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if (nested / name).exists():
+                (nested / name).write_text((nested.parent / name).read_text())
+        inspector.run("web", "dedicated")
+        inspector.wait_until_sound()
+        below = cgroups.effective_cpus(f"{neighbour.cgroup}/nested")
+        assert below
+        assert below <= (neighbour.cpus or NODE_CPUS)
+    finally:
+        nested.rmdir()

@@ -1,0 +1,60 @@
+"""The runtime's socket goes, comes back, and has another program behind it meanwhile."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rig.containerd import Containerd
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
+from tests.rig.stranger import MANNERS, Manner, Stranger
+from tests.rig.waiting import poll, wait_until
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+BACK_SECONDS = 30  # the pause between two tries is 10 s at most
+
+
+@pytest.mark.invariant(1, 3, 6, 7)
+def test_a_socket_file_that_is_removed_and_made_anew_is_found_again(
+    containerd: Containerd, own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon()
+    _one_of_each(inspector)
+    containerd.kill()
+    containerd.nri_socket.unlink(missing_ok=True)
+    inspector.holds_until(lambda: not daemon.check("connected")["ok"], 10, "the daemon to notice")
+    containerd.start()
+    inspector.holds_until(lambda: daemon.check("connected")["ok"], BACK_SECONDS, "it to be back")
+    assert not daemon.is_dead
+
+
+@pytest.mark.invariant(1, 3, 6, 7, 8)
+@pytest.mark.parametrize("manner", MANNERS)
+def test_another_program_behind_the_socket_moves_nothing_and_is_left_for_the_runtime(
+    containerd: Containerd, cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, manner: Manner
+):
+    daemon = own_daemon()
+    web, *_ = _one_of_each(inspector)
+    containerd.kill()
+    with Stranger(containerd.nri_socket, manner) as stranger:
+        # one that never accepts cannot know who came: the first try comes within a second
+        poll(lambda: stranger.visits, 3)
+        assert stranger.visits or manner == "deaf"
+        assert inspector.breaches() == []
+        assert not daemon.readyz()["ready"]
+        containerd.start()  # at the same path, while the other program still has whoever came to it
+        inspector.holds_until(lambda: daemon.check("connected")["ok"], BACK_SECONDS, "it to be back")
+    inspector.forget(web)
+    cri.remove_pod(web.pod.id)
+    inspector.run("second", "dedicated")
+    inspector.wait_until_sound()
+    assert "Traceback" not in daemon.log()
+
+
+def _one_of_each(inspector: Inspector):
+    found = [inspector.run(f"a-{qos}-one", qos) for qos in ("dedicated", "shared", "reclaimed")]
+    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    return found

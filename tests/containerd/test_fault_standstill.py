@@ -1,0 +1,84 @@
+"""The runtime stands still: it is stopped with SIGSTOP, neither reads nor answers, and goes on later."""
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from tests.rig.containerd import Containerd
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
+from tests.rig.waiting import poll, wait_until
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+STANDS_SECONDS = 3.0  # longer than the two seconds that the runtime gives a plugin
+TOO_LONG_SECONDS = 40  # the kubelet would wait for 120
+
+
+@pytest.mark.invariant(1, 3, 6, 7, 8)
+def test_a_runtime_that_stands_still_moves_nothing_and_is_served_when_it_goes_on(
+    containerd: Containerd, own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon()
+    crowd = [inspector.run(f"{qos}-one", qos) for qos in ("shared", "reclaimed")]
+    with ThreadPoolExecutor(1) as kubelet:
+        _stop(containerd)
+        try:
+            arriving = kubelet.submit(inspector.run, "web", "dedicated")
+            assert not poll(lambda: inspector.breaches() or daemon.is_dead, STANDS_SECONDS)
+        finally:
+            _continue(containerd)
+        web = arriving.result(TOO_LONG_SECONDS)
+    inspector.wait_until_sound()
+    assert all(member.cpus and member.cpus.isdisjoint(web.cpus or ()) for member in crowd)
+
+
+@pytest.mark.invariant(1, 2, 8)
+def test_a_runtime_that_stumbles_again_and_again_is_never_wedged(
+    containerd: Containerd, cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon()
+    inspector.run("neighbour", "shared")
+    inspector.run("batch", "reclaimed")
+    over = Event()
+    with ThreadPoolExecutor(1) as kubelet:
+        going = kubelet.submit(_comings_and_goings, cri, inspector, over)
+        try:
+            for stands in (0.2, 0.6, 1.0, 2.2):
+                _stop(containerd)
+                Event().wait(stands)  # what is tested is the length of the standstill itself
+                _continue(containerd)
+                poll(going.done, 0.7)
+        finally:
+            over.set()
+        assert going.result(2 * TOO_LONG_SECONDS) > 0
+    wait_until(lambda: daemon.check("connected")["ok"], 30, "the daemon to be connected")
+    inspector.run("last", "dedicated")
+    inspector.wait_until_sound()
+
+
+def _comings_and_goings(cri: Cri, inspector: Inspector, over: Event) -> int:
+    """Let dedicated containers come and go, as long as it is not over; how many it were."""
+    lives = 0
+    while not over.is_set() or not lives:
+        guest = inspector.run(f"guest-{lives}", "dedicated", owns=0)
+        inspector.forget(guest)
+        cri.remove_pod(guest.pod.id)
+        lives += 1
+    return lives
+
+
+def _stop(containerd: Containerd) -> None:
+    assert containerd.pid is not None
+    os.kill(containerd.pid, signal.SIGSTOP)
+
+
+def _continue(containerd: Containerd) -> None:
+    assert containerd.pid is not None
+    os.kill(containerd.pid, signal.SIGCONT)

@@ -1,0 +1,103 @@
+"""Lending on a real kernel: what is offered follows the load and says why; the box's memory limits come and go.
+
+Other things run on the machine too, so that amounts are compared with the sum that the offer itself gives.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from nri_coloc.cli.main import main
+from tests.rig import cgroups, kubepods, workloads
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+LENDING: Final = "reclaim: {enabled: true}\n"
+BURN: Final = ("/bin/sh", "-c", "exec yes > /dev/null")
+SOON_S: Final = 40
+TERMS: Final = re.compile(
+    r"CPU (\d+)m = (\d+)m lendable \* 0\.95 - 0m reserve - (\d+)m of (\d+) online pods(?: \(most: (\S+) (\d+)m\))?"
+    r" - (\d+)m of the system; memory (\d+) = "
+)
+
+
+class Offer(NamedTuple):
+    """`/v1/capacity` and the terms of its sentence, milli-CPU."""
+
+    told: dict[str, Any]
+    lendable: int
+    pods: int
+    system: int
+    first: str
+    first_milli: int
+
+    @property
+    def adds_up(self) -> bool:
+        usable = int(self.lendable * 0.95)
+        return bool(self.told["cpu_milli"] == max(0, usable - self.pods - self.system))
+
+
+def offer(daemon: Daemon) -> Offer | None:
+    told = dict(daemon._json("/v1/capacity"))
+    found = TERMS.search(told.get("because", ""))
+    if found is None:
+        return None
+    _, lendable, pods, _, first, milli, system, _ = found.groups()
+    return Offer(told, int(lendable), int(pods), int(system), first or "", int(milli or 0))
+
+
+def named(daemon: Daemon, workload: str, milli: int) -> bool:
+    """Whether the offer leaves out so much for a workload, as its largest one."""
+    made = offer(daemon)
+    return made is not None and made.first == workload and made.first_milli >= milli
+
+
+def test_what_is_offered_follows_the_load_and_says_why(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon(config=LENDING)
+    wait_until(lambda: offer(daemon), SOON_S, "an offer")
+    workloads.run(cri, "quiet")
+    wait_until(lambda: named(daemon, "default/quiet", 0), SOON_S, "an offer that knows it")
+    before = offer(daemon)
+    workloads.run(cri, "burner", command=BURN, shares=100)
+    wait_until(lambda: named(daemon, "default/burner", 120), SOON_S, "what it uses beyond its request of 98m")
+    after = offer(daemon)
+    assert before is not None
+    assert after is not None
+    assert before.adds_up, before.told
+    assert after.adds_up, after.told
+    assert after.lendable == 1000 * len(workloads.NODE_CPUS)
+    assert after.pods >= before.pods + 100
+    assert after.told["reason"] == "learning"
+    assert after.told["online_cpu_milli"] > 0
+    assert daemon.metric("nri_coloc_capacity_cpu_milli") == offer(daemon).told["cpu_milli"]  # type: ignore[union-attr]  # just seen
+
+
+def test_the_boxs_members_have_memory_limits_that_can_be_put_back(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon(config=LENDING)
+    batch, web = workloads.reclaimed(cri), workloads.shared(cri)
+    agent = workloads.run(cri, "agent", "system", namespace="kube-system", parent=kubepods.BESTEFFORT)
+    wait_until(lambda: cgroups.memory_limit(batch.pod.cgroup), SOON_S, "a limit of the reclaimed pod")
+    record = daemon.audited("reclaim.memory")
+    assert record["after"]["memory.limit"] > 0
+    assert "default/batch" in record["because"]
+    wait_until(lambda: daemon.check("readings")["ok"], 10, "a first sweep")
+    for other in (web.pod.cgroup, agent.pod.cgroup, batch.cgroup, "/kubepods/besteffort", "/kubepods"):
+        assert cgroups.memory_limit(other) is None
+    daemon.terminate()
+    assert cgroups.memory_limit(batch.pod.cgroup), "the last limit stays"
+    assert main(["restore", "--state-dir", str(daemon.state_dir)], {}) == 0
+    assert cgroups.memory_limit(batch.pod.cgroup) is None
+
+
+def test_an_observer_offers_and_limits_nobody(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon(config=f"mode: observe\n{LENDING}")
+    batch = workloads.reclaimed(cri)
+    daemon.audited("reclaim.memory", SOON_S)
+    wait_until(lambda: offer(daemon), SOON_S, "an offer")
+    assert cgroups.memory_limit(batch.pod.cgroup) is None

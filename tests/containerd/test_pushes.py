@@ -1,0 +1,220 @@
+"""Values on their way into a real runtime's specs; hints and bursts, which lie beside them, on the real kernel."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+
+import pytest
+
+from nri_coloc.actuation import scheduler
+from nri_coloc.actuation.scheduler import BATCH, OTHER
+from nri_coloc.cli import main
+from tests.rig import cgroups, kubepods, workloads
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import poll, wait_until
+from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
+
+pytestmark = pytest.mark.containerd
+
+SPEC = "node.koordinator.sh/extended-resource-spec"
+MI = 1 << 20
+CHURN_SECONDS = 60
+SLOW_CALL_SECONDS = 10  # the kubelet gives up after 120
+
+WITH_CHILD = ("/bin/sh", "-c", workloads.COMMAND[2].replace("exec sleep 1000000", "sleep 1000000 & wait"))
+
+Up = Callable[..., Daemon]
+
+
+def lent(cri: Cri, name: str, milli: int = 500, memory: int = 64 * MI) -> Workload:
+    """A BestEffort pod that was lent a part of the node, as Koordinator tells it."""
+    amounts = {"kubernetes.io/batch-cpu": milli, "kubernetes.io/batch-memory": memory}
+    told = {"containers": {"app": {"requests": amounts, "limits": amounts}}}
+    annotations = {SPEC: json.dumps(told)}
+    return workloads.run(cri, name, annotations=annotations, parent=kubepods.BESTEFFORT, oom=1000)
+
+
+def held(workload: Workload) -> dict[str, int]:
+    """The amounts in the runtime's spec."""
+    resources = workload.cri.info(workload.id)["runtimeSpec"]["linux"]["resources"]
+    cpu = resources.get("cpu", {})
+    limit = resources.get("memory", {}).get("limit", 0)
+    return {"shares": cpu.get("shares", 0), "quota": cpu.get("quota", 0), "memory": limit}
+
+
+LENT = {"shares": 512, "quota": 50_000, "memory": 64 * MI}
+
+
+def in_force(workload: Workload) -> bool:
+    """Whether its cgroup has what it was lent."""
+    return (
+        cgroups.quota(workload.cgroup) == (50_000, PERIOD)
+        and cgroups.memory_limit(workload.cgroup) == 64 * MI
+        and cgroups.shares(workload.cgroup) in (512, None)
+    )
+
+
+def test_what_was_lent_holds_from_the_creation_on_and_no_push_is_needed(cri: Cri, daemon: Daemon):
+    batch = lent(cri, "batch")
+    assert held(batch) == LENT
+    assert in_force(batch)
+    assert not poll(lambda: daemon.audit("container.update", container_id=batch.id), 1)
+
+
+def test_what_was_lent_before_we_came_is_pushed_into_the_spec_and_the_cgroup(cri: Cri, own_daemon: Up):
+    batch = lent(cri, "batch")
+    assert held(batch)["quota"] == 0
+    daemon = own_daemon()
+    wait_until(lambda: held(batch) == LENT, 10, "the push")
+    assert in_force(batch)
+    assert daemon.audit("push.failed") == []
+    # our own call is recognised: it is no update of the kubelet's
+    assert daemon.audit("container.update", container_id=batch.id, reason="kubelet_update") == []
+
+
+def test_pushes_beside_containers_that_come_and_go_leave_the_runtime_answering(cri: Cri, own_daemon: Up):
+    daemon = own_daemon(config="runtime: {updatesPerReply: 0}\n")
+    crowd = [workloads.shared(cri, f"n{i}") for i in range(10)]
+    jobs = [lent(cri, f"job{i}") for i in range(4)]
+    over = Event()
+    with ThreadPoolExecutor(4) as pool, ending(over):
+        owners = pool.submit(_come_and_go, over, lambda i: workloads.dedicated(cri, f"db{i}"))
+        guests = pool.submit(_come_and_go, over, lambda i: workloads.shared(cri, f"guest{i}"))
+        batch = pool.submit(_come_and_go, over, lambda i: lent(cri, f"batch{i}"))
+        slowest = _calls(cri, CHURN_SECONDS)
+        over.set()
+        lives = [found.result(60) for found in (owners, guests, batch)]
+    assert slowest < SLOW_CALL_SECONDS
+    assert min(lives) > 5, lives
+    wait_until(
+        lambda: all(cgroups.members(m.spec_cpus) == NODE_CPUS for m in crowd), 60, "the specs to agree"
+    )
+    assert [held(job) for job in jobs] == [LENT] * len(jobs)
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
+    assert daemon.audit("hook.failed") == []
+    assert daemon.audit("container.late") == []
+
+
+def _come_and_go(over: Event, run: Callable[[int], Workload]) -> int:
+    lives = 0
+    while not over.is_set():
+        guest = run(lives)
+        guest.cri.remove_pod(guest.pod.id)
+        lives += 1
+    return lives
+
+
+def _calls(cri: Cri, seconds: float) -> float:
+    """Ask the runtime again and again; the seconds that its slowest answer took."""
+    slowest, end = 0.0, time.monotonic() + seconds
+    while (began := time.monotonic()) < end:
+        cri.list_pods()
+        slowest = max(slowest, time.monotonic() - began)
+    return slowest
+
+
+@contextmanager
+def ending(over: Event) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        over.set()
+
+
+# ---- scheduling hints ----
+
+
+@pytest.fixture
+def slice_us() -> int:
+    """What an online container's tasks are to have: the kernel's own where it knows no others."""
+    found = scheduler.probe("/")
+    assert found is not None
+    return 100 if found.slices else 0
+
+
+def policy(pid: int) -> tuple[int, int]:
+    """A task's policy and slice."""
+    found = scheduler.read(pid)
+    assert found is not None
+    return found.policy, found.slice_us
+
+
+def slept(workload: Workload) -> int:
+    """The pid, once its program runs."""
+    workload.first_cpus()
+    return workload.cri.pid(workload.id)
+
+
+def test_hints_are_on_the_containers_first_process_and_inherited(cri: Cri, own_daemon: Up, slice_us: int):
+    own_daemon(config="reclaim: {enabled: true}\n")
+    online = workloads.run(cri, "web", request=0.1, command=WITH_CHILD)
+    offline = workloads.reclaimed(cri)
+    assert policy(slept(online)) == (OTHER, slice_us)
+    assert policy(slept(offline))[0] == BATCH
+    wait_until(lambda: len(cgroups.pids(online.cgroup)) > 1, 5, "its child")
+    assert {policy(pid) for pid in cgroups.pids(online.cgroup)} == {(OTHER, slice_us)}
+
+
+def test_hints_come_to_who_ran_before_and_go_with_the_feature_and_with_restore(
+    cri: Cri, own_daemon: Up, slice_us: int
+):
+    online, offline = workloads.shared(cri), workloads.reclaimed(cri)
+    pids = slept(online), slept(offline)
+    before = [policy(pid) for pid in pids]
+    daemon = own_daemon(config="reclaim: {enabled: true}\n")
+    told = lambda: (policy(pids[0]), policy(pids[1])[0]) == ((OTHER, slice_us), BATCH)  # noqa: E731 - asked twice
+    wait_until(told, 10, "the hints")
+    daemon.config.write("reclaim: {enabled: true, features: []}\n")
+    wait_until(lambda: [policy(pid) for pid in pids] == before, 10, "the defaults")
+    daemon.config.write("reclaim: {enabled: true}\n")
+    wait_until(told, 10, "the hints again")
+    daemon.kill()
+    assert told()
+    assert main.main(["restore", "--state-dir", str(daemon.state_dir)], {}) == 0
+    assert [policy(pid) for pid in pids] == before
+
+
+# ---- bursts ----
+
+
+def bursts(web: Workload) -> tuple[int | None, int | None]:
+    """Of the container and of its pod."""
+    return cgroups.burst(web.cgroup), cgroups.burst(web.pod.cgroup)
+
+
+def set_pod_quota(web: Workload, quota: int) -> None:
+    """What the kubelet writes into a pod's cgroup."""
+    if cgroups.is_v2():
+        cgroups.file(web.pod.cgroup, "cpu", "cpu.max").write_text(f"{quota} {PERIOD}")
+    else:
+        cgroups.file(web.pod.cgroup, "cpu", "cpu.cfs_quota_us").write_text(str(quota))
+
+
+def test_a_burst_is_on_the_container_and_its_pod_and_falls_before_a_quota_does(cri: Cri, daemon: Daemon):
+    web = workloads.run(cri, "web", request=0.5, annotations={"coloc.nri.io/cpu-burst": "100"}, started=False)
+    set_pod_quota(web, 50_000)
+    web.start()
+    if cgroups.burst(web.pod.cgroup) is None:
+        return  # a kernel without bursts
+    assert bursts(web) == (50_000, 50_000)
+    cri.update(web.id, quota=20_000, period=PERIOD)
+    assert cgroups.quota(web.cgroup) == (20_000, PERIOD)
+    set_pod_quota(web, 20_000)
+    assert bursts(web) == (20_000, 20_000)
+    set_pod_quota(web, 80_000)
+    cri.update(web.id, quota=80_000, period=PERIOD)
+    wait_until(lambda: bursts(web) == (80_000, 80_000), 5, "the burst to grow again")
+    assert daemon.audit("write.failed") == []
+
+
+def test_a_burst_that_somebody_resets_is_put_right(cri: Cri, daemon: Daemon):
+    web = workloads.run(cri, "web", request=0.5, annotations={"coloc.nri.io/cpu-burst": "50"})
+    if cgroups.burst(web.cgroup) is None:
+        return  # a kernel without bursts
+    name = "cpu.max.burst" if cgroups.is_v2() else "cpu.cfs_burst_us"
+    cgroups.file(web.cgroup, "cpu", name).write_text("0")
+    wait_until(lambda: bursts(web) == (25_000, 25_000), 6, "the repair")

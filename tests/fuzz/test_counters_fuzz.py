@@ -1,0 +1,98 @@
+"""Whatever a counter file of a cgroup or of /proc holds, it is a number in bounds or no reading."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from nri_coloc.model import cpuset
+from nri_coloc.sampling import counters, io_files, memory_files
+from nri_coloc.sampling.memory_files import CgroupFiles
+from tests.fuzz import corpus
+
+MOST: Final = 10**counters.U64_DIGITS
+"""No reading of one number is longer than 64 bits are in decimal."""
+
+PAGE: Final = 4096
+NUMBERS: Final[tuple[Callable[[bytes | None], int | None], ...]] = (
+    counters.whole,
+    counters.cpuacct_usage_us,
+    counters.cpu_stat_usage_us,
+    counters.throttled_us,
+    counters.some_us,
+    counters.run_delay_us,
+    memory_files.limit,
+)
+RECORDS: Final[tuple[Callable[[bytes | None], Any], ...]] = (
+    counters.throttling,
+    counters.pressure,
+    memory_files.meminfo,
+    memory_files.numa_meminfo,
+    io_files.io_stat,
+)
+
+
+def of_one_file(data: bytes) -> None:
+    for number in NUMBERS:
+        found = number(data)
+        assert found is None or 0 <= found < MOST, number.__name__
+    for record in RECORDS:
+        assert all(value >= 0 for value in _fields(record(data))), record.__name__
+    for name, value in counters.flat(data).items():
+        assert not re.search(rb"\s", name)
+        assert 0 <= value < MOST
+    assert all(0 <= cpu <= cpuset.MAX_CPU_ID and us >= 0 for cpu, us in counters.busy_us(data).items())
+    watermark = memory_files.watermark(data, PAGE)
+    assert watermark is None or (watermark >= 0 and watermark % PAGE == 0)
+
+
+def of_a_cgroups_memory(data: bytes) -> None:
+    found = memory_files.reading(CgroupFiles(*corpus.parts(data, 4)))
+    if found is not None:
+        assert 0 <= found.working_set <= found.usage
+        assert found.limit is None or 0 <= found.limit < memory_files.NO_LIMIT
+        assert all(value >= 0 for value in _fields(found))
+
+
+def of_v1_io(data: bytes) -> None:
+    assert all(value >= 0 for value in _fields(io_files.blkio(*corpus.parts(data, 2))))
+
+
+CHECKS: Final[Mapping[str, corpus.Check]] = {
+    "counters": of_one_file,
+    "memory": of_a_cgroups_memory,
+    "blkio": of_v1_io,
+}
+
+
+def _fields(record: Any) -> list[int]:
+    """The numbers of a reading: a tuple's, a dataclass's, none of None."""
+    if record is None:
+        return []
+    values = record if isinstance(record, tuple) else asdict(record).values()
+    return [value for value in values if value is not None]
+
+
+@corpus.replayed(*CHECKS)
+def test_a_kept_counter_file_is_read_or_refused(seed: Path):
+    CHECKS[seed.parent.name](seed.read_bytes())
+
+
+@pytest.mark.parametrize("noun", CHECKS)
+def test_any_counter_file_is_read_or_refused(noun: str, fuzz_inputs: int):
+    corpus.made_up(noun, CHECKS[noun], fuzz_inputs)
+
+
+def test_the_kept_counter_files_are_not_all_refused():
+    """Seeds that no parser takes any more would make this whole file a rubber stamp."""
+    texts = [path.read_bytes() for path in corpus.seeds("counters")]
+    for parser in (*NUMBERS, *RECORDS):
+        assert any(parser(text) is not None for text in texts), parser.__name__
+    memory = [
+        memory_files.reading(CgroupFiles(*corpus.parts(p.read_bytes(), 4))) for p in corpus.seeds("memory")
+    ]
+    assert any(memory)
+    assert any(io_files.blkio(*corpus.parts(p.read_bytes(), 2)) for p in corpus.seeds("blkio"))

@@ -1,0 +1,98 @@
+"""Whatever /sys says of the machine and /proc of a process, it is understood, or refused with the file's name.
+
+A seed of `topology` is one file's text, put in the place of one after the other in the tree of a small machine; one of
+`cgroup_paths` is a text of /proc/PID/cgroup or a path of the runtime's.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.node_sim import machines
+from nri_coloc.sampling import cgroup_layout, topology
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from tests.fuzz import corpus
+
+LAYOUTS: Final = (
+    CgroupLayout(1, "/c/cpu", "/c/cpuset", "/c/memory", "/c/blkio", "/c/unified"),
+    CgroupLayout(2, "/c", "/c", "/c", "/c", "/c"),
+)
+EVERY_SO_MANY: Final = 7
+"""Of the tree's files each input takes so many's first, another first each time: all are visited in the end."""
+
+
+class Machine:
+    """A planted tree of which one file at a time says something else."""
+
+    def __init__(self, root: Path) -> None:
+        machines.plant(machines.MACHINES["8cpu"], root)
+        self._root = root
+        self._files = sorted(path for path in root.rglob("*") if path.is_file())
+        self._at = 0
+
+    def check(self, data: bytes) -> None:
+        """Put the text into some files, one after the other; an error may blame that file only."""
+        self._at = (self._at + 1) % EVERY_SO_MANY
+        for path in self._files[self._at :: EVERY_SO_MANY * 8]:
+            kept = path.read_bytes()
+            path.write_bytes(data)
+            try:
+                assert self._blamed() in (None, str(path))
+            finally:
+                path.write_bytes(kept)
+
+    def _blamed(self) -> str | None:
+        """Read the tree; return the path that an error names."""
+        try:
+            found = topology.read(str(self._root))
+        except KernelInterfaceError as error:
+            return error.path
+        assert found.online == sum(found.cores) == sum(node.cpus for node in found.nodes)
+        return None
+
+
+def paths(data: bytes) -> None:
+    text = os.fsdecode(data)
+    found: list[str] = []
+    for layout in LAYOUTS:
+        found += _or_none(lambda layout=layout: cgroup_layout.paths_in(text, layout).values())
+    for turn in (cgroup_layout.container_path, cgroup_layout.pod_path, cgroup_layout.below_root):
+        found += _or_none(lambda turn=turn: [turn(text)])
+    for path in found:
+        steps = path.split("/")
+        assert not path.startswith("/")
+        assert "\0" not in path
+        assert not {"..", "."} & set(steps)
+
+
+def _or_none(parse):
+    try:
+        return list(parse())
+    except ValueError:
+        return []
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@corpus.replayed("topology")
+def test_a_kept_text_of_sys_is_understood_or_refused(machine: Machine, seed: Path):
+    machine.check(seed.read_bytes())
+
+
+def test_any_text_of_sys_is_understood_or_refused(machine: Machine, fuzz_inputs: int):
+    corpus.made_up("topology", machine.check, fuzz_inputs // 10)
+
+
+@corpus.replayed("cgroup_paths")
+def test_a_kept_cgroup_path_stays_below_the_root(seed: Path):
+    paths(seed.read_bytes())
+
+
+def test_any_cgroup_path_stays_below_the_root(fuzz_inputs: int):
+    corpus.made_up("cgroup_paths", paths, fuzz_inputs)

@@ -1,0 +1,139 @@
+"""What is lent on a simulated node whose containers use CPU and memory: the offer, the box's memory, its end."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc.cli.main import main
+from nri_coloc.daemon.survey import PERIOD_S
+from nri_coloc.node_sim.memory_use import Held
+from nri_coloc.node_sim.node import Node
+from tests.integration.harness import assert_unhurt, daemon_of, file, reclaimed, reload, served, shared
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+LENDING = "reclaim: {enabled: true}\n"
+GIB = 1 << 30
+SOON_S = 3 * PERIOD_S + 15
+"""Three turns of the slow loop, on a machine with something else to do."""
+
+BOUNDS = {1: "memory.limit_in_bytes", 2: "memory.max"}
+NO_BOUND = {1: "9223372036854771712", 2: "max"}
+
+
+class Rig:
+    def __init__(self, node: Node, daemon: Daemon) -> None:
+        self.node, self.daemon = node, daemon
+
+    def capacity(self) -> dict[str, Any]:
+        return dict(self.daemon._json("/v1/capacity"))
+
+    def bound(self, container: str) -> str | None:
+        """The memory limit of a container's pod."""
+        pod = self.node.runtime.containers[container].pod.id
+        return file(self.node, pod, BOUNDS[self.node.tree.version])
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def rig(request, tmp_path) -> Iterator[Rig]:
+    with Node(tmp_path, cgroup=request.param) as node, daemon_of(node, config=LENDING) as daemon:
+        node.start_clock()
+        yield Rig(node, served(daemon))
+
+
+def test_the_offer_follows_the_load_and_says_why(rig):
+    web = shared(rig.node, "web", 100)
+    rig.node.set_demand(web, 1.0)
+    rig.node.set_memory(web, Held(anon=4 * GIB))
+    wait_until(lambda: 0 < rig.capacity()["cpu_milli"] < 6700, SOON_S, "an offer without what web uses")
+    calm = rig.capacity()
+    assert calm["reason"] == "learning"
+    assert "most: shop/web" in calm["because"]
+    assert calm["memory_bytes"] < calm["headroom_memory_bytes"] + GIB < 28 * GIB
+    rig.node.set_demand(web, 6.0)
+    wait_until(lambda: rig.capacity()["headroom_cpu_milli"] < 2000, SOON_S, "the headroom to fall")
+    wait_until(lambda: rig.capacity()["cpu_milli"] < 2000, SOON_S, "the offer to fall")
+    assert rig.capacity().keys() == {
+        "cpu_milli", "memory_bytes", "headroom_cpu_milli", "headroom_memory_bytes", "online_cpu_milli",
+        "reason", "because", "at",
+    }  # fmt: skip
+    assert_unhurt(rig.daemon)
+
+
+def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(rig):
+    batch = reclaimed(rig.node, "batch")
+    rig.node.set_memory(batch, Held(anon=GIB, inactive_file=GIB))
+    wait_until(
+        lambda: (rig.bound(batch) or "").isdigit() and int(rig.bound(batch)) < 1 << 40, SOON_S, "a bound"
+    )
+    before = int(rig.bound(batch))
+    assert 28 * GIB < before < 34 * GIB
+    web = shared(rig.node, "web")
+    rig.node.set_memory(web, Held(anon=20 * GIB))
+    wait_until(lambda: int(rig.bound(batch)) < before - 18 * GIB, SOON_S, "less for the box")
+    wait_until(lambda: last_told(rig)["after"]["memory.high"] < 14 * GIB, 5, "a record of it")
+    assert " free + " in last_told(rig)["because"]
+    rig.daemon.terminate()
+    assert int(rig.bound(batch)) < before - 18 * GIB, "the last limits stay"
+    state, root = str(rig.daemon.state_dir), str(rig.node.host_root)
+    assert main(["restore", "--state-dir", state, "--host-root", root], {}) == 0
+    assert rig.bound(batch) == NO_BOUND[rig.node.tree.version]
+
+
+def last_told(rig: Rig) -> dict[str, Any]:
+    return dict(rig.daemon.audit("reclaim.memory")[-1])
+
+
+def test_a_daemon_that_was_killed_is_followed_by_one_that_takes_over(rig):
+    batch, other = reclaimed(rig.node, "batch"), reclaimed(rig.node, "other")
+    nothing = [NO_BOUND[rig.node.tree.version]] * 2
+    wait_until(lambda: not {rig.bound(batch), rig.bound(other)} & {*nothing}, SOON_S, "bounds of both")
+    rig.daemon._end(signal.SIGKILL)
+    rig.daemon.config.write("reclaim: {enabled: false}\n")
+    rig.daemon.start()
+    served(rig.daemon)
+    wait_until(
+        lambda: [rig.bound(batch), rig.bound(other)] == nothing, SOON_S, "what was there before the first"
+    )
+
+
+def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
+    tree, name = rig.node.tree, BOUNDS[rig.node.tree.version]
+    weight = "cpu.shares" if tree.version == 1 else "cpu.weight"
+    tree.make("hadoop-yarn")
+    before = {file: tree.read("hadoop-yarn", file) for file in ("cpuset.cpus", weight, name)}
+    web = shared(rig.node, "web")
+    rig.node.set_demand(web, 6.0)
+    reload(rig.daemon, "reclaim: {members: [/hadoop-yarn, kubelet/nothing-there]}\n")
+    wait_until(lambda: tree.effective("hadoop-yarn").bit_count() <= 2, SOON_S, "the box's CPUs")
+    wait_until(lambda: tree.read("hadoop-yarn", name) != before[name], SOON_S, "a part of its memory")
+    assert tree.read("hadoop-yarn", weight) in ("1", "2")
+    assert "hadoop-yarn" in rig.daemon.audit("pod.limit", reason="box_member")[0]["because"]
+    assert rig.daemon.container(web)["cpus"] == "0-7"
+    reload(rig.daemon, LENDING)
+    wait_until(
+        lambda: {file: tree.read("hadoop-yarn", file) for file in before} == before, SOON_S, "its own values"
+    )
+    assert_unhurt(rig.daemon)
+
+
+def test_an_observer_tells_and_writes_nothing(tmp_path):
+    with Node(tmp_path) as node, daemon_of(node, config=f"mode: observe\n{LENDING}") as daemon:
+        served(daemon)
+        rig = Rig(node, daemon)
+        batch = reclaimed(node, "batch")
+        daemon.audited("reclaim.memory", SOON_S)
+        wait_until(lambda: rig.capacity()["cpu_milli"] > 7000, SOON_S, "an offer")
+        assert rig.bound(batch) == "max"
+        assert not Path(daemon.state_dir, "restore.jsonl").exists()
+        assert daemon.readyz()["checks"]["readings"]["ok"]
+
+
+def test_metrics_say_what_is_lent_and_what_it_costs_to_know(rig):
+    wait_until(lambda: rig.daemon.metric("nri_coloc_capacity_cpu_milli") > 7000, SOON_S, "an offer")
+    assert rig.daemon.metric("nri_coloc_capacity_memory_bytes") > 28 * GIB
+    assert rig.daemon.metric("nri_coloc_headroom_memory_bytes") > 28 * GIB
+    assert rig.daemon.metric("nri_coloc_picture_seconds_count") >= 2

@@ -1,0 +1,96 @@
+"""Values on their way into the runtime's spec, between the daemon as a process and a simulated node."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.model.workload import KubeQoS, Resources
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
+from nri_coloc.nri.subscription import HookKind
+from tests.integration.harness import daemon_of, dedicated, served, shared
+from tests.rig.waiting import poll, wait_until
+
+SPEC = "node.koordinator.sh/extended-resource-spec"
+BATCH = json.dumps(
+    {
+        "containers": {
+            "app": {
+                "requests": {"kubernetes.io/batch-cpu": 1000},
+                "limits": {"kubernetes.io/batch-cpu": 2000, "kubernetes.io/batch-memory": "256Mi"},
+            }
+        }
+    }
+)
+
+
+def lent(node: Node, name: str = "batch") -> str:
+    """Run a pod that was lent a part of the node; return the container's id."""
+    pod = node.run_pod(PodRequest(name, "shop", KubeQoS.BEST_EFFORT, {SPEC: BATCH}))
+    return node.run_container(pod, ContainerRequest("app", Resources(shares=2)))
+
+
+def spec(node: Node, container_id: str) -> tuple[int, int, int]:
+    """What the runtime's spec holds: shares, quota, memory limit."""
+    resources = node.runtime.containers[container_id].resources
+    return resources.cpu.shares.value, resources.cpu.quota.value, resources.memory.limit.value
+
+
+@pytest.mark.parametrize("cgroup", [1, 2], ids=["v1", "v2"])
+def test_what_was_lent_before_we_came_is_pushed_into_the_runtimes_spec(tmp_path: Path, cgroup: int):
+    with Node(tmp_path, cgroup=cgroup) as node:
+        job = lent(node)
+        assert spec(node, job) == (2, 0, 0)
+        with daemon_of(node) as daemon:
+            served(daemon)
+            wait_until(lambda: spec(node, job) == (1024, 200_000, 256 << 20), 10, "the push")
+            quota = node.tree.read(
+                node.runtime.containers[job].cgroup, "cpu.max" if cgroup == 2 else "cpu.cfs_quota_us"
+            )
+            assert (quota or "").split()[0] == "200000"
+            assert daemon.audit("push.failed") == []
+
+
+def test_each_change_is_pushed_once_and_nothing_is_pushed_when_nothing_changed(tmp_path: Path):
+    with Node(tmp_path) as node, daemon_of(node, config="runtime: {updatesPerReply: 0}\n") as daemon:
+        served(daemon)
+        crowd = [shared(node, f"n{i}") for i in range(5)]
+        job = lent(node)
+        assert spec(node, job) == (1024, 200_000, 256 << 20)
+        dedicated(node)
+        sets = lambda: {node.runtime.containers[k].resources.cpu.cpus for k in crowd}  # noqa: E731 - asked twice
+        wait_until(lambda: sets() == {"2-7"}, 10, "the pushes")
+        assert not poll(lambda: updates(node) > 5, 1.5)
+        assert daemon.audit("container.update") == []
+
+
+def test_over_a_connection_on_which_it_is_safe_updates_go_natively(tmp_path: Path):
+    config = "runtime: {updatesPerReply: 0}\n"
+    with Node(tmp_path, runtime_version="2.4.0") as node, daemon_of(node, config=config) as daemon:
+        served(daemon)
+        neighbour = shared(node)
+        dedicated(node)
+        wait_until(lambda: node.runtime.containers[neighbour].resources.cpu.cpus == "2-7", 10, "the update")
+        assert updates(node) == 0
+        assert daemon.audit("push.failed") == []
+
+
+def test_a_runtime_that_dies_in_the_middle_gets_what_is_left_when_it_is_back(tmp_path: Path):
+    with Node(tmp_path) as node, daemon_of(node, config="runtime: {updatesPerReply: 0}\n") as daemon:
+        served(daemon)
+        crowd = [shared(node, f"n{i}") for i in range(8)]
+        web = dedicated(node)
+        node.kill_runtime()
+        node.start_runtime()
+        wait_until(
+            lambda: {node.runtime.containers[k].resources.cpu.cpus for k in crowd} == {"2-7"},
+            20,
+            "the pushes",
+        )
+        assert node.runtime.containers[web].resources.cpu.cpus == "0-1"
+
+
+def updates(node: Node) -> int:
+    """How often the runtime was asked for an update by CRI."""
+    return sum(told.kind is HookKind.UPDATE_CONTAINER for told in node.runtime.trace)

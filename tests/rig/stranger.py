@@ -1,0 +1,60 @@
+"""Another program behind the runtime's socket: one that talks nonsense, one that is silent, one that never accepts."""
+
+import contextlib
+import socket
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Final, Literal, Self
+
+Manner = Literal["garbage", "silent", "deaf"]
+MANNERS: Final[tuple[Manner, ...]] = ("garbage", "silent", "deaf")
+GARBAGE: Final = b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(range(256)) * 16
+
+
+class Stranger:
+    """Binds the path in the place of whatever is there; `visits` counts who came."""
+
+    def __init__(self, path: Path, manner: Manner) -> None:
+        path.unlink(missing_ok=True)
+        self.visits = 0
+        self._manner = manner
+        self._guests: list[socket.socket] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(0 if manner == "deaf" else 8)
+        if manner == "deaf":
+            self._fill_up(path)
+        else:
+            Thread(target=self._receive, name="stranger", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave; the path stays, which is what a program that was killed leaves behind."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._listener.close()
+        for guest in self._guests:
+            guest.close()
+
+    def _fill_up(self, path: Path) -> None:
+        """Take every place in the queue, so that the next who connects has to wait."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                guest = socket.socket(socket.AF_UNIX)
+                self._guests.append(guest)
+                guest.setblocking(False)
+                guest.connect(str(path))
+
+    def _receive(self) -> None:
+        with contextlib.suppress(OSError):  # it has left
+            while True:
+                guest, _ = self._listener.accept()
+                self._guests.append(guest)
+                self.visits += 1
+                if self._manner == "garbage":
+                    guest.sendall(GARBAGE)

@@ -1,0 +1,182 @@
+"""The box's memory: what is divided, when it is worth a write, and what is told of it."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from nri_coloc.daemon.box_memory import STARTING, BoxMemory
+from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
+from nri_coloc.model.events import PodRemoved
+from nri_coloc.model.readings import GroupReading, MemoryReading
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.model.workload import QoSClass, Wish
+from tests.unit.daemon.kit import a_node, a_report, start_pod
+from tests.unit.reclaim.kit import GIB, MIB, group, picture
+
+
+class Taken:
+    """Stands for the worker: keeps what was submitted last."""
+
+    def __init__(self) -> None:
+        self.bounds: dict[str, Bounds] | None = None
+
+    def submit(self, bounds: dict[str, Bounds]) -> None:
+        self.bounds = bounds
+
+
+class Rig:
+    def __init__(self, tuning: Tuning | None = None) -> None:
+        self.node = a_node(tuning)
+        report, self.heard = a_report(self.node)
+        self.worker = Taken()
+        self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), report)
+        self.now = 0.0
+
+    def turn(self, free: int = 8 * GIB, pods: dict[str, int] | None = None, **more: Any) -> dict[str, int]:
+        """Let five seconds pass; return memory.high by pod."""
+        self.now += more.pop("gap_s", 5.0)
+        groups = {name: held(number, use) for number, (name, use) in enumerate((pods or {}).items())}
+        taken = picture(self.now, groups, held(99, 0), memory_total=16 * GIB, memory_free=free, **more)
+        self.memory.turn(taken, self.node.state, {})
+        return self.highs
+
+    @property
+    def highs(self) -> dict[str, int]:
+        return {bounds.pod_id: bounds.part.high for bounds in (self.worker.bounds or {}).values()}
+
+
+def held(key: int, use: int) -> GroupReading:
+    return replace(group(key, 0.0), memory=MemoryReading(use, anon=use, working_set=use))
+
+
+WATERMARK = 16 * GIB - int(16 * GIB * 0.95)
+"""What stays free of the machine."""
+
+
+@pytest.fixture
+def rig() -> Rig:
+    rig = Rig()
+    start_pod(rig.node, "batch")
+    return rig
+
+
+def test_a_member_gets_what_is_left_of_the_node(rig):
+    assert rig.turn(pods={"batch": GIB})["batch"] == (9 * GIB - WATERMARK) // 4096 * 4096
+    assert rig.memory.headroom_bytes == 9 * GIB - WATERMARK
+
+
+def test_who_has_just_come_gets_a_part_that_it_can_start_in(rig):
+    start_pod(rig.node, "second")
+    found = rig.turn(pods={"batch": GIB})
+    assert found["second"] > STARTING
+    assert sum(found.values()) == pytest.approx(9 * GIB - WATERMARK, abs=4096)
+
+
+def test_every_change_is_told_once_with_its_figures_and_what_bound_it(rig):
+    rig.turn(pods={"batch": GIB})
+    rig.turn(pods={"batch": GIB})
+    assert rig.heard.said() == [("reclaim.memory", "headroom")]
+    record = rig.heard.records[0]
+    assert record.pool == "reclaim"
+    assert dict(record.before) == {}
+    assert set(record.after) == {"memory.high", "memory.limit"}
+    for figure in (
+        "free_memory: ",
+        f"{8 * GIB} free",
+        "0.95",
+        f"shop/batch {rig.highs['batch']} up to",
+        f"uses {GIB}",
+    ):
+        assert figure in record.because
+
+
+def test_the_noise_of_free_memory_is_not_worth_a_write(rig):
+    before = rig.turn(pods={"batch": GIB})
+    assert rig.turn(8 * GIB - MIB, {"batch": GIB}) == before
+    assert rig.turn(8 * GIB - 64 * MIB, {"batch": GIB})["batch"] == before["batch"] - 64 * MIB
+
+
+def test_a_box_that_uses_too_much_follows_every_fall(rig):
+    rig.turn(pods={"batch": 8 * GIB})
+    before = rig.turn(free=0, pods={"batch": 8 * GIB})
+    assert before["batch"] < 8 * GIB
+    assert rig.turn(free=0, pods={"batch": 8 * GIB - MIB})["batch"] < before["batch"]
+
+
+def test_it_falls_below_its_use_by_a_step_at_a_time(rig):
+    rig.turn(free=4 * GIB, pods={"batch": 8 * GIB})
+    tight = ReclaimTuning(memory_watermark=0.2)
+    rig.node.tuning = replace(rig.node.tuning, reclaim=tight)
+    assert rig.turn(free=0, pods={"batch": 8 * GIB})["batch"] == 8 * GIB - 256 * MIB
+    assert rig.turn(free=0, pods={"batch": 8 * GIB - 256 * MIB})["batch"] == 8 * GIB - 512 * MIB
+
+
+def test_a_member_about_to_use_up_its_part_gets_another_one(rig):
+    start_pod(rig.node, "second")
+    before = rig.turn(pods={"batch": 4 * GIB, "second": 0})
+    grown = int(before["second"] * 0.95)
+    after = rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
+    assert after["second"] > before["second"]
+    assert rig.heard.said()[-1] == ("reclaim.memory", "members_asked")
+
+
+def test_who_leaves_gives_its_part_to_the_others(rig):
+    start_pod(rig.node, "second")
+    before = rig.turn(pods={"batch": GIB, "second": GIB})
+    rig.node.decide(PodRemoved("second"))
+    after = rig.turn(9 * GIB, pods={"batch": GIB})
+    assert set(after) == {"batch"}
+    assert after["batch"] > before["batch"]
+
+
+def test_the_last_one_leaves_and_that_is_told(rig):
+    rig.turn(pods={"batch": GIB})
+    rig.node.decide(PodRemoved("batch"))
+    assert rig.turn(9 * GIB) == {}
+    assert dict(rig.heard.records[-1].after) == {}
+    assert set(rig.heard.records[-1].before) == {"memory.high", "memory.limit"}
+
+
+def test_whose_memory_is_not_ours_is_reckoned_with_and_left_alone():
+    rig = Rig()
+    start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, preserve=frozenset({"memory"})))
+    assert rig.turn(pods={"batch": GIB}) == {}
+    assert rig.memory.headroom_bytes == 9 * GIB - WATERMARK, "it gives that back when it ends"
+
+
+def test_an_observer_tells_what_it_would_do_and_submits_nothing():
+    rig = Rig(Tuning(observe=True))
+    start_pod(rig.node, "batch")
+    rig.turn(pods={"batch": GIB})
+    assert rig.worker.bounds is None
+    assert rig.heard.said() == [("reclaim.memory", "headroom")]
+
+
+def test_switched_off_everything_is_given_back(rig):
+    rig.turn(pods={"batch": GIB})
+    rig.node.tuning = Tuning(reclaim=ReclaimTuning(enabled=False))
+    assert rig.turn(pods={"batch": GIB}) == {}
+    assert rig.worker.bounds == {}
+    assert "lending_disabled" in rig.heard.records[-1].because
+
+
+def test_without_readings_nothing_rises_and_after_a_minute_it_sinks_towards_the_floor(rig):
+    before = rig.turn(pods={"batch": GIB})
+    rig.memory.turn(picture(30.0, {}), rig.node.state, {})
+    assert rig.highs == before
+    rig.memory.turn(picture(100.0, {}), rig.node.state, {})
+    assert rig.highs["batch"] == before["batch"] - 256 * MIB
+
+
+def test_before_the_first_reading_nobody_is_bounded(rig):
+    rig.memory.turn(picture(1.0, {}), rig.node.state, {})
+    assert (rig.highs, rig.memory.headroom_bytes, rig.heard.records) == ({}, 0, [])
+
+
+def test_many_members_are_not_all_named(rig):
+    for number in range(20):
+        start_pod(rig.node, f"p{number}")
+    rig.turn(pods={})
+    assert "divided among 21: " in rig.heard.records[0].because
+    assert rig.heard.records[0].because.endswith("and 13 more")

@@ -1,0 +1,87 @@
+"""Who claims what of a node, from its state."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.daemon import claimants
+from nri_coloc.daemon.claimants import Boxed
+from nri_coloc.model.events import ContainerCreating, PodStarted
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.workload import Pod, QoSClass, Resources, Wish
+from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
+from tests.unit.policy import kit
+
+GIB = 1 << 30
+
+
+def test_an_online_pod_claims_what_its_containers_requested():
+    node = a_node()
+    create(node, "web-1", milli=1500, on="web-6c9f8b7d5-x2x4x")
+    create(node, "sidecar", milli=500, on="web-6c9f8b7d5-x2x4x")
+    found = claimants.online(node.state, MEMORY)["web-6c9f8b7d5-x2x4x"]
+    assert (found.workload, found.cpu_milli, found.own_cpus) == ("shop/web", 2000, False)
+
+
+def test_a_guaranteed_pod_claims_its_limit_and_never_more():
+    node = a_node()
+    for name in ("a", "b"):
+        container = kit.container(name, resources=Resources(shares=1024, memory_limit=GIB))
+        node.decide(ContainerCreating(kit.pod("web"), container, kit.SHARED))
+    found = claimants.online(node.state, MEMORY)["web"]
+    assert (found.memory_bytes, found.memory_limit) == (2 * GIB, 2 * GIB)
+
+
+def test_one_container_without_a_limit_leaves_the_pod_without():
+    node = a_node()
+    create(node, "free")
+    container = kit.container("bound", resources=Resources(shares=1024, memory_limit=GIB))
+    node.decide(ContainerCreating(kit.pod("web"), container, kit.SHARED))
+    assert claimants.online(node.state, MEMORY)["web"].memory_limit is None
+
+
+def test_a_burstable_pods_request_is_read_from_its_score():
+    node = a_node()
+    pod = replace(kit.pod("web"), cgroup_parent="/kubepods/burstable/podweb")
+    container = replace(kit.container("app"), oom_score_adj=750)
+    node.decide(ContainerCreating(pod, container, kit.SHARED))
+    assert claimants.online(node.state, MEMORY)["web"].memory_bytes == MEMORY // 4
+
+
+def test_a_pod_on_cpus_of_its_own_counts_for_its_memory_only():
+    node = a_node()
+    create(node, "db", kit.DEDICATED, 2000, on="db")
+    create(node, "web", on="web")
+    found = claimants.online(node.state, MEMORY)
+    assert {name: pod.own_cpus for name, pod in found.items()} == {"db": True, "web": False}
+
+
+def test_the_pods_of_the_box_claim_nothing():
+    node = a_node()
+    start_pod(node, "batch")
+    start_pod(node, "agent", kit.SYSTEM)
+    assert set(claimants.online(node.state, MEMORY)) == {"agent"}
+    assert claimants.boxed(node.state) == {"batch": Boxed("kubepods/podbatch")}
+
+
+def test_a_reclaimed_pod_was_lent_what_its_containers_may_have():
+    node = a_node()
+    start_pod(node, "batch")
+    wish = Wish(QoSClass.RECLAIMED, knobs=Knobs(memory_limit=GIB))
+    create(node, "job", wish, 0, on="batch")
+    limited = kit.container("side", "batch", resources=Resources(shares=2, memory_limit=GIB // 2))
+    node.decide(ContainerCreating(kit.pod("batch"), limited, kit.RECLAIMED))
+    assert claimants.boxed(node.state)["batch"].request == GIB + GIB // 2
+
+
+def test_memory_that_is_to_be_left_alone_is_not_ours():
+    node = a_node()
+    start_pod(node, "batch", Wish(QoSClass.RECLAIMED, preserve=frozenset({"memory"})))
+    assert not claimants.boxed(node.state)["batch"].ours
+
+
+@pytest.mark.parametrize("parent", ["", "../..", "/kubepods/besteffort"])
+def test_a_reclaimed_pod_without_a_cgroup_of_its_own_is_no_member(parent):
+    node = a_node()
+    node.decide(PodStarted(Pod("x", cgroup_parent=parent), kit.RECLAIMED))
+    assert claimants.boxed(node.state) == {}

@@ -1,0 +1,103 @@
+"""The file that histories outlive the daemon in: sound, broken, or on a disk that is full."""
+
+import pytest
+
+from nri_coloc.daemon.forecast_file import NAME, ForecastFile
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import forecast
+from nri_coloc.reclaim.forecast import Forecast
+from nri_coloc.reclaim.use import Use
+
+NOON = 20_000 * 86_400.0
+TUNING = ReclaimTuning()
+
+
+def learnt() -> Forecast:
+    found = Forecast()
+    for minute in range(3):
+        found = forecast.observe(found, {"p": Use("shop/web", 500, 1 << 30)}, NOON + 60.0 * minute, TUNING)
+    return found
+
+
+class Rig:
+    def __init__(self, folder) -> None:
+        self.said: list[str] = []
+        self.path = folder / NAME
+        self.file = ForecastFile(str(folder), self.said.append)
+
+    def load(self) -> Forecast:
+        return self.file.load(NOON + 200.0, TUNING)
+
+
+@pytest.fixture
+def rig(tmp_path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_what_was_learnt_comes_back_and_nothing_of_the_present(rig):
+    rig.file.save(learnt(), NOON + 120.0)
+    found = rig.load()
+    assert found.histories.keys() == {"shop/web"}
+    assert (found.observed_s, rig.said) == (None, [])
+
+
+def test_the_first_start_has_learnt_nothing_and_that_is_no_news(rig):
+    assert (rig.load(), rig.said) == (Forecast(), [])
+
+
+def test_another_save_replaces_the_file_whole(rig):
+    rig.path.write_text("x" * 100_000)
+    rig.file.save(learnt(), NOON)
+    assert rig.load().histories
+    assert [path.name for path in rig.path.parent.iterdir()] == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is no forecast"),
+        (b"\xff\xfe\0", "is no forecast"),
+        (b"nri-coloc-forecast 9 0 0\n", "version 9"),
+    ],
+    ids=["empty", "bytes", "version"],
+)
+def test_a_file_that_is_not_sound_is_said_and_learning_begins_anew(rig, content, why):
+    rig.path.write_bytes(content)
+    assert rig.load() == Forecast()
+    assert why in rig.said[0]
+
+
+def test_a_file_that_is_cut_off_is_not_believed(rig):
+    rig.file.save(learnt(), NOON)
+    rig.path.write_text(rig.path.read_text()[:-20])
+    assert rig.load() == Forecast()
+    assert "truncated" in rig.said[0]
+
+
+def test_a_file_that_cannot_be_read_is_said(rig):
+    rig.path.mkdir()
+    assert rig.load() == Forecast()
+    assert "Is a directory; learning begins anew" in rig.said[0]
+
+
+def test_a_folder_that_cannot_be_written_is_said_once_until_it_can_be_again(tmp_path):
+    rig = Rig(tmp_path / "gone")
+    for _ in range(3):
+        rig.file.save(learnt(), NOON)
+    assert rig.said == [
+        f"cannot write {rig.path}: No such file or directory; what is learnt is lost at the next restart"
+    ]
+    rig.path.parent.mkdir()
+    rig.file.save(learnt(), NOON)
+    assert rig.load().histories
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_litter(rig):
+    rig.file.save(learnt(), NOON)
+    old = rig.path.read_text()
+    fresh = rig.path.with_suffix(".new")
+    fresh.symlink_to("/dev/full")
+    rig.file.save(learnt(), NOON + 60.0)
+    assert rig.path.read_text() == old
+    assert not fresh.is_symlink()
+    assert "No space left on device" in rig.said[0]

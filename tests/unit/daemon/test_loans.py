@@ -1,0 +1,157 @@
+"""Loans follow the capacity that lasts: told to the policy, the actuator and the pusher, and no sooner."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from nri_coloc.daemon import loans as module
+from nri_coloc.daemon.loans import Loans
+from nri_coloc.model.decisions import Moves
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.lending import Binding, Capacity
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from tests.unit.daemon.kit import a_node, a_report, create
+from tests.unit.policy import kit
+
+GI = 1 << 30
+LOAN = Knobs(shares=2048, quota=200_000, period=100_000, memory_limit=GI)
+LENT = replace(
+    kit.RECLAIMED,
+    knobs=LOAN,
+    annotated=LOAN,
+    origins=(("lent-quota", "x", "2000"), ("memory-limit", "y", "1Gi")),
+)
+DWELL = Tuning().reclaim.amounts.dwell_s
+
+
+class Crew:
+    """Stands for the actuator and the pusher."""
+
+    def __init__(self) -> None:
+        self.moved: list[Moves] = []
+
+    def submit(self, moves: Any) -> None:
+        self.moved.append(moves)
+
+
+class Rig:
+    def __init__(self, tuning: Tuning | None = None) -> None:
+        self.node = a_node(tuning)
+        self.report, self.heard = a_report(self.node)
+        self.capacity = Capacity(2000, GI, Binding.FORECAST)
+        self.in_use: int | None = 100 << 20
+        self.loans = Loans(self.node, lambda: self.capacity, lambda _: self.in_use, self.report)
+        self.actuator, self.pusher = Crew(), Crew()
+        self.now = 0.0
+        create(self.node, "job", LENT, 0, on="batch")
+
+    def look(self, after: float = module.EVERY_S) -> None:
+        self.now += after
+        self.loans.look(self.now, cast("Any", self.actuator), cast("Any", self.pusher))
+
+    def lasts(self, cpu: int, memory: int = GI) -> None:
+        self.capacity = Capacity(cpu, memory, Binding.FORECAST)
+        self.look()
+        self.look(DWELL)
+
+    @property
+    def granted(self) -> Knobs:
+        granted: Knobs = self.node.state.containers["job"].granted
+        return granted
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_capacity_that_lasts_is_shared_out_and_pushed(rig):
+    rig.lasts(1000)
+    assert rig.granted == Knobs(shares=1024, quota=100_000)
+    assert rig.actuator.moved == [Moves(containers=("job",))]
+    assert rig.pusher.moved == [("job",)]
+    assert rig.heard.said() == [("container.update", "rebalanced")]
+
+
+def test_before_it_has_lasted_nothing_changes(rig):
+    rig.capacity = Capacity(1000, GI, Binding.FORECAST)
+    rig.look()
+    rig.look(DWELL / 2)
+    assert (rig.granted, rig.pusher.moved) == (NO_KNOBS, [])
+
+
+def test_what_is_back_for_long_is_given_back(rig):
+    rig.lasts(1000)
+    rig.lasts(4000)
+    assert rig.granted == NO_KNOBS
+    assert len(rig.pusher.moved) == 2
+
+
+def test_it_is_asked_no_oftener_than_it_is_worth(rig):
+    asked = []
+
+    def capacity() -> Capacity:
+        asked.append(1)
+        return Capacity(1000, GI, Binding.FORECAST)
+
+    rig.loans.capacity = capacity
+    rig.look()
+    rig.look(0.1)
+    assert len(asked) == 1
+
+
+def test_a_capacity_that_is_not_known_takes_nothing(rig):
+    rig.lasts(1000)
+    rig.capacity = Capacity(0, 0, Binding.STALE)
+    rig.look(DWELL)
+    rig.look(DWELL)
+    assert rig.granted == Knobs(shares=1024, quota=100_000)
+
+
+def test_memory_stays_above_what_is_in_use_and_is_left_alone_unread(rig):
+    rig.lasts(2000, GI // 2)
+    assert rig.granted == Knobs(memory_limit=GI // 2)
+    other = Rig()
+    other.in_use = None
+    other.lasts(2000, GI // 2)
+    assert other.granted == NO_KNOBS
+
+
+@pytest.mark.parametrize(
+    ("preserve", "granted"),
+    [("cpu", Knobs(memory_limit=GI // 2)), ("memory", Knobs(shares=1024, quota=100_000))],
+)
+def test_what_is_preserved_is_not_touched(preserve, granted):
+    rig = Rig()
+    create(rig.node, "job", replace(LENT, preserve=frozenset({preserve})), 0, on="batch")
+    rig.lasts(1000, GI // 2)
+    assert rig.granted == granted
+
+
+@pytest.mark.parametrize(
+    "wish", [kit.SHARED, kit.RECLAIMED, replace(LENT, handler="pod")], ids=["online", "no loan", "a VM"]
+)
+def test_who_was_lent_nothing_is_left_alone(wish):
+    rig = Rig()
+    create(rig.node, "job", wish, 0, on="batch")
+    rig.lasts(1000)
+    assert rig.pusher.moved == []
+
+
+def test_an_observer_says_once_what_it_would_do():
+    rig = Rig(Tuning(observe=True))
+    rig.lasts(1000)
+    rig.look()
+    rig.look()
+    assert rig.heard.said() == [("container.update", "rebalanced")]
+    assert (rig.granted, rig.pusher.moved) == (NO_KNOBS, [])
+
+
+def test_when_lending_is_switched_off_everybody_has_the_whole_loan(rig):
+    rig.lasts(1000)
+    rig.node.tuning = Tuning(reclaim=ReclaimTuning(enabled=False))
+    rig.look()
+    assert rig.granted == NO_KNOBS
+    rig.look()
+    assert len(rig.pusher.moved) == 2

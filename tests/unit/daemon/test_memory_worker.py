@@ -1,0 +1,165 @@
+"""Memory limits on a tree of plain files: who is bounded, who gets its own back, and what the journal knows."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.actuation import restoration
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon.memory_worker import LEAST, Bounds, MemoryWorker
+from nri_coloc.model.events import PodRemoved
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.reclaim.box_memory import Part
+from nri_coloc.sampling import cgroup_layout
+from tests.rig.waiting import wait_until
+from tests.unit.daemon.kit import Heard, a_node, a_report, create, start_pod
+from tests.unit.policy import kit
+
+GIB = 1 << 30
+BATCH, SECOND = "kubepods/podbatch", "kubepods/podsecond"
+FILES = {1: ("memory.limit_in_bytes",), 2: ("memory.high", "memory.max")}
+
+
+class Rig:
+    def __init__(self, tmp_path: Path, version: int) -> None:
+        self.version = version
+        self.root, self.journal = tmp_path / "host", str(tmp_path / "journal")
+        self.tree = CgroupTree(self.root, version, 0xFF, 1)
+        self.tree.plant()
+        self.node = a_node()
+        for name in ("batch", "second"):
+            start_pod(self.node, name)
+            self.tree.make(f"kubepods/pod{name}")
+        self.heard: Heard
+        self.worker = self.again()
+
+    def again(self) -> MemoryWorker:
+        """A worker as a new process would have it."""
+        report, self.heard = a_report(self.node)
+        layout = cgroup_layout.detect(str(self.root))
+        journal = Journal(self.journal, lambda _: None, str(self.root))
+        return MemoryWorker(self.node, CgroupWriter(layout, journal, str(self.root)), report)
+
+    def of(self, path: str) -> list[int | None]:
+        """Its limits, None for none."""
+        texts = [self.tree.read(path, name) or "" for name in FILES[self.version]]
+        return [int(text) if text.isdigit() and int(text) < 1 << 62 else None for text in texts]
+
+    def expected(self, high: int, limit: int) -> list[int | None]:
+        return [limit] if self.version == 1 else [high, limit]
+
+    @property
+    def nothing(self) -> list[int | None]:
+        return [None] * len(FILES[self.version])
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def rig(request, tmp_path) -> Rig:
+    return Rig(tmp_path, request.param)
+
+
+def bounds(high: int = GIB, limit: int = 2 * GIB, pod: str = "batch") -> dict[str, Bounds]:
+    return {f"kubepods/pod{pod}": Bounds(Part(high, limit), pod)}
+
+
+def test_a_member_is_bounded_in_whole_pages(rig):
+    rig.worker.write(bounds(GIB + 1, 2 * GIB + 5))
+    assert rig.of(BATCH) == rig.expected(GIB, 2 * GIB)
+    assert rig.of(SECOND) == rig.nothing
+
+
+def test_nobody_is_bounded_so_that_it_could_not_live(rig):
+    rig.worker.write(bounds(0, 0))
+    assert rig.of(BATCH) == rig.expected(LEAST, LEAST)
+
+
+def test_who_is_no_member_any_more_gets_back_what_it_had(rig):
+    rig.worker.write({**bounds(), **bounds(pod="second")})
+    rig.worker.write(bounds(pod="second"))
+    assert (rig.of(BATCH), rig.of(SECOND)) == (rig.nothing, rig.expected(GIB, 2 * GIB))
+
+
+def test_an_order_that_waited_while_its_pod_left_is_not_carried_out(rig):
+    rig.worker.write(bounds())
+    create(rig.node, "app", kit.SHARED, on="batch")
+    assert not rig.node.state.boxed("batch")
+    rig.worker.write(bounds())
+    assert rig.of(BATCH) == rig.nothing
+
+
+def test_a_limit_that_somebody_else_had_set_is_never_raised(rig):
+    name = FILES[rig.version][-1]
+    rig.tree.write(BATCH, name, str(GIB))
+    rig.worker.write(bounds(GIB, 4 * GIB))
+    assert rig.of(BATCH)[-1] == GIB
+    rig.worker.write(bounds(GIB // 4, GIB // 2))
+    assert rig.of(BATCH)[-1] == GIB // 2
+    rig.worker.write({})
+    assert rig.of(BATCH)[-1] == GIB
+
+
+def test_restore_puts_everything_back(rig):
+    rig.worker.write({**bounds(), **bounds(pod="second")})
+    found = restoration.restore(rig.journal, str(rig.root), rig.version)
+    assert len(found.done) == 2 * len(FILES[rig.version])
+    assert (rig.of(BATCH), rig.of(SECOND)) == (rig.nothing, rig.nothing)
+
+
+def test_what_a_former_life_bounded_is_given_back_once_everybody_is_known(rig):
+    rig.worker.write({**bounds(), **bounds(pod="second")})
+    worker = rig.again()
+    known: list[bool] = []
+    worker.told_all = lambda: bool(known)
+    worker.write(bounds())
+    assert rig.of(SECOND) != rig.nothing, "it might be a member that nobody has told us of yet"
+    known.append(True)
+    worker.write(bounds())
+    assert (rig.of(BATCH), rig.of(SECOND)) == (rig.expected(GIB, 2 * GIB), rig.nothing)
+
+
+def test_a_pod_that_is_gone_troubles_nobody(rig):
+    rig.worker.write(bounds())
+    rig.node.decide(PodRemoved("batch"))
+    rig.tree.remove(BATCH)
+    rig.worker.write({})
+    rig.worker.write(bounds())
+    assert rig.heard.records == []
+
+
+def test_a_refusal_is_told_once_and_the_others_are_served(rig):
+    broken = (
+        rig.root / "sys/fs/cgroup" / ("memory" if rig.version == 1 else "") / BATCH / FILES[rig.version][-1]
+    )
+    broken.unlink()
+    broken.mkdir()
+    for _ in range(3):
+        rig.worker.write({**bounds(), **bounds(pod="second")})
+    assert rig.heard.said() == [("write.failed", "kernel_refused")]
+    assert rig.of(SECOND) == rig.expected(GIB, 2 * GIB)
+
+
+def test_the_thread_writes_what_was_submitted_last_and_gives_back_what_is_released(rig):
+    rig.worker.start()
+    rig.worker.submit(bounds(2 * GIB, 3 * GIB))
+    rig.worker.submit(bounds())
+    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the newest bounds")
+    rig.worker.release(SECOND)
+    rig.worker.release(BATCH)
+    becomes(lambda: rig.of(BATCH) == rig.nothing, "its own again")
+    rig.worker.stop()
+    rig.worker._thread.join(5)
+    assert not rig.worker._thread.is_alive()
+
+
+def test_a_thread_outlives_what_nobody_foresaw(rig):
+    rig.worker.start()
+    rig.worker.submit({"../out": Bounds(Part(GIB, GIB))})
+    rig.worker.submit(bounds())
+    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the next round")
+    rig.worker.stop()
+
+
+def becomes(look: Callable[[], bool], what: str) -> None:
+    wait_until(look, 10, what)

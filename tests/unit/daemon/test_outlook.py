@@ -1,0 +1,148 @@
+"""From pictures to an offer, by clocks that the test holds."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.daemon.outlook import Outlook, Scene
+from nri_coloc.model.lending import Binding
+from nri_coloc.model.readings import NodeReading, Picture
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.use import SYSTEM
+from nri_coloc.reclaim.workload import OnlinePod
+from tests.unit.reclaim.kit import GIB, group, picture
+
+NOON = 20_000 * 86_400.0
+TUNING = ReclaimTuning()
+WEB = OnlinePod("shop/web", 500)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.outlook = Outlook()
+        self.online = {"web": WEB}
+        self.at, self.used = 0.0, 0.0
+        self.before: Picture | None = None
+        self.scene = Scene(self.online, 8000, TUNING)
+        self.offers = 0
+
+    def turn(self, milli: float = 1000, gap_s: float = 5.0) -> Picture:
+        self.at += gap_s
+        self.used += milli * gap_s
+        pod = replace(group(1, self.at, 0, GIB), usage_us=round(self.used * 1000))
+        pods = replace(group(2, self.at, 0, GIB), usage_us=round(self.used * 1000))
+        taken = picture(
+            self.at, {"web": pod}, pods, usage_us=round(self.used * 1000),
+            memory_total=16 * GIB, memory_free=15 * GIB,
+        )  # fmt: skip
+        return self.see(taken)
+
+    def see(self, taken: Picture) -> Picture:
+        self.outlook.saw(self.before, taken, self.online, self.now, TUNING)
+        self.offers += self.outlook.advertise(taken, self.scene, self.now)
+        self.before = taken
+        return taken
+
+    @property
+    def now(self) -> float:
+        return NOON + self.at
+
+    @property
+    def milli(self) -> int:
+        return self.outlook.capacity.cpu_milli
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_one_picture_tells_no_rate_and_nothing_is_offered(rig):
+    rig.turn()
+    assert rig.outlook.capacity.binding is Binding.NOT_MEASURED
+    assert rig.milli == 0
+
+
+def test_two_pictures_make_an_offer_that_names_its_terms(rig):
+    rig.turn()
+    rig.turn(1000)
+    offer = rig.outlook.capacity
+    assert offer.binding is Binding.LEARNING
+    assert 6500 <= offer.cpu_milli <= 6600
+    assert offer.memory_bytes < 16 * GIB * 0.95 - GIB
+    assert "8000m lendable" in offer.because
+
+
+def test_an_offer_falls_as_soon_as_more_is_used(rig):
+    rig.turn()
+    rig.turn(1000)
+    first = rig.milli
+    rig.turn(4000)
+    assert rig.milli < first - 2500
+
+
+def test_the_noise_of_use_and_less_of_it_wait_for_the_minute_to_be_over(rig):
+    rig.turn()
+    rig.turn(1000)
+    first = rig.offers
+    for used in (1100, 300, 1000, 1190, 0) * 2:
+        rig.turn(used)
+    assert rig.offers == first
+    rig.turn(0)
+    rig.turn(0)
+    assert rig.offers == first + 1
+
+
+def test_a_pod_that_comes_makes_a_new_offer_at_once(rig):
+    rig.turn()
+    rig.turn(1000)
+    first = rig.milli
+    rig.online = {"web": WEB, "new": OnlinePod("shop/new", 3000)}
+    rig.scene = rig.scene._replace(online=rig.online)
+    rig.turn(1000)
+    assert rig.milli == first - 3000
+
+
+@pytest.mark.parametrize(
+    "changed", [{"lendable_milli": 6000}, {"tuning": replace(TUNING, watermark=0.7)}], ids=["cpus", "tuning"]
+)
+def test_other_cpus_and_other_settings_make_a_new_offer_at_once(rig, changed):
+    rig.turn()
+    rig.turn()
+    first = rig.milli
+    rig.scene = rig.scene._replace(**changed)
+    rig.turn()
+    assert rig.milli <= first - 1900
+
+
+def test_pictures_of_nothing_are_failed_readings_and_the_offer_never_rises(rig):
+    for _ in range(3):
+        rig.turn(4000)
+    first = rig.outlook.capacity
+    for _ in range(40):
+        rig.at += 5.0
+        rig.see(Picture(rig.at, NodeReading(rig.at)))
+    offer = rig.outlook.capacity
+    assert offer.binding is Binding.YESTERDAY
+    assert offer.cpu_milli <= first.cpu_milli
+    assert 0 < offer.memory_bytes <= first.memory_bytes, "the machine has not lost its memory"
+
+
+def test_expectations_are_kept_until_somebody_comes_or_a_sample_is_in(rig):
+    rig.turn()
+    rig.turn()
+    kept = rig.outlook.expected(rig.online, rig.now, TUNING)
+    rig.turn()
+    assert rig.outlook.expected(rig.online, rig.now, TUNING) is kept
+    for _ in range(13):
+        rig.turn()
+    sampled = rig.outlook.expected(rig.online, rig.now, TUNING)
+    assert sampled is not kept
+    assert rig.outlook.expected(dict(rig.online), rig.now, TUNING) is not sampled
+
+
+def test_the_systems_memory_is_no_claim_of_a_pods(rig):
+    rig.turn()
+    rig.turn()
+    assert SYSTEM in rig.outlook.expected(rig.online, rig.now, TUNING).memory_bytes
+    assert set(rig.outlook.expected_memory(rig.online, rig.now, TUNING)) == {"web"}

@@ -1,0 +1,214 @@
+"""Quotas of throttled online containers rise while the node is idle and fall when it is not, by file."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from nri_coloc.actuation.bandwidths import PodBandwidth, Written
+from nri_coloc.daemon.bandwidths import REPAIRS_PER_MINUTE, PodBandwidths
+from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.events import ContainerGone, ContainerUpdating, PodRemoved
+from nri_coloc.model.lending import Binding, Headroom
+from nri_coloc.model.readings import GroupReading
+from nri_coloc.model.tuning import BurstTuning, ReclaimTuning, Tuning
+from nri_coloc.model.workload import Resources
+from tests.unit.daemon.kit import a_node, a_report, create
+from tests.unit.policy import kit
+
+ON = Tuning(reclaim=ReclaimTuning(burst=BurstTuning(quota_percent=300)))
+QUOTA = 100_000
+
+
+class Files:
+    """Stands for the writer and for the reader: what is to hold by pod, counters by path."""
+
+    def __init__(self) -> None:
+        self.applied: list[PodBandwidth] = []
+        self.writes = 1
+        self.failures: tuple[KernelInterfaceError, ...] = ()
+        self.usage_us = 0
+        self.held = 0
+        self.gone = False
+        self.key = 1
+
+    def bandwidth(self, pod: PodBandwidth) -> Written:
+        self.applied.append(pod)
+        return Written(self.writes, self.failures)
+
+    def container(self, path: str, at: float) -> GroupReading | None:
+        if self.gone:
+            return None
+        return GroupReading(self.key, at, usage_us=self.usage_us, throttled_periods=self.held)
+
+
+class Rig:
+    def __init__(self, tuning: Tuning = ON, wish=kit.SHARED) -> None:
+        self.node = a_node(tuning)
+        self.report, self.heard = a_report(self.node)
+        self.files = Files()
+        self.bandwidths = PodBandwidths(self.node, cast("Any", self.files), self.report)
+        self.headroom = Headroom(4000, 0, 1000, Binding.ONLINE_USE)
+        self.bursts = QuotaBursts(self.node, self.bandwidths, self.files, lambda: self.headroom)
+        self.now = 0.0
+        create(self.node, "app", wish, 1000)
+        self.limit("app")
+
+    def limit(self, name: str, quota: int = QUOTA) -> None:
+        """The kubelet gives it a quota."""
+        known = self.node.state.containers[name]
+        asked = Resources(quota=quota, period=100_000)
+        self.node.decide(ContainerUpdating(kit.pod(), known.container, known.wish, asked))
+
+    def pass_by(self, used_milli: int = 1000, held: float = 0.5) -> None:
+        """Let a turn pass in which the container was held back."""
+        self.now += EVERY_S
+        self.files.usage_us += int(used_milli * EVERY_S * 1000)
+        self.files.held += int(held * EVERY_S * 10)
+        self.bursts.look(self.now)
+
+    def raised(self) -> int:
+        self.pass_by()
+        self.pass_by()
+        return self.bandwidths.raised["app"]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_throttled_container_goes_up_while_the_node_is_idle(rig):
+    assert rig.raised() == 120_000
+    assert rig.files.applied[-1].extra == 20_000
+
+
+def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
+    rig.raised()
+    rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE)
+    for _ in range(5):
+        rig.pass_by()
+    assert rig.bandwidths.raised == {}
+    shares = [share for pod in rig.files.applied for share in pod.containers.values()]
+    assert [share.quota for share in shares][-1] in (QUOTA, None)
+    assert QUOTA in [share.quota for share in shares]
+
+
+@pytest.mark.parametrize("binding", [Binding.STALE, Binding.NOT_MEASURED])
+def test_without_readings_nobody_goes_up(rig, binding):
+    rig.headroom = Headroom(4000, 0, 0, binding)
+    rig.pass_by()
+    rig.pass_by()
+    assert rig.bandwidths.raised == {}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda rig: setattr(rig.files, "gone", True),
+        lambda rig: setattr(rig.files, "key", 2),
+        lambda rig: setattr(rig.files, "held", -100),
+        lambda rig: rig.node.decide(ContainerGone("app")),
+    ],
+    ids=["gone", "made anew", "a counter that went back", "ended"],
+)
+def test_who_is_not_known_is_not_raised(rig, spoil):
+    rig.pass_by()
+    spoil(rig)
+    rig.pass_by()
+    assert rig.bandwidths.raised == {}
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [kit.RECLAIMED, kit.DEDICATED, kit.SYSTEM, replace(kit.SHARED, preserve=frozenset({"cpu"}))],
+    ids=["reclaimed", "dedicated", "system", "preserved"],
+)
+def test_only_online_containers_of_a_pool_burst(wish):
+    rig = Rig(wish=wish)
+    rig.pass_by()
+    rig.pass_by()
+    assert rig.bandwidths.raised == {}
+
+
+@pytest.mark.parametrize("tuning", [Tuning(), replace(ON, observe=True)], ids=["off", "observing"])
+def test_it_does_nothing_unless_it_is_on(tuning):
+    rig = Rig(tuning)
+    rig.pass_by()
+    rig.pass_by()
+    assert rig.files.applied == []
+
+
+def test_switched_off_what_was_raised_goes_back(rig):
+    rig.raised()
+    rig.node.tuning = Tuning()
+    rig.pass_by()
+    assert rig.bandwidths.raised == {}
+    assert [s.quota for s in rig.files.applied[-1].containers.values()] == [QUOTA]
+
+
+def test_it_is_not_reckoned_oftener_than_it_is_worth(rig):
+    rig.pass_by()
+    seen = len(rig.files.applied)
+    rig.bursts.look(rig.now + 0.1)
+    assert len(rig.files.applied) == seen
+
+
+class TestPodsBandwidths:
+    BURSTING = replace(kit.SHARED, cpu_burst_percent=50)
+
+    def test_a_container_that_starts_has_its_burst_and_its_pod_is_told(self):
+        rig = Rig(wish=self.BURSTING)
+        rig.bandwidths.place("app")
+        (pod,) = rig.files.applied
+        assert pod.path == "kubepods/podweb"
+        (share,) = pod.containers.values()
+        assert (share.own, share.quota, share.burst) == (QUOTA, None, 50_000)
+
+    def test_pods_that_want_neither_are_not_looked_at(self, rig):
+        rig.bandwidths.place("app")
+        rig.bandwidths.place("nobody")
+        rig.bandwidths.sweep()
+        assert rig.files.applied == []
+
+    def test_a_resize_goes_by_the_new_quota_and_ends_a_raise(self, rig):
+        rig.raised()
+        rig.limit("app", 150_000)
+        rig.bandwidths.resized("app")
+        assert rig.bandwidths.raised == {"app": 150_000}
+        assert rig.files.applied[-1].extra == 0
+
+    def test_what_somebody_resets_is_repaired_said_and_not_for_ever(self):
+        rig = Rig(wish=self.BURSTING)
+        for _ in range(20):
+            rig.bandwidths.sweep()
+        assert len(rig.files.applied) == 1 + REPAIRS_PER_MINUTE
+        assert rig.heard.said() == [("drift.repair", "found_different")] * REPAIRS_PER_MINUTE
+
+    def test_what_holds_is_not_said(self):
+        rig = Rig(wish=self.BURSTING)
+        rig.bandwidths.sweep()
+        rig.files.writes = 0
+        rig.bandwidths.sweep()
+        assert rig.heard.records == []
+
+    def test_refusals_are_said(self):
+        rig = Rig(wish=self.BURSTING)
+        rig.files.failures = (KernelInterfaceError("/cpu.max.burst", "write", "Invalid argument"),)
+        rig.bandwidths.place("app")
+        assert rig.heard.said() == [("write.failed", "kernel_refused")]
+
+    def test_a_pod_that_is_gone_is_forgotten(self):
+        rig = Rig(wish=self.BURSTING)
+        rig.bandwidths.sweep()
+        rig.node.decide(PodRemoved("web"))
+        rig.bandwidths.sweep()
+        rig.bandwidths.apply("web")
+        assert len(rig.files.applied) == 1
+
+    def test_an_observer_writes_nothing(self):
+        rig = Rig(Tuning(observe=True), self.BURSTING)
+        rig.bandwidths.sweep()
+        rig.bandwidths.place("app")
+        assert rig.files.applied == []

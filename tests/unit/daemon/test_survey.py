@@ -1,0 +1,178 @@
+"""The slow loop on a simulated node's files, turn by turn."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from nri_coloc.daemon import survey as subject
+from nri_coloc.daemon.box_memory import BoxMemory
+from nri_coloc.daemon.forecast_file import NAME, ForecastFile
+from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
+from nri_coloc.daemon.survey import Survey
+from nri_coloc.model.lending import Binding
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.node_sim.memory_use import Held
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
+from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling.picture import PictureTaker
+from tests.unit.daemon.kit import a_node, a_report, create, start_pod
+
+GIB = 1 << 30
+
+
+class Taken:
+    bounds: dict[str, Bounds] | None = None
+
+    def submit(self, bounds: dict[str, Bounds]) -> None:
+        self.bounds = bounds
+
+
+class Rig:
+    def __init__(self, sim: Node, folder: str, tuning: Tuning | None = None) -> None:
+        self.sim = sim
+        self.node = a_node(tuning)
+        self.report, self.heard = a_report(self.node)
+        self.worker = Taken()
+        self.said: list[str] = []
+        root = str(sim.host_root)
+        taker = PictureTaker(cgroup_layout.detect(root), root)
+        memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), self.report)
+        file = ForecastFile(folder, self.said.append)
+        self.survey = Survey(self.node, taker, memory, file, self.report)
+
+    @property
+    def offer(self):
+        return self.survey.outlook.capacity
+
+    def metric(self, name: str) -> float:
+        lines = self.report.metrics.render().decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"nri_coloc_{name} "))
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def sim(request, tmp_path) -> Iterator[Node]:
+    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
+        yield node
+
+
+@pytest.fixture
+def rig(sim, tmp_path) -> Rig:
+    return Rig(sim, str(tmp_path))
+
+
+def test_the_first_turn_asks_for_another_soon_and_the_next_for_rest(rig):
+    assert rig.survey.turn() == subject.SOON_S
+    assert subject.PERIOD_S <= rig.survey.turn() <= subject.LONGEST_S
+
+
+def test_an_empty_node_offers_nearly_everything(rig):
+    rig.survey.turn()
+    assert rig.offer.binding is Binding.NOT_MEASURED
+    rig.survey.turn()
+    assert rig.offer.cpu_milli == pytest.approx(7600, abs=60)
+    assert rig.offer.memory_bytes > 29 * GIB
+    assert rig.metric("capacity_cpu_milli") == rig.offer.cpu_milli
+    assert rig.metric("headroom_memory_bytes") > 29 * GIB
+
+
+def test_a_node_without_a_cgroup_for_pods_is_an_empty_one(sim, tmp_path):
+    rig = Rig(sim, str(tmp_path))
+    for path in ("kubepods/burstable", "kubepods/besteffort", "kubepods"):
+        sim.tree.remove(path)
+    rig.survey.turn()
+    rig.survey.turn()
+    assert rig.offer.cpu_milli == pytest.approx(7600, abs=60)
+    assert rig.survey.memory.headroom_bytes > 29 * GIB
+
+
+def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
+    pod = rig.sim.run_pod(PodRequest("batch"))
+    container = rig.sim.run_container(pod, ContainerRequest("app"))
+    rig.sim.set_memory(container, Held(anon=2 * GIB))
+    start_pod(rig.node, "batch")  # of which the rig's own state has its own name and path
+    rig.survey.turn()
+    assert rig.worker.bounds is not None
+    (bounds,) = rig.worker.bounds.values()
+    assert 27 * GIB < bounds.part.high < 29 * GIB
+    assert ("reclaim.memory", "headroom") in rig.heard.said()
+
+
+def test_containers_are_in_one_picture_a_minute(rig):
+    create(rig.node, "app")
+    rig.sim.tree.make("kubepods/podweb")
+    rig.sim.tree.make("kubepods/podweb/app")
+    seen = []
+    for _ in range(2 * subject.EVERY_CONTAINER):
+        rig.survey.turn()
+        assert rig.survey.picture is not None
+        assert set(rig.survey.picture.pods) == {"web"}
+        seen.append(bool(rig.survey.picture.containers))
+    assert seen.count(True) == 2
+
+
+def test_switched_off_nothing_is_read_and_nothing_is_offered(sim, tmp_path):
+    rig = Rig(sim, str(tmp_path), Tuning(reclaim=ReclaimTuning(enabled=False)))
+    rig.survey.turn()
+    assert rig.survey.picture is not None
+    assert rig.survey.picture.node.memory_total == 0
+    assert (rig.offer.cpu_milli, rig.offer.binding) == (0, Binding.DISABLED)
+    assert rig.worker.bounds == {}
+    assert rig.survey.looked_at > 0
+
+
+def test_a_minute_of_turns_is_learnt_and_outlives_the_process(rig, tmp_path):
+    create(rig.node, "app")
+    rig.sim.tree.make("kubepods/podweb")
+    now = [20_000 * 86_400.0]
+    rig.survey.wall = lambda: now[0]
+    for _ in range(15):
+        rig.survey.turn()
+        now[0] += 5.0
+    rig.survey._save()
+    assert "shop/web" in (tmp_path / NAME).read_text()
+    again = Rig(rig.sim, str(tmp_path))
+    again.survey.wall = lambda: now[0]
+    again.survey.start()
+    again.survey.stop()
+    assert "shop/web" in again.survey.outlook.forecast.histories
+    assert (rig.said, again.said) == ([], [])
+
+
+def test_what_was_learnt_is_saved_every_few_minutes(rig, tmp_path, monkeypatch):
+    now = [20_000 * 86_400.0]
+    rig.survey.wall = lambda: now[0]
+    monkeypatch.setattr(subject, "SAVED_EVERY_S", 0.0)
+    for _ in range(15):
+        assert not (tmp_path / NAME).exists() or now[0] >= 20_000 * 86_400.0 + 60
+        rig.survey.turn()
+        now[0] += 5.0
+    assert (tmp_path / NAME).exists()
+
+
+def test_nothing_learnt_overwrites_nothing(rig, tmp_path):
+    (tmp_path / NAME).write_text("what there was")
+    rig.survey._save()
+    assert (tmp_path / NAME).read_text() == "what there was"
+
+
+def test_it_ends_between_two_slices(rig):
+    rig.survey.start()
+    rig.survey.stop()
+    assert not rig.survey._thread.is_alive()
+
+
+def test_a_turn_that_fails_is_logged_and_followed_by_another(rig, monkeypatch):
+    turns = []
+
+    def fails() -> float:
+        turns.append(1)
+        if len(turns) == 2:
+            rig.survey._ending.set()
+        raise ValueError("nobody foresaw this")
+
+    monkeypatch.setattr(rig.survey, "turn", fails)
+    monkeypatch.setattr(subject, "SOON_S", 0.0)
+    rig.survey._run()
+    assert len(turns) == 2

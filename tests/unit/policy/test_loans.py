@@ -1,0 +1,91 @@
+"""policy/loans.py: what there is of a loan is kept, said, held against updates, and survives a restart."""
+
+from dataclasses import replace
+
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.workload import Resources
+from nri_coloc.policy import admission, loans
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node, said
+
+LOAN = Knobs(shares=2048, quota=200_000, period=100_000, memory_limit=1 << 30)
+LENT = replace(RECLAIMED, knobs=RECLAIMED.knobs.overlaid(LOAN), annotated=LOAN)
+HALF = Knobs(shares=1024, quota=100_000)
+BECAUSE = "half of it is there"
+
+
+def lending(wish=LENT) -> Node:
+    node = Node()
+    node.create("job", wish=wish, on="batch", resources=Resources(shares=2))
+    return node
+
+
+def grant(node: Node, **amounts: Knobs):
+    return node.grant(amounts, BECAUSE)
+
+
+def orders(node: Node) -> Knobs:
+    return admission.orders(node.state, node.state.containers["job"]).where_set(LOAN)
+
+
+def test_a_smaller_amount_holds_in_place_of_the_loan_and_is_said():
+    node = lending()
+    outcome = grant(node, job=HALF)
+    assert orders(node) == LOAN.overlaid(HALF)
+    assert said(outcome) == [("container.update", "rebalanced")]
+    decision = outcome.decisions[0]
+    assert (decision.before, decision.after) == (Knobs(shares=2048, quota=200_000), HALF)
+    assert decision.because == BECAUSE
+    assert outcome.moves.containers == ("job",)
+
+
+def test_the_whole_loan_again_leaves_nothing_to_remember():
+    node = lending()
+    grant(node, job=HALF)
+    grant(node, job=Knobs(shares=2048))
+    assert node.state.containers["job"].granted == Knobs(quota=100_000)
+    outcome = grant(node, job=Knobs(quota=200_000))
+    assert node.state.containers["job"].granted == NO_KNOBS
+    assert outcome.decisions[0].before == Knobs(quota=100_000)
+
+
+def test_what_it_has_already_was_not_lent_or_is_nobodys_changes_nothing():
+    node = lending(replace(LENT, annotated=Knobs(quota=200_000), knobs=Knobs(quota=200_000)))
+    before = node.state
+    outcome = grant(node, job=Knobs(quota=200_000, memory_limit=7), gone=HALF)
+    assert (outcome.decisions, outcome.moves.containers) == ((), ())
+    assert outcome.state is before
+
+
+def test_only_reclaimed_containers_have_loans():
+    node = lending(replace(SHARED, knobs=LOAN, annotated=LOAN))
+    assert grant(node, job=HALF).decisions == ()
+    assert loans.loan(node.state.containers["job"].wish) == NO_KNOBS
+
+
+def test_a_kubelets_update_does_not_bring_the_loan_back():
+    node = lending()
+    grant(node, job=HALF)
+    outcome = node.update("job", Resources(shares=4096))
+    assert outcome.decisions[-1].orders.shares == 1024
+
+
+def test_after_a_restart_the_runtimes_spec_says_what_it_had():
+    node = lending()
+    node.grant({"job": HALF})
+    again = node.anew()
+    assert again["job"].granted == HALF
+    assert orders(again) == LOAN.overlaid(HALF)
+    assert again["job"].container.resources.quota is None
+
+
+def test_a_whole_loan_is_nothing_to_recall():
+    assert lending().anew()["job"].granted == NO_KNOBS
+
+
+def test_a_container_that_is_no_reclaimed_one_any_more_has_nothing_of_a_loan():
+    node = lending()
+    node.grant({"job": HALF})
+    listed = node.listed["job"]
+    assert loans.recalled(listed, LENT) == HALF
+    assert loans.recalled(listed, SHARED) == NO_KNOBS
+    assert loans.recalled(replace(listed, record=""), LENT) == NO_KNOBS

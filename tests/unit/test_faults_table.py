@@ -1,0 +1,42 @@
+"""docs/testing.md names every fault and the invariants that it protects, and names no other."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+ROW = re.compile(
+    r"^\| `(?P<file>fault_\w+)` \| (?P<sentence>[^|]+) \| (?P<numbers>[\d, ]+) \|$", re.MULTILINE
+)
+INVARIANTS = range(1, 10)
+
+
+def marked() -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Yield file, sentence and invariants of each test of a fault; no marker is no invariant."""
+    for path in sorted((PROJECT / "tests/containerd").glob("test_fault_*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                sentence = node.name.removeprefix("test_").replace("_", " ")
+                yield path.stem.removeprefix("test_"), sentence, numbers(node)
+
+
+def numbers(node: ast.FunctionDef) -> tuple[int, ...]:
+    calls = [d for d in node.decorator_list if isinstance(d, ast.Call)]
+    markers = [call for call in calls if ast.unparse(call.func) == "pytest.mark.invariant"]
+    return tuple(ast.literal_eval(argument) for call in markers for argument in call.args)
+
+
+def test_the_table_of_faults_is_what_the_tests_are_marked_with():
+    text = (PROJECT / "docs/testing.md").read_text()
+    told = [
+        (row["file"], row["sentence"], tuple(map(int, row["numbers"].split(","))))
+        for row in ROW.finditer(text)
+    ]
+    assert sorted(told) == sorted(marked())
+
+
+def test_every_fault_names_an_invariant_that_exists():
+    for file, sentence, found in marked():
+        assert found, f"{file}: {sentence} names no invariant"
+        assert set(found) <= set(INVARIANTS), f"{file}: {sentence}"
