@@ -24,6 +24,8 @@ def claims(state: NodeState, near: Pools, event: Synchronized) -> CPUMask:
 
     A record alone, which the spec belies, claims nothing of a pool: its container follows another or lives in `share`.
     """
+    if not state.pools.plan:
+        return state.pools.dedicated  # no pool has CPUs that it could take
     unknown = [(c, claim.of(c, wish)) for c, wish in event.containers if c.id not in state.containers]
     recorded = (found.cpus for _, found in unknown if found.recorded and not found.is_belied)
     owned = reduce(or_, recorded, state.pools.dedicated)
