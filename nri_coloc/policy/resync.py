@@ -101,8 +101,16 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     had lapsed. Among those that hold, sidecars come last: theirs lapse when their main container comes.
     """
     driven = {c.id: claim.by_driver(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
+    # who gave way to the driver since has share's CPUs in its spec, as the members of share have
+    contested = standing.named_twice(listed, {c.pod_id for c, _ in listed}) if driven else 0
     claims = [
-        (not found.sure, -container.created_at, container.id, admission.is_small(container), found.cpus)
+        (
+            not found.sure or (found.source == "spec" and bool(found.cpus & contested)),
+            -container.created_at,
+            container.id,
+            admission.is_small(container),
+            found.cpus,
+        )
         for container, wish in listed
         if container.id not in state.containers
         and container.id not in driven
@@ -111,7 +119,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
     holding: list[tuple[bool, int, str]] = [(False, 2, k) for k in driven]
     for unsure, _, container_id, small, cpus in sorted(claims):
-        if cpus & free == cpus:
+        if cpus & free == cpus and (free & ~cpus or not driven):  # what the driver gave is none of share's
             free &= ~cpus
             holding.append((unsure, small, container_id))
     ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}

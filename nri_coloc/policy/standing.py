@@ -36,7 +36,7 @@ def claims(state: NodeState, near: Pools, event: Synchronized) -> CPUMask:
 def _by_spec(
     state: NodeState, near: Pools, owned: CPUMask, by_spec: list[_Claimant], event: Synchronized
 ) -> CPUMask:
-    contested = _named_twice(event, {c.pod_id for c, _ in by_spec})
+    contested = named_twice(event.containers, {c.pod_id for c, _ in by_spec})
     alone = reduce(or_, (found.cpus for _, found in by_spec if not found.cpus & contested), 0)
     if any(_lives_in_share(state.pools, c, wish) for c, wish in event.containers):
         return alone
@@ -45,11 +45,11 @@ def _by_spec(
     return alone if left.bit_count() > idle else 0
 
 
-def _named_twice(event: Synchronized, pods: set[str]) -> CPUMask:
+def named_twice(listed: tuple[tuple[Container, Wish], ...], pods: set[str]) -> CPUMask:
     """Return the CPUs that the specs of two containers name which we placed; who may follow a claimant of its pod does
     not count."""
     once = twice = 0
-    for container, wish in event.containers:
+    for container, wish in listed:
         if _lives_by_pools(container, wish) and not (
             container.pod_id in pods and _may_follow(container, wish)
         ):

@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.model.events import Synchronized
 from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import Container, Resources, Wish
+from nri_coloc.model.workload import KEPT_BY_DRA, Container, Resources, Wish
 from nri_coloc.policy import resync
 from tests.unit.policy.kit import (
     DEDICATED,
@@ -157,6 +157,20 @@ class TestSpecsAlone:
         )
         assert node.owners() == {"lead": "3-7"}
         assert (node.pool("gold"), node.pool("share")) == ("0", "1-2")
+
+    def test_who_gave_way_to_the_dra_driver_takes_no_last_cpus_of_share(self):
+        record = '{"v":1,"class":"shared","pool":"share","original":{}}'
+        driver = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"7"}'
+        driven = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
+        node = self.restarted(
+            Tuning(),
+            listed("owner", "0-4", "own", 5000, owned="0-3"),
+            listed("displaced", "5-6", "late", 2000, owned="5,7"),
+            (container("sharer", "s", resources=asking(100, cpus="5-6"), record=record), SHARED),
+            (container("f", "f", resources=asking(0, cpus="7"), record=driver, claimed=0x80), driven),
+        )
+        assert node.owners() == {"owner": "0-4", "f": "7"}
+        assert node.pool("share") == "5-6"
 
 
 class TestForeigners:
