@@ -105,7 +105,7 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
     if wish.init:
         why = f"told to be an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
-    claimed = claim.of(container, wish)
+    claimed = _believed(state, container, wish)
     kept = _still_free(state, wish, claimed.cpus)
     if kept:
         mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
@@ -120,6 +120,18 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
     if partly := _around(state, container, wish, claimed):
         return partly
     return _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
+
+
+def _believed(state: NodeState, container: Container, wish: Wish) -> Claim:
+    """Return a container's claim, unless only its spec makes it and somebody of its pod got CPUs of its own back who
+    would follow it, were it an owner: then the spec names what `share` had.
+    """
+    claimed = claim.of(container, wish)
+    if claimed.recorded or not claimed.cpus:
+        return claimed
+    main, mates = _pooled(container, wish), state.of_pod(container.pod_id)
+    is_main = not any(a.exclusive and not a.hands_off and follows(a, main) for a in mates)
+    return claimed if is_main else claim.NO_CLAIM
 
 
 def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim) -> Admission | None:

@@ -24,6 +24,11 @@ class Claim(NamedTuple):
     recorded: bool = False
 
     @property
+    def is_belied(self) -> bool:
+        """Whether the spec names CPUs that the record does not let us expect."""
+        return self.source == "record" and not self.sure
+
+    @property
     def words(self) -> str:
         """Where it stands, for the audit."""
         return f"{self.source} gives CPUs {cpuset.render(self.cpus)}"
@@ -36,7 +41,7 @@ def of(container: Container, wish: Wish) -> Claim:
     """Return the CPUs that a listed container may have back, if they are still free."""
     memory = record.read(container.record)
     asked = request.of_container(container, wish)
-    spec = _in_spec(container)
+    spec = in_spec(container)
     if memory is not None and memory.exclusive:
         if spec != memory.exclusive and _is_newer(spec, memory.exclusive, asked.whole):
             return Claim(spec, sure=bool(spec & memory.exclusive), recorded=True)
@@ -55,7 +60,7 @@ def by_driver(container: Container) -> CPUMask:
     """
     if not container.claimed:
         return 0
-    pinned = _in_spec(record.before_us(container))
+    pinned = in_spec(record.before_us(container))
     return pinned if pinned == container.claimed else 0
 
 
@@ -70,7 +75,8 @@ def _is_newer(spec: CPUMask, recorded: CPUMask, asked: int) -> bool:
     return size in (recorded.bit_count(), asked) or grown or shrunk
 
 
-def _in_spec(container: Container) -> CPUMask:
+def in_spec(container: Container) -> CPUMask:
+    """Return the CPUs that a container's spec names, 0 for none and for what cannot be read."""
     try:
         return cpuset.parse(container.resources.cpus)
     except ValueError:

@@ -10,11 +10,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import POOLS, RECLAIM, SHARE, SYSTEM, Assignment, NodeState, Pools
 from nri_coloc.model.workload import Container, QoSClass, Wish
-from nri_coloc.policy import change, tiers
+from nri_coloc.policy import change, claim, tiers
 
 _OF_CLASS: Final[Mapping[QoSClass, str]] = MappingProxyType(
     {
@@ -54,17 +53,10 @@ def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pool
     seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
     for container, wish in listed:
         if container.record and container.id not in state.containers:
-            seen[pool_of(wish)][_cpus(container)] += 1
+            seen[pool_of(wish)][claim.in_spec(container)] += 1
     had = {
         pool: max(sets, key=lambda cpus: (sets[cpus], cpus))
         for pool, sets in seen.items()
         if pool not in (*POOLS, *state.pools.asked) and tiers.bounds(state.pools, pool).sized
     }
     return replace(state.pools, tiers={**state.pools.tiers, **had}) if had else state.pools
-
-
-def _cpus(container: Container) -> CPUMask:
-    try:
-        return cpuset.parse(container.resources.cpus)
-    except ValueError:
-        return 0

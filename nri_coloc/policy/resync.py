@@ -28,6 +28,7 @@ from nri_coloc.policy import (
     pools,
     record,
     request,
+    standing,
     supply,
     tiers,
     words,
@@ -43,7 +44,9 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     released = lifecycle.release(state, vanished, Reason.VANISHED)
     own = (AuditEvent.POOL_RESIZE,)
     decisions = [d for d in released.decisions if d.event not in own]
-    state = pools.claimed(_with_pods(released.state, event, listed), near, _claims(state, event))
+    state = pools.claimed(
+        _with_pods(released.state, event, listed), near, standing.claims(state, near, event)
+    )
     for container, wish in _in_order(state, event.containers):
         by_file = None if record.read(container.record) else Reason.ADOPTED
         state, said = _replayed(state, container, wish, tuning, by_file)
@@ -54,12 +57,6 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
-
-
-def _claims(state: NodeState, event: Synchronized) -> CPUMask:
-    """Return all that dedicated containers own or, not known to us, say they owned."""
-    unknown = (claim.of(c, wish) for c, wish in event.containers if c.id not in state.containers)
-    return reduce(or_, (found.cpus for found in unknown if found.recorded), state.pools.dedicated)
 
 
 def _requests_met(

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import (
@@ -28,48 +26,21 @@ from nri_coloc.model.events import (
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Resources, Wish
-from nri_coloc.policy import admission, box, pools, record, request, tiers
+from nri_coloc.policy import admission, box, pools, request, tiers
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
+from tests.property.looks import as_before, rendered, without_some
 from tests.property.strategies import MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
-from tests.unit.policy.kit import DEDICATED, EVERYTHING, Node, asking, container, pod
+from tests.unit.policy.kit import DEDICATED, Node, asking, container, pod
 
 DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 PODS = st.sampled_from(("p", "q"))
 NAMES = st.sampled_from(("a", "b", "c", "d", "e", "f"))
 PARTITION = ReclaimTuning(partition=True)
 COUNTS = st.sampled_from((0, 0, 1, 2, 5, 99))
-
-
-def rendered(outcome: Outcome) -> list[bytes]:
-    """Return every message that an outcome could send, as bytes."""
-    state = outcome.state
-    messages: list[Any] = [
-        adjustment.creation(a.knobs, record.write(a), EVERYTHING)
-        for d in outcome.decisions
-        if (a := d.subject) and a.id in state.containers
-    ]
-    named = [(k, admission.orders(state, state.containers[k])) for k in outcome.moves.containers]
-    messages += adjustment.updates(named, EVERYTHING)
-    return [message.SerializeToString(deterministic=True) for message in messages]
-
-
-def without_some(machine: Topology, gone: int) -> Topology:
-    """Return the machine with some CPUs switched off, never all of them."""
-    left = machine.online & ~gone or machine.online
-    nodes = {c: n.id for n in machine.nodes for c in cpuset.members(n.cpus)}
-    cores = {c: str(core) for core in machine.cores for c in cpuset.members(core)}
-    cpus = [CPU(c, nodes[c], nodes[c], "", cores[c]) for c in cpuset.members(left)]
-    return Topology.build(cpus, {n.id: n.memory_bytes for n in machine.nodes}, machine.isolated)
-
-
-def as_before(now: Container, then: Container) -> Container:
-    """Return a container without the news of how far it has come; a spec's CPUs are always ours, and no fact."""
-    resources = replace(now.resources, cpus=then.resources.cpus)
-    return replace(now, created_at=then.created_at, phase=then.phase, resources=resources)
 
 
 class PlacementMachine(RuleBasedStateMachine):
@@ -81,6 +52,8 @@ class PlacementMachine(RuleBasedStateMachine):
         self.node = Node(tuning=tuning, state=pools.initial(machine, tuning))
         # whose record says something else than what holds by now: joined sidecars, and who was moved by a reload
         self.lapsed: set[str] = set()
+        # who got CPUs of its own after its creation: only its spec tells
+        self.gained: set[str] = set()
 
     # ---- what happens ----
 
@@ -106,6 +79,7 @@ class PlacementMachine(RuleBasedStateMachine):
         where = known.container.pod_id if known else on
         self.act(lambda: self.node.create(name, milli, wish, where), answered=name)
         self.lapsed.discard(name)
+        self.gained.discard(name)
 
     @rule(on=PODS, milli=MILLI, wish=WISHES)
     def come_and_go(self, on, milli, wish):
@@ -116,9 +90,8 @@ class PlacementMachine(RuleBasedStateMachine):
         """
         former = self.node.state
         self.act(lambda: self.node.create("guest", milli, wish, on))
-        joined = reduce(
-            or_, (former.owners[k] for k in former.owners.keys() - self.node.state.owners.keys()), 0
-        )
+        left = former.owners.keys() - self.node.state.owners.keys()
+        joined = reduce(or_, (former.owners[k] for k in left), 0)
         self.act(lambda: self.node.stop("guest"))
         then, now = former.pools.free | joined, self.node.state.pools.free
         assert self.node.state.pools.dedicated == former.pools.dedicated & ~joined
@@ -150,23 +123,21 @@ class PlacementMachine(RuleBasedStateMachine):
         if name not in self.node.listed:
             return
         before = self.node[name]
-        owners = len(self.state.owners)
-        reasons: list[Reason] = []
-
-        def happen() -> Outcome:
-            outcome = self.node.update(name, asking(milli))
-            reasons.extend(d.reason for d in outcome.decisions)
-            return outcome
-
-        self.act(happen, answered=name)
-        now = self.node[name]
-        met = Reason.RESIZE_UNMET not in reasons
+        had = self.state.cpus_of(before)
+        outcome = self.act(lambda: self.node.update(name, asking(milli)), answered=name)
+        now, has = self.node[name], self.state.cpus_of(self.node[name])
+        inherits = now.hands_off or now.wish.handler != "container" or admission.inherits(self.state, now)
+        # the answer carries its CPUs, where it has others
+        assert had == has or inherits or outcome.orders_for(name).cpus == cpuset.render(has)
+        met = Reason.RESIZE_UNMET not in {d.reason for d in outcome.decisions}
         if before.exclusive and now.exclusive and not now.hands_off:
             assert before.exclusive & now.exclusive in (before.exclusive, now.exclusive)
             whole = request.of_container(now.container, now.wish).whole
             assert now.exclusive.bit_count() == whole if met else now.exclusive == before.exclusive
-        roles = [(a.exclusive > 0, admission.is_small(a.container, a.wish)) for a in (before, now)]
-        if roles[0] != roles[1] or owners != len(self.state.owners) or not met:
+        if now.exclusive and not before.exclusive:
+            self.gained.add(name)
+        is_small = [request.of_container(a.container, a.wish).milli < 1000 for a in (before, now)]
+        if any(is_small) or not met:
             self.lapsed.add(name)
 
     @rule(name=NAMES, on=PODS, data=st.data())
@@ -247,7 +218,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     # ---- what is looked at on the way ----
 
-    def act(self, happen: Callable[[], Outcome], answered: str = "") -> None:
+    def act(self, happen: Callable[[], Outcome], answered: str = "") -> Outcome:
         """Let something happen; `answered` gets its CPUs with the answer to its own hook."""
         before = self.state
         outcome = happen()
@@ -255,6 +226,8 @@ class PlacementMachine(RuleBasedStateMachine):
         self.nobody_moves_in_silence(before, outcome, answered)
         joined = before.owners.keys() - outcome.state.owners.keys()
         self.lapsed = (self.lapsed | joined) & outcome.state.containers.keys()
+        self.gained &= outcome.state.containers.keys()
+        return outcome
 
     @staticmethod
     def nobody_moves_in_silence(before: NodeState, outcome: Outcome, answered: str) -> None:
@@ -398,11 +371,14 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def exclusive_cpus_survive_a_restart_by_their_records(self):
         """All of them, unless a neighbour in the pod is placed anew: it may be the main container by then; or unless
+        only specs tell whose they are, and nobody lives in share whose own would tell what that had; or unless
         the DRA driver gave away the last CPU of share, which then belongs to whoever is replayed first."""
         if any(a.hands_off and a.container.claimed & ~a.exclusive for a in self.state.containers.values()):
             return
         again = self.node.anew().state
         anew = {self.state.containers[k].container.pod_id for k in self.lapsed}
+        if not any(self.lives_in_share(a) for a in self.state.containers.values()):
+            anew |= {self.state.containers[k].container.pod_id for k in self.gained}
         for name, cpus in self.state.owners.items():
             assert self.state.containers[name].container.pod_id in anew or again.owners.get(name) == cpus
         # who was refused may have in its spec, by chance, a pool's set of the size that it asked for
@@ -411,6 +387,11 @@ class PlacementMachine(RuleBasedStateMachine):
                 self.state.containers[name].container, self.state.containers[name].wish
             )
             assert anew or again.owners[name].bit_count() == asked.whole
+
+    def lives_in_share(self, a: Assignment) -> bool:
+        planned = {tuning.name for tuning in self.state.pools.plan} - {"share", "system"}
+        is_ours = a.wish.handler == "container" and not a.hands_off and bool(self.node.listed[a.id].record)
+        return is_ours and a.qos in (QoSClass.SHARED, QoSClass.SYSTEM) and tiers.base(a.pool) not in planned
 
     @precondition(lambda self: self.state.containers)
     @rule(name=NAMES, on=PODS, milli=MILLI, wish=WISHES)

@@ -39,6 +39,10 @@ def told(name: str, event: AuditEvent, orders: Knobs) -> Decision:
     return Decision(event, Reason.KUBELET_UPDATE, "", subject=subject, orders=orders)
 
 
+def test_one_pods_own_cgroup_is_left_out_its_containers_are_not():
+    assert Moves(("p", "q"), ("a",)).without_pod("p") == Moves(("q",), ("a",))
+
+
 def test_a_containers_orders_are_those_of_its_own_update():
     mine, others, earlier = Knobs(cpus="0"), Knobs(cpus="1"), Knobs(cpus="2")
     found = outcome(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.model.events import Synchronized
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import Container, Resources, Wish
 from nri_coloc.policy import resync
 from tests.unit.policy.kit import (
@@ -13,6 +13,7 @@ from tests.unit.policy.kit import (
     RECLAIMED,
     SHARED,
     Node,
+    asking,
     container,
     everyone_in,
     peopled,
@@ -119,6 +120,43 @@ class TestLapsedClaims:
     def test_a_sidecars_claim_comes_last_when_share_would_be_empty(self):
         found = self.owners("2cpu", claims("old", "0", 1), claims("side", "1", 2, milli=100))
         assert found == {"old": "0"}
+
+
+def listed(name: str, spec: str, on: str, milli: int, owned: str = "") -> tuple[Container, Wish]:
+    """Return a listed dedicated container with these CPUs in its spec and, of its day of creation, in its record."""
+    entry = f'"exclusive":"{owned}"' if owned else '"original":{}'
+    record = f'{{"v":1,"class":"dedicated","pool":"share",{entry}}}'
+    return container(name, on, resources=asking(milli, cpus=spec), record=record), DEDICATED
+
+
+class TestSpecsAlone:
+    """A spec names what `share` had as it names CPUs of one's own."""
+
+    def restarted(self, tuning: Tuning, *containers: tuple[Container, Wish]) -> Node:
+        node = Node(tuning=tuning)
+        node.happen(Synchronized((), containers))
+        return node
+
+    def test_who_got_its_own_after_its_creation_keeps_it(self):
+        node = self.restarted(Tuning(), listed("main", "0-1", "web", 2000))
+        assert node.owners() == {"main": "0-1"}
+
+    @pytest.mark.parametrize("milli", [100, 0])
+    def test_it_claims_nothing_beside_an_owner_who_would_have_joined_it(self, milli):
+        mate = listed("side", "4", "web", milli, owned="4")
+        node = self.restarted(Tuning(), listed("main", "0-1", "web", 2000), mate)
+        assert node.owners() == {"side": "4"}
+
+    def test_a_record_that_its_spec_belies_keeps_no_pool_from_its_least(self):
+        pools = (PoolTuning("gold", minimum=1), PoolTuning("share", minimum=2))
+        node = self.restarted(
+            Tuning(pools=pools),
+            listed("lapsed", "3-7", "led", 100, owned="0"),
+            listed("lead", "3-7", "led", 5000, owned="3-7"),
+            listed("refused", "1-2", "web", 2000),
+        )
+        assert node.owners() == {"lead": "3-7"}
+        assert (node.pool("gold"), node.pool("share")) == ("0", "1-2")
 
 
 class TestForeigners:
