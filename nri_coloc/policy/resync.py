@@ -106,6 +106,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     claims = [
         (
             not found.sure or (found.source == "spec" and bool(found.cpus & contested)),
+            found.source == "spec",  # where record and spec are one set, no guess is needed
             -container.created_at,
             container.id,
             admission.is_small(container),
@@ -118,7 +119,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     ]
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
     holding: list[tuple[bool, int, str]] = [(False, 2, k) for k in driven]
-    for unsure, _, container_id, small, cpus in sorted(claims):
+    for unsure, *_, container_id, small, cpus in sorted(claims):
         if cpus & free == cpus and (free & ~cpus or not driven):  # what the driver gave is none of share's
             free &= ~cpus
             holding.append((unsure, small, container_id))

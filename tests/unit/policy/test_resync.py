@@ -173,6 +173,18 @@ class TestSpecsAlone:
         assert node.pool("share") == "5-6"
 
 
+    def test_one_set_in_record_and_spec_goes_before_a_younger_guess_beside_the_dra_driver(self):
+        driver = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"7"}'
+        driven = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
+        node = self.restarted(
+            Tuning(),
+            listed("owner", "0-4", "own", 5000, owned="0-4"),
+            listed("displaced", "5-6", "late", 2000, owned="5,7"),
+            (container("f", "f", resources=asking(0, cpus="7"), record=driver, claimed=0x80), driven),
+        )
+        assert node.owners() == {"owner": "0-4", "f": "7"}
+
+
 class TestForeigners:
     def test_who_ran_before_us_is_adopted_by_file(self):
         node = Node()
