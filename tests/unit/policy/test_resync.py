@@ -172,7 +172,6 @@ class TestSpecsAlone:
         assert node.owners() == {"owner": "0-4", "f": "7"}
         assert node.pool("share") == "5-6"
 
-
     def test_one_set_in_record_and_spec_goes_before_a_younger_guess_beside_the_dra_driver(self):
         driver = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"7"}'
         driven = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
