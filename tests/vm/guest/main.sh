@@ -11,7 +11,10 @@ if [ "$VM_SYSTEMD" = no ]; then
     mount -t devpts pts /dev/pts
     ln -s /proc/self/fd /dev/fd
 fi
-mount -t tmpfs tmp /tmp # containerd's overlays cannot lie on this root, which is one itself
+# containerd's overlays cannot lie on this root, which is one itself; not over /tmp, where the project may lie
+mkdir -p /scratch
+mount -t tmpfs scratch /scratch
+export TMPDIR=/scratch
 mkdir -p /lib/modules
 ln -s "$VM_MODULES" "/lib/modules/$(uname -r)"
 "$VM_BUSYBOX" ip link set lo up
