@@ -19,8 +19,7 @@ mkdir -p /lib/modules
 ln -s "$VM_MODULES" "/lib/modules/$(uname -r)"
 "$VM_BUSYBOX" ip link set lo up
 modprobe bfq # io.bfq.weight exists only with it
-cd "$VM_PROJECT" || exit
-"$VM_PYTHON" -m pytest -p tests.vm.guest.session --noconftest -p no:cacheprovider \
+cd "$VM_PROJECT" && "$VM_PYTHON" -m pytest -p tests.vm.guest.session --noconftest -p no:cacheprovider \
     -o faulthandler_timeout="$VM_SCENARIO_SECONDS" -o testpaths= @/vm/scenarios
 dmesg >/vm/dmesg
 sync
