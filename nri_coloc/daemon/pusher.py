@@ -96,7 +96,7 @@ class Pusher:
     def submit(self, container_ids: Iterable[str]) -> None:
         """Have the specs of these containers brought up to date, in time; one that failed keeps its turn."""
         with self._wanted:
-            for container_id in container_ids:
+            for container_id in filter(None, container_ids):  # a runtime may tell of one without an id
                 self._waiting.setdefault(container_id, 0.0)
             self._wanted.notify()
 
