@@ -110,6 +110,7 @@ def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: 
     batch, web = workloads.reclaimed(cri), workloads.dedicated(cri)
     own_daemon()
     wait_until(lambda: cgroups.cpus(batch.pod.cgroup) != NODE_CPUS, 5, "the pod's cgroup to be limited")
+    wait_until(lambda: len(web.cpus or NODE_CPUS) == 1, 5, "the dedicated container to be placed")
     left = NODE_CPUS - (web.cpus or NODE_CPUS)
     wait_until(lambda: cgroups.cpus(batch.pod.cgroup) == batch.cpus == left, 5, "pod and container to agree")
     assert cgroups.shares(batch.pod.cgroup) in (2, None)
