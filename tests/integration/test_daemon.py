@@ -18,7 +18,6 @@ from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import (
     QOS,
-    Lasting,
     assert_unhurt,
     daemon_of,
     dedicated,
@@ -40,24 +39,6 @@ MI = 1 << 20
 VERSIONS = ("1.7.24", "2.1.9", "2.4.0")
 
 Answers = list[tuple[HookKind, str, Any]]
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
-def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
-    folder = tmp_path_factory.mktemp("lasting")
-    with Node(folder, cgroup=request.param) as node, daemon_of(node) as daemon:
-        yield Lasting(node, served(daemon))
-
-
-@pytest.fixture
-def node(lasting: Lasting) -> Node:
-    """An empty node whose daemon serves; both are used by many tests."""
-    return lasting.emptied()
-
-
-@pytest.fixture
-def daemon(node: Node, lasting: Lasting) -> Daemon:
-    return lasting.daemon
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])

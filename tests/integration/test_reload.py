@@ -9,7 +9,6 @@ from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import (
     QOS,
-    Lasting,
     assert_unhurt,
     daemon_of,
     dedicated,
@@ -24,23 +23,6 @@ from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
 BATCH = 'classes: {rules: [{namespace: "batch-*", class: reclaimed}]}\n'
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
-def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
-    folder = tmp_path_factory.mktemp("lasting")
-    with Node(folder, cgroup=request.param) as node, daemon_of(node) as daemon:
-        yield Lasting(node, served(daemon))
-
-
-@pytest.fixture
-def node(lasting: Lasting) -> Node:
-    return lasting.emptied()
-
-
-@pytest.fixture
-def daemon(node: Node, lasting: Lasting) -> Daemon:
-    return lasting.daemon
 
 
 def test_a_valid_one_moves_who_is_affected_and_nobody_else(node, daemon):

@@ -1,6 +1,5 @@
 """In-place resize beside a simulated runtime: what the kubelet's update makes of a container's CPUs, and of others'."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from nri_coloc.node_sim.plugin_link import PluginLink
 from nri_coloc.node_sim.spec import ContainerRequest, native
 from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import (
-    Lasting,
     assert_unhurt,
     daemon_of,
     dedicated,
@@ -30,23 +28,6 @@ from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
 RECORD = "coloc.nri.io/record"
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
-def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
-    folder = tmp_path_factory.mktemp("resize")
-    with Node(folder, cgroup=request.param) as node, daemon_of(node) as daemon:
-        yield Lasting(node, served(daemon))
-
-
-@pytest.fixture
-def node(lasting: Lasting) -> Node:
-    return lasting.emptied()
-
-
-@pytest.fixture
-def daemon(node: Node, lasting: Lasting) -> Daemon:
-    return lasting.daemon
 
 
 def resize(node: Node, container_id: str, milli: int) -> None:
