@@ -7,7 +7,7 @@ lie behind the answer then. Should the decision come to something else after all
 between, files put it right before the first instruction, as for any answer that was too late.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.state import NodeState, Pools
@@ -21,6 +21,13 @@ MOST: Final = 1024
 Known = tuple[int, bool, bytes, int | None]
 
 
+class Terms(NamedTuple):
+    """What an answer depends on beside the container: the settings, and what the kernel and the runtime take."""
+
+    tuning: Tuning
+    can: Capability
+
+
 class Foresight:
     """Holds for one set of pools, one tuning and one runtime; whatever changes of these empties it."""
 
@@ -28,31 +35,32 @@ class Foresight:
         self._holds_for: tuple[Pools | None, Tuning | None, Capability | None] = (None, None, None)
         self._answers: dict[Known, tuple[Wish, Any]] = {}
 
-    def answer(self, hook: Hook, state: NodeState, tuning: Tuning, can: Capability) -> Any | None:
+    def answer(self, hook: Hook, state: NodeState, terms: Terms) -> Any | None:
         """Return what such a container got the last time, None if it must be decided first."""
-        pools, of_tuning, of_can = self._holds_for
-        if pools is not state.pools or of_tuning is not tuning or of_can is not can:
+        if not self._holds(state.pools, terms):
             return None
         known = self._key(hook, state)
         found = self._answers.get(known) if known is not None else None
         # the id in the key is the wish's for as long as somebody holds it, as this does
         return found[1] if found is not None else None
 
-    def learn(
-        self, hook: Hook, before: NodeState, after: NodeState, tuning: Tuning, can: Capability, answer: Any
-    ) -> None:
+    def learn(self, hook: Hook, before: NodeState, after: NodeState, terms: Terms, answer: Any) -> None:
         """Remember a decision's answer, if it can tell anything of the next."""
+        tuning = terms.tuning
         if tuning.strict or tuning.observe or tuning.kept_by_kubelet or after.pools.plan:
             return
         if before.pools is not after.pools:
             return
-        pools, of_tuning, of_can = self._holds_for
-        holds = pools is after.pools and of_tuning is tuning and of_can is can
-        if not holds or len(self._answers) >= MOST:
-            self._holds_for, self._answers = (after.pools, tuning, can), {}
+        if not self._holds(after.pools, terms) or len(self._answers) >= MOST:
+            self._holds_for, self._answers = (after.pools, *terms), {}
         known = self._key(hook, before)
         if known is not None:
             self._answers[known] = (before.pods[hook.pod.id].wish, answer)
+
+    def _holds(self, pools: Pools, terms: Terms) -> bool:
+        """Compared by identity: equal values of other identity are rare, and a comparison is dear."""
+        of_pools, of_tuning, of_can = self._holds_for
+        return of_pools is pools and of_tuning is terms.tuning and of_can is terms.can
 
     @staticmethod
     def _key(hook: Hook, state: NodeState) -> Known | None:

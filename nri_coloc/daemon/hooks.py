@@ -15,7 +15,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.exchange import Answers, Exchange
-from nri_coloc.daemon.foresight import Foresight
+from nri_coloc.daemon.foresight import Foresight, Terms
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
@@ -103,8 +103,8 @@ class Hooks:
     # ---- containers ----
 
     def _create(self, hook: events.Hook, exchange: Exchange) -> None:
-        before, tuning, can = self._node.state, self._node.tuning, self._actuator.can
-        foreseen = self._foresight.answer(hook, before, tuning, can)
+        terms = Terms(self._node.tuning, self._actuator.can)
+        foreseen = self._foresight.answer(hook, self._node.state, terms)
         if foreseen is None:
             self._decide_and_answer(hook, exchange)
         elif exchange.claim():
@@ -153,9 +153,8 @@ class Hooks:
             self._pusher.learned(assignment.id, specs.of(event.container.resources).overlaid(ours))
             self._learn(reply[0])
             if reply[0] is not None:
-                self._foresight.learn(
-                    hook, before, outcome.state, self._node.tuning, self._actuator.can, reply[0]
-                )
+                terms = Terms(self._node.tuning, self._actuator.can)
+                self._foresight.learn(hook, before, outcome.state, terms, reply[0])
         self._after(outcome, before, exchange, owner=event.container.id)
 
     def _creation(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:

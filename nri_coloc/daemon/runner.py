@@ -115,7 +115,15 @@ class Daemon:
         self.actuator.hints.can = scheduler.probe(options.host_root)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)
-        sampler = FastSampler(self._layout, options.host_root)
+        self._wire_runtime(settings, writer)
+        self._wire_lending(writer)
+        loops = Loops(self.lending, self.survey)
+        self.view = DaemonView(self.node, self.actuator, self.readiness, loops, self.report)
+        crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
+        self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
+
+    def _wire_runtime(self, settings: Settings, writer: CgroupWriter) -> None:
+        """Make what talks with the runtime: hooks and the trunk, the pusher, the comparison with CRI's list."""
         cri = CriSide(settings.cri_socket)
         updates = SpecUpdates(cri)
         verify = Verification(writer, self._layout.version)
@@ -126,6 +134,11 @@ class Daemon:
         updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
+
+    def _wire_lending(self, writer: CgroupWriter) -> None:
+        """Make both loops, and what they move: the box's CPUs and memory, lent amounts, raised quotas."""
+        root = self._options.host_root
+        sampler = FastSampler(self._layout, root)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
         self._hooks.expect_member = self.lending.expect_member
         self._memory_worker = MemoryWorker(self.node, writer, self.report)
@@ -136,9 +149,7 @@ class Daemon:
             Reading("the fast loop last measured", lambda: self.lending.ticked_at, FAST_WITHIN_S),
             Reading("the last picture of the node was taken", lambda: self.survey.looked_at, SLOW_WITHIN_S),
         )
-        loops = Loops(self.lending, self.survey)
-        self.view = DaemonView(self.node, self.actuator, self.readiness, loops, self.report)
-        self._cgroups = CgroupReader(self._layout, options.host_root)
+        self._cgroups = CgroupReader(self._layout, root)
         self.loans = Loans(
             self.node,
             lambda: self.survey.outlook.capacity,
@@ -148,8 +159,6 @@ class Daemon:
         self._quota_bursts = QuotaBursts(
             self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom
         )
-        crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
-        self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
 
     def _make_survey(self) -> Survey:
         root = self._options.host_root

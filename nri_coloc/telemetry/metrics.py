@@ -66,27 +66,16 @@ class Metrics:
         self._registry.register(_StateCollector(snapshot))
 
     def _make_counters(self) -> None:
-        self._hook_seconds = Histogram(
-            "hook_seconds",
-            "From the bytes of a hook read to its reply written.",
-            ("hook",),
-            namespace=NAMESPACE,
-            buckets=HOOK_BUCKETS,
-            registry=self._registry,
+        self._hook_seconds = self._histogram(
+            "hook_seconds", "From the bytes of a hook read to its reply written.", HOOK_BUCKETS, "hook"
         )
-        self._tick_late = Histogram(
-            "tick_late_seconds",
-            "How late the lending loop's ticks came.",
-            namespace=NAMESPACE,
-            buckets=LATE_BUCKETS,
-            registry=self._registry,
+        self._tick_late = self._histogram(
+            "tick_late_seconds", "How late the lending loop's ticks came.", LATE_BUCKETS
         )
-        self._picture = Histogram(
+        self._picture = self._histogram(
             "picture_seconds",
             "What taking a picture of the whole node cost, without the pauses for hooks.",
-            namespace=NAMESPACE,
-            buckets=PICTURE_BUCKETS,
-            registry=self._registry,
+            PICTURE_BUCKETS,
         )
         self._decisions = self._counter("decisions", "Decisions, by event and reason.", "event", "reason")
         self._invalid = self._counter("annotation_invalid", "Annotations that could not be read.", "key")
@@ -102,6 +91,9 @@ class Metrics:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, namespace=NAMESPACE, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, namespace=NAMESPACE, buckets=buckets, registry=self._registry)
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, namespace=NAMESPACE, registry=self._registry)

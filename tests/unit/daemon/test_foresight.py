@@ -7,7 +7,7 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.config import annotations
-from nri_coloc.daemon.foresight import MOST, Foresight
+from nri_coloc.daemon.foresight import MOST, Foresight, Terms
 from nri_coloc.daemon.node import Node
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.events import PodStarted
@@ -42,12 +42,12 @@ def creation(pod: str, shares: int = 512, oom: int = 900) -> Hook:
 
 def learnt(node: Node, hook: Hook, tuning: Tuning | None = None) -> Foresight:
     foresight = Foresight()
-    foresight.learn(hook, node.state, node.state, tuning or node.tuning, CAN, ANSWER)
+    foresight.learn(hook, node.state, node.state, Terms(tuning or node.tuning, CAN), ANSWER)
     return foresight
 
 
 def foreseen(foresight: Foresight, node: Node, hook: Hook) -> object:
-    return foresight.answer(hook, node.state, node.tuning, CAN)
+    return foresight.answer(hook, node.state, Terms(node.tuning, CAN))
 
 
 def test_what_one_container_got_the_next_like_it_gets_at_once():
@@ -68,7 +68,7 @@ def test_a_pod_with_a_word_of_its_own_is_decided_first():
     node = a_node()
     foresight = learnt(node, started(node, "a"))
     spoken = started(node, "b", annotations={"coloc.nri.io/io-weight": "200"})
-    foresight.learn(spoken, node.state, node.state, node.tuning, CAN, ANSWER)
+    foresight.learn(spoken, node.state, node.state, Terms(node.tuning, CAN), ANSWER)
     assert foreseen(foresight, node, spoken) is None
 
 
@@ -95,7 +95,7 @@ def test_changed_pools_or_settings_make_everything_unknown():
     node = a_node()
     hook = started(node, "a")
     foresight = learnt(node, hook)
-    assert foresight.answer(hook, node.state, Tuning(), CAN) is None
+    assert foresight.answer(hook, node.state, Terms(Tuning(), CAN)) is None
     create(node, "db", kit.DEDICATED, 2000)
     assert foreseen(foresight, node, hook) is None
 
@@ -113,6 +113,6 @@ def test_its_memory_is_bounded():
     foresight = learnt(node, hook)
     for shares in range(1000, MOST + 1000):
         other = creation("a", shares=shares)
-        foresight.learn(other, node.state, node.state, node.tuning, CAN, ANSWER)
+        foresight.learn(other, node.state, node.state, Terms(node.tuning, CAN), ANSWER)
     assert foreseen(foresight, node, hook) is None
     assert foreseen(foresight, node, other) is ANSWER
