@@ -25,7 +25,6 @@ _ATTR: Final = struct.Struct("=IIQiIQQQ")
 """struct sched_attr of its first version: size, policy, flags, nice, priority, runtime, deadline, period."""
 
 OTHER, BATCH = 0, 3
-_POLICIES: Final = {Policy.OTHER: OTHER, Policy.BATCH: BATCH}
 _RESET_ON_FORK: Final = 0x01
 _KERNELS_OWN: Final = 0
 """As a slice: the scheduler's own."""

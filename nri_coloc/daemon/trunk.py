@@ -29,8 +29,6 @@ SEND_TIMEOUT_S: Final = 5
 READ_SIZE: Final = 1 << 15
 """One read holds a usual request whole; the runtime's socket buffer is about this large."""
 
-LAUNCHED_FD_TIMEOUT: Final = 2.0
-
 OnConfigured = Callable[[events.Configured], None]
 
 

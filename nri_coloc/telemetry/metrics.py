@@ -35,9 +35,6 @@ LATE_BUCKETS: Final = (1e-3, 5e-3, 10e-3, 20e-3, 40e-3, 100e-3, 500e-3)
 PICTURE_BUCKETS: Final = (2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 500e-3)
 """Seconds: some 15 ms at 110 pods; from a tenth of a second on the slow loop stretches its period."""
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""What `Metrics.render` returns."""
-
 Snapshot = Callable[[], NodeState | None]
 
 
