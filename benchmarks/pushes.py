@@ -6,11 +6,10 @@ push is. `.alone` without pushes, `.beside` while they run, `.delay` how much lo
 """
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks import figures
+from benchmarks import containerds, figures
 from tests.rig import cgroups, workloads
-from tests.rig.configuration import VERSIONS, Version
+from tests.rig.configuration import Version
 from tests.rig.containerd import bring_up
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
@@ -27,10 +26,7 @@ LOOK_EVERY = 10
 
 def run() -> dict[str, figures.Figures]:
     """Measure every version of containerd that the rig knows."""
-    results: dict[str, figures.Figures] = {}
-    for version in VERSIONS:
-        results.update(_of(version))
-    return results
+    return containerds.each(_of)
 
 
 def _of(version: Version) -> dict[str, figures.Figures]:
@@ -38,7 +34,10 @@ def _of(version: Version) -> dict[str, figures.Figures]:
     try:
         with containerd.cri() as cri, Daemon(containerd, config="runtime: {updatesPerReply: 0}\n") as daemon:
             daemon.wait_synchronised()
-            crowd, other = _crowd(cri), workloads.run(cri, "other", "system", namespace="kube-system")
+            crowd, other = (
+                containerds.crowd(cri, CHANGED, PODS),
+                workloads.run(cri, "other", "system", namespace="kube-system"),
+            )
             alone: list[int] = []
             beside: list[int] = []
             took: list[int] = []
@@ -58,12 +57,6 @@ def _of(version: Version) -> dict[str, figures.Figures]:
         f"{name}.delay": figures.of([max(0, call - usual) for call in beside]),
         f"{name}.all": figures.of(took),
     }
-
-
-def _crowd(cri: Cri) -> list[Workload]:
-    with ThreadPoolExecutor(4) as pool:
-        pods = list(pool.map(lambda i: cri.run_pod(f"crowd-{i}"), range(PODS)))
-        return list(pool.map(lambda i: workloads.add(cri, pods[i % PODS], f"c{i}"), range(CHANGED)))
 
 
 def _call(other: Workload) -> int:

@@ -5,11 +5,10 @@
 """
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks import figures
+from benchmarks import containerds, figures
 from tests.rig import workloads
-from tests.rig.configuration import VERSIONS, Version
+from tests.rig.configuration import Version
 from tests.rig.containerd import bring_up
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
@@ -23,10 +22,7 @@ ROUNDS = 7
 
 def run() -> dict[str, figures.Figures]:
     """Measure every version of containerd that the rig knows."""
-    results: dict[str, figures.Figures] = {}
-    for version in VERSIONS:
-        results.update(_of(version))
-    return results
+    return containerds.each(_of)
 
 
 def _of(version: Version) -> dict[str, figures.Figures]:
@@ -34,7 +30,7 @@ def _of(version: Version) -> dict[str, figures.Figures]:
     try:
         with containerd.cri() as cri, Daemon(containerd) as daemon:
             daemon.kill()
-            crowd = _crowd(cri)
+            crowd = containerds.crowd(cri, SHARERS, PODS)
             without = [_arrival(cri, []) for _ in range(ROUNDS)]
             starts = [_cold_start(daemon) for _ in range(ROUNDS)]
             with_us = [_arrival(cri, crowd) for _ in range(ROUNDS)]
@@ -45,12 +41,6 @@ def _of(version: Version) -> dict[str, figures.Figures]:
         f"real.{version}.dedicated.250.with": figures.of(with_us),
         f"real.{version}.cold_start": figures.of(starts),
     }
-
-
-def _crowd(cri: Cri) -> list[Workload]:
-    with ThreadPoolExecutor(4) as pool:
-        pods = list(pool.map(lambda i: cri.run_pod(f"crowd-{i}"), range(PODS)))
-        return list(pool.map(lambda i: workloads.add(cri, pods[i % PODS], f"c{i}"), range(SHARERS)))
 
 
 def _cold_start(daemon: Daemon) -> int:
