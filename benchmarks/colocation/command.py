@@ -12,6 +12,7 @@ from typing import Final
 
 from benchmarks import figures
 from benchmarks.colocation import arrangements, curves, kubelet, offline, programs, report
+from benchmarks.colocation.arrangements import Arrangement
 from benchmarks.colocation.server import PROCESSES, Server
 from benchmarks.colocation.turn import P99, P999, Day, Pace, Stage, percentile
 from tests.rig import packages
@@ -23,6 +24,9 @@ ALLOCATABLE: Final = 768 << 20
 
 NIGHT, NOON = 0.10, 0.50
 """Parts of the node that the online pods use at the day's lowest and highest."""
+
+TOLERATED: Final = 0.08
+"""Part of the node that others may use in a turn: about what containerd and the kernel's own threads do."""
 
 CALIBRATION: Final = Pace(300, 300, 2.0)
 
@@ -60,16 +64,24 @@ def _play(stage: Stage, kind: str, options: argparse.Namespace, pace: Pace) -> d
     for turn in range(options.rounds):
         at = turn % len(chosen)
         for one in [*chosen[at:], *chosen[:at]]:
-            began = time.monotonic()
-            day = stage.play(one, kind, pace, seed=turn)
-            days[one.name].append(day)
-            print(
-                f"  {kind} {one.name}: p99 {percentile(day.took, P99):.2f} p99.9 "
-                f"{percentile(day.took, P999):.2f} ms, node {day.node_use:.1%} stolen {day.stolen:.1%} "
-                f"({time.monotonic() - began:.0f} s)",
-                flush=True,
-            )
+            days[one.name].append(_undisturbed(stage, one, kind, pace, turn, options.tries))
     return days
+
+
+def _undisturbed(stage: Stage, one: Arrangement, kind: str, pace: Pace, seed: int, tries: int) -> Day:
+    """Play a day; again, where strangers used the machine meanwhile, but not for ever."""
+    for _ in range(tries):
+        began = time.monotonic()
+        day = stage.play(one, kind, pace, seed)
+        print(
+            f"  {kind} {one.name}: p99 {percentile(day.took, P99):.2f} p99.9 {percentile(day.took, P999):.2f} ms, "
+            f"node {day.node_use:.1%}, strangers {day.strangers:.1%}, stolen {day.stolen:.1%} "
+            f"({time.monotonic() - began:.0f} s)",
+            flush=True,
+        )
+        if day.strangers <= TOLERATED:
+            break
+    return day
 
 
 def _calibrated(stage: Stage, seconds: float) -> Pace:
@@ -105,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     names = [one.name for one in arrangements.ALL]
     parser.add_argument("--seconds", type=float, default=15.0, help="length of a day")
     parser.add_argument("--rounds", type=int, default=1, help="days of each arrangement and kind of work")
+    parser.add_argument("--tries", type=int, default=3, help="of a day in which strangers used the machine")
     parser.add_argument("--work", nargs="+", choices=list(offline.KINDS), default=list(offline.KINDS))
     parser.add_argument("--arrangements", nargs="+", choices=names, default=names)
     parser.add_argument("--containerd", choices=VERSIONS, default=VERSIONS[-1])

@@ -28,6 +28,7 @@ class Row:
     requests: int
     node_use: float
     stolen: float
+    strangers: float
     done_a_second: float
     unit: str
     p99_ratio: float
@@ -50,6 +51,7 @@ def _row(kind: str, played: list[Day], alone: list[Day]) -> Row:
         len(took),
         round(fmean(day.node_use for day in played), 4),
         round(fmean(day.stolen for day in played), 4),
+        round(fmean(day.strangers for day in played), 4),
         round(fmean(day.done_a_second for day in played) * unit.scale, 2),
         unit.unit,
         round(_ratio(played, alone, P99), 3),

@@ -1,5 +1,6 @@
 """One turn: one arrangement of one kind of offline work, and one day of requests."""
 
+import os
 import subprocess
 import time
 from array import array
@@ -21,18 +22,23 @@ WARM_UP_S: Final = 2.0
 SETTLES_S: Final = 1.0
 LOOK_EVERY_S: Final = 0.25
 PRIORITY: Final = "50"
+TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 GRACE_S: Final = 30
 P99: Final = 0.99
 P999: Final = 0.999
 
 
 class Look(NamedTuple):
-    """What was counted at one moment: seconds of the day, the node's CPU time in ticks, work done, CPUs lent."""
+    """What was counted at one moment: seconds of the day, the node's CPU time in ticks, work done, CPUs lent.
+
+    `known_us`: CPU time of all pods and of the load; what the node used beyond that was strangers'.
+    """
 
     at: float
     busy: int
     whole: int
     stolen: int
+    known_us: int
     done: int
     lent: int
 
@@ -56,6 +62,13 @@ class Day:
         """Part of the time in which a hypervisor gave the CPUs to others, 0 to 1."""
         first, last = self.looks[0], self.looks[-1]
         return (last.stolen - first.stolen) / (last.whole + last.stolen - first.whole - first.stolen)
+
+    @property
+    def strangers(self) -> float:
+        """Part of the node's CPU time that went to programs that are none of ours, 0 to 1."""
+        first, last = self.looks[0], self.looks[-1]
+        known = (last.known_us - first.known_us) * TICKS_A_SECOND / 1e6
+        return max(0.0, last.busy - first.busy - known) / (last.whole - first.whole)
 
     @property
     def done_a_second(self) -> float:
@@ -100,7 +113,7 @@ class Stage:
 
     def _day(self, hog: Hog | None, pace: Pace, seed: int) -> Day:
         with self._load(pace, seed) as load:
-            looks = _looks(load, lambda: _look(hog), pace.seconds)
+            looks = _looks(load, lambda: _look(hog, load.pid), pace.seconds)
             try:
                 answers, words = load.communicate(timeout=GRACE_S)
             except subprocess.TimeoutExpired as error:
@@ -139,18 +152,27 @@ def _looks(load: "subprocess.Popen[bytes]", look: Callable[[], Look], seconds: f
         raise RigError(f"the load did not begin: {load.stderr.read().decode(errors='replace')}")
     begin = time.monotonic() + WARM_UP_S
     found: list[Look] = []
-    for step in range(int(seconds / LOOK_EVERY_S) + 1):
+    for step in range(int(seconds / LOOK_EVERY_S)):  # the last one before the load may end
         time.sleep(max(0.0, begin + step * LOOK_EVERY_S - time.monotonic()))
         found.append(look()._replace(at=time.monotonic() - begin))
     return found
 
 
-def _look(hog: Hog | None) -> Look:
-    ticks = node_ticks()
+def _look(hog: Hog | None, load: int) -> Look:
+    ticks, known_us = node_ticks(), kubelet.used_us(kubelet.KUBEPODS) + _used_us(load)
     if hog is None:
-        return Look(0.0, *ticks, 0, 0)
+        return Look(0.0, *ticks, known_us, 0, 0)
     lent = cgroups.cpus(hog.pod.cgroup) or cgroups.online()
-    return Look(0.0, *ticks, hog.count(), len(lent))
+    return Look(0.0, *ticks, known_us, hog.count(), len(lent))
+
+
+def _used_us(pid: int) -> int:
+    """CPU time of a process, by the scheduler's own nanoseconds; 0 for one that has ended."""
+    try:
+        tasks = [Path(task, "schedstat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return 0
+    return sum(int(text.split()[0]) for text in tasks) // 1000
 
 
 def percentile(took: Sequence[int], part: float) -> float:

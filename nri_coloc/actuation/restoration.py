@@ -44,7 +44,7 @@ def _put_back(file: str, was: str, version: int) -> bool:
     """Write one original back; the tasks of a cgroup get the scheduler's defaults. False if it is gone."""
     if file.rpartition("/")[2] != tasks.NAME:
         return cgroups.restore(file, was, version)
-    failure = tasks.reset(file.rpartition("/")[0], version)
+    failure = tasks.reset(file.rpartition("/")[0], version, was)
     if failure is not None:
         raise failure
     return Path(file).exists()

@@ -18,7 +18,8 @@ def day(times_ms: list[float], busy: int = 100, done: int = 0) -> Day:
     count = len(times_ms)
     arrivals = array("q", (int(SECONDS * 1e9 * i / count) for i in range(count)))
     looks = tuple(
-        Look(s / 4, s * busy // 4, s * 25, 0, s * done // 4, 1) for s in range(int(SECONDS) * 4 + 1)
+        Look(s / 4, s * busy // 4, s * 25, 0, s * busy * 2500, s * done // 4, 1)
+        for s in range(int(SECONDS) * 4 + 1)
     )
     return Day(arrivals, array("q", (int(ms * 1e6) for ms in times_ms)), looks)
 
@@ -74,3 +75,11 @@ def test_kinds_of_work_that_were_measured_one_by_one_stand_in_one_file_and_pictu
     with Image.open(picture.PNG) as drawn:
         assert drawn.size[0] > 2 * picture.WIDTH
         assert len(drawn.getcolors(1 << 24) or []) > 10
+
+
+def test_what_the_node_used_beyond_the_pods_and_the_load_was_strangers():
+    quiet = day([1.0], busy=80)
+    assert quiet.strangers == 0.0
+    first, *_, last = quiet.looks
+    noisy = Day(quiet.arrivals, quiet.took, (first, last._replace(known_us=last.known_us // 2)))
+    assert noisy.strangers == pytest.approx(0.4, abs=0.01)
