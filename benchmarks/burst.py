@@ -24,14 +24,14 @@ from tests.rig.containerd import bring_up
 from tests.rig.waiting import poll, wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 
-TIMES: Final = 25
+TIMES: Final = 20
 PRIORITY: Final = 50
 LOOK_EVERY_S: Final = 0.001
 BURST_S: Final = 0.5
 """Long enough for everything that answers a burst to have happened, and it ends before the next one."""
 
 GROWS_S: Final = 20
-RESTS_S: Final = (2.5, 3.5)
+RESTS_S: Final = (2.2, 2.8)
 """A box that was just given back is not taken for a steady one: see the dwell in docs/decisions/0013."""
 
 LOOPS: Final = "for i in 1 2 3 4; do while :; do :; done & done; wait"
