@@ -109,7 +109,14 @@ def _stage(version: str, reclaim: str) -> Iterator[Stage]:
         stack.callback(cri.remove_all)
         (folder / "online").mkdir()
         (folder / "offline").mkdir()
+        stack.callback(_clean_in_peace)
         yield Stage(containerd, cri, Server(cri, folder / "online"), built, folder / "offline", reclaim)
+
+
+def _clean_in_peace() -> None:
+    """A second Ctrl-C would leave behind what the first one has us take away."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _parser() -> argparse.ArgumentParser:
