@@ -199,11 +199,10 @@ def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
     offered = wish.cpus_ordered & free
     if offered.bit_count() < count or count >= free.bit_count():
         return None
-    part = allocator.allocate(state.topology, offered, count, Wish(QoSClass.DEDICATED))
-    assert part is not None  # the offer holds so many
-    because = f"CPUs {cpuset.render(part.cpus)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
-    mems = state.topology.nodes_of(part.cpus) & state.topology.all_mems
-    return Grant(part.cpus, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
+    part = allocator.choose(state.topology, offered, count, Wish(QoSClass.DEDICATED))
+    because = f"CPUs {cpuset.render(part)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
+    mems = state.topology.nodes_of(part) & state.topology.all_mems
+    return Grant(part, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
 
 
 def _unmet(wish: Wish, free: CPUMask) -> str:

@@ -1,10 +1,10 @@
 """From one state to the next: derive the pools again and say who has to move.
 
-A change of exclusive CPUs touches the members of every pool that shrank or grew, and the reclaim box; the
-cost is one pass that compares pool names, however large the sets are.
+A change of exclusive CPUs touches the members of every pool that shrank or grew, and the reclaim box; those are
+looked at and nobody else, however many live on the node.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -15,7 +15,7 @@ from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace
+from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace, Pools
 from nri_coloc.policy import pools, tiers
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
@@ -41,12 +41,27 @@ def _with_owners(
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
-    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1)
+    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1, state.box)
 
 
 def with_pod(state: NodeState, place: PodPlace) -> NodeState:
     """Return the state with one pod added or replaced."""
-    return replace(state, pods={**state.pods, place.pod.id: place}, generation=state.generation + 1)
+    pod_id, box = place.pod.id, state.box
+    if place.boxed != state.boxed(pod_id):
+        box = (*box, pod_id) if place.boxed else tuple(k for k in box if k != pod_id)
+    pods = {**state.pods, pod_id: place}
+    return replace(state, pods=pods, generation=state.generation + 1, box=box)
+
+
+def without_pod(state: NodeState, pod_id: str) -> NodeState:
+    """Return the state without a pod that no container is left in."""
+    pods = {k: place for k, place in state.pods.items() if k != pod_id}
+    return replace(state, pods=pods, box=tuple(k for k in state.box if k != pod_id))
+
+
+def with_all_pods(state: NodeState, pods: Mapping[str, PodPlace]) -> NodeState:
+    """Return the state with exactly these pods."""
+    return replace(state, pods=pods, box=tuple(k for k, place in pods.items() if place.boxed))
 
 
 def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
@@ -73,53 +88,63 @@ def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignm
 
 def moved(before: NodeState, after: NodeState) -> Moves:
     """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
-    names = pool_names(before, after)
-    changed = {pool for pool in names if before.pools.cpus(pool) != after.pools.cpus(pool)}
-    had, owners = before.owners, after.owners
-    reowned = (had.keys() - owners.keys()) | {k for k, cpus in owners.items() if had.get(k) != cpus}
+    changed = changed_pools(before.pools, after.pools)
+    reowned = _reowned(before, after)
     if not changed and not reowned:
         return NOBODY
-    boxed = tuple(k for k, place in after.pods.items() if place.boxed)
-    inherit = set(boxed)
-    staying = reowned - before.containers.keys()
-    # who followed an owner moves even where another pool than its new one took the owner's CPUs
-    reowned |= {a.id for a in followers(before, [before.containers[k] for k in reowned - staying])}
+    members = [a for pool in changed for a in after.containers.of_pool(pool)]
+    others = [a for a in _owners(before, after, reowned) if a.pool not in changed]
     affected = [
         a
-        for k, a in after.containers.items()
-        if (a.pool in changed or a.follows in reowned or k in reowned)
-        and not a.hands_off
-        and a.container.pod_id not in inherit
-        and k not in staying
+        for a in (*members, *others)
+        if not a.hands_off and not (a.pool == RECLAIM and after.boxed(a.container.pod_id))
     ]
     as_pods = {a.container.pod_id for a in affected if a.wish.handler == "pod"}
-    pods = (*(boxed if RECLAIM in changed else ()), *sorted(as_pods))
-    return Moves(pods, tuple(a.container.id for a in affected if a.wish.handler == "container"))
+    pods = (*(after.box if RECLAIM in changed else ()), *sorted(as_pods))
+    return Moves(pods, tuple([a.container.id for a in affected if a.wish.handler == "container"]))
 
 
-def pool_names(before: NodeState, after: NodeState) -> tuple[str, ...]:
-    """Return the pools that may have changed: those that others' CPUs are taken from, and the operator's."""
-    if not after.pools.tiers and not before.pools.tiers:
-        return _MEMBERS_OF
-    return (*_MEMBERS_OF, *sorted(before.pools.tiers.keys() | after.pools.tiers.keys()))
+def _reowned(before: NodeState, after: NodeState) -> set[str]:
+    """Return who owns other CPUs than before, or none of those any more."""
+    had, owners = before.owners, after.owners
+    if had is owners:
+        return set()
+    return (had.keys() - owners.keys()) | {k for k, cpus in owners.items() if had.get(k) != cpus}
+
+
+def _owners(before: NodeState, after: NodeState, reowned: set[str]) -> Iterator[Assignment]:
+    """Yield who owns other CPUs and was there before, and whoever follows it or followed it: who did moves even where
+    another pool than its new one took the owner's CPUs."""
+    known = [crowd[k] for k in reowned for crowd in (before.containers, after.containers) if k in crowd]
+    for pod_id in sorted({a.container.pod_id for a in known}):
+        followed = {a.id for a in before.of_pod(pod_id) if a.follows in reowned}
+        for a in after.of_pod(pod_id):
+            if a.follows in reowned or a.id in followed or (a.id in reowned and a.id in before.containers):
+                yield a
+
+
+def changed_pools(before: Pools, after: Pools) -> list[str]:
+    """Return the pools whose sets differ: of those that others' CPUs are taken from, and of the operator's."""
+    names = list(_MEMBERS_OF)
+    if before.tiers != after.tiers:
+        names += sorted({name for name, _ in before.tiers.items() ^ after.tiers.items()})
+    return [name for name in names if before.cpus(name) != after.cpus(name)]
 
 
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
     """Say which pools changed, for the audit; pools without members are said only for `share` and
     where the loop told a size."""
-    homes = [a.pool for a in after.containers.values()]
     return tuple(
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            _because(after, pool, cause, homes.count(pool)),
+            _because(after, pool, cause, members),
             pool=pool,
-            before=Knobs(cpus=cpuset.render(old)),
-            after=Knobs(cpus=cpuset.render(new)),
+            before=Knobs(cpus=cpuset.render(before.pools.cpus(pool))),
+            after=Knobs(cpus=cpuset.render(after.pools.cpus(pool))),
         )
-        for pool in pool_names(before, after)
-        if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
-        and (pool == SHARE or pool in homes or pool in after.pools.counts)
+        for pool in changed_pools(before.pools, after.pools)
+        if (members := after.containers.in_pool(pool)) or pool == SHARE or pool in after.pools.counts
     )
 
 

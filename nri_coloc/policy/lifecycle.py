@@ -183,5 +183,4 @@ def pod_started(state: NodeState, event: PodStarted) -> Outcome:
 def pod_removed(state: NodeState, event: PodRemoved) -> Outcome:
     """Forget a pod and whatever of it was still known: a stopped sandbox has no live container."""
     outcome = release(state, tuple(state.of_pod(event.pod_id)), Reason.REMOVED)
-    pods = {k: p for k, p in outcome.state.pods.items() if k != event.pod_id}
-    return replace(outcome, state=replace(outcome.state, pods=pods))
+    return replace(outcome, state=change.without_pod(outcome.state, event.pod_id))

@@ -5,6 +5,7 @@ the old set and the audit says so. A container that owned none (it was refused, 
 if it came now; an owner that asks for less than one CPU by now follows its pod's main container, if there is one.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -107,9 +108,9 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
     Whoever loses CPUs comes first: what somebody leaves may be entered, not the other way round.
     """
     found = change.moved(before, after) + _changed_roles(before, after)
-    losing = tuple(k for k in found.containers if not _gains(before, after, k))
-    gaining = tuple(k for k in found.containers if _gains(before, after, k))
-    ordered = Moves(found.pods, losing + gaining)
+    gaining = _gaining(before, after, found.containers)
+    losing = [k for k in found.containers if k not in gaining]
+    ordered = Moves(found.pods, (*losing, *(k for k in found.containers if k in gaining)))
     owned = after.owners.get(container_id, 0)
     if not owned & ~before.owners.get(container_id, 0):
         return ordered, NOBODY
@@ -122,18 +123,32 @@ def _changed_roles(before: NodeState, after: NodeState) -> Moves:
     """Return who runs on other CPUs though no pool and no owner has changed: who began to follow, or ceased to."""
     changed = [
         now
-        for k, now in after.containers.items()
-        if (then := before.containers.get(k)) is not now
-        and then is not None
+        for now in after.containers.news(before.containers)
+        if (then := before.containers.get(now.id)) is not None
         and before.cpus_of(then) != after.cpus_of(now)
     ]
     pods = dict.fromkeys(a.container.pod_id for a in changed if a.wish.handler == "pod")
     return Moves(tuple(pods), tuple(a.id for a in changed if a.wish.handler == "container"))
 
 
-def _gains(before: NodeState, after: NodeState, container_id: str) -> bool:
-    then, now = before.containers.get(container_id), after.containers[container_id]
-    return bool(after.cpus_of(now) & ~(before.cpus_of(then) if then is not None else 0))
+def _gaining(before: NodeState, after: NodeState, moving: Iterable[str]) -> set[str]:
+    """Return who of these has CPUs that it had not. Who was not touched itself has its pool's, so these are many
+    and looked at together."""
+    anew = {a.id for a in after.containers.news(before.containers)}
+    changed = change.changed_pools(before.pools, after.pools)
+    grown = {pool for pool in changed if after.pools.cpus(pool) & ~before.pools.cpus(pool)}
+    found = set()
+    for container_id in moving:
+        now = after.containers[container_id]
+        if container_id in anew or now.follows:
+            then = before.containers.get(container_id)
+            had = before.cpus_of(then) if then is not None else 0
+            gains = after.cpus_of(now) & ~had != 0
+        else:
+            gains = now.pool in grown
+        if gains:
+            found.add(container_id)
+    return found
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:

@@ -148,7 +148,7 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
             places[container.pod_id] = state.pods.get(container.pod_id) or PodPlace(
                 Pod(container.pod_id), wish
             )
-    return replace(state, pods=places, generation=state.generation + 1)
+    return replace(change.with_all_pods(state, places), generation=state.generation + 1)
 
 
 def _belongs(pod: Pod, wish: Wish) -> bool:
@@ -200,7 +200,7 @@ def box_again(state: NodeState) -> NodeState:
         k: replace(place, boxed=False) if place.boxed and k in others else place
         for k, place in state.pods.items()
     }
-    return state if pods == state.pods else replace(state, pods=pods)
+    return state if pods == state.pods else change.with_all_pods(state, pods)
 
 
 def everyone(state: NodeState) -> Moves:
@@ -225,7 +225,8 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         for k, p in state.pods.items()
     }
     crowd = Crowd.of(membership.housed(derived, a) for a in kept)
-    state = NodeState(event.topology, derived, places, crowd, owners, state.generation + 1)
+    state = NodeState(event.topology, derived, {}, crowd, owners, state.generation + 1)
+    state = change.with_all_pods(state, places)
     state = pools.claimed(state, before.pools, derived.dedicated)
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):

@@ -5,10 +5,8 @@ same members have the same sizes, whoever came first. Which CPUs follows from th
 gives back what leaves the rest together, and grows where it is. Who gets less than it asks for, and why, is said.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
-from operator import or_
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import POOLS, SHARE, Asked, Assignment, NodeState, Pools
@@ -50,7 +48,7 @@ def asked(pools: Pools, replaced: Iterable[Replaced]) -> Mapping[str, Asked]:
 def demand(state: NodeState) -> dict[str, Asked]:
     """Return what the members of every pool ask for, those of `share` too; for the loop, which asks once in a while."""
     of_share: dict[str, Asked] = {}
-    for member in state.containers.values():
+    for member in state.containers.of_pool(SHARE):
         _count(of_share, {SHARE}, member, 1)
     return {**state.pools.asked, **of_share}
 
@@ -63,21 +61,30 @@ def _count(totals: dict[str, Asked], names: set[str], member: Assignment | None,
     totals[member.pool] = Asked(milli + sign * more, members + sign)
 
 
-class _Want(NamedTuple):
-    """A pool that is to have CPUs of its own: at least so many as far as there are, and rather `size`."""
-
-    name: str
-    least: int
-    size: int
+Named = tuple[PoolTuning, str]
+"""What the operator set, and the name of one pool that this makes: its own, or with a group."""
 
 
-def carve(topology: Topology, free: CPUMask, former: Pools) -> dict[str, CPUMask]:
+def listed(plan: Iterable[PoolTuning], totals: Mapping[str, Asked]) -> list[Named]:
+    """Return the operator's pools in the order of the plan, of those with groups one for each that has a member."""
+    groups: dict[str, list[str]] = {}
+    for name in totals:
+        groups.setdefault(base(name), []).append(name)
+    found: list[Named] = []
+    for tuning in plan:
+        if tuning.name not in POOLS:
+            names = sorted(groups.get(tuning.name, ())) if tuning.group_by else (tuning.name,)
+            found += [(tuning, name) for name in names]
+    return found
+
+
+def carve(topology: Topology, free: CPUMask, former: Pools, every: list[Named]) -> dict[str, CPUMask]:
     """Return the sets of all pools that have CPUs of their own; `share` is left its least, and one CPU at least."""
-    wants = list(_wants(former))
+    wants = _wants(former, every)
     if not wants:
         return {}
     room = free.bit_count() - max(1, bounds(former, SHARE).minimum)
-    sizes = _granted(wants, room)
+    sizes = wants if sum(wants.values()) <= room else _granted(former, wants, room)
     kept: dict[str, CPUMask] = {}
     for name, size in sizes.items():
         kept[name] = _trimmed(topology, former.tiers.get(name, 0) & free, size)
@@ -90,19 +97,14 @@ def carve(topology: Topology, free: CPUMask, former: Pools) -> dict[str, CPUMask
     return kept
 
 
-def _wants(former: Pools) -> Iterator[_Want]:
-    """Yield the pools with CPUs of their own, highest priority first, else as the operator listed them."""
-    for tuning in sorted(former.plan, key=lambda each: -each.priority):
-        if tuning.name in POOLS:
-            continue
-        for name in _names(tuning, former.asked):
-            size = wanted(tuning, former.asked.get(name), former.counts.get(name))
-            if size:
-                yield _Want(name, min(size, max(tuning.minimum, 1)), size)
-
-
-def _names(tuning: PoolTuning, totals: Mapping[str, Asked]) -> list[str]:
-    return sorted(name for name in totals if base(name) == tuning.name) if tuning.group_by else [tuning.name]
+def _wants(former: Pools, every: list[Named]) -> dict[str, int]:
+    """Return how many CPUs of their own pools should have, highest priority first, else as the operator listed them."""
+    found = {}
+    for tuning, name in sorted(every, key=lambda each: -each[0].priority):
+        size = wanted(tuning, former.asked.get(name), former.counts.get(name))
+        if size:
+            found[name] = size
+    return found
 
 
 def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> int:
@@ -117,14 +119,15 @@ def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> 
     return min(whole, tuning.maximum) if tuning.maximum else whole
 
 
-def _granted(wants: list[_Want], room: int) -> dict[str, int]:
+def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, int]:
     """Share out the room in turn: one CPU each, then each its least, then what it wants."""
+    least = {name: min(size, max(bounds(former, name).minimum, 1)) for name, size in wants.items()}
     sizes: dict[str, int] = {}
-    for turn in (lambda _: 1, lambda want: want.least, lambda want: want.size):
-        for want in wants:
-            more = min(turn(want) - sizes.get(want.name, 0), room)
+    for turn in (dict.fromkeys(wants, 1), least, wants):
+        for name, size in turn.items():
+            more = min(size - sizes.get(name, 0), room)
             if more > 0:
-                sizes[want.name] = sizes.get(want.name, 0) + more
+                sizes[name] = sizes.get(name, 0) + more
                 room -= more
     return sizes
 
@@ -133,30 +136,32 @@ def _trimmed(topology: Topology, cpus: CPUMask, size: int) -> CPUMask:
     """Return so many of the CPUs that lie together; all of them where there are no more."""
     if cpus.bit_count() <= size:
         return cpus
-    grant = allocator.allocate(topology, cpus, size, _PACKED)
-    return grant.cpus if grant is not None else 0
+    return allocator.choose(topology, cpus, size, _PACKED)
 
 
 def _nearest(topology: Topology, free: CPUMask, count: int, near: CPUMask) -> CPUMask:
     """Return `count` free CPUs: of the cores of `near` first, then of its L3 groups, its nodes, then any."""
     chosen = 0
-    for level in (topology.cores, topology.l3_groups, tuple(node.cpus for node in topology.nodes)):
-        around = reduce(or_, (group for group in level if group & near), 0)
+    for around in topology.around(near) if near else ():
+        if chosen.bit_count() == count:
+            return chosen
         chosen |= _trimmed(topology, around & free & ~chosen, count - chosen.bit_count())
     return chosen | _trimmed(topology, free & ~chosen, count - chosen.bit_count())
 
 
-def named(pools: Pools, carved: Mapping[str, CPUMask]) -> dict[str, CPUMask]:
-    """Return the sets of all the operator's pools; one without CPUs of its own is a name over another pool's, and one
-    that gave everything back has none."""
+def named(
+    former: Pools, system: CPUMask, share: CPUMask, every: list[Named], carved: Mapping[str, CPUMask]
+) -> dict[str, CPUMask]:
+    """Return the sets of all the operator's pools; one without CPUs of its own is a name over `system` or `share`, and
+    one that gave everything back has none."""
     found: dict[str, CPUMask] = {}
-    for tuning in pools.plan:
-        if tuning.name in POOLS:
-            continue
-        under = pools.system if tuning.qos is QoSClass.SYSTEM else pools.share
-        for name in _names(tuning, pools.asked):
-            idle = tuning.sized and name not in pools.asked
-            found[name] = carved.get(name, 0 if idle else under)
+    for tuning, name in every:
+        if name in carved:
+            found[name] = carved[name]
+        elif tuning.sized and name not in former.asked:
+            found[name] = 0
+        else:
+            found[name] = system if tuning.qos is QoSClass.SYSTEM else share
     return found
 
 
