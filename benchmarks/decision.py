@@ -2,7 +2,7 @@
 
 `decision.SIZE`: every amount and its release in one row, half full and fragmented. `decision.SIZE.STATE.CPUS` and
 `….release`: each alone, on a machine that is idle, half full without holes, or half full after churn.
-`decision.grow.SIZE` and `….shrink.SIZE`: an in-place resize of an owner among the fragments, up by 1 to 16 CPUs and back.
+`decision.grow.SIZE` and `….shrink.SIZE`: an in-place resize of an owner among the fragments, by 1 to 16 CPUs.
 `decision.pools.SIZE.member`, `….dedicated`, `….release`: with the operator's pools, three quarters of which are groups.
 `decision.repin.10of100` and `….10of1000`: CPUs are taken from a pool of ten, among so many containers.
 """

@@ -70,7 +70,7 @@ class Crowd(Mapping[str, "Assignment"]):
         return _Items(self)
 
     @property
-    def shelves(self) -> Iterable[dict[str, "Assignment"]]:
+    def shelves(self) -> list[dict[str, "Assignment"]]:
         """The containers by id, shelf by shelf; not to be changed."""
         return self._by_id
 
@@ -78,19 +78,18 @@ class Crowd(Mapping[str, "Assignment"]):
         """Yield the containers of one pod, the oldest first."""
         return (self[k] for k in self._by_pod[_shelf(pod_id)].get(pod_id, ()))
 
-    def of_pool(self, pool: str) -> Iterator["Assignment"]:
-        """Yield the containers whose assignment names a pool, by shelf, then by when they came into it."""
-        for shelf, pools in zip(self._by_id, self._by_pool, strict=True):
-            for container_id in pools.get(pool, ()):
-                yield shelf[container_id]
+    def of_pool(self, pool: str) -> list["Assignment"]:
+        """Return the containers whose assignment names a pool, by shelf, then by when they came into it."""
+        shelves = zip(self._by_id, self._by_pool, strict=True)
+        return [shelf[k] for shelf, pools in shelves if pool in pools for k in pools[pool]]
 
     def in_pool(self, pool: str) -> int:
         """Return how many containers' assignments name a pool."""
-        return sum(len(pools[pool]) for pools in self._by_pool if pool in pools)
+        return sum([len(pools[pool]) for pools in self._by_pool if pool in pools])
 
     def news(self, before: "Crowd") -> Iterator["Assignment"]:
         """Yield who is new or another value than before; shelves that the two share are not looked at."""
-        for shelf, former in zip(self._by_id, before._by_id, strict=True):
+        for shelf, former in zip(self._by_id, before.shelves, strict=True):
             if shelf is not former:
                 yield from (a for k, a in shelf.items() if former.get(k) is not a)
 
@@ -160,4 +159,6 @@ def _shelf(id_: str) -> int:
     return ord(id_[-1]) % _SHELVES if id_ else 0
 
 
-EMPTY: Final = Crowd(*([{} for _ in range(_SHELVES)] for _ in range(3)))
+EMPTY: Final = Crowd(
+    [{} for _ in range(_SHELVES)], [{} for _ in range(_SHELVES)], [{} for _ in range(_SHELVES)]
+)

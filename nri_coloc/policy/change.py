@@ -4,15 +4,16 @@ A change of exclusive CPUs touches the members of every pool that shrank or grew
 looked at and nobody else, however many live on the node.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.crowd import Crowd
-from nri_coloc.model.decisions import NOBODY, Decision, Moves
+from nri_coloc.model.decisions import Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace, Pools
@@ -86,41 +87,58 @@ def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignm
     return [a for pod in pods for a in state.of_pod(pod) if a.follows in ids and a.id not in ids]
 
 
+class Movers(NamedTuple):
+    """Who runs on other CPUs than before: pods of the box, and others of which the pod's own cgroup is the unit, as
+    pods; all others one by one, who lost CPUs only before who gained some."""
+
+    pods: tuple[str, ...]
+    losing: tuple[str, ...]
+    gaining: tuple[str, ...]
+
+
 def moved(before: NodeState, after: NodeState) -> Moves:
-    """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
-    changed = changed_pools(before.pools, after.pools)
-    reowned = _reowned(before, after)
-    if not changed and not reowned:
-        return NOBODY
-    members = [a for pool in changed for a in after.containers.of_pool(pool)]
-    others = [a for a in _owners(before, after, reowned) if a.pool not in changed]
-    affected = [
-        a
-        for a in (*members, *others)
-        if not a.hands_off and not (a.pool == RECLAIM and after.boxed(a.container.pod_id))
-    ]
-    as_pods = {a.container.pod_id for a in affected if a.wish.handler == "pod"}
-    pods = (*(after.box if RECLAIM in changed else ()), *sorted(as_pods))
-    return Moves(pods, tuple([a.container.id for a in affected if a.wish.handler == "container"]))
+    """Return who runs on other CPUs than before; who was not there has its CPUs from the answer to its own event."""
+    found = movers(before, after)
+    return Moves(found.pods, found.losing + found.gaining)
 
 
-def _reowned(before: NodeState, after: NodeState) -> set[str]:
-    """Return who owns other CPUs than before, or none of those any more."""
-    had, owners = before.owners, after.owners
-    if had is owners:
-        return set()
-    return (had.keys() - owners.keys()) | {k for k, cpus in owners.items() if had.get(k) != cpus}
+def movers(before: NodeState, after: NodeState) -> Movers:
+    """Return who runs on other CPUs than before. Members of a pool go with it; who was touched is looked at."""
+    changed, touched = changed_pools(before.pools, after.pools), _touched(before, after)
+    losing: list[Assignment] = []
+    gaining: list[Assignment] = []
+    for pool in changed:
+        into = gaining if after.pools.cpus(pool) & ~before.pools.cpus(pool) else losing
+        into += [a for a in after.containers.of_pool(pool) if a.container.id not in touched]
+    for container_id, now in touched.items():
+        then = before.containers.get(container_id)
+        if then is not None and (had := before.cpus_of(then)) != (has := after.cpus_of(now)):
+            into = gaining if has & ~had else losing
+            into.append(now)
+    boxed = after.box if RECLAIM in changed else ()
+    as_pods = {a.container.pod_id for a in losing + gaining if a.wish.handler == "pod" and _is_ours(after, a)}
+    return Movers((*boxed, *sorted(as_pods)), _one_by_one(after, losing), _one_by_one(after, gaining))
 
 
-def _owners(before: NodeState, after: NodeState, reowned: set[str]) -> Iterator[Assignment]:
-    """Yield who owns other CPUs and was there before, and whoever follows it or followed it: who did moves even where
-    another pool than its new one took the owner's CPUs."""
-    known = [crowd[k] for k in reowned for crowd in (before.containers, after.containers) if k in crowd]
-    for pod_id in sorted({a.container.pod_id for a in known}):
-        followed = {a.id for a in before.of_pod(pod_id) if a.follows in reowned}
-        for a in after.of_pod(pod_id):
-            if a.follows in reowned or a.id in followed or (a.id in reowned and a.id in before.containers):
-                yield a
+def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
+    """Return who is another value than before, and who follows somebody in a pod where somebody is or left."""
+    touched = {a.container.id: a for a in after.containers.news(before.containers)}
+    if before.owners is not after.owners:
+        left = before.containers.news(after.containers)
+        pods = dict.fromkeys(a.container.pod_id for a in (*touched.values(), *left))
+        touched.update({a.container.id: a for pod_id in pods for a in after.of_pod(pod_id) if a.follows})
+    return touched
+
+
+def _one_by_one(state: NodeState, found: list[Assignment]) -> tuple[str, ...]:
+    return tuple([a.container.id for a in found if a.wish.handler == "container" and _is_ours(state, a)])
+
+
+def _is_ours(state: NodeState, assignment: Assignment) -> bool:
+    """Whether its CPUs are written for it: hands are not off, and it does not inherit them from its pod in the box."""
+    if assignment.hands_off:
+        return False
+    return assignment.pool != RECLAIM or not state.boxed(assignment.container.pod_id)
 
 
 def changed_pools(before: Pools, after: Pools) -> list[str]:

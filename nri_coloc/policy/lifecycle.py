@@ -163,14 +163,7 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
         return Outcome(after, decisions, moves)
     cause = f"CPUs {cpuset.render(returned)} came back"
     resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
-    # orphans move even where `share` has the CPUs that it had: what came back may have been isolated ones
-    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after) + _of(orphans))
-
-
-def _of(containers: tuple[Assignment, ...]) -> Moves:
-    """Return these as moves: a pod whose own cgroup is the unit (a VM in it) moves as a whole."""
-    as_pods = sorted({a.container.pod_id for a in containers if a.wish.handler == "pod"})
-    return Moves(tuple(as_pods), tuple(a.id for a in containers if a.wish.handler == "container"))
+    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
 
 
 def pod_started(state: NodeState, event: PodStarted) -> Outcome:

@@ -5,7 +5,6 @@ the old set and the audit says so. A container that owned none (it was refused, 
 if it came now; an owner that asks for less than one CPU by now follows its pod's main container, if there is one.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -107,48 +106,14 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
 
     Whoever loses CPUs comes first: what somebody leaves may be entered, not the other way round.
     """
-    found = change.moved(before, after) + _changed_roles(before, after)
-    gaining = _gaining(before, after, found.containers)
-    losing = [k for k in found.containers if k not in gaining]
-    ordered = Moves(found.pods, (*losing, *(k for k in found.containers if k in gaining)))
-    owned = after.owners.get(container_id, 0)
-    if not owned & ~before.owners.get(container_id, 0):
+    found = change.movers(before, after)
+    ordered = Moves(found.pods, found.losing + found.gaining)
+    if not after.owners.get(container_id, 0) & ~before.owners.get(container_id, 0):
         return ordered, NOBODY
     own_pod = after.containers[container_id].container.pod_id
-    leaving = tuple(k for k in losing if not after.cpus_of(after.containers[k]) & owned)
+    staying = {container_id, *(a.id for a in after.of_pod(own_pod) if a.follows == container_id)}
+    leaving = tuple([k for k in found.losing if k not in staying])
     return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
-
-
-def _changed_roles(before: NodeState, after: NodeState) -> Moves:
-    """Return who runs on other CPUs though no pool and no owner has changed: who began to follow, or ceased to."""
-    changed = [
-        now
-        for now in after.containers.news(before.containers)
-        if (then := before.containers.get(now.id)) is not None
-        and before.cpus_of(then) != after.cpus_of(now)
-    ]
-    pods = dict.fromkeys(a.container.pod_id for a in changed if a.wish.handler == "pod")
-    return Moves(tuple(pods), tuple(a.id for a in changed if a.wish.handler == "container"))
-
-
-def _gaining(before: NodeState, after: NodeState, moving: Iterable[str]) -> set[str]:
-    """Return who of these has CPUs that it had not. Who was not touched itself has its pool's, so these are many
-    and looked at together."""
-    anew = {a.id for a in after.containers.news(before.containers)}
-    changed = change.changed_pools(before.pools, after.pools)
-    grown = {pool for pool in changed if after.pools.cpus(pool) & ~before.pools.cpus(pool)}
-    found = set()
-    for container_id in moving:
-        now = after.containers[container_id]
-        if container_id in anew or now.follows:
-            then = before.containers.get(container_id)
-            had = before.cpus_of(then) if then is not None else 0
-            gains = after.cpus_of(now) & ~had != 0
-        else:
-            gains = now.pool in grown
-        if gains:
-            found.add(container_id)
-    return found
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:

@@ -59,8 +59,8 @@ def derive(
     """Compute every pool's set; `former` holds what sizes follow from, and the choices to stay near."""
     ours = topology.usable & ~kept
     free = ours & ~reserved & ~dedicated
-    every = tiers.listed(former.plan, former.asked)
-    carved = tiers.carve(topology, free & ~former.claimed, former, every)
+    laid_out = tiers.layout(former)
+    carved = tiers.carve(topology, free & ~former.claimed, former, laid_out.wants)
     free &= ~reduce(or_, carved.values(), 0)
     share, reclaim = _divided(topology, free, dedicated, former)
     system = ours & ~dedicated
@@ -71,7 +71,7 @@ def derive(
         share=share,
         reclaim=reclaim,
         kept=kept,
-        tiers=tiers.named(former, system, share, every, carved),
+        tiers=tiers.named(laid_out, former.asked, carved, system, share),
         plan=former.plan,
         asked=former.asked,
         counts=former.counts,

@@ -6,7 +6,8 @@ gives back what leaves the rest together, and grows where it is. Who gets less t
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import POOLS, SHARE, Asked, Assignment, NodeState, Pools
@@ -61,26 +62,40 @@ def _count(totals: dict[str, Asked], names: set[str], member: Assignment | None,
     totals[member.pool] = Asked(milli + sign * more, members + sign)
 
 
-Named = tuple[PoolTuning, str]
-"""What the operator set, and the name of one pool that this makes: its own, or with a group."""
+class Layout(NamedTuple):
+    """What the operator's pools come to: each with its name, which may hold a group, in the order of the plan; and how
+    many CPUs of their own those should have that are to have any, the highest priority first."""
+
+    pools: tuple[tuple[PoolTuning, str], ...]
+    wants: Mapping[str, int]
 
 
-def listed(plan: Iterable[PoolTuning], totals: Mapping[str, Asked]) -> list[Named]:
-    """Return the operator's pools in the order of the plan, of those with groups one for each that has a member."""
+def layout(pools: Pools) -> Layout:
+    """Return what follows from the plan, the members and the loop's counts; no CPUs are looked at."""
+    return _layout(pools.plan, tuple(pools.asked.items()), tuple(pools.counts.items()))
+
+
+@lru_cache(maxsize=8)
+def _layout(
+    plan: tuple[PoolTuning, ...], totals: tuple[tuple[str, Asked], ...], told: tuple[tuple[str, int], ...]
+) -> Layout:
+    """Remembered, for most of what changes a pool's CPUs changes nobody's request."""
+    asked, counts = dict(totals), dict(told)
     groups: dict[str, list[str]] = {}
-    for name in totals:
+    for name in sorted(asked):
         groups.setdefault(base(name), []).append(name)
-    found: list[Named] = []
+    found = []
     for tuning in plan:
         if tuning.name not in POOLS:
-            names = sorted(groups.get(tuning.name, ())) if tuning.group_by else (tuning.name,)
+            names = groups.get(tuning.name, []) if tuning.group_by else [tuning.name]
             found += [(tuning, name) for name in names]
-    return found
+    by_priority = sorted(found, key=lambda each: -each[0].priority)
+    sizes = {name: wanted(tuning, asked.get(name), counts.get(name)) for tuning, name in by_priority}
+    return Layout(tuple(found), {name: size for name, size in sizes.items() if size})
 
 
-def carve(topology: Topology, free: CPUMask, former: Pools, every: list[Named]) -> dict[str, CPUMask]:
+def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, int]) -> dict[str, CPUMask]:
     """Return the sets of all pools that have CPUs of their own; `share` is left its least, and one CPU at least."""
-    wants = _wants(former, every)
     if not wants:
         return {}
     room = free.bit_count() - max(1, bounds(former, SHARE).minimum)
@@ -95,16 +110,6 @@ def carve(topology: Topology, free: CPUMask, former: Pools, every: list[Named]) 
             kept[name] |= grown
             free &= ~grown
     return kept
-
-
-def _wants(former: Pools, every: list[Named]) -> dict[str, int]:
-    """Return how many CPUs of their own pools should have, highest priority first, else as the operator listed them."""
-    found = {}
-    for tuning, name in sorted(every, key=lambda each: -each[0].priority):
-        size = wanted(tuning, former.asked.get(name), former.counts.get(name))
-        if size:
-            found[name] = size
-    return found
 
 
 def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> int:
@@ -150,15 +155,19 @@ def _nearest(topology: Topology, free: CPUMask, count: int, near: CPUMask) -> CP
 
 
 def named(
-    former: Pools, system: CPUMask, share: CPUMask, every: list[Named], carved: Mapping[str, CPUMask]
+    laid_out: Layout,
+    asked: Mapping[str, Asked],
+    carved: Mapping[str, CPUMask],
+    system: CPUMask,
+    share: CPUMask,
 ) -> dict[str, CPUMask]:
     """Return the sets of all the operator's pools; one without CPUs of its own is a name over `system` or `share`, and
     one that gave everything back has none."""
     found: dict[str, CPUMask] = {}
-    for tuning, name in every:
+    for tuning, name in laid_out.pools:
         if name in carved:
             found[name] = carved[name]
-        elif tuning.sized and name not in former.asked:
+        elif tuning.sized and name not in asked:
             found[name] = 0
         else:
             found[name] = system if tuning.qos is QoSClass.SYSTEM else share

@@ -239,6 +239,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()
         self.every_container_has_its_pod()
+        self.what_is_repeated_agrees()
         self.synchronising_with_our_own_state_changes_nothing()
         self.exclusive_cpus_survive_a_restart_by_their_records()
 
@@ -332,6 +333,16 @@ class PlacementMachine(RuleBasedStateMachine):
     def no_boxed_pod_holds_another_class(self):
         for a in self.state.containers.values():
             assert a.qos is QoSClass.RECLAIMED or not self.state.boxed(a.container.pod_id)
+
+    def what_is_repeated_agrees(self):
+        """The box with the places, the indices of the crowd with its containers."""
+        crowd = self.state.containers
+        assert sorted(self.state.box) == sorted(k for k, place in self.state.pods.items() if place.boxed)
+        assert len(set(self.state.box)) == len(self.state.box)
+        for pool in {a.pool for a in crowd.values()} | {"share"}:
+            members = {k for k, a in crowd.items() if a.pool == pool}
+            assert {a.id for a in crowd.of_pool(pool)} == members
+            assert crowd.in_pool(pool) == len(members)
 
     def every_container_has_its_pod(self):
         assert {a.container.pod_id for a in self.state.containers.values()} <= self.state.pods.keys()
