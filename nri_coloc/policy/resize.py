@@ -75,6 +75,9 @@ def _permitted(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wis
     if wish.numa is not Numa.NONE and wish.numa_ids:
         listed = _union(n.cpus for n in topology.nodes if wish.numa_ids >> n.id & 1)
         free = free & listed if (free & listed).bit_count() >= need else free
+    if wish.numa is not Numa.NONE and wish.one_socket:
+        near = free & _touching(topology.packages, owned)
+        free = near if near.bit_count() >= need else free
     if wish.numa is Numa.EXCLUSIVE:
         nodes = [n.cpus & topology.usable for n in topology.nodes]
         whole = _union(cpus for cpus in nodes if cpus & owned or cpus & free == cpus)
@@ -181,9 +184,10 @@ def _returned_of_cores(cores: Sequence[CPUMask], owned: CPUMask, give: int) -> C
 def _even_parts(
     topology: Topology, owned: CPUMask, count: int, wish: Wish
 ) -> list[tuple[CPUMask, CPUMask, int]]:
-    """Return (node, owned there, its part of `count`), largest first; [] without a wish for so many nodes."""
-    wanted = wish.numa_count
+    """Return (node, owned there, its part of `count`), largest first; [] without a wish for so many nodes, or for even
+    parts on those that it has."""
     nodes = sorted((n.cpus for n in topology.nodes if n.cpus & owned), key=lambda c: -(c & owned).bit_count())
+    wanted = wish.numa_count or (len(nodes) if wish.evenly else 0)
     if wish.numa is Numa.NONE or wanted != len(nodes) or not 2 <= wanted <= count:
         return []
     return [(c, c & owned, count // wanted + (i < count % wanted)) for i, c in enumerate(nodes)]

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from nri_coloc.config import gate, keys
 from nri_coloc.config.classes import BANDS
-from nri_coloc.config.vocabularies.claims import Claims, Handling, Meaning, as_ours, one_of
+from nri_coloc.config.vocabularies.claims import (
+    EVEN_PARTS,
+    ONE_SOCKET,
+    Claims,
+    Handling,
+    Meaning,
+    as_ours,
+    one_of,
+)
 from nri_coloc.model.workload import Numa, Placement, QoSClass
 
 _DOMAIN: Final = "katalyst.kubewharf.io/"
@@ -38,8 +46,8 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
         f"{_CPU}[cpu_burst_policy]": Handling.MAPPED,
         f"{_CPU}[cpu_burst_percent]": Handling.MAPPED,
         f"{_CPU}[cpu_burst_threshold]": Handling.IGNORED,
-        f"{_CPU}[distribute_evenly_across_numa]": Handling.IGNORED,
-        f"{_CPU}[align_by_socket]": Handling.IGNORED,
+        f"{_CPU}[distribute_evenly_across_numa]": Handling.MAPPED,
+        f"{_CPU}[align_by_socket]": Handling.MAPPED,
         f"{_CPU}[numa_share]": Handling.IGNORED,
         f"{_CPU}[numa_affinity]": Handling.IGNORED,
         f"{_CPU}[suppression_tolerance_rate]": Handling.IGNORED,
@@ -117,6 +125,8 @@ _SIMPLE: Final[Mapping[str, Meaning]] = MappingProxyType(
         "cpuset_pool": as_ours("cpu-pool"),
         _DOMAIN + "numa_number": as_ours("numa-count"),
         _DOMAIN + "numa_ids": as_ours("numa-ids"),
+        "align_by_socket": one_of(ONE_SOCKET, {"true": True, "false": None}),
+        "distribute_evenly_across_numa": one_of(EVEN_PARTS, {"true": True, "false": None}),
         "full_pcpus_pairing": one_of("cpu-placement", {"true": Placement.FULL_CORES, "false": None}),
     }
 )
