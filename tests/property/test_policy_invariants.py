@@ -23,7 +23,7 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Resources, Wish
-from nri_coloc.policy import admission, box, pools, request, tiers
+from nri_coloc.policy import admission, box, claim, pools, request, tiers
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
 from tests.property.looks import as_before, rendered, without_some
@@ -366,20 +366,26 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def exclusive_cpus_survive_a_restart_by_their_records(self):
         """All of them, unless a neighbour in the pod is placed anew: it may be the main container by then; or unless
-        only specs tell whose they are, and nobody lives in share whose own would tell what that had; or unless
-        the DRA driver gave away the last CPU of share, which then belongs to whoever is replayed first."""
+        only specs tell whose they are, and nobody lives in share whose own would tell what that had (a lapsed record
+        may then be, by chance, all that share has); or unless the DRA driver gave away the last CPU of share, which
+        then belongs to whoever is replayed first."""
         if any(a.hands_off and a.container.claimed & ~a.exclusive for a in self.state.containers.values()):
             return
         again = self.node.anew().state
         anew = {self.state.containers[k].container.pod_id for k in self.lapsed}
         if not any(self.lives_in_share(a) for a in self.state.containers.values()):
             anew |= {self.state.containers[k].container.pod_id for k in self.gained}
+            if any(self.claimed(k) & self.state.pools.share for k in self.lapsed):
+                return
         for name, cpus in self.state.owners.items():
             assert self.state.containers[name].container.pod_id in anew or again.owners.get(name) == cpus
         # who was refused may have in its spec, by chance, a pool's set of the size that it asked for
         for name in again.owners.keys() - self.state.owners.keys():
             asked = request.of_container(again.containers[name].container, again.containers[name].wish)
             assert anew or again.owners[name].bit_count() == asked.whole
+
+    def claimed(self, name: str) -> int:
+        return claim.of(self.node.listed[name], self.node[name].wish).cpus
 
     def lives_in_share(self, a: Assignment) -> bool:
         planned = {tuning.name for tuning in self.state.pools.plan} - {"share", "system"}
