@@ -27,7 +27,7 @@ from nri_coloc.model.readings import FastReadings
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.reclaim import loop, story
+from nri_coloc.reclaim import loop, sentence, story
 from nri_coloc.reclaim.loop import LoopMemory, Tick
 from nri_coloc.reclaim.story import Story
 from nri_coloc.sampling.fast import FastSampler
@@ -146,7 +146,7 @@ class Lending:
         lends = self._node.tuning.reclaim.enabled and self._has_members(state)
         counts = {RECLAIM: tick.target.cpus} if lends else {}
         if counts != state.pools.counts:
-            outcome = self._node.decide(PoolsSized(counts, tick.target.because))
+            outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
             for pod_id in outcome.moves.pods:
                 self._actuator.place_pod(pod_id)
             if self._host_groups:
@@ -214,7 +214,7 @@ def _sentence(record: story.Record) -> str:
     low, high = record.online
     least, most = record.headroom
     return (
-        f"{record.because}; in {record.at - record.since:.2f} s and {record.ticks} ticks the box went from "
+        f"{sentence.because(record.grounds)}; in {record.at - record.since:.2f} s and {record.ticks} ticks the box went from "
         f"{record.before} to {record.after} CPUs (between {record.cpus.low} and {record.cpus.high}), online use was "
         f"{low} to {high} milli-CPU, headroom {least} to {most}, the worst stall {record.stall:.0%} of the time "
         f"({record.own_stall:.0%} of their own making)"
