@@ -214,7 +214,8 @@ def _sentence(record: story.Record) -> str:
     low, high = record.online
     least, most = record.headroom
     return (
-        f"{sentence.because(record.grounds)}; in {record.at - record.since:.2f} s and {record.ticks} ticks the box went from "
+        f"{sentence.because(record.grounds)}; "
+        f"in {record.at - record.since:.2f} s and {record.ticks} ticks the box went from "
         f"{record.before} to {record.after} CPUs (between {record.cpus.low} and {record.cpus.high}), online use was "
         f"{low} to {high} milli-CPU, headroom {least} to {most}, the worst stall {record.stall:.0%} of the time "
         f"({record.own_stall:.0%} of their own making)"

@@ -47,6 +47,6 @@ class SettingsWatch:
     def _identity(self) -> Identity | None:
         try:
             status = os.stat(self._path)  # noqa: PTH116 - a Path costs more than the call
-            return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
         except OSError:
             return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
