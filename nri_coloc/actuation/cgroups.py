@@ -299,6 +299,8 @@ def _at_most(original: str, amount: int) -> str:
 
 def same(current: str, wanted: str) -> bool:
     """Whether a file shows a value already; weights are shown with and without the word "default"."""
-    return current == wanted or current.split() == wanted.split() or current.split("\n", maxsplit=1)[0].removeprefix(
-        "default "
-    ) == wanted.removeprefix("default ")
+    return (
+        current == wanted
+        or current.split() == wanted.split()
+        or current.split("\n", maxsplit=1)[0].removeprefix("default ") == wanted.removeprefix("default ")
+    )

@@ -10,11 +10,12 @@ is placed.
 """
 
 import time
-from threading import Event, Thread
+from threading import Thread
 from typing import Final
 
 from nri_coloc.daemon import lookout, targets
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.alarm import Alarm
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
@@ -42,7 +43,7 @@ AFTER_FAILURE_S: Final = 1.0
 
 
 class Lending:
-    """`headroom` is what the newest tick found; `start`, `wake` and `stop` may be called from any thread."""
+    """`headroom` is what the newest tick found; `start`, `expect_member` and `stop` may be called from any thread."""
 
     def __init__(
         self, node: Node, actuator: Actuator, pusher: Pusher, sampler: FastSampler, report: Report
@@ -64,7 +65,7 @@ class Lending:
         self._tuned: Tuning | None = None
         self._took_s = 0.0
         self._ticks = 0
-        self._woken = Event()
+        self._alarm = Alarm()
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
 
@@ -81,12 +82,12 @@ class Lending:
             because = "reclaimed pods come; the box has what was measured last, its floor where nothing was"
             outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.cpus}, because))
             self._report.decided(outcome.decisions, outcome.state, before)
-        self._woken.set()
+        self._alarm.ring()
 
     def stop(self) -> None:
         """End after the tick at hand; the box keeps its last size."""
         self._stopping = True
-        self._woken.set()
+        self._alarm.ring()
 
     def ended(self, seconds: float) -> bool:
         """Wait until the thread has written its last, if it ever began; False if it has not in time."""
@@ -103,8 +104,7 @@ class Lending:
                 self._report.log.exception("a tick of the lending loop failed", exc_info=error)
                 next_s = AFTER_FAILURE_S
             planned = max(planned + next_s, time.monotonic())
-            if self._woken.wait(planned - time.monotonic()):
-                self._woken.clear()
+            if self._alarm.sleep(planned - time.monotonic()):
                 planned = time.monotonic()
         self._sampler.close()
 
