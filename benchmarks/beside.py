@@ -8,13 +8,12 @@ fall among them.
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks import figures
+from benchmarks import figures, folders
 from benchmarks.hook import Numbers, new_container, pods_of
 from benchmarks.runtime import MeasuredRuntime, container_of
 from nri_coloc._pb import nri_pb2
@@ -48,7 +47,7 @@ def run() -> dict[str, figures.Figures]:
 
 @contextmanager
 def _side(name: str) -> Iterator[tuple[MeasuredRuntime, Numbers]]:
-    with tempfile.TemporaryDirectory(prefix="coloc-bench-") as folder:
+    with folders.planted() as folder:
         host = Path(folder) / "host"
         spec = machines.MACHINES[MACHINE]
         machines.plant(spec, host)

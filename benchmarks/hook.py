@@ -1,9 +1,8 @@
 """`hook.*`: round trips of hooks against the daemon in its own process (DESIGN §7)."""
 
-import tempfile
 from pathlib import Path
 
-from benchmarks import figures
+from benchmarks import figures, folders
 from benchmarks.echo import Echo
 from benchmarks.runtime import MeasuredRuntime, container_of, pod_of
 from nri_coloc._pb import nri_pb2
@@ -18,7 +17,7 @@ PODS = 20
 def run() -> dict[str, figures.Figures]:
     """Measure every row against one simulated machine of 64 CPUs or the nearest there is."""
     results: dict[str, figures.Figures] = {}
-    with tempfile.TemporaryDirectory(prefix="coloc-bench-") as root:
+    with folders.planted() as root:
         machines.plant(machines.MACHINES["epyc-256"], Path(root))
         for live in (0, 50, 250):
             with MeasuredRuntime(root) as runtime:

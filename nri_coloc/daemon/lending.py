@@ -36,10 +36,16 @@ from nri_coloc.sampling.fast import FastSampler
 WATCH_AGAIN_S: Final = 0.1
 """Between two choices of what to read, however many pods come and go: each costs about 3 µs a pod."""
 
-GUARD_EVERY: Final = 5
-"""Ticks between two looks at a member's own files, in turn: what somebody reset is repaired at once."""
+GUARD_EVERY_S: Final = 0.5
+"""Between two looks at a member's own files, in turn: what somebody reset is repaired before the next sweep. A look
+costs about as much as a tick."""
+
+TELL_EVERY_S: Final = 0.5
+"""Ticks that changed nothing are told together: fifty at once cost a fifth of what fifty one by one do."""
 
 AFTER_FAILURE_S: Final = 1.0
+
+_FORGOTTEN: Final = LoopMemory()
 
 
 class Lending:
@@ -57,6 +63,8 @@ class Lending:
         self._sampler = sampler
         self._memory = LoopMemory()
         self._story = Story()
+        self._untold: list[tuple[Tick, float]] = []
+        self._told_at = 0.0
         self._told_cpus = ""
         self._seen: NodeState | None = None
         self._host_groups: tuple[str, ...] = ()
@@ -64,7 +72,8 @@ class Lending:
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
         self._took_s = 0.0
-        self._ticks = 0
+        self._guarded = 0
+        self._guarded_at = 0.0
         self._alarm = Alarm()
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
@@ -154,17 +163,16 @@ class Lending:
             if outcome.moves.containers:
                 self._actuator.submit(Moves(containers=outcome.moves.containers))
                 self._pusher.submit(outcome.moves.containers)
-        elif state.pools.reclaim != state.pools.share:
+        elif self.ticked_at - self._guarded_at >= GUARD_EVERY_S and state.pools.reclaim != state.pools.share:
             self._guard(state)
 
     def _guard(self, state: NodeState) -> None:
         """Look at one member of a box that is held back."""
-        self._ticks += 1
-        if self._ticks % GUARD_EVERY:
-            return
+        self._guarded_at = self.ticked_at
+        self._guarded += 1
         boxed = [k for k, place in state.pods.items() if place.boxed]
         if boxed:
-            self._actuator.guard_pod(boxed[self._ticks // GUARD_EVERY % len(boxed)])
+            self._actuator.guard_pod(boxed[self._guarded % len(boxed)])
 
     def _has_members(self, state: NodeState) -> bool:
         """Whether anybody lives on what is lent; looked up only after somebody came or went."""
@@ -181,9 +189,14 @@ class Lending:
     def _tell(self, tick: Tick, now: float) -> None:
         if not self._node.tuning.reclaim.enabled:
             return
-        self._story, records = story.tell(self._story, tick, now)
-        for record in records:
-            self._say(record)
+        self._untold.append((tick._replace(memory=_FORGOTTEN), now))
+        if tick.target.change is Change.KEEP and now - self._told_at < TELL_EVERY_S:
+            return
+        self._told_at, untold, self._untold = now, self._untold, []
+        for one, at in untold:
+            self._story, records = story.tell(self._story, one, at)
+            for record in records:
+                self._say(record)
 
     def _say(self, record: story.Record) -> None:
         state = self._node.state
