@@ -206,12 +206,11 @@ class Actuator:
         if wanted is None or not pid:
             return
         self._scored.add(assignment.id)
-        path = targets.container_path(assignment)
-        for member in {pid, *(self._writer.members(path) if path is not None else ())}:
-            failure = self._writer.oom_score_adj(member, wanted)
-            if failure is not None:
-                self._report.refused_by_kernel(failure, assignment, self._node.state)
-                return
+        path = targets.container_path(assignment) or ""
+        members = dict.fromkeys((pid, *(self._writer.members(path) if path else ())))
+        failure = self._writer.score(path, members, wanted)
+        if failure is not None:
+            self._report.refused_by_kernel(failure, assignment, self._node.state)
 
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S

@@ -40,8 +40,16 @@ Verify = Callable[[Assignment, Knobs], str]
 """Says what of the changes a container's files do not show; "" if all is well."""
 
 
+Remember = Callable[[Assignment, Knobs], None]
+"""Told of what is about to change, so that it can be given back."""
+
+
 def _unseen(_assignment: Assignment, _changes: Knobs) -> str:
     return ""
+
+
+def _forgotten(_assignment: Assignment, _changes: Knobs) -> None:
+    return
 
 
 class Pusher:
@@ -55,6 +63,7 @@ class Pusher:
         connected: Callable[[], bool],
         verify: Verify = _unseen,
     ) -> None:
+        self.remember: Remember = _forgotten
         self._node = node
         self._way = way
         self._report = report
@@ -152,6 +161,7 @@ class Pusher:
         if not self._connected():
             self.submit((container_id,))
             return BACK_OFF_S
+        self.remember(assignment, changes)
         began = time.monotonic()
         self._in_flight = (container_id, changes)
         try:

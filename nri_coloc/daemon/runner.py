@@ -22,13 +22,13 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from nri_coloc.actuation import restoration, scheduler
+from nri_coloc.actuation import scheduler
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, probe, steering, targets, trunk
+from nri_coloc.daemon import census, probe, restoration, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
@@ -46,6 +46,7 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.daemon.readiness import Readiness, Reading
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.spec_updates import SpecUpdates
@@ -55,6 +56,7 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
@@ -69,7 +71,6 @@ from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
 
-JOURNAL: Final = "restore.jsonl"
 TICK_S: Final = 0.5
 FAST_WITHIN_S: Final = 5.0
 """Ten of the fast loop's slowest periods."""
@@ -82,6 +83,9 @@ CENSUS_PAUSE_S: Final = 0.01
 
 RESTORE_WITHIN_S: Final = 0.5
 """How long the end waits for each thread that writes; SIGTERM is answered within two seconds in all."""
+
+SPECS_WITHIN_S: Final = 2.0
+"""How long the end tells the runtime former values, one container after another; `nri-coloc restore` tells the rest."""
 
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
@@ -128,6 +132,7 @@ class Daemon:
         updates = SpecUpdates(cri)
         verify = Verification(writer, self._layout.version)
         self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
+        self.pusher.remember = partial(_remember, writer)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
@@ -243,10 +248,20 @@ class Daemon:
         return 1 if self._failed else 0
 
     def _restore(self) -> None:
-        """Put back every file that was ours, once nobody writes any more."""
-        if self._serves and self.actuator.ended(RESTORE_WITHIN_S) and self.lending.ended(RESTORE_WITHIN_S):
-            path = str(Path(self._options.state_dir) / JOURNAL)
-            restoration.restore(path, self._options.host_root, self._layout.version)
+        """Put back what was ours, once nobody writes any more: all files, and specs while there is time."""
+        if not self._serves or not self.actuator.ended(RESTORE_WITHIN_S):
+            return
+        if not self.lending.ended(RESTORE_WITHIN_S):
+            return
+        settings, state_dir = self._steering.settings, self._options.state_dir
+        runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name, RESTORE_WITHIN_S)
+        undone = restoration.restore(state_dir, self._options.host_root, runtime, SPECS_WITHIN_S)
+        specs = undone.specs
+        self.report.log.info(
+            "put back", files=len(undone.files.done), refused=len(undone.files.refused), specs=len(specs.done)
+        )
+        for words in (*map(str, undone.files.refused), *specs.refused, *filter(None, [undone.unreachable])):
+            self.report.log.warning("not put back; try `nri-coloc restore`", because=words)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
@@ -345,6 +360,13 @@ class Daemon:
 
     def _mode(self) -> str:
         return "observe: nothing is changed" if self.settings.tuning.observe else "enforce"
+
+
+def _remember(writer: CgroupWriter, assignment: Assignment, changes: Knobs) -> None:
+    """Journal what a push is about to change; what the record of a container says needs no journal."""
+    path = targets.container_path(assignment) if assignment.by_file else None
+    if path is not None:
+        writer.remember(path, changes)
 
 
 def _version() -> str:
