@@ -44,7 +44,7 @@ TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal: a minute."""
 
 REPAIRS_PER_MINUTE: Final = 6
-"""A cgroup that somebody resets again and again is repaired so often, and no more."""
+"""A cgroup that somebody resets again and again, or that refuses a value, is written so often, and no more."""
 
 
 class Barrier:
@@ -290,9 +290,11 @@ class Actuator:
         if cpus is not None:
             self.actual[container_id] = cpus
         self._settle("container", container_id, cpus)
+        if sweeping and applied.failures:
+            self._tried(container_id)
         if applied.before is None or applied.before == target.cpus:
             return None
-        if sweeping and assignment.container.pid:
+        if sweeping and assignment.container.pid and not applied.failures:
             # one without a process is still being made: its cgroup is there before its values are
             self._repaired(container_id, applied.before, target.cpus)
         return applied.before, target.cpus
@@ -316,7 +318,9 @@ class Actuator:
         self._settle("pod", pod_id, applied.cpus)
         if applied.cpus is not None and applied.before != applied.cpus:
             self._look_at_members(state, pod_id)
-        if sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
+        if sweeping and failures:
+            self._tried(pod_id)
+        elif sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
             self._repaired(pod_id, applied.before, target.cpus)
 
     def _look_at_members(self, state: NodeState, pod_id: str) -> None:
@@ -350,15 +354,19 @@ class Actuator:
             barrier.settle(kind, id_, cpus)
 
     def _too_often(self, id_: str) -> bool:
-        """Whether a cgroup was repaired so often in the last minute that its rival may have it for now."""
+        """Whether a cgroup was repaired so often in the last minute, or the kernel refused it, that it is let be."""
         now = time.monotonic()
         recent = [at for at in self._repairs.get(id_, ()) if now - at < 60]
         if recent:
             self._repairs[id_] = recent
         return len(recent) >= REPAIRS_PER_MINUTE
 
-    def _repaired(self, id_: str, found: CPUMask, wanted: CPUMask) -> None:
+    def _tried(self, id_: str) -> None:
+        """Count a repair: what the kernel refuses is not written again at every look (EINVAL does not mend itself)."""
         self._repairs.setdefault(id_, []).append(time.monotonic())
+
+    def _repaired(self, id_: str, found: CPUMask, wanted: CPUMask) -> None:
+        self._tried(id_)
         state = self._node.state
         self._report.drifted(
             state.containers.get(id_) or id_, state, cpuset.render(found), cpuset.render(wanted)
