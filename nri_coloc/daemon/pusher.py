@@ -88,6 +88,12 @@ class Pusher:
             self._stopping = True
             self._wanted.notify()
 
+    def ended(self, seconds: float) -> bool:
+        """Wait until the last push has ended, if the thread ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
     def learned(self, container_id: str, values: Knobs) -> None:
         """Note what a runtime's spec holds now: from an adjustment, an update; what is not named stays."""
         self._specs[container_id] = self._specs.get(container_id, NO_KNOBS).overlaid(values)

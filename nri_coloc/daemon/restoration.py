@@ -5,10 +5,10 @@ entries of containers whose specs could not be told, for another try.
 """
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc.actuation import journal
 from nri_coloc.actuation import restoration as files
@@ -23,6 +23,12 @@ from nri_coloc.sampling import cgroup_layout
 JOURNAL: Final = "restore.jsonl"
 """In the state folder."""
 
+ENDS_WITHIN_S: Final = 0.5
+"""How long the daemon's end waits for each thread that writes, and for the runtime's list."""
+
+SPECS_WITHIN_S: Final = 2.0
+"""How long it tells the runtime former values, one container after another; `nri-coloc restore` tells the rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeAt:
@@ -32,6 +38,20 @@ class RuntimeAt:
     cri_socket: str
     plugin_name: str
     patience_s: float = census.PATIENCE_S
+
+
+class Log(Protocol):
+    """Structured, for the operator."""
+
+    def info(self, event: str, **fields: Any) -> Any: ...
+
+    def warning(self, event: str, **fields: Any) -> Any: ...
+
+
+class Thread(Protocol):
+    """One of the daemon's that writes."""
+
+    def ended(self, seconds: float) -> bool: ...
 
 
 class Undone(NamedTuple):
@@ -63,6 +83,24 @@ def restore(
     cri.close()
     files.keep(path, _of(specs.failed, entries))
     return Undone(put_back, specs)
+
+
+def at_exit(
+    place: tuple[str, str], runtime: RuntimeAt, writers: Iterable[Thread], pusher: Thread, log: Log
+) -> None:
+    """Put everything back at the daemon's end: all files, once nobody writes any more, and specs while there is time.
+
+    `place`: state folder and host root. A push that is still in flight keeps the specs: a second call is no remedy.
+    """
+    if not all(writer.ended(ENDS_WITHIN_S) for writer in writers):
+        log.warning("nothing is put back, for something is still being written; try `nri-coloc restore`")
+        return
+    asked = replace(runtime, patience_s=ENDS_WITHIN_S) if pusher.ended(ENDS_WITHIN_S) else None
+    undone = restore(*place, asked, SPECS_WITHIN_S)
+    log.info("put back", files=len(undone.files.done), specs=len(undone.specs.done))
+    why = undone.unreachable or ("" if asked else "a push is in flight")
+    for words in (*map(str, undone.files.refused), *undone.specs.refused, *filter(None, [why])):
+        log.warning("not put back; try `nri-coloc restore`", because=words)
 
 
 def _is_of_a_container(file: str) -> bool:

@@ -81,12 +81,6 @@ SLOW_WITHIN_S: Final = 60.0
 CENSUS_PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
 
-RESTORE_WITHIN_S: Final = 0.5
-"""How long the end waits for each thread that writes; SIGTERM is answered within two seconds in all."""
-
-SPECS_WITHIN_S: Final = 2.0
-"""How long the end tells the runtime former values, one container after another; `nri-coloc restore` tells the rest."""
-
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
 
@@ -248,20 +242,12 @@ class Daemon:
         return 1 if self._failed else 0
 
     def _restore(self) -> None:
-        """Put back what was ours, once nobody writes any more: all files, and specs while there is time."""
-        if not self._serves or not self.actuator.ended(RESTORE_WITHIN_S):
-            return
-        if not self.lending.ended(RESTORE_WITHIN_S):
-            return
-        settings, state_dir = self._steering.settings, self._options.state_dir
-        runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name, RESTORE_WITHIN_S)
-        undone = restoration.restore(state_dir, self._options.host_root, runtime, SPECS_WITHIN_S)
-        specs = undone.specs
-        self.report.log.info(
-            "put back", files=len(undone.files.done), refused=len(undone.files.refused), specs=len(specs.done)
-        )
-        for words in (*map(str, undone.files.refused), *specs.refused, *filter(None, [undone.unreachable])):
-            self.report.log.warning("not put back; try `nri-coloc restore`", because=words)
+        """Put back what was ours, once nobody writes any more."""
+        if self._serves:
+            settings, place = self._steering.settings, (self._options.state_dir, self._options.host_root)
+            runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
+            writers = (self.actuator, self.lending, self._memory_worker)
+            restoration.at_exit(place, runtime, writers, self.pusher, self.report.log)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""

@@ -268,3 +268,54 @@ def test_files_alone_leave_no_entry(rig, tmp_path):
     undone = restoration.restore(str(tmp_path), str(rig.root), None)
     assert (undone.files.done, undone.unreachable) == (tuple(entry), "")
     assert journal.load(str(tmp_path / "restore.jsonl")) == {}
+
+
+# ---- at the daemon's end ----
+
+
+class Ends:
+    """A thread that has ended, or has not."""
+
+    def __init__(self, *, done: bool = True) -> None:
+        self._done = done
+
+    def ended(self, _seconds: float) -> bool:
+        return self._done
+
+
+class Heard:
+    """A log of which only the words count."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.said.append(f"{event} {fields}")
+
+    warning = info
+
+
+def at_exit(rig: Rig, state: Path, *, writes: bool = False, pushes: bool = False) -> list[str]:
+    entry = f"/sys/fs/cgroup/{'cpuset/' if rig.version == 1 else ''}{PATH}/cpuset.cpus"
+    (state / "restore.jsonl").write_text(journal.lines({entry: "0-5"}))
+    nowhere, heard = RuntimeAt(str(state / "nri"), str(state / "cri"), "nri-coloc"), Heard()
+    place = (str(state), str(rig.root))
+    restoration.at_exit(place, nowhere, [Ends(), Ends(done=not writes)], Ends(done=not pushes), heard)
+    return heard.said
+
+
+def test_at_the_end_files_are_put_back_and_what_is_not_is_said(rig, tmp_path):
+    said = at_exit(rig, tmp_path)
+    assert said[0] == "put back {'files': 1, 'specs': 0}"
+    assert "No such file" in said[1]
+    assert rig.file("cpuset.cpus", "cpuset", "").read_text() == "0-5"
+
+
+def test_at_the_end_a_push_in_flight_keeps_the_specs(rig, tmp_path):
+    assert "a push is in flight" in at_exit(rig, tmp_path, pushes=True)[1]
+    assert rig.file("cpuset.cpus", "cpuset", "").read_text() == "0-5"
+
+
+def test_at_the_end_nothing_is_put_back_beside_one_who_still_writes(rig, tmp_path):
+    assert "still being written" in at_exit(rig, tmp_path, writes=True)[0]
+    assert rig.text("cpuset.cpus", "cpuset", "") == "0-7"
