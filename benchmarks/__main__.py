@@ -7,11 +7,12 @@ bench-colocation`), which takes options of its own.
 import os
 import sys
 
-from benchmarks import burst, cost, decision, figures, hook, pushes, real, sampling, side_by_side
+from benchmarks import beside, burst, cost, decision, figures, hook, pushes, real, sampling, side_by_side
 from benchmarks.colocation import command
 from tests.rig import RigError
 
 ALL = {
+    "beside": beside.run,
     "burst": burst.run,
     "cost": cost.run,
     "decision": decision.run,

@@ -6,7 +6,12 @@ leaving anything out is a failure.
 
 import os
 
+import hypothesis
 import pytest
+
+# a deadline for one example measures how busy the machine is; what is to be fast is measured in benchmarks/
+hypothesis.settings.register_profile("nri-coloc", deadline=None)
+hypothesis.settings.load_profile("nri-coloc")
 
 LEFT_OUT = pytest.StashKey[list[str]]()
 
@@ -23,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         default=200,
         help="how long pods come and go in the soak (default: 200)",
+    )
+    parser.addoption(
+        "--pushes",
+        type=int,
+        default=300,
+        help="how many pushes the runtime must bear beside containers that come and go (default: 300)",
     )
 
 

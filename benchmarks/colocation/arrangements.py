@@ -51,13 +51,16 @@ def seated_daemon(containerd: Containerd, reclaim: str) -> Iterator[Daemon]:
             yield daemon
         finally:
             daemon.terminate()
-            _restore(daemon.state_dir)
+            _restore(containerd, daemon.state_dir)
 
 
-def _restore(state_dir: Path) -> None:
-    words = io.StringIO()
+def _restore(containerd: Containerd, state_dir: Path) -> None:
+    words, sockets = (
+        io.StringIO(),
+        (f"--nri-socket={containerd.nri_socket}", f"--cri-socket={containerd.cri_socket}"),
+    )
     with redirect_stdout(words):
-        failed = main(["restore", "--state-dir", str(state_dir)], {})
+        failed = main(["restore", f"--state-dir={state_dir}", *sockets], {})
     if failed:
         raise RigError(f"the daemon's values could not be put back: {words.getvalue()}")
 
