@@ -85,6 +85,11 @@ class Steering:
         )
         self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
 
+    def begin_with(self, settings: Settings) -> None:
+        """Apply the configuration that a launched plugin is handed: nothing stands yet that a restart would change."""
+        self.settings = replace(self.settings, **{name: getattr(settings, name) for name in FIXED})
+        self.apply(settings)
+
     def apply(self, settings: Settings) -> None:
         """Put new settings in force, unless they do not fit this machine."""
         try:
