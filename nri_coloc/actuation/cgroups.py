@@ -277,7 +277,7 @@ class CgroupWriter:
                 return before, before
             if target.journalled:
                 self._journal.note(f"{folder}/cpuset.cpus", found.own)
-            return before, cpusets.move(folder, version, target.cpus)
+            return before, cpusets.move(folder, version, target.cpus, found)
         except KernelInterfaceError as error:
             failures.append(error)
             return before, before

@@ -71,7 +71,7 @@ class Lending:
         self._members: tuple[object, object, bool] = (None, None, False)
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
-        self._took_s = 0.0
+        self._spent = 0.0
         self._guarded = 0
         self._guarded_at = 0.0
         self._alarm = Alarm()
@@ -105,7 +105,7 @@ class Lending:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        planned = time.monotonic()
+        planned, self._spent = time.monotonic(), time.thread_time()
         while not self._stopping:
             try:
                 next_s = self._tick(planned)
@@ -119,7 +119,7 @@ class Lending:
 
     def _tick(self, planned: float) -> float:
         """Read, decide, act, tell; returns the seconds to the next tick."""
-        now, began = time.monotonic(), time.thread_time()
+        now, spent = time.monotonic(), time.thread_time()
         state, tuning = self._node.state, self._node.tuning
         self._watch(state, now)
         readings = FastReadings(
@@ -129,21 +129,23 @@ class Lending:
             lendable=state.pools.share.bit_count(),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
-            took_s=self._took_s,
+            took_s=spent - self._spent,
         )
+        self._spent = spent
         tick = loop.tick(self._memory, readings, tuning.reclaim, now)
         self._memory, self.headroom, self.ticked_at = tick.memory, tick.headroom, now
         self._act(tick, state)
         self._tell(tick, now)
         self._report.metrics.tick(readings.late_s, tick.headroom.cpu_milli)
-        self._took_s = time.thread_time() - began
         return tick.next_s
 
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""
         seen, tuning = self._seen, self._node.tuning
-        same = seen is not None and _same_groups(seen, state) and tuning is self._tuned
-        if same or now - self._watched_at < WATCH_AGAIN_S:
+        if tuning is self._tuned and seen is not None and (seen is state or _same_groups(seen, state)):
+            self._seen = state
+            return
+        if now - self._watched_at < WATCH_AGAIN_S:
             return
         self._seen, self._watched_at, self._tuned = state, now, tuning
         self._host_groups = targets.host_groups(state, tuning)
