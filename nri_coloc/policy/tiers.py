@@ -83,17 +83,22 @@ def _layout(
 ) -> Layout:
     """Remembered, for most of what changes a pool's CPUs changes nobody's request."""
     asked, counts = dict(totals), dict(told)
-    groups: dict[str, list[str]] = {}
-    for name in sorted(asked):
-        groups.setdefault(base(name), []).append(name)
-    found = []
+    found: list[tuple[PoolTuning, str]] = []
     for tuning in plan:
-        if tuning.name not in POOLS:
-            names = groups.get(tuning.name, []) if tuning.group_by else [tuning.name]
-            found += [(tuning, name) for name in names]
-    by_priority = sorted(found, key=lambda each: -each[0].priority)
-    sizes = {name: wanted(tuning, asked.get(name), counts.get(name)) for tuning, name in by_priority}
-    return Layout(tuple(found), {name: size for name, size in sizes.items() if size})
+        if tuning.group_by:
+            found += [(tuning, name) for name in sorted(asked) if base(name) == tuning.name]
+        elif tuning.name not in POOLS:
+            found.append((tuning, tuning.name))
+    wants = {}
+    for tuning, name in sorted(found, key=_by_priority):
+        size = wanted(tuning, asked.get(name), counts.get(name))
+        if size:
+            wants[name] = size
+    return Layout(tuple(found), wants)
+
+
+def _by_priority(named: tuple[PoolTuning, str]) -> int:
+    return -named[0].priority
 
 
 def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, int]) -> dict[str, CPUMask]:
