@@ -1,7 +1,8 @@
 """The box gives way on a real runtime: seen in the kernel's files and counters, never in what the plugin says.
 
-The rig's BestEffort class weighs as much as the Burstable one (no kubelet lowers it), so what is taken back here is
-taken by the box's cpuset. How fast to the millisecond is the benchmarks' matter: this bound is for a busy machine.
+How fast to the millisecond is the benchmarks' matter: the bound here is for a machine that others use as well. Nor can
+a box of every CPU be waited for there, so the reclaimed pod is its online neighbour's sibling: without us it would get
+half.
 """
 
 import re
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"
 BACK_WITHIN_S: Final = 1.0
+WINDOW_S: Final = 0.1
 GROWS_WITHIN_S: Final = 60
 SOON_S: Final = 40
 THREADS: Final = len(NODE_CPUS)
@@ -34,36 +36,35 @@ def online(cri: Cri) -> tuple[Workload, load.Tap]:
     return burner, tap
 
 
-def offline(cri: Cri) -> Workload:
+def offline(cri: Cri, parent: str = kubepods.BESTEFFORT) -> Workload:
     """A reclaimed pod that takes whatever it gets."""
-    command = load.burners(THREADS)
-    return workloads.run(cri, "batch", command=command, parent=kubepods.BESTEFFORT, oom=1000)
+    return workloads.run(cri, "batch", "reclaimed", command=load.burners(THREADS), parent=parent, oom=1000)
 
 
 def box(batch: Workload) -> int:
     return len(cgroups.cpus(batch.pod.cgroup) or ())
 
 
-def lend_everything(batch: Workload) -> None:
-    wait_until(lambda: box(batch) == THREADS, GROWS_WITHIN_S, "a box of all CPUs")
-
-
 def test_an_online_container_that_starts_to_burn_takes_cpu_back(cri: Cri, own_daemon: OwnDaemon):
     own_daemon(config=LENDING)
     burner, tap = online(cri)
-    batch = offline(cri)
-    lend_everything(batch)
-    meter = load.Meter(batch.pod.cgroup)
-    assert not poll(lambda: box(batch) < THREADS, 0.5), "nobody else wants CPU"
-    before = meter.read()
-    began, took = tap.on(), load.Meter(burner.pod.cgroup)
-    wait_until(lambda: box(batch) < THREADS, BACK_WITHIN_S, "fewer CPUs for the box")
-    meter.read()
-    assert not poll(lambda: box(batch) == THREADS, 0.5), "it stays away while the other burns"
-    assert meter.read() < min(before, THREADS - 1 + 0.15), f"usage fell from {before:.2f} CPUs, {began=}"
-    assert took.read() > 0.5
+    batch = offline(cri, kubepods.BURSTABLE)
+    wait_until(lambda: used(batch, WINDOW_S) > 0.4, SOON_S, "offline work that is done")
+    before = used(batch, 5 * WINDOW_S)
+    tap.on()
+    windows = [used(batch, WINDOW_S) for _ in range(int(BACK_WITHIN_S / WINDOW_S))]
+    assert min(windows) < before / 4, f"{before:.2f} CPUs before, then every {WINDOW_S} s {windows}"
+    assert box(batch) < THREADS
+    assert used(burner, 5 * WINDOW_S) > 2 * used(batch, 5 * WINDOW_S), "it is the online one that has them"
     tap.off()
-    lend_everything(batch)
+    wait_until(lambda: used(batch, WINDOW_S) > before / 2, SOON_S, "offline work again")
+
+
+def used(workload: Workload, seconds: float) -> float:
+    """CPUs that a pod uses in the next moment."""
+    meter = load.Meter(workload.pod.cgroup)
+    poll(lambda: False, seconds)
+    return meter.read()
 
 
 def test_a_besteffort_system_pods_settings_stay_while_the_box_goes_to_its_floor(
