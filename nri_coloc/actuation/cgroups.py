@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from nri_coloc.actuation import cpusets, files, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
+from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue
@@ -43,11 +44,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found."""
+    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
+    `corrected`: every other file that was written.
+    """
 
-    cpus: CPUMask | None
-    before: CPUMask | None
+    cpus: CPUMask | None = None
+    before: CPUMask | None = None
     failures: tuple[KernelInterfaceError, ...] = ()
+    corrected: tuple[Correction, ...] = ()
 
 
 class CgroupWriter:
@@ -94,9 +98,8 @@ class CgroupWriter:
         with self._lock:
             failures: list[KernelInterfaceError] = []
             before, cpus = self._move(target, failures)
-            for value in target.values:
-                self._write(target, value, failures)
-            return Applied(cpus, before, tuple(failures))
+            written = [self._write(target, value, failures) for value in target.values]
+            return Applied(cpus, before, tuple(failures), tuple(filter(None, written)))
 
     def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
         """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
@@ -106,20 +109,20 @@ class CgroupWriter:
         with self._lock:
             return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS)
 
-    def bound(self, path: str, values: tuple[FileValue, ...]) -> tuple[KernelInterfaceError, ...]:
+    def bound(self, path: str, values: tuple[FileValue, ...]) -> Applied:
         """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
 
         To be called by one thread. It reclaims in the write for as long as that takes, so hooks' writes do not wait
         for it: the lock is held for the journal only.
         """
         folder = self._layout.folder("memory", path)
-        failures = []
+        failures, corrected = [], []
         for value in values if folder is not None else ():
             try:
-                self._bound(f"{folder}/{value.name}", int(value.text))
+                corrected.append(self._bound(f"{folder}/{value.name}", int(value.text)))
             except KernelInterfaceError as error:
                 failures.append(error)
-        return tuple(failures)
+        return Applied(failures=tuple(failures), corrected=tuple(filter(None, corrected)))
 
     def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
         """Put a cgroup's memory bounds back."""
@@ -134,28 +137,29 @@ class CgroupWriter:
         """Return the cgroups whose CPUs the journal holds: ours, or those of a former life."""
         return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
 
-    def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
+    def protect(self, path: str, name: str, amount: int) -> Applied:
         """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
 
         Never lowers what somebody else protects: a kubelet with MemoryQoS writes the same files.
         """
         folder = self._layout.folder("memory", path)
         if folder is None:
-            return None
+            return Applied()
         file = f"{folder}/{name}"
         with self._lock:
             try:
                 current = files.read(file)
                 original = self._journal.original(file)
                 if current is None or (original is None and not amount):
-                    return None
+                    return Applied()
                 wanted = _at_least(original if original is not None else current, amount)
-                if wanted != current:
-                    self._journal.note(file, current)
-                    files.write(file, wanted)
+                if wanted == current:
+                    return Applied()
+                self._journal.note(file, current)
+                files.write(file, wanted)
             except KernelInterfaceError as error:
-                return error
-        return None
+                return Applied(failures=(error,))
+        return Applied(corrected=(Correction(name, current, wanted),))
 
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
@@ -201,16 +205,17 @@ class CgroupWriter:
         """Of the cgroups: 1 or 2."""
         return self._layout.version
 
-    def _bound(self, file: str, amount: int) -> None:
+    def _bound(self, file: str, amount: int) -> Correction | None:
         current = files.read(file)
         if current is None:
-            return
+            return None
         with self._lock:
             wanted = _at_most(self._journal.original(file) or current, amount)
             if wanted == current:
-                return
+                return None
             self._journal.note(file, current)
         files.write(file, wanted)
+        return Correction(file.rpartition("/")[2], current, wanted)
 
     def _put_back(self, path: str, means: Callable[[str], bool]) -> tuple[KernelInterfaceError, ...]:
         failures: list[KernelInterfaceError] = []
@@ -253,20 +258,24 @@ class CgroupWriter:
             failures.append(error)
             return before, before
 
-    def _write(self, target: Target, value: FileValue, failures: list[KernelInterfaceError]) -> None:
+    def _write(
+        self, target: Target, value: FileValue, failures: list[KernelInterfaceError]
+    ) -> Correction | None:
         folder = self._layout.folder(value.controller, target.path)
         if folder is None:
-            return
+            return None
         path = f"{folder}/{value.name}"
         try:
             current = files.read(path)
             if current is None or same(current, value.text):
-                return
+                return None
             if target.journalled:
                 self._journal.note(path, current)
             files.write(path, value.text)
         except KernelInterfaceError as error:
             failures.append(error)
+            return None
+        return Correction(value.name, current, value.text)
 
 
 def restore(file: str, was: str, version: int) -> bool:

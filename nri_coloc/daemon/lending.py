@@ -158,13 +158,16 @@ class Lending:
             self._guard(state)
 
     def _guard(self, state: NodeState) -> None:
-        """Look at one member of a box that is held back."""
+        """Look at one member of a box that is held back: its pods, then its host groups, in turn."""
         self._ticks += 1
         if self._ticks % GUARD_EVERY:
             return
         boxed = [k for k, place in state.pods.items() if place.boxed]
-        if boxed:
-            self._actuator.guard_pod(boxed[self._ticks // GUARD_EVERY % len(boxed)])
+        turn = self._ticks // GUARD_EVERY % max(1, len(boxed) + len(self._host_groups))
+        if turn < len(boxed):
+            self._actuator.guard_pod(boxed[turn])
+        elif self._host_groups:
+            self._actuator.guard_host_group(self._host_groups[turn - len(boxed)])
 
     def _has_members(self, state: NodeState) -> bool:
         """Whether anybody lives on what is lent; looked up only after somebody came or went."""

@@ -36,3 +36,15 @@ def cpu_weight(shares: int) -> int:
     """
     shares = min(max(shares, MIN_SHARES), MAX_SHARES)
     return 1 + (shares - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)
+
+
+def io_weight(bfq: int) -> int:
+    """Return the least io_weight of which bfq's number is this one."""
+    if bfq <= 100:
+        return bfq
+    return 100 - (bfq - 100) * 9900 // -900
+
+
+def shares(weight: int) -> int:
+    """Return the least shares of which v2's cpu.weight is this one."""
+    return MIN_SHARES - (weight - MIN_WEIGHT) * (MAX_SHARES - MIN_SHARES) // -9999

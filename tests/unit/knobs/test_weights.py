@@ -43,3 +43,17 @@ def test_larger_weights_stay_larger():
     bfq = [weights.bfq_weight(w) for w in ours]
     assert bfq == sorted(bfq)
     assert (bfq[0], bfq[-1]) == (weights.MIN_WEIGHT, weights.MAX_BFQ_WEIGHT)
+
+
+def test_a_weight_is_told_by_the_least_number_of_ours_that_makes_it():
+    for bfq in range(1, weights.MAX_BFQ_WEIGHT + 1):
+        least = weights.io_weight(bfq)
+        assert weights.bfq_weight(least) == bfq
+        assert bfq == 1 or weights.bfq_weight(least - 1) == bfq - 1
+
+
+@pytest.mark.parametrize("weight", [1, 2, 39, 100, 5000, 10000])
+def test_a_cpu_weight_is_told_by_the_least_shares_that_make_it(weight):
+    least = weights.shares(weight)
+    assert weights.cpu_weight(least) == weight
+    assert weight == 1 or weights.cpu_weight(least - 1) == weight - 1
