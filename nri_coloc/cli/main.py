@@ -73,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--pod", default="", metavar="[NAMESPACE/]NAME")
     audit.add_argument("--limit", type=_positive, default=100, metavar="N")
     audit.set_defaults(command=_audit)
+    top = commands.add_parser("top", help="show who has which CPUs, what is lent and why, as it happens")
+    top.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    top.add_argument(
+        "--interval", type=_positive, default=1, metavar="SECONDS", help="between two pictures (1)"
+    )
+    top.set_defaults(command=_top)
     topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
     topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -163,6 +169,12 @@ def _audit(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.cli import audit
 
     return audit.run(options.http, options.pod, options.limit)
+
+
+def _top(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import top
+
+    return top.run(options.http, options.interval)
 
 
 def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
