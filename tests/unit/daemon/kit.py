@@ -71,6 +71,7 @@ class Cgroups:
         self.put: list[tuple[str, frozenset[str]]] = []
         self.former: set[str] = set()
         self.former_places: set[str] = set()
+        self.before_writing: Callable[[], None] | None = None
         self.tidied = 0
         self.broken: set[str] = set()
         self.obeys = True
@@ -82,6 +83,9 @@ class Cgroups:
         if target.path in self.broken:
             raise ValueError(f"{target.path} is not what anybody expected")
         self.targets.append(target)
+        happens, self.before_writing = self.before_writing, None
+        if happens is not None:
+            happens()
         before = self.cpus_of.get(target.path)
         if before is not None and target.cpus and self.obeys:
             self.cpus_of[target.path] = target.cpus

@@ -1,6 +1,7 @@
 """Orders, sweeps and barriers, without a thread: the state says what should be, the writer what is."""
 
 from collections.abc import Mapping
+from threading import Thread
 
 from nri_coloc.daemon.actuator import TIDY_EVERY, Actuator, Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
@@ -167,6 +168,24 @@ def test_a_sweep_that_is_quicker_than_an_order_takes_nobodys_blame():
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.actuator._sweep()
     assert (rig.cgroups.cpus_of[APP], rig.cgroups.cpus_of[BATCH]) == (kit.mask("2-7"), kit.mask("2-7"))
+    assert rig.heard.records == []
+
+
+def test_a_target_that_was_overtaken_is_never_written_last():
+    rig = Rig(cpus={BATCH: kit.mask("0-7")})
+    start_pod(rig.node, "batch")
+    rig.actuator.place_pod("batch")
+    quicker = Thread(target=rig.actuator.place_pod, args=("batch",))
+
+    def overtaken() -> None:
+        create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+        quicker.start()
+        quicker.join(0.05)  # it has to wait; without a lock it would be done long since
+
+    rig.cgroups.before_writing = overtaken
+    rig.actuator.guard_pod("batch")
+    quicker.join(5)
+    assert rig.cgroups.cpus_of[BATCH] == kit.mask("2-7")
     assert rig.heard.records == []
 
 
