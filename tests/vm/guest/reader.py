@@ -15,8 +15,8 @@ SPAN = 1 << 28
 
 def main() -> None:
     cgroup, disk, seconds = sys.argv[1:]
+    opened = os.open(disk, os.O_RDONLY | os.O_DIRECT)  # before: a container may open no disk
     Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
-    opened = os.open(disk, os.O_RDONLY | os.O_DIRECT)
     page = mmap.mmap(-1, BLOCK)  # direct I/O wants whole pages
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -72,6 +72,7 @@ def test_the_common_cpuset_is_on_the_pods_and_inherited_by_their_containers(pods
 
 def test_the_box_goes_to_its_floor_and_back_and_a_system_pod_beside_it_is_left_alone(node: Node, pods: Pods):
     before = pods.beside()
+    until(lambda: len(pods.box) >= LENT, "a box that has something to give", GROWS)
     with burning(pods.shop, 6):
         until(lambda: len(pods.box) == FLOOR, "the box at its floor", SHRINKS)
         assert is_whole_cores(pods.box)
