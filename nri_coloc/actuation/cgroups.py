@@ -45,13 +45,14 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Applied:
     """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
-    `corrected`: every other file that was written.
+    `corrected`: every other file that was written. `absent`: the names of those that are not there.
     """
 
     cpus: CPUMask | None = None
     before: CPUMask | None = None
     failures: tuple[KernelInterfaceError, ...] = ()
     corrected: tuple[Correction, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 class CgroupWriter:
@@ -98,8 +99,9 @@ class CgroupWriter:
         with self._lock:
             failures: list[KernelInterfaceError] = []
             before, cpus = self._move(target, failures)
-            written = [self._write(target, value, failures) for value in target.values]
-            return Applied(cpus, before, tuple(failures), tuple(filter(None, written)))
+            corrected: list[Correction] = []
+            absent = [v.name for v in target.values if not self._write(target, v, failures, corrected)]
+            return Applied(cpus, before, tuple(failures), tuple(corrected), tuple(absent))
 
     def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
         """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
@@ -116,13 +118,16 @@ class CgroupWriter:
         for it: the lock is held for the journal only.
         """
         folder = self._layout.folder("memory", path)
-        failures, corrected = [], []
-        for value in values if folder is not None else ():
+        failures: list[KernelInterfaceError] = []
+        corrected: list[Correction] = []
+        absent = []
+        for value in values:
             try:
-                corrected.append(self._bound(f"{folder}/{value.name}", int(value.text)))
+                if folder is None or not self._bound(f"{folder}/{value.name}", int(value.text), corrected):
+                    absent.append(value.name)
             except KernelInterfaceError as error:
                 failures.append(error)
-        return Applied(failures=tuple(failures), corrected=tuple(filter(None, corrected)))
+        return Applied(None, None, tuple(failures), tuple(corrected), tuple(absent))
 
     def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
         """Put a cgroup's memory bounds back."""
@@ -144,13 +149,15 @@ class CgroupWriter:
         """
         folder = self._layout.folder("memory", path)
         if folder is None:
-            return Applied()
+            return Applied(absent=(name,))
         file = f"{folder}/{name}"
         with self._lock:
             try:
                 current = files.read(file)
+                if current is None:
+                    return Applied(absent=(name,))
                 original = self._journal.original(file)
-                if current is None or (original is None and not amount):
+                if original is None and not amount:
                     return Applied()
                 wanted = _at_least(original if original is not None else current, amount)
                 if wanted == current:
@@ -205,17 +212,19 @@ class CgroupWriter:
         """Of the cgroups: 1 or 2."""
         return self._layout.version
 
-    def _bound(self, file: str, amount: int) -> Correction | None:
+    def _bound(self, file: str, amount: int, corrected: list[Correction]) -> bool:
+        """Write one bound unless it is there; False if the file is not."""
         current = files.read(file)
         if current is None:
-            return None
+            return False
         with self._lock:
             wanted = _at_most(self._journal.original(file) or current, amount)
             if wanted == current:
-                return None
+                return True
             self._journal.note(file, current)
         files.write(file, wanted)
-        return Correction(file.rpartition("/")[2], current, wanted)
+        corrected.append(Correction(file.rpartition("/")[2], current, wanted))
+        return True
 
     def _put_back(self, path: str, means: Callable[[str], bool]) -> tuple[KernelInterfaceError, ...]:
         failures: list[KernelInterfaceError] = []
@@ -259,23 +268,27 @@ class CgroupWriter:
             return before, before
 
     def _write(
-        self, target: Target, value: FileValue, failures: list[KernelInterfaceError]
-    ) -> Correction | None:
+        self,
+        target: Target,
+        value: FileValue,
+        failures: list[KernelInterfaceError],
+        corrected: list[Correction],
+    ) -> bool:
+        """Write one file unless it shows its value; False if it is not there."""
         folder = self._layout.folder(value.controller, target.path)
-        if folder is None:
-            return None
         path = f"{folder}/{value.name}"
         try:
-            current = files.read(path)
-            if current is None or same(current, value.text):
-                return None
-            if target.journalled:
-                self._journal.note(path, current)
-            files.write(path, value.text)
+            current = files.read(path) if folder is not None else None
+            if current is None:
+                return False
+            if not same(current, value.text):
+                if target.journalled:
+                    self._journal.note(path, current)
+                files.write(path, value.text)
+                corrected.append(Correction(value.name, current, value.text))
         except KernelInterfaceError as error:
             failures.append(error)
-            return None
-        return Correction(value.name, current, value.text)
+        return True
 
 
 def restore(file: str, was: str, version: int) -> bool:

@@ -22,19 +22,22 @@ REPAIRS_PER_MINUTE: Final = 6
 
 MINUTE_S: Final = 60.0
 
+OVERTAKEN_S: Final = 5.0
+"""So long after a change the runtime may still carry out what was ordered before it: an answer's updates wait for runc
+under its lock, one after the other. What shows a former target within this was overtaken, and is nobody's hand."""
+
 FORMER_KEPT: Final = 4
-"""Former targets that are remembered: as many as can change during one slow run of runc."""
+"""Former targets that are remembered: as many as can change meanwhile."""
 
 CPUS: Final = "cpuset.cpus"
 
 
 class Drift(NamedTuple):
-    """What was found and what it is again. `former`: all that was found is what we ourselves had ordered before."""
+    """What was found and what it is again."""
 
     before: Knobs
     after: Knobs
     because: str
-    former: bool = False
 
     def at(self, path: str) -> "Drift":
         """Return it with the cgroup named, where no pod's name does that."""
@@ -62,7 +65,7 @@ class Drifts:
 
     def __init__(self) -> None:
         self._known: dict[str, Target] = {}
-        self._former: dict[str, deque[Target]] = {}
+        self._former: dict[str, deque[tuple[float, Target]]] = {}
         self._repairs: dict[str, list[float]] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
@@ -72,17 +75,22 @@ class Drifts:
     def judge(self, id_: str, target: Target, applied: Applied) -> Drift | None:
         """Remember what a cgroup was brought to; returns what somebody else had changed, which counts as a repair."""
         known = self._known.get(id_)
-        self._known[id_] = _in_place(target, applied) if applied.failures else target
+        whole = not applied.failures and not applied.absent and applied.cpus == (target.cpus or None)
+        self._known[id_] = target if whole else _in_place(known, target, applied)
         if known is None:
             return None
         if known.cpus == target.cpus and applied.before == applied.cpus and not applied.corrected:
             return None  # as almost always; comparing targets as a whole costs more than all the rest
+        now = time.monotonic()
         if known != target:
-            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append(known)
-        found = list(_drifted(known, target, applied))
-        if not found:
-            return None
-        return worded(found, self.count(id_))._replace(former=self._all_former(id_, found))
+            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append((now, known))
+        lately = [former for at, former in self._former.get(id_, ()) if now - at < OVERTAKEN_S]
+        found = [
+            each
+            for each in _drifted(known, target, applied)
+            if not any(_shows(former, each) for former in lately)
+        ]
+        return worded(found, self.count(id_)) if found else None
 
     def count(self, id_: str) -> int:
         """Count a repair; returns how many there were within the minute."""
@@ -111,16 +119,14 @@ class Drifts:
     def _recent(self, id_: str, now: float) -> list[float]:
         return [at for at in self._repairs.get(id_, ()) if now - at < MINUTE_S]
 
-    def _all_former(self, id_: str, found: Iterable[Correction]) -> bool:
-        former = self._former.get(id_, ())
-        return all(any(_shows(target, each) for target in former) for each in found)
 
-
-def _in_place(target: Target, applied: Applied) -> Target:
-    """Return the part of a target that the kernel took."""
-    refused = {failure.path.rpartition("/")[2] for failure in applied.failures}
+def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:
+    """Return the part of a target that the kernel took; of a cgroup that is not there yet, what was expected of it."""
+    lacks = {failure.path.rpartition("/")[2] for failure in applied.failures} | {*applied.absent}
     cpus = target.cpus if applied.cpus == target.cpus else 0
-    return replace(target, cpus=cpus, values=tuple(v for v in target.values if v.name not in refused))
+    if applied.before is None and known is not None:
+        cpus = known.cpus
+    return replace(target, cpus=cpus, values=tuple(v for v in target.values if v.name not in lacks))
 
 
 def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correction]:

@@ -61,4 +61,8 @@ class Protections:
         failures = tuple(failure for applied in both for failure in applied.failures)
         for failure in failures:
             self._report.refused_by_kernel(failure, "", self._node.state)
-        return Applied(failures=failures, corrected=tuple(c for applied in both for c in applied.corrected))
+        return Applied(
+            failures=failures,
+            corrected=tuple(each for applied in both for each in applied.corrected),
+            absent=tuple(name for applied in both for name in applied.absent),
+        )

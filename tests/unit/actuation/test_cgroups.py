@@ -114,7 +114,7 @@ class TestApplyingOnV2:
 
 class TestWhatIsNotThere:
     def test_a_cgroup_that_is_gone_is_nothing(self, v1):
-        assert v1.apply("2-7", SHARES, path="gone") == Applied()
+        assert v1.apply("2-7", SHARES, path="gone") == Applied(absent=("cpu.shares",))
         assert not v1.file("cpuset.cpus", "gone").exists()
 
     def test_a_file_that_the_kernel_lacks_is_left_out(self, v2):
@@ -123,9 +123,9 @@ class TestWhatIsNotThere:
 
     def test_a_controller_that_is_not_mounted_is_left_out(self, tmp_path):
         writer = CgroupWriter(CgroupLayout(2), Journal(str(tmp_path / "j"), print), str(tmp_path))
-        assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied()
+        assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied(absent=("cpu.weight",))
         assert (writer.cpus("pod"), writer.members("pod")) == (None, ())
-        assert writer.protect("pod", "memory.low", 5) == Applied()
+        assert writer.protect("pod", "memory.low", 5) == Applied(absent=("memory.low",))
         assert writer.put_back("pod", frozenset()) == ()
         assert writer.protected() == set()
 
@@ -230,7 +230,7 @@ class TestProtections:
         assert (v2.text("memory.low"), v2.noted()) == ("7", {})
 
     def test_a_file_that_is_not_there_is_no_failure(self, v2):
-        assert v2.writer.protect("gone", "memory.low", 5) == Applied()
+        assert v2.writer.protect("gone", "memory.low", 5) == Applied(absent=("memory.low",))
 
     def test_a_refusal_is_returned(self, v2):
         v2.file("memory.low").unlink()

@@ -166,6 +166,15 @@ def test_a_bound_that_somebody_took_away_is_back_and_told_of_the_pod(rig):
     assert (record.before, record.after) == ({}, {"memory.limit": 2 * GIB})
 
 
+def test_a_host_group_that_comes_later_is_bounded_without_blame(rig):
+    wanted = {"yarn": Bounds(Part(GIB, 2 * GIB))}
+    rig.worker.write(wanted)
+    rig.tree.make("yarn")
+    rig.worker.write(wanted)
+    assert rig.of("yarn") == rig.expected(GIB, 2 * GIB)
+    assert rig.heard.records == []
+
+
 def test_a_bound_that_changes_is_no_drift(rig):
     rig.worker.write(bounds())
     rig.worker.write(bounds(GIB // 2, GIB))
