@@ -257,12 +257,17 @@ class CgroupWriter:
         folder = self._layout.folder("cpuset", target.path)
         if not target.cpus or folder is None:
             return None, None
-        before: CPUMask | None = None
+        version, before = self._layout.version, None
         try:
-            before = cpusets.actual(folder, self._layout.version)
-            if before is not None and target.journalled:
-                self._journal.note(f"{folder}/cpuset.cpus", files.read(f"{folder}/cpuset.cpus") or "")
-            return before, cpusets.move(folder, self._layout.version, target.cpus)
+            found = cpusets.look(folder, version)
+            if found is None:
+                return None, None
+            before = found.cpus
+            if found.holds(target.cpus, version):
+                return before, before
+            if target.journalled:
+                self._journal.note(f"{folder}/cpuset.cpus", found.own)
+            return before, cpusets.move(folder, version, target.cpus)
         except KernelInterfaceError as error:
             failures.append(error)
             return before, before
@@ -316,6 +321,8 @@ def _at_most(original: str, amount: int) -> str:
 
 def same(current: str, wanted: str) -> bool:
     """Whether a file shows a value already; weights are shown with and without the word "default"."""
-    return current.split() == wanted.split() or current.split("\n", maxsplit=1)[0].removeprefix(
-        "default "
-    ) == wanted.removeprefix("default ")
+    return (
+        current == wanted
+        or current.split() == wanted.split()
+        or current.split("\n", maxsplit=1)[0].removeprefix("default ") == wanted.removeprefix("default ")
+    )

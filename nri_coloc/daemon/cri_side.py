@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class CriSide:
-    """Raises ColocError while CRI cannot be asked."""
+    """Raises ColocError while CRI cannot be asked; `socket_path` counts until it is first asked."""
 
     def __init__(self, socket_path: str) -> None:
-        self._socket_path = socket_path
+        self.socket_path = socket_path
         self._client: CriClient | None = None
 
     def states(self) -> Mapping[str, str]:
@@ -42,5 +42,5 @@ class CriSide:
         if self._client is None:
             from nri_coloc.cri.client import CriClient
 
-            self._client = CriClient(self._socket_path)
+            self._client = CriClient(self.socket_path)
         return self._client

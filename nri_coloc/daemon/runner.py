@@ -96,6 +96,7 @@ class Daemon:
         self._stopping = Event()
         self._failed = False
         self._serves = False
+        self._http: HttpServer | None = None
         topology = machine.read(options.host_root)
         steering.refuse_full_reserve(topology.usable.bit_count(), settings)
         memory = machine.memory_total(options.host_root)
@@ -124,15 +125,15 @@ class Daemon:
 
     def _wire_runtime(self, settings: Settings, writer: CgroupWriter) -> None:
         """Make what talks with the runtime: hooks and the trunk, the pusher, the comparison with CRI's list."""
-        cri = CriSide(settings.cri_socket)
-        updates = SpecUpdates(cri)
+        self._cri = CriSide(settings.cri_socket)
+        updates = SpecUpdates(self._cri)
         verify = Verification(writer, self._layout.version)
         self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         updates.native = self.trunk
-        self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
+        self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.readiness.of_the_machine = partial(probe.io_weights, self._layout, self._options.host_root)
 
@@ -174,7 +175,8 @@ class Daemon:
         threading.excepthook = self._thread_failed
         self.audit.start()
         self.report.said(AuditEvent.DAEMON_START, Reason.STARTED, f"nri-coloc {_version()}, {self._mode()}")
-        http = self._start_http()
+        if self._options.launched is None:
+            self._start_http()
         self._wait_for_lock()
         if not self._stopping.is_set():
             self._serves = True
@@ -188,7 +190,7 @@ class Daemon:
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
             self._tick()
-        return self._end(http)
+        return self._end()
 
     def _start_trunk(self) -> None:
         gc.collect()
@@ -226,7 +228,7 @@ class Daemon:
         found = self._cgroups.container(path, time.monotonic()) if path is not None else None
         return found.memory.working_set if found is not None and found.memory is not None else None
 
-    def _end(self, http: HttpServer | None) -> int:
+    def _end(self) -> int:
         restores = self._steering.settings.restore_on_exit
         ends = "everything is put back" if restores else "nothing is un-pinned"
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
@@ -238,8 +240,8 @@ class Daemon:
         self.pusher.stop()
         if restores:
             self._restore()
-        if http is not None:
-            http.close()
+        if self._http is not None:
+            self._http.close()
         self.audit.close()
         return 1 if self._failed else 0
 
@@ -274,16 +276,23 @@ class Daemon:
         self.actuator.can = probe.capability(self._layout, configured.nri_version, root, pid)
         if self._options.launched is None:
             return
+        if configured.config.strip():
+            self._begin_with(configured.config)
+        self._start_http()
         if version.late_sync_leaves_zombie(configured.nri_version):
             Thread(target=self._take_census, name="census", daemon=True).start()
-        if not configured.config.strip():
-            return
+
+    def _begin_with(self, text: str) -> None:
+        """Take over what the runtime hands to a plugin that it launched, sockets and ports included."""
         try:
-            found = self._options.over(reader.load(configured.config, "the runtime's plugin configuration"))
+            found = self._options.over(reader.load(text, "the runtime's plugin configuration"))
         except SettingsError as error:
             self._steering.refuse(str(error))
             return
-        self._steering.apply(found)
+        self.settings = found
+        self._cri.socket_path = found.cri_socket
+        self.audit.keep(found.audit_ring)
+        self._steering.begin_with(found)
 
     # ---- start ----
 
@@ -314,12 +323,10 @@ class Daemon:
         if self._claim.superseded(self.settings.nri_socket):
             self.trunk.drop("another socket is at the runtime's path")
 
-    def _start_http(self) -> HttpServer | None:
-        if self.settings.http == "off":
-            return None
-        server = HttpServer(self.settings.http, self.view, self._http_waits)
-        server.start()
-        return server
+    def _start_http(self) -> None:
+        if self.settings.http != "off":
+            self._http = HttpServer(self.settings.http, self.view, self._http_waits)
+            self._http.start()
 
     def _http_waits(self, sentence: str) -> None:
         self.report.log.warning(sentence)

@@ -153,6 +153,20 @@ class TestRefusals:
 
 
 class TestJournal:
+    @pytest.mark.parametrize("host", ["v1", "v2"])
+    def test_cpus_that_hold_already_are_neither_noted_nor_written(self, host, request):
+        found = request.getfixturevalue(host)
+        before = found.file("cpuset.cpus").stat().st_mtime_ns
+        assert found.apply("0-7", journalled=True) == Applied(0xFF, 0xFF)
+        assert (found.file("cpuset.cpus").stat().st_mtime_ns, found.noted()) == (before, {})
+
+    def test_on_v2_a_set_that_others_cut_is_written_once(self, v2):
+        v2.apply("2-7", journalled=True)
+        v2.file("cpuset.cpus.effective").write_text("2-5\n")
+        before = v2.file("cpuset.cpus").stat().st_mtime_ns
+        assert v2.apply("2-7", journalled=True) == Applied(cpuset.parse("2-5"), cpuset.parse("2-5"))
+        assert v2.file("cpuset.cpus").stat().st_mtime_ns == before
+
     def test_what_is_journalled_is_noted_before_it_is_written(self, v1):
         v1.apply("2-7", SHARES, journalled=True)
         assert v1.noted() == {"cpuset.cpus": "0-7", "cpu.shares": "1024"}
