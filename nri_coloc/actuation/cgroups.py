@@ -5,19 +5,20 @@ A target is a pod's or a container's cgroup with the values it should have now. 
 computed by the caller right before the call, from the newest state, so the last write is the newest truth.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files, tasks
+from nri_coloc.actuation import cpusets, files, oom_scores, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue
+from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, spec_files
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.reclaim.hints import Hint
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
@@ -163,7 +164,8 @@ class CgroupWriter:
                 if wanted == current:
                     return Applied()
                 self._journal.note(file, current)
-                files.write(file, wanted)
+                if not files.write(file, wanted):
+                    return Applied(absent=(name,))
             except KernelInterfaceError as error:
                 return Applied(failures=(error,))
         return Applied(corrected=(Correction(name, current, wanted),))
@@ -197,20 +199,43 @@ class CgroupWriter:
             self._journal.forget_gone()
             self._bandwidths.tidy()
 
-    def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
-        """Set a process's score (inherited by what it executes); a refusal is returned, not raised."""
-        path = f"{self._proc}/{pid}/oom_score_adj"
+    def score(self, path: str, pids: Iterable[int], value: int) -> KernelInterfaceError | None:
+        """Set the oom_score_adj of a container's processes, its first one first; journalled.
+
+        Inherited by what they execute. The first refusal is returned, not raised, and ends it.
+        """
         try:
-            if files.read(path) not in (None, str(value)):
-                files.write(path, str(value))
+            for pid in pids:
+                shown = oom_scores.read(self._proc, pid)
+                if shown in (None, str(value)):
+                    continue
+                self._note_score(path, str(shown))
+                files.write(f"{self._proc}/{pid}/oom_score_adj", str(value))
         except KernelInterfaceError as error:
             return error
         return None
+
+    def remember(self, path: str, changes: Knobs) -> None:
+        """Journal what a container's files hold before the runtime is told to change them."""
+        for name in spec_files(changes, self._layout.version):
+            controller: Controller = "memory" if name.startswith("memory") else "cpu"
+            folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
+            if text is not None:
+                with self._lock:
+                    self._journal.note(f"{folder}/{name}", text)
 
     @property
     def version(self) -> int:
         """Of the cgroups: 1 or 2."""
         return self._layout.version
+
+    def _note_score(self, path: str, score: str) -> None:
+        folder = (
+            (self._layout.folder("cpuset", path) or self._layout.folder("memory", path)) if path else None
+        )
+        if folder is not None:
+            with self._lock:
+                self._journal.note(f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}", score)
 
     def _bound(self, file: str, amount: int, corrected: list[Correction]) -> bool:
         """Write one bound unless it is there; False if the file is not."""
@@ -222,7 +247,8 @@ class CgroupWriter:
             if wanted == current:
                 return True
             self._journal.note(file, current)
-        files.write(file, wanted)
+        if not files.write(file, wanted):
+            return False
         corrected.append(Correction(file.rpartition("/")[2], current, wanted))
         return True
 
@@ -289,7 +315,8 @@ class CgroupWriter:
             if not same(current, value.text):
                 if target.journalled:
                     self._journal.note(path, current)
-                files.write(path, value.text)
+                if not files.write(path, value.text):
+                    return False
                 corrected.append(Correction(value.name, current, value.text))
         except KernelInterfaceError as error:
             failures.append(error)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
 
-_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
+_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH)
 _READ_LIMIT = 65536
 
 

@@ -9,6 +9,7 @@ A `Barrier` is what a dedicated container's start waits for: all former users of
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Condition, Event, Lock, Thread
 from typing import Final
 
@@ -191,12 +192,11 @@ class Actuator:
         if wanted is None or not pid:
             return
         self._scored.add(assignment.id)
-        path = targets.container_path(assignment)
-        for member in {pid, *(self._writer.members(path) if path is not None else ())}:
-            failure = self._writer.oom_score_adj(member, wanted)
-            if failure is not None:
-                self._report.refused_by_kernel(failure, assignment, self._node.state)
-                return
+        path = targets.container_path(assignment) or ""
+        members = dict.fromkeys((pid, *(self._writer.members(path) if path else ())))
+        failure = self._writer.score(path, members, wanted)
+        if failure is not None:
+            self._report.refused_by_kernel(failure, assignment, self._node.state)
 
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S
@@ -309,7 +309,7 @@ class Actuator:
                 # a pod that left the box, or was never in it: nothing of the box may stay on it
                 keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
                 failures += self._writer.put_back(target.path, frozenset(keep))
-            drift = self._drifts.judge(pod_id, target, applied)
+            drift = self._drifts.judge(pod_id, target, replace(applied, failures=failures))
         if not target.cpus and not state.boxed(pod_id):
             self.left_box(target.path)
         for failure in failures:

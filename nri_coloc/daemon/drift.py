@@ -18,7 +18,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 
 REPAIRS_PER_MINUTE: Final = 6
-"""A cgroup that somebody resets again and again is repaired so often, and no more."""
+"""A cgroup that somebody resets again and again, or that refuses a value, is written so often, and no more."""
 
 MINUTE_S: Final = 60.0
 
@@ -77,20 +77,26 @@ class Drifts:
         known = self._known.get(id_)
         whole = not applied.failures and not applied.absent and applied.cpus == (target.cpus or None)
         self._known[id_] = target if whole else _in_place(known, target, applied)
-        if known is None:
-            return None
+        found = self._of_others(id_, known, target, applied) if known is not None else []
+        if found:
+            return worded(found, self.count(id_))
+        if applied.failures:
+            self.count(id_)  # what the kernel refuses does not mend itself: not written again at every look
+        return None
+
+    def _of_others(self, id_: str, known: Target, target: Target, applied: Applied) -> list[Correction]:
+        """Return what was in place, is wanted still, was found otherwise, and shows no order of a moment ago."""
         if known.cpus == target.cpus and applied.before == applied.cpus and not applied.corrected:
-            return None  # as almost always; comparing targets as a whole costs more than all the rest
+            return []  # as almost always; comparing targets as a whole costs more than all the rest
         now = time.monotonic()
         if known != target:
             self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append((now, known))
         lately = [former for at, former in self._former.get(id_, ()) if now - at < OVERTAKEN_S]
-        found = [
+        return [
             each
             for each in _drifted(known, target, applied)
             if not any(_shows(former, each) for former in lately)
         ]
-        return worded(found, self.count(id_)) if found else None
 
     def count(self, id_: str) -> int:
         """Count a repair; returns how many there were within the minute."""

@@ -22,13 +22,13 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from nri_coloc.actuation import restoration, scheduler
+from nri_coloc.actuation import scheduler
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, probe, steering, targets, trunk
+from nri_coloc.daemon import census, probe, restoration, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
@@ -46,6 +46,7 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.daemon.readiness import Readiness, Reading
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.spec_updates import SpecUpdates
@@ -55,6 +56,7 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
@@ -69,7 +71,6 @@ from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
 
-JOURNAL: Final = "restore.jsonl"
 TICK_S: Final = 0.5
 FAST_WITHIN_S: Final = 5.0
 """Ten of the fast loop's slowest periods."""
@@ -79,9 +80,6 @@ SLOW_WITHIN_S: Final = 60.0
 
 CENSUS_PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
-
-RESTORE_WITHIN_S: Final = 0.5
-"""How long the end waits for each thread that writes; SIGTERM is answered within two seconds in all."""
 
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
@@ -129,6 +127,7 @@ class Daemon:
         updates = SpecUpdates(self._cri)
         verify = Verification(writer, self._layout.version)
         self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
+        self.pusher.remember = partial(_remember, writer)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
@@ -246,10 +245,12 @@ class Daemon:
         return 1 if self._failed else 0
 
     def _restore(self) -> None:
-        """Put back every file that was ours, once nobody writes any more."""
-        if self._serves and self.actuator.ended(RESTORE_WITHIN_S) and self.lending.ended(RESTORE_WITHIN_S):
-            path = str(Path(self._options.state_dir) / JOURNAL)
-            restoration.restore(path, self._options.host_root, self._layout.version)
+        """Put back what was ours, once nobody writes any more."""
+        if self._serves:
+            settings, place = self._steering.settings, (self._options.state_dir, self._options.host_root)
+            runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
+            writers = (self.actuator, self.lending, self._memory_worker)
+            restoration.at_exit(place, runtime, writers, self.pusher, self.report.log)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
@@ -353,6 +354,13 @@ class Daemon:
 
     def _mode(self) -> str:
         return "observe: nothing is changed" if self.settings.tuning.observe else "enforce"
+
+
+def _remember(writer: CgroupWriter, assignment: Assignment, changes: Knobs) -> None:
+    """Journal what a push is about to change; what the record of a container says needs no journal."""
+    path = targets.container_path(assignment) if assignment.by_file else None
+    if path is not None:
+        writer.remember(path, changes)
 
 
 def _version() -> str:

@@ -76,7 +76,7 @@ _UNLIMITED: Final = 1 << 62
 
 _READERS: Final[Mapping[str, Callable[[int], Knobs]]] = {
     "cpu.shares": lambda n: Knobs(shares=n),
-    "cpu.weight": lambda n: Knobs(shares=weights.shares(n)),
+    "cpu.weight": lambda n: Knobs(shares=weights.shares_of(n)),
     "cpu.cfs_quota_us": lambda n: Knobs(quota=n),
     "cpu.max": lambda n: Knobs(quota=n),
     "cpu.cfs_burst_us": lambda n: Knobs(burst=n),
@@ -91,6 +91,26 @@ _READERS: Final[Mapping[str, Callable[[int], Knobs]]] = {
     "blkio.bfq.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
     "blkio.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
 }
+
+
+def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
+    """Return the cpu and memory files that a runtime writes when these values of its spec change.
+
+    A limit of memory is also one of memory and swap (nri-protocol §5.2), which must not be below it at any moment.
+    """
+    v1 = cgroup == 1
+    named = (
+        (changes.shares, ("cpu.shares",) if v1 else ("cpu.weight",)),
+        (changes.quota, ("cpu.cfs_quota_us",) if v1 else ("cpu.max",)),
+        (changes.period, ("cpu.cfs_period_us",) if v1 else ("cpu.max",)),
+        (
+            changes.memory_limit,
+            ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")
+            if v1
+            else ("memory.swap.max", "memory.max"),
+        ),
+    )
+    return tuple(dict.fromkeys(name for value, names in named if value is not None for name in names))
 
 
 def _mems(orders: Knobs) -> Iterator[FileValue]:

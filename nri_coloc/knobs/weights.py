@@ -10,6 +10,7 @@ from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 
 MIN_WEIGHT: Final = 1
 MAX_IO_WEIGHT: Final = 10_000
+MAX_CPU_WEIGHT: Final = 10_000
 MAX_BFQ_WEIGHT: Final = 1000
 BLKIO_WEIGHTS: Final = (10, 1000)
 """The range of v1's blkio.weight (Documentation/admin-guide/cgroup-v1/blkio-controller)."""
@@ -39,12 +40,13 @@ def cpu_weight(shares: int) -> int:
 
 
 def io_weight(bfq: int) -> int:
-    """Return the least io_weight of which bfq's number is this one."""
+    """Map bfq's weight (1–1000) back to the least io_weight of which `bfq_weight` makes it."""
     if bfq <= 100:
         return bfq
     return 100 - (bfq - 100) * 9900 // -900
 
 
-def shares(weight: int) -> int:
-    """Return the least shares of which v2's cpu.weight is this one."""
-    return MIN_SHARES - (weight - MIN_WEIGHT) * (MAX_SHARES - MIN_SHARES) // -9999
+def shares_of(weight: int) -> int:
+    """Map v2's cpu.weight (1–10000) back to the least shares of which `cpu_weight` makes it."""
+    above = min(max(weight, MIN_WEIGHT), MAX_CPU_WEIGHT) - MIN_WEIGHT
+    return MIN_SHARES + -(-above * (MAX_SHARES - MIN_SHARES) // 9999)

@@ -52,8 +52,12 @@ def test_a_weight_is_told_by_the_least_number_of_ours_that_makes_it():
         assert bfq == 1 or weights.bfq_weight(least - 1) == bfq - 1
 
 
-@pytest.mark.parametrize("weight", [1, 2, 39, 100, 5000, 10000])
-def test_a_cpu_weight_is_told_by_the_least_shares_that_make_it(weight):
-    least = weights.shares(weight)
+@pytest.mark.parametrize("weight", [1, 2, 39, 100, 9999, 10_000])
+def test_shares_of_a_weight_make_that_weight_again(weight):
+    least = weights.shares_of(weight)
     assert weights.cpu_weight(least) == weight
     assert weight == 1 or weights.cpu_weight(least - 1) == weight - 1
+
+
+def test_the_least_weight_is_the_kubelets_word_for_no_request():
+    assert weights.shares_of(1) == 2
