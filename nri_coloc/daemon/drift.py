@@ -22,22 +22,19 @@ REPAIRS_PER_MINUTE: Final = 6
 
 MINUTE_S: Final = 60.0
 
-OVERTAKEN_S: Final = 5.0
-"""So long after a change the runtime may still carry out what was ordered before it: an answer's updates wait for runc
-under its lock, one after the other. What shows a former target within this was overtaken, and is nobody's hand."""
-
 FORMER_KEPT: Final = 4
-"""Former targets that are remembered: as many as can change meanwhile."""
+"""Former targets that are remembered: as many as can change during one slow update of the runtime."""
 
 CPUS: Final = "cpuset.cpus"
 
 
 class Drift(NamedTuple):
-    """What was found and what it is again."""
+    """What was found and what it is again. `former`: all that was found is what we ourselves had ordered before."""
 
     before: Knobs
     after: Knobs
     because: str
+    former: bool = False
 
     def at(self, path: str) -> "Drift":
         """Return it with the cgroup named, where no pod's name does that."""
@@ -65,7 +62,7 @@ class Drifts:
 
     def __init__(self) -> None:
         self._known: dict[str, Target] = {}
-        self._former: dict[str, deque[tuple[float, Target]]] = {}
+        self._former: dict[str, deque[Target]] = {}
         self._repairs: dict[str, list[float]] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
@@ -77,26 +74,24 @@ class Drifts:
         known = self._known.get(id_)
         whole = not applied.failures and not applied.absent and applied.cpus == (target.cpus or None)
         self._known[id_] = target if whole else _in_place(known, target, applied)
-        found = self._of_others(id_, known, target, applied) if known is not None else []
+        if whole and known is not None and known.cpus == target.cpus and _held(applied):
+            return None  # as almost always; comparing targets as a whole costs more than all the rest
+        if known is not None and known != target:
+            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append(known)
+        found = list(_drifted(known, target, applied)) if known is not None else []
         if found:
-            return worded(found, self.count(id_))
+            return self._told(id_, found)
         if applied.failures:
             self.count(id_)  # what the kernel refuses does not mend itself: not written again at every look
         return None
 
-    def _of_others(self, id_: str, known: Target, target: Target, applied: Applied) -> list[Correction]:
-        """Return what was in place, is wanted still, was found otherwise, and shows no order of a moment ago."""
-        if known.cpus == target.cpus and applied.before == applied.cpus and not applied.corrected:
-            return []  # as almost always; comparing targets as a whole costs more than all the rest
-        now = time.monotonic()
-        if known != target:
-            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append((now, known))
-        lately = [former for at, former in self._former.get(id_, ()) if now - at < OVERTAKEN_S]
-        return [
-            each
-            for each in _drifted(known, target, applied)
-            if not any(_shows(former, each) for former in lately)
-        ]
+    def _told(self, id_: str, found: Sequence[Correction]) -> Drift:
+        drift = worded(found, self.count(id_))
+        former = self._former.get(id_, ())
+        if not all(any(_shows(target, each) for target in former) for each in found):
+            return drift
+        late = "it is what was ordered before, which the runtime or systemd may have written late"
+        return drift._replace(former=True, because=f"{drift.because}; {late}")
 
     def count(self, id_: str) -> int:
         """Count a repair; returns how many there were within the minute."""
@@ -124,6 +119,10 @@ class Drifts:
 
     def _recent(self, id_: str, now: float) -> list[float]:
         return [at for at in self._repairs.get(id_, ()) if now - at < MINUTE_S]
+
+
+def _held(applied: Applied) -> bool:
+    return applied.before == applied.cpus and not applied.corrected
 
 
 def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:

@@ -267,7 +267,10 @@ class Hooks:
         self._pusher.learned(container_id, specs.of(codec.resources_of(hook.container.linux.resources)))
         self._pusher.submit((container_id,))
         self._actuator.bandwidths.place(container_id)
-        self._say_drift(container_id, self._actuator.place(container_id))
+        drift = self._actuator.place(container_id)
+        if drift is not None and not drift.former:
+            # what we ordered before was only overtaken: the runtime carries out an update while the next is decided
+            self._say_drift(container_id, drift)
 
     def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # events of containers carry one

@@ -1,10 +1,8 @@
 """What is found otherwise is somebody else's doing only where it was in place before and is wanted still."""
 
-import time
-
 from nri_coloc.actuation.cgroups import Applied, Target
 from nri_coloc.actuation.files import Correction
-from nri_coloc.daemon.drift import FORMER_KEPT, OVERTAKEN_S, REPAIRS_PER_MINUTE, Drifts
+from nri_coloc.daemon.drift import FORMER_KEPT, REPAIRS_PER_MINUTE, Drifts
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model.knobs import NO_KNOBS
@@ -66,33 +64,29 @@ def test_what_could_not_be_put_right_is_not_said_to_be():
     assert settled(target(ALL)).judge("pod", target(ALL), found(LOW, LOW)) is None
 
 
-def test_what_shows_an_order_of_a_moment_ago_was_only_overtaken():
+def test_what_we_had_ordered_before_is_known_again_and_told():
     drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT))
-    assert drifts.judge("pod", target(ALL, LIGHT), found(LOW)) is None
+    overtaken = drifts.judge("pod", target(ALL, LIGHT), found(LOW))
     foreign = drifts.judge("pod", target(ALL, LIGHT), found(HIGH))
     weight = drifts.judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
-    assert foreign is not None
-    assert weight is not None
-    assert (foreign.before.cpus, weight.before.named()) == ("4-7", {"shares": 2598})
+    assert [drift and drift.former for drift in (overtaken, foreign, weight)] == [True, False, False]
+    assert overtaken is not None
+    assert "it is what was ordered before" in overtaken.because
 
 
-def test_a_file_that_shows_an_order_of_a_moment_ago_was_only_overtaken():
+def test_a_former_value_of_a_file_is_known_again():
     heavy = FileValue("cpu", "cpu.weight", "100")
     drifts = settled(target(ALL, heavy), target(LOW, LIGHT))
-    assert drifts.judge("pod", target(LOW, LIGHT), found(LOW, LOW, RESET)) is None
+    drift = drifts.judge("pod", target(LOW, LIGHT), found(LOW, LOW, RESET))
+    assert drift is not None
+    assert drift.former
 
 
-def test_what_shows_an_order_of_long_ago_is_somebodys_hand(monkeypatch):
-    """systemd keeps what it was told of a unit, and writes it again at every reload."""
-    drifts = settled(target(LOW), target(ALL))
-    later = time.monotonic() + OVERTAKEN_S + 1
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    assert drifts.judge("pod", target(ALL), found(LOW)) is not None
-
-
-def test_what_was_ordered_long_before_is_forgotten():
+def test_what_was_ordered_long_ago_is_forgotten():
     sets = [LOW, *(1 << cpu for cpu in range(FORMER_KEPT)), ALL]
-    assert settled(*map(target, sets)).judge("pod", target(ALL), found(LOW)) is not None
+    drift = settled(*map(target, sets)).judge("pod", target(ALL), found(LOW))
+    assert drift is not None
+    assert not drift.former
 
 
 def test_a_cgroup_that_is_not_there_yet_proves_nothing():
