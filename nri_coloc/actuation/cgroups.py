@@ -77,7 +77,7 @@ class CgroupWriter:
         if folder is None:
             return None
         with self._lock:
-            self._journal.note(f"{folder}/{tasks.NAME}", tasks.DEFAULT)
+            self._journal.note(f"{folder}/{tasks.NAME}", hint.policy.value)
         return tasks.tell(folder, self._layout.version, hint)
 
     def unhint(self, path: str) -> KernelInterfaceError | None:
@@ -85,7 +85,8 @@ class CgroupWriter:
         folder = self._layout.folder("cpu", path)
         if folder is None:
             return None
-        failure = tasks.reset(folder, self._layout.version)
+        told = self._journal.original(f"{folder}/{tasks.NAME}") or ""
+        failure = tasks.reset(folder, self._layout.version, told)
         if failure is None:
             with self._lock:
                 self._journal.forget(f"{folder}/{tasks.NAME}")

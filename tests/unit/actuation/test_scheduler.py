@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.actuation import files, scheduler, tasks
-from nri_coloc.actuation.scheduler import BATCH, OTHER, Attributes
+from nri_coloc.actuation.scheduler import BATCH, IDLE, OTHER, Attributes
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability
 
@@ -46,6 +46,15 @@ def test_batch_is_set_and_niceness_stays(child):
     assert scheduler.tell(child, OFFLINE) is None
     assert of(child) == before._replace(policy=BATCH)
     assert scheduler.reset(child) is None
+    assert of(child) == before
+
+
+def test_idle_is_set_and_taken_back_where_it_was_told(child):
+    before = of(child)
+    assert scheduler.tell(child, Hint(Policy.IDLE)) is None
+    assert of(child)._replace(policy=before.policy) == before
+    assert of(child).policy == IDLE
+    assert scheduler.reset(child, Policy.IDLE) is None
     assert of(child) == before
 
 
@@ -135,16 +144,17 @@ class TestProbing:
 
 
 class TestTheTasksOfACgroup:
+    @pytest.mark.parametrize("told", [OFFLINE, Hint(Policy.IDLE)])
     @pytest.mark.parametrize(("version", "name"), [(1, "tasks"), (2, "cgroup.threads")])
-    def test_all_are_told_also_those_below_and_told_back(self, tmp_path: Path, child, version, name):
+    def test_all_are_told_also_those_below_and_told_back(self, tmp_path: Path, child, version, name, told):
         below = tmp_path / "below"
         below.mkdir()
         (tmp_path / name).write_text("0\n")  # a task of another PID namespace: never ourselves
         (below / name).write_text(f"{child}\n")
         own, before = of(0), of(child)
-        assert tasks.tell(str(tmp_path), version, OFFLINE) is None
-        assert (of(child).policy, of(0)) == (BATCH, own)
-        assert tasks.reset(str(tmp_path), version) is None
+        assert tasks.tell(str(tmp_path), version, told) is None
+        assert (of(child).policy, of(0)) == (BATCH if told is OFFLINE else IDLE, own)
+        assert tasks.reset(str(tmp_path), version, told.policy.value) is None
         assert of(child) == before
 
     def test_the_first_refusal_is_returned(self, tmp_path, monkeypatch):
@@ -153,7 +163,7 @@ class TestTheTasksOfACgroup:
         monkeypatch.setattr(scheduler, "tell", lambda *_: refusal)
         monkeypatch.setattr(scheduler, "reset", lambda *_: refusal)
         assert tasks.tell(str(tmp_path), 1, SHORT) is refusal
-        assert tasks.reset(str(tmp_path), 1) is refusal
+        assert tasks.reset(str(tmp_path), 1, "SCHED_IDLE") is refusal
 
     def test_a_cgroup_that_cannot_be_read_or_is_gone_has_no_tasks(self, tmp_path, monkeypatch):
         assert tasks.tell(str(tmp_path / "gone"), 2, SHORT) is None
