@@ -169,12 +169,15 @@ class Lending:
             self._guard(state)
 
     def _guard(self, state: NodeState) -> None:
-        """Look at one member of a box that is held back."""
+        """Look at one member of a box that is held back: its pods, then its host groups, in turn."""
         self._guarded_at = self.ticked_at
         self._guarded += 1
         boxed = [k for k, place in state.pods.items() if place.boxed]
-        if boxed:
-            self._actuator.guard_pod(boxed[self._guarded % len(boxed)])
+        turn = self._guarded % max(1, len(boxed) + len(self._host_groups))
+        if turn < len(boxed):
+            self._actuator.guard_pod(boxed[turn])
+        elif self._host_groups:
+            self._actuator.guard_host_group(self._host_groups[turn - len(boxed)])
 
     def _has_members(self, state: NodeState) -> bool:
         """Whether anybody lives on what is lent; looked up only after somebody came or went."""

@@ -139,11 +139,12 @@ class HintTuning:
     """What tasks tell the scheduler. `online_slice_us`: EEVDF slice of shared containers, 0 is the kernel's own.
 
     100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
-    (kernel 6.18, two CPUs). `offline_batch`: SCHED_BATCH for reclaimed containers; did no harm and little good there.
+    (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them
+    theirs; docs/decisions/0020 has the figures of SCHED_IDLE and SCHED_BATCH.
     """
 
     online_slice_us: int = 100
-    offline_batch: bool = True
+    offline_policy: str = "SCHED_IDLE"
 
 
 @dataclass(frozen=True, slots=True)
