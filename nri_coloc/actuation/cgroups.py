@@ -290,10 +290,11 @@ class CgroupWriter:
             if found is None:
                 return None, None
             before = found.cpus
+            if target.journalled:
+                # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
+                self._journal.note(f"{folder}/cpuset.cpus", found.own)
             if found.holds(target.cpus, version):
                 return before, before
-            if target.journalled:
-                self._journal.note(f"{folder}/cpuset.cpus", found.own)
             return before, cpusets.move(folder, version, target.cpus, found)
         except KernelInterfaceError as error:
             failures.append(error)
