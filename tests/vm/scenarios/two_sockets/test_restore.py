@@ -69,7 +69,7 @@ def test_files_and_specs_are_as_a_kubelet_alone_leaves_them(node: Node, twins: d
     assert cpus(spec(neighbour)["cpu"]["cpus"]) == cpus(spec(web)["cpu"]["cpus"]) == cpus("0-7")
     assert spec(web).get("unified", {}).get("memory.high", "max") == "max"
     web.update(shares=1024)
-    weight = {"/cpu.weight": ""}
+    weight = {"/cpu.weight": "", "/cpu.weight.nice": ""}
     after = look(web)["container"] | weight
     assert settings.differing({"": twins["web"]["container"] | weight}, {"": after}) == [], (
         "runc brings nothing back"
