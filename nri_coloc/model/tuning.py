@@ -140,11 +140,11 @@ class HintTuning:
 
     100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
     (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them
-    theirs; docs/decisions/0020 has the figures of SCHED_IDLE and SCHED_BATCH.
+    theirs: SCHED_BATCH did no harm and little good there; of SCHED_IDLE see docs/decisions/0020.
     """
 
     online_slice_us: int = 100
-    offline_policy: str = "SCHED_IDLE"
+    offline_policy: str = "SCHED_BATCH"
 
 
 @dataclass(frozen=True, slots=True)
