@@ -256,7 +256,7 @@ def _words(
     said = []
     for name, wish in wishes.items():
         has, had = given[name], before.get(name)
-        if not wish.because and has == had:
+        if has == had and (not wish.because or has == wish.want):
             continue
         because = wish.because or f"{name} {'makes room' if has < wish.want else 'has what is asked for'}"
         wanted = (

@@ -1,8 +1,8 @@
 """A day on which tiers share sixteen CPUs by load: what the members ask for, the loads, the sizes and the sets.
 
 The table is meant to be read: what gold and share use from which second on, and how many CPUs gold, share and the
-box have at which. Gold asks for 12 CPUs and keeps 30 to 50 % of its own busy, share asks for 6 and keeps 40 to 60 %; the
-box has one core at least, and gets one core a quarter of a second at most. All of the way that is pure: counters,
+box have at which. Gold asks for 12 CPUs and keeps 30 to 50 % of its own busy, share asks for 6 and keeps 40 to 60 %;
+the box has one core at least, and gets one core a quarter of a second at most. All of the way that is pure: counters,
 loads, bands, event, placement.
 """
 
