@@ -232,7 +232,7 @@ def _given(
         [(t.name, wishes[t.name].need) for t in online],
         [(t.name, wishes[t.name].want) for t in online],
         [(lowest.name, next_step)],
-        [(t.name, min(before.get(t.name, 0), t.most)) for t in online],
+        [(t.name, min(before.get(t.name, 0), t.most)) for t in online if next_step < most],
         [(lowest.name, most)],
     ):
         left = _take_turn(given, turn, left)

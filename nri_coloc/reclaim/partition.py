@@ -30,6 +30,14 @@ class Load(NamedTuple):
     known_at: float
 
 
+class _Rate(NamedTuple):
+    """The sum of the rates of a tier's members, milli-CPU, and the shortest interval that one of them stands for."""
+
+    milli: int
+    span_s: float
+
+
+_NO_RATE: Final = _Rate(0, float("inf"))
 _NO_LOADS: Final[Mapping[str, Load]] = MappingProxyType({})
 
 
@@ -103,28 +111,31 @@ def _loads(
 ) -> dict[str, Load]:
     """Return every tier's load: judged anew where all its members have a rate, or where those that have one use more
     already than all did before; else what was known last."""
-    of_tiers = [meter for meter in meters.values() if meter.role is Role.TIER]
-    unrated = {meter.tier for meter in of_tiers if meter.until < now}
-    rated: dict[str, list[Meter]] = {}
-    for meter in of_tiers:
-        if meter.until >= now:
-            rated.setdefault(meter.tier, []).append(meter)
+    rated: dict[str, _Rate] = {}
+    unrated = set()
+    for meter in meters.values():
+        if meter.role is not Role.TIER:
+            continue
+        if meter.until < now:
+            unrated.add(meter.tier)
+        else:
+            milli, span_s = rated.get(meter.tier, _NO_RATE)
+            rated[meter.tier] = _Rate(milli + meter.milli, min(span_s, meter.span_s))
     found = {t.name: memory.loads[t.name] for t in tiers if t.name in memory.loads}
     for tier in tiers:
-        members, former = rated.get(tier.name), found.get(tier.name)
-        if members is None:
+        rate, former = rated.get(tier.name), found.get(tier.name)
+        if rate is None:
             continue
-        milli = _judged(members, former, memory.bands.sizes.get(tier.name, 1), tuning)
+        milli = _judged(rate, former, memory.bands.sizes.get(tier.name, 1), tuning)
         if tier.name not in unrated or (former is not None and milli > former.milli):
             found[tier.name] = Load(milli, now)
     return found
 
 
-def _judged(members: Sequence[Meter], former: Load | None, size: int, tuning: ReclaimTuning) -> int:
-    """Return the sum of the members' rates as it counts: a burst at once, the coarseness of counters never."""
-    newest, span_s = sum(meter.milli for meter in members), min(meter.span_s for meter in members)
-    window_s = 0.0 if former is None else tuning.average_s
-    return usage.judged(newest, span_s, former.milli if former else 0, window_s, max(1, size))
+def _judged(rate: _Rate, former: Load | None, size: int, tuning: ReclaimTuning) -> int:
+    """Return the rate as it counts: a burst at once, the coarseness of counters never."""
+    mean, window_s = (former.milli, tuning.average_s) if former is not None else (0, 0.0)
+    return usage.judged(rate.milli, rate.span_s, mean, window_s, max(1, size))
 
 
 def _step(
@@ -162,12 +173,13 @@ def _next_period(
     tuning: ReclaimTuning,
     took_s: float,
 ) -> float:
-    """Return the seconds to the next tick: quick while a tier that may grow has used half of what lets it grow."""
+    """Return the seconds to the next tick: quick while a tier that may grow uses half of what would make it grow."""
     growing = [tier for tier in tiers if tier.band is not None and sizes[tier.name] < tier.most]
     if not growing:
         return tuning.quiet_tick_s
     if not any(_is_loaded(tier, sizes, loads) for tier in growing):
-        return tuning.tick_max_s
+        # each has room for twice its load in its own pool, and more
+        return tuning.quiet_tick_s
     return max(tuning.tick_s, min(took_s / tuning.cost_share, tuning.tick_max_s))
 
 
