@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test test-vm soak check bench bench-hook lock generate
+.PHONY: setup run test test-vm soak soak-pushes check bench bench-hook lock generate
 
 setup: $(STAMP)
 
@@ -37,7 +37,11 @@ test-vm: setup
 
 # An hour of pods that come and go; `make test` plays some minutes of it. Figures: build/soak.json
 soak: setup
-	$(BIN)/python -m pytest tests/soak --soak-seconds=3600 $(ARGS)
+	$(BIN)/python -m pytest tests/soak/test_soak.py --soak-seconds=3600 $(ARGS)
+
+# Ten thousand pushes beside containers that come and go, on each containerd; `make test` plays 300. Figures: build/pushes.json
+soak-pushes: setup
+	$(BIN)/python -m pytest tests/soak/test_pushes.py --pushes=10000 $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -6,10 +6,11 @@
 import os
 import sys
 
-from benchmarks import cost, decision, figures, hook, pushes, real, sampling, side_by_side
+from benchmarks import beside, cost, decision, figures, hook, pushes, real, sampling, side_by_side
 from tests.rig import RigError
 
 ALL = {
+    "beside": beside.run,
     "cost": cost.run,
     "decision": decision.run,
     "hook": hook.run,

@@ -5,12 +5,11 @@ while every container uses a twentieth of a CPU. Of the whole process tree, besi
 own. The memory is printed.
 """
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import figures
+from benchmarks import figures, folders
 from nri_coloc.node_sim.node import Node
 from tests.integration.harness import daemon_of, reclaimed, served, shared
 from tests.rig.daemon import Daemon
@@ -24,7 +23,7 @@ def run() -> dict[str, figures.Figures]:
     """Measure quiet, then busy."""
     results = {}
     with (
-        tempfile.TemporaryDirectory(prefix="coloc-bench-") as root,
+        folders.planted() as root,
         Node(Path(root), cgroup=1) as node,
         daemon_of(node, config="reclaim: {enabled: true}\n") as daemon,
     ):

@@ -1,9 +1,9 @@
 """`hook.*`: round trips of hooks against the daemon in its own process (DESIGN §7)."""
 
-import tempfile
 from pathlib import Path
 
-from benchmarks import figures
+from benchmarks import figures, folders
+from benchmarks.echo import Echo
 from benchmarks.runtime import MeasuredRuntime, container_of, pod_of
 from nri_coloc._pb import nri_pb2
 from nri_coloc.node_sim import machines
@@ -17,7 +17,7 @@ PODS = 20
 def run() -> dict[str, figures.Figures]:
     """Measure every row against one simulated machine of 64 CPUs or the nearest there is."""
     results: dict[str, figures.Figures] = {}
-    with tempfile.TemporaryDirectory(prefix="coloc-bench-") as root:
+    with folders.planted() as root:
         machines.plant(machines.MACHINES["epyc-256"], Path(root))
         for live in (0, 50, 250):
             with MeasuredRuntime(root) as runtime:
@@ -31,6 +31,7 @@ def run() -> dict[str, figures.Figures]:
                     )
                     results["hook.start"] = _starts(runtime, numbers)
                     results["hook.nothing"] = _nothings(runtime, numbers)
+                    results["hook.echo"] = _echoes(runtime, numbers)
     return results
 
 
@@ -47,12 +48,12 @@ class Numbers:
 
 def _populate(runtime: MeasuredRuntime, numbers: Numbers, live: int) -> None:
     for _ in range(live):
-        pod, container = _new(numbers, 512, "burstable")
+        pod, container = new_container(numbers, 512, "burstable")
         runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
         runtime.hook(HookKind.CREATE_CONTAINER, pod, container)
 
 
-def _new(
+def new_container(
     numbers: Numbers, shares: int, qos: str, **annotations: str
 ) -> tuple[nri_pb2.PodSandbox, nri_pb2.Container]:
     number = numbers.next()
@@ -69,7 +70,7 @@ def _creations(
     **annotations: str,
 ) -> figures.Figures:
     """Create containers in pods that run already, and remove each before the next, so that the crowd stays."""
-    pods = _pods(runtime, numbers, qos, **annotations)
+    pods = pods_of(runtime, numbers, qos, **annotations)
     samples = []
     for turn in range(rounds + WARM_UP):
         pod = pods[turn % len(pods)]
@@ -83,7 +84,7 @@ def _creations(
 
 
 def _starts(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
-    pods = _pods(runtime, numbers, "burstable")
+    pods = pods_of(runtime, numbers, "burstable")
     samples = []
     for turn in range(ROUNDS // 2 + WARM_UP):
         pod = pods[turn % len(pods)]
@@ -97,7 +98,7 @@ def _starts(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
     return figures.of(samples)
 
 
-def _pods(
+def pods_of(
     runtime: MeasuredRuntime, numbers: Numbers, qos: str, **annotations: str
 ) -> list[nri_pb2.PodSandbox]:
     pods = [pod_of(numbers.next(), qos, **annotations) for _ in range(PODS)]
@@ -109,9 +110,28 @@ def _pods(
 def _nothings(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
     """Measure an event that needs no decision: what the wire alone costs, in the same run."""
     samples = []
-    pod, container = _new(numbers, 512, "burstable")
+    pod, container = new_container(numbers, 512, "burstable")
     for turn in range(ROUNDS + WARM_UP):
         took, _ = runtime.hook(HookKind.POST_CREATE_CONTAINER, pod, container)
         if turn >= WARM_UP:
             samples.append(took)
+    return figures.of(samples)
+
+
+def _echoes(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
+    """Measure a creation's bytes with a process that only answers: the floor of this machine, in the same run."""
+    pod, container = new_container(numbers, 512, "burstable")
+    runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
+    request = runtime.request(HookKind.CREATE_CONTAINER, pod, container)
+    _, answer = runtime.exchange(request)
+    runtime.adaptation.receive_data(answer)
+    samples = []
+    with Echo(request, len(answer)) as echo:
+        for turn in range(ROUNDS + WARM_UP):
+            # what the other rows do between two measurements, so that both processes sleep as long
+            container_of(pod, f"{numbers.next():064x}", 512)
+            took = echo.exchange()
+            echo.exchange()
+            if turn >= WARM_UP:
+                samples.append(took)
     return figures.of(samples)

@@ -82,15 +82,28 @@ class MeasuredRuntime:
         resources: nri_pb2.LinuxResources | None = None,
     ) -> tuple[int, Any]:
         """Send one hook; return nanoseconds and the answer."""
-        data = self.adaptation.hook(kind, pod, container, resources)[1]
+        took, answer = self.exchange(self.request(kind, pod, container, resources))
+        return took, self.adaptation.receive_data(answer)[0]
+
+    def request(
+        self,
+        kind: HookKind,
+        pod: nri_pb2.PodSandbox,
+        container: nri_pb2.Container | None = None,
+        resources: nri_pb2.LinuxResources | None = None,
+    ) -> bytes:
+        """Return the bytes of one hook, to be sent next."""
+        return self.adaptation.hook(kind, pod, container, resources)[1]
+
+    def exchange(self, data: bytes) -> tuple[int, bytes]:
+        """Send bytes; return nanoseconds and the bytes of the answer."""
         connection = self.connection
         connection.sendall(data)
         began = time.perf_counter_ns()
         answer = connection.recv(1 << 20)
         while not _whole(answer):
             answer += connection.recv(1 << 20)
-        took = time.perf_counter_ns() - began
-        return took, self.adaptation.receive_data(answer)[0]
+        return time.perf_counter_ns() - began, answer
 
 
 def _whole(data: bytes) -> bool:

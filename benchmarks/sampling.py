@@ -6,14 +6,13 @@ kind for the fast tick; `.plain` rows have none.
 """
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks import figures
+from benchmarks import figures, folders
 from nri_coloc.model.readings import Role
 from nri_coloc.node_sim import machines
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
@@ -33,7 +32,7 @@ KUBEPODS: Final = f"{OWN}/kubepods"
 def run() -> dict[str, figures.Figures]:
     """Measure every row that this machine can."""
     results: dict[str, figures.Figures] = {}
-    with tempfile.TemporaryDirectory() as folder, simulated(Path(folder)) as root:
+    with folders.planted() as folder, simulated(Path(folder)) as root:
         results |= _rows(root, ".sim")
     if os.geteuid() != 0:
         print("left out: sampling on real cgroups, which needs root")

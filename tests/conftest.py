@@ -24,6 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=200,
         help="how long pods come and go in the soak (default: 200)",
     )
+    parser.addoption(
+        "--pushes",
+        type=int,
+        default=300,
+        help="how many pushes the runtime must bear beside containers that come and go (default: 300)",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

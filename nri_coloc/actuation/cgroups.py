@@ -5,18 +5,19 @@ A target is a pod's or a container's cgroup with the values it should have now. 
 computed by the caller right before the call, from the newest state, so the last write is the newest truth.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files, tasks
+from nri_coloc.actuation import cpusets, files, oom_scores, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue
+from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, spec_files
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.reclaim.hints import Hint
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
@@ -186,20 +187,43 @@ class CgroupWriter:
             self._journal.forget_gone()
             self._bandwidths.tidy()
 
-    def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
-        """Set a process's score (inherited by what it executes); a refusal is returned, not raised."""
-        path = f"{self._proc}/{pid}/oom_score_adj"
+    def score(self, path: str, pids: Iterable[int], value: int) -> KernelInterfaceError | None:
+        """Set the oom_score_adj of a container's processes, its first one first; journalled.
+
+        Inherited by what they execute. The first refusal is returned, not raised, and ends it.
+        """
         try:
-            if files.read(path) not in (None, str(value)):
-                files.write(path, str(value))
+            for pid in pids:
+                shown = oom_scores.read(self._proc, pid)
+                if shown in (None, str(value)):
+                    continue
+                self._note_score(path, str(shown))
+                files.write(f"{self._proc}/{pid}/oom_score_adj", str(value))
         except KernelInterfaceError as error:
             return error
         return None
+
+    def remember(self, path: str, changes: Knobs) -> None:
+        """Journal what a container's files hold before the runtime is told to change them."""
+        for name in spec_files(changes, self._layout.version):
+            controller: Controller = "memory" if name.startswith("memory") else "cpu"
+            folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
+            if text is not None:
+                with self._lock:
+                    self._journal.note(f"{folder}/{name}", text)
 
     @property
     def version(self) -> int:
         """Of the cgroups: 1 or 2."""
         return self._layout.version
+
+    def _note_score(self, path: str, score: str) -> None:
+        folder = (
+            (self._layout.folder("cpuset", path) or self._layout.folder("memory", path)) if path else None
+        )
+        if folder is not None:
+            with self._lock:
+                self._journal.note(f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}", score)
 
     def _bound(self, file: str, amount: int) -> None:
         current = files.read(file)
@@ -243,12 +267,17 @@ class CgroupWriter:
         folder = self._layout.folder("cpuset", target.path)
         if not target.cpus or folder is None:
             return None, None
-        before: CPUMask | None = None
+        version, before = self._layout.version, None
         try:
-            before = cpusets.actual(folder, self._layout.version)
-            if before is not None and target.journalled:
-                self._journal.note(f"{folder}/cpuset.cpus", files.read(f"{folder}/cpuset.cpus") or "")
-            return before, cpusets.move(folder, self._layout.version, target.cpus)
+            found = cpusets.look(folder, version)
+            if found is None:
+                return None, None
+            before = found.cpus
+            if found.holds(target.cpus, version):
+                return before, before
+            if target.journalled:
+                self._journal.note(f"{folder}/cpuset.cpus", found.own)
+            return before, cpusets.move(folder, version, target.cpus)
         except KernelInterfaceError as error:
             failures.append(error)
             return before, before
@@ -294,6 +323,8 @@ def _at_most(original: str, amount: int) -> str:
 
 def same(current: str, wanted: str) -> bool:
     """Whether a file shows a value already; weights are shown with and without the word "default"."""
-    return current.split() == wanted.split() or current.split("\n", maxsplit=1)[0].removeprefix(
-        "default "
-    ) == wanted.removeprefix("default ")
+    return (
+        current == wanted
+        or current.split() == wanted.split()
+        or current.split("\n", maxsplit=1)[0].removeprefix("default ") == wanted.removeprefix("default ")
+    )

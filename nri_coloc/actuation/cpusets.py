@@ -6,22 +6,41 @@ then its descendants are set from the top, then the root is narrowed, bottom-up.
 what is effective is the intersection (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset").
 """
 
+from typing import NamedTuple
+
 from nri_coloc.actuation import files
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
 
-def actual(folder: str, version: int) -> CPUMask | None:
-    """Return the CPUs that a cgroup's tasks may really use; None if it is gone or has no such file."""
+class Found(NamedTuple):
+    """What a cgroup's files say: its own set as it is written, and the CPUs that its tasks may really use."""
+
+    own: str
+    cpus: CPUMask
+
+    def holds(self, wanted: CPUMask, version: int) -> bool:
+        """Whether there is nothing to write; on v2 a set that is written may be more than what is granted of it."""
+        return self.cpus == wanted if version == 1 else self.own == cpuset.render(wanted)
+
+
+def look(folder: str, version: int) -> Found | None:
+    """Read a cgroup's files; None if it is gone or has no such file."""
     own = files.read(f"{folder}/cpuset.cpus")
     if version == 1:
-        return None if own is None else cpuset.parse(own)
+        return None if own is None else Found(own, cpuset.parse(own))
     effective = files.read(f"{folder}/cpuset.cpus.effective")
     if effective is None:
-        return cpuset.parse(own) if own else None
+        return Found(own, cpuset.parse(own)) if own else None
     granted = cpuset.parse(effective)
     # where nothing of a cgroup's own set is left to it, the kernel lets it use its parent's
-    return granted & cpuset.parse(own or "") or granted
+    return Found(own or "", granted & cpuset.parse(own or "") or granted)
+
+
+def actual(folder: str, version: int) -> CPUMask | None:
+    """Return the CPUs that a cgroup's tasks may really use; None if it is gone or has no such file."""
+    found = look(folder, version)
+    return None if found is None else found.cpus
 
 
 def move(folder: str, version: int, wanted: CPUMask) -> CPUMask | None:

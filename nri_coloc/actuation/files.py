@@ -9,7 +9,7 @@ import os
 
 from nri_coloc.errors import KernelInterfaceError
 
-_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
+_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH)
 _READ_LIMIT = 65536
 
 

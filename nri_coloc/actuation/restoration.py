@@ -1,13 +1,15 @@
 """`nri-coloc restore`: put back every journalled value that was there before us.
 
 Works on the journal alone, with the daemon stopped, also after a crash in the middle of anything. A file that is
-gone needs nothing; one that the kernel refuses is reported and kept in the journal for another try.
+gone needs nothing; one that the kernel refuses is reported and kept in the journal for another try. What the
+runtime's own spec of a container says is `daemon.spec_restoration`'s work, which needs the runtime.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_coloc.actuation import cgroups, journal, tasks
+from nri_coloc.actuation import cgroups, journal, oom_scores, tasks
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS
 from nri_coloc.errors import KernelInterfaceError
 
@@ -22,32 +24,51 @@ class Restored:
 
 
 def restore(path: str, host_root: str, version: int) -> Restored:
-    """Write back all originals in an order that the kernel takes; shorten the journal."""
+    """Write back all originals in an order that the kernel takes; shorten the journal.
+
+    What is refused is tried once more at the end: two files that bound each other can be in each other's way.
+    """
     root = host_root.rstrip("/")
-    done: list[str] = []
-    gone: list[str] = []
-    refused: list[KernelInterfaceError] = []
-    left: dict[str, str] = {}
-    for file, was in sorted(journal.load(path).items(), key=lambda entry: _turn(entry[0])):
+    originals = journal.load(path)
+    order = sorted(originals, key=_turn)
+    refused = _put_all_back(root, {file: originals[file] for file in order}, version)
+    if refused:
+        refused = _put_all_back(root, {file: originals[file] for file in refused}, version)
+    put_back = [file for file in order if file not in refused]
+    if put_back:
+        journal.replace(Path(path), {file: originals[file] for file in refused})
+    gone = tuple(file for file in put_back if not Path(root + file).exists())
+    return Restored(tuple(f for f in put_back if f not in gone), gone, tuple(refused.values()))
+
+
+def keep(path: str, entries: Mapping[str, str]) -> None:
+    """Have entries in the journal again, for another try; raises OSError."""
+    if entries:
+        journal.replace(Path(path), {**journal.load(path), **entries})
+
+
+def _put_all_back(root: str, originals: Mapping[str, str], version: int) -> dict[str, KernelInterfaceError]:
+    refused: dict[str, KernelInterfaceError] = {}
+    for file, was in originals.items():
         try:
-            found = _put_back(root + file, was, version)
-            (done if found else gone).append(file)
+            _put_back(root, file, was, version)
         except KernelInterfaceError as error:
-            refused.append(error)
-            left[file] = was
-    if done or gone:
-        journal.replace(Path(path), left)
-    return Restored(tuple(done), tuple(gone), tuple(refused))
+            refused[file] = error
+    return refused
 
 
-def _put_back(file: str, was: str, version: int) -> bool:
-    """Write one original back; the tasks of a cgroup get the scheduler's defaults. False if it is gone."""
-    if file.rpartition("/")[2] != tasks.NAME:
-        return cgroups.restore(file, was, version)
-    failure = tasks.reset(file.rpartition("/")[0], version)
+def _put_back(root: str, file: str, was: str, version: int) -> None:
+    """Write one original back; the tasks of a cgroup get the scheduler's defaults, its processes their score."""
+    folder, _, name = (root + file).rpartition("/")
+    if name == tasks.NAME:
+        failure = tasks.reset(folder, version)
+    elif name in oom_scores.NAMES:
+        failure = oom_scores.reset(folder, f"{root}/proc", was)
+    else:
+        cgroups.restore(root + file, was, version)
+        return
     if failure is not None:
         raise failure
-    return Path(file).exists()
 
 
 def _turn(file: str) -> tuple[int, int]:

@@ -43,10 +43,12 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
     return found
 
 
-def records(address: str, pod: str = "") -> list[dict[str, Any]]:
-    """Return every audit record that the daemon still has, of one pod if it is named; oldest first."""
+def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]:
+    """Return the audit records that the daemon still has, of one pod if it is named; oldest first.
+
+    `since`: the sequence number after which they begin.
+    """
     found: list[dict[str, Any]] = []
-    since = 0
     while True:
         page = ask(address, "/v1/audit", since=since, pod=pod, limit=PAGE)
         try:

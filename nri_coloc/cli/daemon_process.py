@@ -4,8 +4,6 @@ It is the unmodified program, run by this interpreter; what it prints goes to fi
 once, in a sentence, when it is gone.
 """
 
-import http.client
-import json
 import socket
 import subprocess
 import sys
@@ -14,12 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from nri_coloc.cli import asking
 from nri_coloc.errors import ColocError
 
 GRACE_S: Final = 3.0
 """Between SIGTERM and SIGKILL; the daemon promises two seconds."""
-
-HTTP_TIMEOUT_S: Final = 5.0
 
 
 class DaemonGone(ColocError):
@@ -76,19 +73,13 @@ class DaemonProcess:
     def get(self, path: str) -> dict[str, Any] | None:
         """Return what the daemon says at a path, None while it does not listen yet."""
         self.check()
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=HTTP_TIMEOUT_S)
         try:
-            connection.request("GET", path)
-            found: dict[str, Any] = json.load(connection.getresponse())
-        except ConnectionRefusedError:
+            return asking.ask(f"127.0.0.1:{self._port}", path)
+        except asking.DaemonSilent as error:
             self.check()
-            return None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.check()
-            raise DaemonGone(f"the daemon does not answer {path}: {error}") from error
-        finally:
-            connection.close()
-        return found
+            if isinstance(error.__cause__, ConnectionRefusedError):
+                return None
+            raise DaemonGone(str(error)) from error
 
     def _last_words(self) -> str:
         """Return the last line of its log, where it says what it suffered from."""

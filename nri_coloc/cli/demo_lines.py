@@ -9,6 +9,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TextIO
 
+from nri_coloc.cli.asking import plain
+
 Record = Mapping[str, Any]
 
 EVENT_WIDTH: Final = 18
@@ -67,7 +69,7 @@ def line(record: Record, state: Mapping[str, Any]) -> str:
     """Return a record in one line: what, whom, which CPUs, why."""
     words = (record["event"].ljust(EVENT_WIDTH), subject(record), record["class"], placement(record, state))
     said = " ".join(word for word in words if word)
-    return printable(f"{said} {record['reason']}: {record['because']}")
+    return plain(f"{said} {record['reason']}: {record['because']}")
 
 
 def subject(record: Record) -> str:
@@ -85,8 +87,3 @@ def placement(record: Record, state: Mapping[str, Any]) -> str:
         places = {one["id"]: one["cpus"] for one in state["containers"]}
         after = places.get(record["container_id"], "")
     return f"CPUs {after}" if after else ""
-
-
-def printable(text: str) -> str:
-    """Return a text that a terminal does not obey: names and values come from strangers."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text)

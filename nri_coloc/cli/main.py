@@ -9,11 +9,15 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.tuning import Settings
+
+if TYPE_CHECKING:
+    from nri_coloc.daemon.restoration import RuntimeAt
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
@@ -64,15 +68,18 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check-config", help="read a configuration file and show what it means")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(command=_check_config)
-    restore = commands.add_parser("restore", help="put back every kernel file that the daemon changed")
-    restore.add_argument("--state-dir", default="", metavar="DIR")
-    restore.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
-    restore.set_defaults(command=_restore)
+    _restore_arguments(commands.add_parser("restore", help="put back everything that the daemon changed"))
     audit = commands.add_parser("audit", help="print the daemon's last decisions")
     audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     audit.add_argument("--pod", default="", metavar="[NAMESPACE/]NAME")
     audit.add_argument("--limit", type=_positive, default=100, metavar="N")
     audit.set_defaults(command=_audit)
+    top = commands.add_parser("top", help="show who has which CPUs, what is lent and why, as it happens")
+    top.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    top.add_argument(
+        "--interval", type=_positive, default=1, metavar="SECONDS", help="between two pictures (1)"
+    )
+    top.set_defaults(command=_top)
     topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
     topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -100,6 +107,20 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--http", default="", metavar="ADDR:PORT|off")
     run.add_argument("--observe", action="store_true", help="decide and audit, change nothing")
     run.set_defaults(command=_run)
+
+
+def _restore_arguments(restore: argparse.ArgumentParser) -> None:
+    restore.add_argument(
+        "--config", default="", metavar="FILE", help="the daemon's, for the runtime's sockets"
+    )
+    restore.add_argument("--nri-socket", default="", metavar="PATH")
+    restore.add_argument("--cri-socket", default="", metavar="PATH")
+    restore.add_argument("--state-dir", default="", metavar="DIR")
+    restore.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
+    restore.add_argument(
+        "--files-only", action="store_true", help="leave the runtime's specs of containers as they are"
+    )
+    restore.set_defaults(command=_restore)
 
 
 def _doctor_arguments(doctor: argparse.ArgumentParser) -> None:
@@ -156,13 +177,35 @@ def _restore(options: argparse.Namespace, _environment: Mapping[str, str]) -> in
     from nri_coloc.cli import restore
     from nri_coloc.daemon.options import DEFAULT_STATE_DIR
 
-    return restore.run(options.state_dir or DEFAULT_STATE_DIR, options.host_root)
+    runtime = None if options.files_only else _runtime_at(options)
+    return restore.run(options.state_dir or DEFAULT_STATE_DIR, options.host_root, runtime)
+
+
+def _runtime_at(options: argparse.Namespace) -> "RuntimeAt":
+    from nri_coloc.daemon.restoration import RuntimeAt
+
+    settings = Settings()
+    if options.config:
+        from nri_coloc.config import settings as reader
+
+        settings = reader.read(options.config)
+    return RuntimeAt(
+        options.nri_socket or settings.nri_socket,
+        options.cri_socket or settings.cri_socket,
+        settings.plugin_name,
+    )
 
 
 def _audit(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.cli import audit
 
     return audit.run(options.http, options.pod, options.limit)
+
+
+def _top(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import top
+
+    return top.run(options.http, options.interval)
 
 
 def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:

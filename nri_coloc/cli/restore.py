@@ -3,15 +3,14 @@
 import sys
 from pathlib import Path
 
-from nri_coloc.actuation import restoration
+from nri_coloc.daemon import restoration
 from nri_coloc.daemon.instance_lock import InstanceLock
-from nri_coloc.daemon.runner import JOURNAL
+from nri_coloc.daemon.restoration import RuntimeAt, Undone
 from nri_coloc.errors import SettingsError
-from nri_coloc.sampling import cgroup_layout
 
 
-def run(state_dir: str, host_root: str) -> int:
-    """Restore everything; 1 if the kernel refused something."""
+def run(state_dir: str, host_root: str, runtime: RuntimeAt | None) -> int:
+    """Restore everything, without a runtime the kernel's files alone; 1 if anything was left."""
     if not Path(state_dir).is_dir():
         raise SettingsError(f"there is no state folder {state_dir}; name the daemon's with --state-dir")
     lock = InstanceLock(state_dir)
@@ -20,17 +19,27 @@ def run(state_dir: str, host_root: str) -> int:
             raise SettingsError(
                 f"a daemon is using {state_dir}; stop it first, or it would undo the restoration"
             )
-        return _restore(state_dir, host_root)
+        return _told(restoration.restore(state_dir, host_root, runtime), with_specs=runtime is not None)
     finally:
         lock.release()
 
 
-def _restore(state_dir: str, host_root: str) -> int:
-    version = cgroup_layout.detect(host_root).version
-    result = restoration.restore(str(Path(state_dir) / JOURNAL), host_root, version)
-    for file in result.done:
+def _told(undone: Undone, *, with_specs: bool) -> int:
+    files, specs = undone.files, undone.specs
+    for file in files.done:
         print(f"restored {file}")
-    for error in result.refused:
+    for words in specs.done:
+        print(f"told the runtime of {words}")
+    for error in (*files.refused, *specs.refused):
         print(f"nri-coloc: {error}", file=sys.stderr)
-    print(f"{len(result.done)} restored, {len(result.gone)} gone, {len(result.refused)} refused")
-    return 1 if result.refused else 0
+    print(f"{len(files.done)} restored, {len(files.gone)} gone, {len(files.refused)} refused")
+    if undone.unreachable:
+        print(
+            f"nri-coloc: the runtime's specs could not be looked at ({undone.unreachable}): containers keep what "
+            "theirs say; run restore again beside the runtime (--nri-socket, --cri-socket or --config name another "
+            "than the usual one), or with --files-only where there is none",
+            file=sys.stderr,
+        )
+    elif with_specs:
+        print(f"specs of containers: {len(specs.done)} restored, {len(specs.refused)} not")
+    return 1 if files.refused or specs.refused or undone.unreachable else 0

@@ -19,9 +19,11 @@ from nri_coloc.config import classes, gate, keys, membership, quantity, written
 from nri_coloc.config.vocabularies import order
 from nri_coloc.config.vocabularies.claims import (
     CPU_REQUEST,
+    EVEN_PARTS,
     INIT,
     LENT_QUOTA,
     LENT_SHARES,
+    ONE_SOCKET,
     ORDERED_CPUS,
     USED,
     Claim,
@@ -236,6 +238,8 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
         numa=values.get("numa", Numa.NONE),
         numa_count=values.get("numa-count", 0),
         numa_ids=values.get("numa-ids", 0),
+        evenly=values.get(EVEN_PARTS, False),
+        one_socket=values.get(ONE_SOCKET, False),
         placement=values.get("cpu-placement", Placement.PACKED),
         cpus_ordered=values.get(ORDERED_CPUS, 0),
         cpu_milli=values.get(CPU_REQUEST, 0),

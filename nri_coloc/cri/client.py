@@ -46,6 +46,7 @@ class ResourceChanges(TypedDict, total=False):
     quota: int
     period: int
     memory_limit: int
+    unified: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class CriClient:
             cpu_quota=changes.get("quota", 0),
             cpu_period=changes.get("period", 0),
             memory_limit_in_bytes=changes.get("memory_limit", 0),
+            unified=changes.get("unified", {}),
         )
 
     def _call(self, method: str, request: "Message", reply_type: type[Reply], timeout: float | None) -> Reply:

@@ -44,7 +44,7 @@ TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal: a minute."""
 
 REPAIRS_PER_MINUTE: Final = 6
-"""A cgroup that somebody resets again and again is repaired so often, and no more."""
+"""A cgroup that somebody resets again and again, or that refuses a value, is written so often, and no more."""
 
 
 class Barrier:
@@ -206,12 +206,11 @@ class Actuator:
         if wanted is None or not pid:
             return
         self._scored.add(assignment.id)
-        path = targets.container_path(assignment)
-        for member in {pid, *(self._writer.members(path) if path is not None else ())}:
-            failure = self._writer.oom_score_adj(member, wanted)
-            if failure is not None:
-                self._report.refused_by_kernel(failure, assignment, self._node.state)
-                return
+        path = targets.container_path(assignment) or ""
+        members = dict.fromkeys((pid, *(self._writer.members(path) if path else ())))
+        failure = self._writer.score(path, members, wanted)
+        if failure is not None:
+            self._report.refused_by_kernel(failure, assignment, self._node.state)
 
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S
@@ -291,9 +290,11 @@ class Actuator:
         if cpus is not None:
             self.actual[container_id] = cpus
         self._settle("container", container_id, cpus)
+        if sweeping and applied.failures:
+            self._tried(container_id)
         if applied.before is None or applied.before == target.cpus:
             return None
-        if sweeping and assignment.container.pid:
+        if sweeping and assignment.container.pid and not applied.failures:
             # one without a process is still being made: its cgroup is there before its values are
             self._repaired(container_id, applied.before, target.cpus)
         return applied.before, target.cpus
@@ -317,7 +318,9 @@ class Actuator:
         self._settle("pod", pod_id, applied.cpus)
         if applied.cpus is not None and applied.before != applied.cpus:
             self._look_at_members(state, pod_id)
-        if sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
+        if sweeping and failures:
+            self._tried(pod_id)
+        elif sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
             self._repaired(pod_id, applied.before, target.cpus)
 
     def _look_at_members(self, state: NodeState, pod_id: str) -> None:
@@ -351,15 +354,19 @@ class Actuator:
             barrier.settle(kind, id_, cpus)
 
     def _too_often(self, id_: str) -> bool:
-        """Whether a cgroup was repaired so often in the last minute that its rival may have it for now."""
+        """Whether a cgroup was repaired so often in the last minute, or the kernel refused it, that it is let be."""
         now = time.monotonic()
         recent = [at for at in self._repairs.get(id_, ()) if now - at < 60]
         if recent:
             self._repairs[id_] = recent
         return len(recent) >= REPAIRS_PER_MINUTE
 
-    def _repaired(self, id_: str, found: CPUMask, wanted: CPUMask) -> None:
+    def _tried(self, id_: str) -> None:
+        """Count a repair: what the kernel refuses is not written again at every look (EINVAL does not mend itself)."""
         self._repairs.setdefault(id_, []).append(time.monotonic())
+
+    def _repaired(self, id_: str, found: CPUMask, wanted: CPUMask) -> None:
+        self._tried(id_)
         state = self._node.state
         self._report.drifted(
             state.containers.get(id_) or id_, state, cpuset.render(found), cpuset.render(wanted)

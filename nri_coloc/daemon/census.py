@@ -1,4 +1,5 @@
-"""The runtime's list, for a plugin that is never given one: containerd 1.7 does not synchronise what it launches.
+"""The runtime's list, for a plugin that is never given one (containerd 1.7 does not synchronise what it launches)
+and for `restore`, which is no plugin.
 
 A second, external registration gets a Synchronize like any other; once it has come this connection is closed. The
 runtime notices at its next event and goes on without it. Nothing is subscribed that could not be missed: whatever is
@@ -21,11 +22,11 @@ INDEX: Final = "99"
 READ_SIZE: Final = 1 << 18
 
 
-def take(path: str, name: str) -> events.Synchronize:
+def take(path: str, name: str, patience_s: float = PATIENCE_S) -> events.Synchronize:
     """Register, take the list, leave; raises OSError or ColocError when it cannot be had now."""
     session = Session(f"{name}.census", INDEX)
     with connect_to(path) as connection:
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(patience_s)
         connection.sendall(session.register())
         while True:
             data = connection.recv(READ_SIZE)

@@ -4,19 +4,22 @@ The client (and with it gRPC, fifteen megabytes) is made when it is first needed
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nri_coloc.model.knobs import Knobs
 
 if TYPE_CHECKING:
     from nri_coloc.cri.client import CriClient, ResourceChanges
 
+PATIENCE_S: Final = 120.0
+"""The kubelet's own: no shorter one is safe (`cri.client`)."""
+
 
 class CriSide:
-    """Raises ColocError while CRI cannot be asked."""
+    """Raises ColocError while CRI cannot be asked; `socket_path` counts until it is first asked."""
 
     def __init__(self, socket_path: str) -> None:
-        self._socket_path = socket_path
+        self.socket_path = socket_path
         self._client: CriClient | None = None
 
     def states(self) -> Mapping[str, str]:
@@ -25,22 +28,38 @@ class CriSide:
 
     def push(self, container_id: str, changes: Knobs) -> None:
         """Have the runtime's spec of a container hold these values; without a deadline."""
-        wanted: ResourceChanges = {}
-        if changes.cpus is not None:
-            wanted["cpus"] = changes.cpus
-        if changes.shares is not None:
-            wanted["shares"] = changes.shares
-        if changes.quota is not None:
-            wanted["quota"] = changes.quota
-        if changes.period is not None:
-            wanted["period"] = changes.period
-        if changes.memory_limit is not None:
-            wanted["memory_limit"] = changes.memory_limit
-        self._connected().update_resources(container_id, **wanted)
+        self._connected().update_resources(container_id, **_asked(changes))
+
+    def put_back(self, container_id: str, changes: Knobs, unified: Mapping[str, str]) -> None:
+        """Push former values; the deadline is the kubelet's own, for somebody may stand and wait."""
+        asked: ResourceChanges = {**_asked(changes), "unified": unified}
+        self._connected().update_resources(container_id, timeout=PATIENCE_S, **asked)
+
+    def close(self) -> None:
+        """Give the connection up, when no call is in flight."""
+        if self._client is not None:
+            self._client.close()
 
     def _connected(self) -> "CriClient":
         if self._client is None:
             from nri_coloc.cri.client import CriClient
 
-            self._client = CriClient(self._socket_path)
+            self._client = CriClient(self.socket_path)
         return self._client
+
+
+def _asked(changes: Knobs) -> "ResourceChanges":
+    wanted: ResourceChanges = {}
+    if changes.cpus is not None:
+        wanted["cpus"] = changes.cpus
+    if changes.mems is not None:
+        wanted["mems"] = changes.mems
+    if changes.shares is not None:
+        wanted["shares"] = changes.shares
+    if changes.quota is not None:
+        wanted["quota"] = changes.quota
+    if changes.period is not None:
+        wanted["period"] = changes.period
+    if changes.memory_limit is not None:
+        wanted["memory_limit"] = changes.memory_limit
+    return wanted

@@ -223,6 +223,8 @@ class Hooks:
         outcome = self._node.decide(event, deliverable)
         if not exchange.claimed_by_us:
             self._too_late(hook, exchange)
+            self._decide_and_act(replace(event, answered=False), exchange)
+            self._actuator.bandwidths.resized(event.container.id)
             return
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
@@ -358,9 +360,11 @@ class Hooks:
 
     def _too_late(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # only creations and updates can be too late
+        is_update = hook.kind is HookKind.UPDATE_CONTAINER
+        what = "files carry out what it asks for" if is_update else "files place it when it starts"
         because = (
             f"{hook.kind.value} was decided after {exchange.age_us} µs, when the neutral answer had left; "
-            "the decision is discarded, files place it when it starts"
+            f"the decision is discarded, {what}"
         )
         self._report.said(
             AuditEvent.LATE,

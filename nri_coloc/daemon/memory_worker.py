@@ -54,6 +54,12 @@ class MemoryWorker:
             self._stopping = True
             self._submitted.notify()
 
+    def ended(self, seconds: float) -> bool:
+        """Wait until the last limit is written, if the thread ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
     def submit(self, bounds: Mapping[str, Bounds]) -> None:
         """Say what holds from now on, by cgroup path: all of it, also what holds already."""
         with self._submitted:

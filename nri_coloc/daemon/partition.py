@@ -70,7 +70,7 @@ class Partition:
         if self._node.tuning.observe:
             self._say_only(event, state)
         elif event.counts == state.pools.counts:
-            self._relocation.guard(state)
+            self._relocation.guard(state, self._memory.at)
         else:
             before = self._node.state
             outcome = self._node.decide(event)

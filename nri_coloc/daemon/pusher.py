@@ -40,8 +40,16 @@ Verify = Callable[[Assignment, Knobs], str]
 """Says what of the changes a container's files do not show; "" if all is well."""
 
 
+Remember = Callable[[Assignment, Knobs], None]
+"""Told of what is about to change, so that it can be given back."""
+
+
 def _unseen(_assignment: Assignment, _changes: Knobs) -> str:
     return ""
+
+
+def _forgotten(_assignment: Assignment, _changes: Knobs) -> None:
+    return
 
 
 class Pusher:
@@ -55,6 +63,7 @@ class Pusher:
         connected: Callable[[], bool],
         verify: Verify = _unseen,
     ) -> None:
+        self.remember: Remember = _forgotten
         self._node = node
         self._way = way
         self._report = report
@@ -78,6 +87,12 @@ class Pusher:
         with self._wanted:
             self._stopping = True
             self._wanted.notify()
+
+    def ended(self, seconds: float) -> bool:
+        """Wait until the last push has ended, if the thread ever began; False if it has not in time."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def learned(self, container_id: str, values: Knobs) -> None:
         """Note what a runtime's spec holds now: from an adjustment, an update; what is not named stays."""
@@ -152,6 +167,7 @@ class Pusher:
         if not self._connected():
             self.submit((container_id,))
             return BACK_OFF_S
+        self.remember(assignment, changes)
         began = time.monotonic()
         self._in_flight = (container_id, changes)
         try:

@@ -14,8 +14,9 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.state import RECLAIM, NodeState
 
-GUARD_EVERY: Final = 5
-"""Ticks between two looks at a member's own files, in turn: what somebody reset is repaired at once."""
+GUARD_EVERY_S: Final = 0.5
+"""Between two looks at a member's own files, in turn: what somebody reset is repaired before the next sweep. A look
+costs about as much as a tick."""
 
 LEAVE_WITHIN_S: Final = 0.02
 """How long a growing box waits for those who leave its new CPUs: the loop stands still meanwhile. Whoever is later
@@ -31,7 +32,8 @@ class Relocation:
         self._actuator = actuator
         self._pusher = pusher
         self._members: tuple[object, object, bool] = (None, None, False)
-        self._ticks = 0
+        self._guarded = 0
+        self._guarded_at = 0.0
 
     def look_at(self, state: NodeState) -> None:
         """Know the box's members outside Kubernetes; to be called when somebody came or went."""
@@ -67,14 +69,15 @@ class Relocation:
             self._actuator.submit(others)
         self._pusher.submit(others.containers)
 
-    def guard(self, state: NodeState) -> None:
-        """Look at one member of a box that is held back, once in some ticks."""
-        self._ticks += 1
-        if self._ticks % GUARD_EVERY or state.pools.reclaim == state.pools.share:
+    def guard(self, state: NodeState, now: float) -> None:
+        """Look at one member of a box that is held back, once in a while."""
+        if now - self._guarded_at < GUARD_EVERY_S or state.pools.reclaim == state.pools.share:
             return
+        self._guarded_at = now
+        self._guarded += 1
         boxed = [k for k, place in state.pods.items() if place.boxed]
         if boxed:
-            self._actuator.guard_pod(boxed[self._ticks // GUARD_EVERY % len(boxed)])
+            self._actuator.guard_pod(boxed[self._guarded % len(boxed)])
 
 
 def _leaving_first(outcome: Outcome, before: NodeState) -> Moves:

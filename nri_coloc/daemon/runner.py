@@ -22,13 +22,13 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from nri_coloc.actuation import restoration, scheduler
+from nri_coloc.actuation import scheduler
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, probe, steering, targets, trunk
+from nri_coloc.daemon import census, probe, restoration, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
@@ -46,6 +46,7 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.daemon.readiness import Readiness, Reading
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.spec_updates import SpecUpdates
@@ -55,6 +56,7 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
@@ -69,7 +71,6 @@ from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
 
-JOURNAL: Final = "restore.jsonl"
 TICK_S: Final = 0.5
 FAST_WITHIN_S: Final = 5.0
 """Ten of the fast loop's slowest periods."""
@@ -79,9 +80,6 @@ SLOW_WITHIN_S: Final = 60.0
 
 CENSUS_PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
-
-RESTORE_WITHIN_S: Final = 0.5
-"""How long the end waits for each thread that writes; SIGTERM is answered within two seconds in all."""
 
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
@@ -96,6 +94,7 @@ class Daemon:
         self._stopping = Event()
         self._failed = False
         self._serves = False
+        self._http: HttpServer | None = None
         topology = machine.read(options.host_root)
         steering.refuse_full_reserve(topology.usable.bit_count(), settings)
         memory = machine.memory_total(options.host_root)
@@ -124,15 +123,16 @@ class Daemon:
 
     def _wire_runtime(self, settings: Settings, writer: CgroupWriter) -> None:
         """Make what talks with the runtime: hooks and the trunk, the pusher, the comparison with CRI's list."""
-        cri = CriSide(settings.cri_socket)
-        updates = SpecUpdates(cri)
+        self._cri = CriSide(settings.cri_socket)
+        updates = SpecUpdates(self._cri)
         verify = Verification(writer, self._layout.version)
         self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
+        self.pusher.remember = partial(_remember, writer)
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         updates.native = self.trunk
-        self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, cri)
+        self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
 
     def _wire_lending(self, writer: CgroupWriter) -> None:
@@ -173,7 +173,8 @@ class Daemon:
         threading.excepthook = self._thread_failed
         self.audit.start()
         self.report.said(AuditEvent.DAEMON_START, Reason.STARTED, f"nri-coloc {_version()}, {self._mode()}")
-        http = self._start_http()
+        if self._options.launched is None:
+            self._start_http()
         self._wait_for_lock()
         if not self._stopping.is_set():
             self._serves = True
@@ -187,7 +188,7 @@ class Daemon:
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
             self._tick()
-        return self._end(http)
+        return self._end()
 
     def _start_trunk(self) -> None:
         gc.collect()
@@ -225,7 +226,7 @@ class Daemon:
         found = self._cgroups.container(path, time.monotonic()) if path is not None else None
         return found.memory.working_set if found is not None and found.memory is not None else None
 
-    def _end(self, http: HttpServer | None) -> int:
+    def _end(self) -> int:
         restores = self._steering.settings.restore_on_exit
         ends = "everything is put back" if restores else "nothing is un-pinned"
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
@@ -237,16 +238,18 @@ class Daemon:
         self.pusher.stop()
         if restores:
             self._restore()
-        if http is not None:
-            http.close()
+        if self._http is not None:
+            self._http.close()
         self.audit.close()
         return 1 if self._failed else 0
 
     def _restore(self) -> None:
-        """Put back every file that was ours, once nobody writes any more."""
-        if self._serves and self.actuator.ended(RESTORE_WITHIN_S) and self.lending.ended(RESTORE_WITHIN_S):
-            path = str(Path(self._options.state_dir) / JOURNAL)
-            restoration.restore(path, self._options.host_root, self._layout.version)
+        """Put back what was ours, once nobody writes any more."""
+        if self._serves:
+            settings, place = self._steering.settings, (self._options.state_dir, self._options.host_root)
+            runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
+            writers = (self.actuator, self.lending, self._memory_worker)
+            restoration.at_exit(place, runtime, writers, self.pusher, self.report.log)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
@@ -273,16 +276,23 @@ class Daemon:
         self.actuator.can = probe.capability(self._layout, configured.nri_version, root, pid)
         if self._options.launched is None:
             return
+        if configured.config.strip():
+            self._begin_with(configured.config)
+        self._start_http()
         if version.late_sync_leaves_zombie(configured.nri_version):
             Thread(target=self._take_census, name="census", daemon=True).start()
-        if not configured.config.strip():
-            return
+
+    def _begin_with(self, text: str) -> None:
+        """Take over what the runtime hands to a plugin that it launched, sockets and ports included."""
         try:
-            found = self._options.over(reader.load(configured.config, "the runtime's plugin configuration"))
+            found = self._options.over(reader.load(text, "the runtime's plugin configuration"))
         except SettingsError as error:
             self._steering.refuse(str(error))
             return
-        self._steering.apply(found)
+        self.settings = found
+        self._cri.socket_path = found.cri_socket
+        self.audit.keep(found.audit_ring)
+        self._steering.begin_with(found)
 
     # ---- start ----
 
@@ -313,12 +323,10 @@ class Daemon:
         if self._claim.superseded(self.settings.nri_socket):
             self.trunk.drop("another socket is at the runtime's path")
 
-    def _start_http(self) -> HttpServer | None:
-        if self.settings.http == "off":
-            return None
-        server = HttpServer(self.settings.http, self.view, self._http_waits)
-        server.start()
-        return server
+    def _start_http(self) -> None:
+        if self.settings.http != "off":
+            self._http = HttpServer(self.settings.http, self.view, self._http_waits)
+            self._http.start()
 
     def _http_waits(self, sentence: str) -> None:
         self.report.log.warning(sentence)
@@ -345,6 +353,13 @@ class Daemon:
 
     def _mode(self) -> str:
         return "observe: nothing is changed" if self.settings.tuning.observe else "enforce"
+
+
+def _remember(writer: CgroupWriter, assignment: Assignment, changes: Knobs) -> None:
+    """Journal what a push is about to change; what the record of a container says needs no journal."""
+    path = targets.container_path(assignment) if assignment.by_file else None
+    if path is not None:
+        writer.remember(path, changes)
 
 
 def _version() -> str:

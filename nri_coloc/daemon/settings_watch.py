@@ -1,19 +1,18 @@
 """The configuration file while the daemon runs: a changed file is read, a valid one applied, any other reported.
 
 A ConfigMap mount changes by swapping the link `..data`, so what is watched is the file behind the links, by
-identity, time and size. Polling costs one stat a second and sees every way in which a file can change.
+identity, time and size. Polling costs one stat a turn and sees every way in which a file can change.
 """
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from nri_coloc.config import settings as reader
 from nri_coloc.errors import SettingsError
 from nri_coloc.model.tuning import Settings
 
-Identity = tuple[str, int, int, int]
+Identity = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class SettingsWatch:
 
     def _identity(self) -> Identity | None:
         try:
-            status = Path(self._path).stat()
-            return (os.path.realpath(self._path), status.st_ino, status.st_mtime_ns, status.st_size)
+            status = os.stat(self._path)  # noqa: PTH116 - a Path costs more than the call
         except OSError:
             return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

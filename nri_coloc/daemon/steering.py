@@ -23,6 +23,7 @@ from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Settings
 from nri_coloc.policy import resync
 from nri_coloc.sampling import topology as machine
+from nri_coloc.sampling.topology import Glimpse
 from nri_coloc.telemetry import logs
 
 TOPOLOGY_EVERY_S: Final = 10.0
@@ -55,6 +56,7 @@ class Steering:
         self._kubelet = kubelet
         self._crew = crew
         self._topology_at = time.monotonic()
+        self._glimpses: tuple[Glimpse | None, Glimpse | None] = (None, None)
         crew.readiness.kubelet_problem = kubelet.problem(crew.node.tuning)
 
     def look(self, now: float) -> None:
@@ -83,6 +85,11 @@ class Steering:
         )
         self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
 
+    def begin_with(self, settings: Settings) -> None:
+        """Apply the configuration that a launched plugin is handed: nothing stands yet that a restart would change."""
+        self.settings = replace(self.settings, **{name: getattr(settings, name) for name in FIXED})
+        self.apply(settings)
+
     def apply(self, settings: Settings) -> None:
         """Put new settings in force, unless they do not fit this machine."""
         try:
@@ -105,8 +112,13 @@ class Steering:
             self._retune(self._crew.node.state.topology)
 
     def _look_at_machine(self) -> None:
+        """Read the machine where a glimpse has changed, and once more after that: a hotplug takes its time."""
         try:
+            glimpse = machine.glimpse(self._host_root)
+            if self._glimpses == (glimpse, glimpse):
+                return
             topology = machine.read(self._host_root)
+            self._glimpses = (glimpse, self._glimpses[0])
         except Exception as error:  # noqa: BLE001 - a machine in the middle of a hotplug is looked at again later
             self._crew.report.log.warning("cannot read the topology", error=str(error))
             return

@@ -23,6 +23,7 @@ from nri_coloc.model.workload import KEPT_BY_DRA, KEPT_BY_KUBELET, Container, Po
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 from nri_coloc.policy import claim, record
+from nri_coloc.policy.update import merge
 
 
 class Translator:
@@ -75,7 +76,11 @@ class Translator:
         """Translate UpdateContainer."""
         pod, container = self._subject(hook, state)
         requested = codec.resources_of(hook.resources) if hook.resources is not None else Resources()
-        return ContainerUpdating(pod, container, self.wish(pod, container, tuning), requested)
+        known = state.containers.get(container.id)
+        kubelets = record.before_us(container) if known is None else record.facts_of(container, known)
+        figures = replace(requested, cpus="", mems="")
+        asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
+        return ContainerUpdating(pod, container, self.wish(pod, asked, tuning), requested)
 
     def synchronized(self, pods: Sequence[Any], containers: Sequence[Any], tuning: Tuning) -> Synchronized:
         """Translate the runtime's whole list; a container whose pod is not in it gets an empty pod."""

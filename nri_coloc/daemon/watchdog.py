@@ -7,9 +7,10 @@ finds its ticket claimed and is discarded.
 
 import time
 from collections.abc import Callable
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import Final
 
+from nri_coloc.daemon.alarm import Alarm
 from nri_coloc.nri.events import Call
 
 SHARE_OF_TIMEOUT: Final = 0.25
@@ -48,7 +49,7 @@ class Watchdog:
     def __init__(self, answer_neutral: Callable[[Ticket], None]) -> None:
         self._answer_neutral = answer_neutral
         self._ticket: Ticket | None = None
-        self._stopping = Event()
+        self._stopping = Alarm()
         self._thread = Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
@@ -57,7 +58,7 @@ class Watchdog:
 
     def stop(self) -> None:
         """Stop looking; returns at once."""
-        self._stopping.set()
+        self._stopping.ring()
 
     def begin(self, call: Call, hook: str) -> Ticket:
         """Open a ticket for a call that is being worked on."""
@@ -71,7 +72,7 @@ class Watchdog:
 
     def _run(self) -> None:
         pause = POLL_S
-        while not self._stopping.wait(pause):
+        while not self._stopping.sleep(pause):
             ticket, pause = self._ticket, POLL_S
             if ticket is None or ticket.claimed:
                 continue

@@ -56,6 +56,26 @@ def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
     return tuple(FileValue("memory", name, str(amount // _PAGE * _PAGE)) for name, amount in values.items())
 
 
+def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
+    """Return the cpu and memory files that a runtime writes when these values of its spec change.
+
+    A limit of memory is also one of memory and swap (nri-protocol §5.2), which must not be below it at any moment.
+    """
+    v1 = cgroup == 1
+    named = (
+        (changes.shares, ("cpu.shares",) if v1 else ("cpu.weight",)),
+        (changes.quota, ("cpu.cfs_quota_us",) if v1 else ("cpu.max",)),
+        (changes.period, ("cpu.cfs_period_us",) if v1 else ("cpu.max",)),
+        (
+            changes.memory_limit,
+            ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")
+            if v1
+            else ("memory.swap.max", "memory.max"),
+        ),
+    )
+    return tuple(dict.fromkeys(name for value, names in named if value is not None for name in names))
+
+
 def _mems(orders: Knobs) -> Iterator[FileValue]:
     if orders.mems:
         yield FileValue("cpuset", "cpuset.mems", orders.mems)

@@ -10,6 +10,7 @@ from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
 
 MIN_WEIGHT: Final = 1
 MAX_IO_WEIGHT: Final = 10_000
+MAX_CPU_WEIGHT: Final = 10_000
 MAX_BFQ_WEIGHT: Final = 1000
 BLKIO_WEIGHTS: Final = (10, 1000)
 """The range of v1's blkio.weight (Documentation/admin-guide/cgroup-v1/blkio-controller)."""
@@ -36,3 +37,9 @@ def cpu_weight(shares: int) -> int:
     """
     shares = min(max(shares, MIN_SHARES), MAX_SHARES)
     return 1 + (shares - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)
+
+
+def shares_of(weight: int) -> int:
+    """Map v2's cpu.weight (1–10000) back to the least shares of which `cpu_weight` makes it."""
+    above = min(max(weight, MIN_WEIGHT), MAX_CPU_WEIGHT) - MIN_WEIGHT
+    return MIN_SHARES + -(-above * (MAX_SHARES - MIN_SHARES) // 9999)

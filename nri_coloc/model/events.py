@@ -49,12 +49,16 @@ class ContainerStarting:
 
 @value
 class ContainerUpdating:
-    """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep"."""
+    """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep". `wish`: as it reads with them.
+
+    `answered`: False if its answer has left without us, so that only files can bring what follows.
+    """
 
     pod: Pod
     container: Container
     wish: Wish
     requested: Resources
+    answered: bool = True
 
 
 @value

@@ -61,6 +61,17 @@ def _audit_name(attribute: str) -> str:
     return attribute
 
 
+def burst_of(quota: int | None, percent: int | None) -> int | None:
+    """Return the CFS burst, µs, that a percentage (0-100) of a quota is; None without a quota or a percentage.
+
+    Never above the quota, which the kernel refuses (kernel/sched/core.c, tg_set_cfs_bandwidth: EINVAL): Koordinator's
+    default of ten times it needs a patched one.
+    """
+    if quota is None or quota <= 0 or percent is None:
+        return None
+    return quota * min(max(percent, 0), 100) // 100
+
+
 ATTRIBUTES: Final = Knobs._fields
 AUDIT_NAMES: Final = tuple((name, _audit_name(name)) for name in ATTRIBUTES)
 """(attribute, name in the audit) of every knob: `memory_limit` is called `memory.limit`, and so on."""

@@ -1,7 +1,7 @@
 """What the lending loop wants: the output of `reclaim.tick`, applied by the shell and told to schedulers.
 
-Amounts are milli-CPU and bytes. A `Reason` says which term of a formula was the binding one, `because` holds every
-figure that took part.
+Amounts are milli-CPU and bytes. A `Binding` says which term of a formula was the binding one; where there is a
+`because`, it holds every figure that took part.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,6 @@ class Headroom(NamedTuple):
     memory_bytes: int = 0
     online_cpu_milli: int = 0
     binding: Binding = Binding.NOT_MEASURED
-    because: str = ""
 
 
 class Capacity(NamedTuple):
@@ -61,12 +60,11 @@ class Change(StrEnum):
 
 
 class CPUTarget(NamedTuple):
-    """How many CPUs the box may have now (at least 1), and why; the policy chooses which."""
+    """How many CPUs the box may have now (at least 1), and what bound it; the policy chooses which."""
 
     cpus: int
     change: Change = Change.KEEP
     binding: Binding = Binding.NOT_MEASURED
-    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,8 @@ class PodPlace:
 class NodeState:
     """Everything the policy knows. `generation` rises with each adopted event.
 
-    `owners` repeats, by container, the exclusive sets: few, while containers are many.
+    `owners` repeats, by container, the exclusive sets, and `box` the ids of the boxed pods: few, while containers
+    and pods are many.
     """
 
     topology: Topology
@@ -125,6 +126,7 @@ class NodeState:
     containers: Crowd = field(default_factory=lambda: EMPTY)
     owners: Mapping[str, CPUMask] = field(default_factory=dict)
     generation: int = 0
+    box: tuple[str, ...] = ()
 
     def of_pod(self, pod_id: str) -> Iterator[Assignment]:
         """Yield the assignments of one pod."""
@@ -143,7 +145,7 @@ class NodeState:
         """Return the CPUs a container may use; never empty."""
         if assignment.exclusive:
             return assignment.exclusive
-        main = self.containers.get(assignment.follows)
+        main = self.containers.get(assignment.follows) if assignment.follows else None
         if main is not None and main.exclusive:
             return main.exclusive
         if assignment.pool == DEDICATED:

@@ -5,9 +5,10 @@ lowest member, holding online CPUs only, so that a level is searched with `&` an
 A kernel without NUMA is one node 0 with everything; a CPU whose level is unknown is a group of its own.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
@@ -177,6 +178,22 @@ class Topology:
     def whole_cores(self, cpus: CPUMask) -> CPUMask:
         """Return the CPUs of every core that lies in this set with all its threads."""
         return self.with_siblings(self.first_threads(cpus))
+
+    def cores_around(self, cpus: CPUMask) -> CPUMask:
+        """Return the CPUs of every core that one of these is a thread of."""
+        touched = 0
+        for firsts, behind in self._shapes:
+            here = cpus
+            for distance in behind:
+                here |= cpus >> distance
+            touched |= here & firsts
+        return self.with_siblings(touched)
+
+    def around(self, cpus: CPUMask) -> Iterator[CPUMask]:
+        """Yield what lies near these CPUs, ever wider: their cores, L3 groups and nodes."""
+        yield self.cores_around(cpus)
+        for level in (self.l3_groups, self.node_level):
+            yield reduce(or_, (group for group in level if group & cpus), 0)
 
     def full_cores(self, cpus: CPUMask) -> CPUMask:
         """Return the CPUs of the whole cores that have as many threads as any."""

@@ -162,8 +162,10 @@ class Wish:
     them that an annotation ordered (an update from the kubelet may not undo these). On a pod's own wish:
     `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation that we read
     and no setting that depends on the container took part, so its containers wish the same.
-    `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`: the request in thousandths of a CPU as told,
-    0 if only the kubelet's values tell it. `init`: told to be an init container. `origins`: (our key, their key, their
+    `evenly`, `one_socket`: with a binding to several nodes, parts that are equal to the CPU (not to the core), and
+    nodes of one socket before as many as wished. `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`:
+    the request in thousandths of a CPU as told, 0 if only the kubelet's values tell it. `init`: told to be an init
+    container. `origins`: (our key, their key, their
     value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
     own; `pool_because`: what put it there.
     """
@@ -174,6 +176,8 @@ class Wish:
     numa: Numa = Numa.NONE
     numa_count: int = 0
     numa_ids: CPUMask = 0
+    evenly: bool = False
+    one_socket: bool = False
     placement: Placement = Placement.PACKED
     cpus_ordered: CPUMask = 0
     cpu_milli: int = 0

@@ -89,7 +89,7 @@ class CriServer:
         self, request: cri_pb2.UpdateContainerResourcesRequest, context: grpc.ServicerContext
     ) -> cri_pb2.UpdateContainerResourcesResponse:
         try:
-            self._runtime.update(request.container_id, _resources(request.linux))
+            self._runtime.update(request.container_id, _resources(request.linux), request.linux.unified)
         except RuntimeRefused as error:
             unknown = request.container_id not in self._runtime.containers
             context.abort(grpc.StatusCode.NOT_FOUND if unknown else grpc.StatusCode.UNKNOWN, str(error))

@@ -10,7 +10,7 @@ being started the lock is held, so that nothing comes between its cgroup and its
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,11 +160,14 @@ class Runtime:
             container.phase = Phase.RUNNING
             self._tell_only(HookKind.POST_START_CONTAINER, container)
 
-    def update(self, container_id: str, requested: Resources) -> None:
+    def update(
+        self, container_id: str, requested: Resources, unified: Mapping[str, str] | None = None
+    ) -> None:
         """Change resources as the kubelet does: the plugins see the request and may overlay it."""
         with self.lock:
             container = self._container(container_id)
             wanted = spec.to_message(requested, as_update=True)
+            wanted.unified.update(unified or {})
             for answer in self._ask(HookKind.UPDATE_CONTAINER, container.pod, container, wanted):
                 own = [update for update in answer.update if update.container_id == container_id]
                 self._apply([update for update in answer.update if update.container_id != container_id])

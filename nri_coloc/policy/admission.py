@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Considered, Room
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs, burst_of
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import DEDICATED, SHARE, Assignment, NodeState
 from nri_coloc.model.workload import (
@@ -199,11 +199,10 @@ def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
     offered = wish.cpus_ordered & free
     if offered.bit_count() < count or count >= free.bit_count():
         return None
-    part = allocator.allocate(state.topology, offered, count, Wish(QoSClass.DEDICATED))
-    assert part is not None  # the offer holds so many
-    because = f"CPUs {cpuset.render(part.cpus)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
-    mems = state.topology.nodes_of(part.cpus) & state.topology.all_mems
-    return Grant(part.cpus, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
+    part = allocator.choose(state.topology, offered, count, Wish(QoSClass.DEDICATED))
+    because = f"CPUs {cpuset.render(part)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
+    mems = state.topology.nodes_of(part) & state.topology.all_mems
+    return Grant(part, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
 
 
 def _unmet(wish: Wish, free: CPUMask) -> str:
@@ -273,7 +272,7 @@ def orders(state: NodeState, assignment: Assignment) -> Knobs:
     wish = assignment.wish
     if wish.handler != "container":
         return NO_KNOBS  # ignored, or the pod's cgroup is the unit: see `box.knobs`
-    burst = None if wish.cpu_burst_percent is None else _burst(assignment)
+    burst = burst_of(assignment.container.resources.quota, wish.cpu_burst_percent)
     wished = _permitted(assignment)
     if assignment.hands_off or inherits(state, assignment):
         return wished if burst is None or assignment.hands_off else wished._replace(burst=burst)
@@ -296,12 +295,6 @@ def _permitted(assignment: Assignment) -> Knobs:
     if "memory" in wish.preserve:
         knobs = knobs._replace(memory_limit=None, memory_high=None, memory_low=None, memory_min=None)
     return knobs
-
-
-def _burst(assignment: Assignment) -> int | None:
-    """CFS burst in µs: a percentage of the quota, none without a quota (it would be above it)."""
-    quota, percent = assignment.container.resources.quota or 0, assignment.wish.cpu_burst_percent or 0
-    return quota * percent // 100 if quota > 0 else None
 
 
 def remembered(state: NodeState, assignment: Assignment) -> Assignment:

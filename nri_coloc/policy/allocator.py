@@ -22,19 +22,31 @@ def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish, room: Ro
 
     A binding that cannot be kept is loosened step by step; the grant says what was given up.
     """
-    field = field_of(topology, free, count, wish)
+    considered = Considered(free, count, wish, room)
+    found = _chosen(topology, considered)
+    return None if found is None else grant.of(topology, considered, *found)
+
+
+def choose(topology: Topology, free: CPUMask, count: int, wish: Wish) -> CPUMask:
+    """Return the CPUs alone, for whoever has words of its own; 0 if so many cannot be had."""
+    found = _chosen(topology, Considered(free, count, wish))
+    return 0 if found is None else found[0]
+
+
+def _chosen(topology: Topology, considered: Considered) -> tuple[CPUMask, Binding] | None:
+    wish = considered.wish
+    field = field_of(topology, considered.free, considered.count, wish)
     if field is None:
         return None
-    considered = Considered(free, count, wish, room)
     if wish.numa is Numa.NONE:
-        binding = Binding(((field.free, count),))
+        binding = Binding(((field.free, considered.count),))
     else:
         binding = nodes.bind(field, considered)
     chosen = 0
     take = search.spread if wish.placement is Placement.SPREAD else search.packed
     for cpus, number in binding.parts:
         chosen |= take(field if cpus == field.free else field.within(cpus), number)
-    return grant.of(topology, considered, chosen, binding)
+    return chosen, binding
 
 
 def field_of(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field | None:

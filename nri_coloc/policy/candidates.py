@@ -95,7 +95,7 @@ def _kept_of(considered: Considered, won: list[_Node]) -> Considered:
         wish = replace(wish, numa=Numa.SINGLE)
     if sum(node.bytes or 0 for node in won) < room.bytes:
         room = NO_ROOM
-    if won and len(won) == wish.numa_count:
+    if won and (len(won) == wish.numa_count or (wish.evenly and len(won) > 1)):
         count = -(-count // len(won))
         room = replace(room, bytes=-(-room.bytes // len(won)))
     return Considered(considered.free, count, wish, room)

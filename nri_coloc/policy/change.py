@@ -1,21 +1,22 @@
 """From one state to the next: derive the pools again and say who has to move.
 
-A change of exclusive CPUs touches the members of every pool that shrank or grew, and the reclaim box; the
-cost is one pass that compares pool names, however large the sets are.
+A change of exclusive CPUs touches the members of every pool that shrank or grew, and the reclaim box; those are
+looked at and nobody else, however many live on the node.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.crowd import Crowd
-from nri_coloc.model.decisions import NOBODY, Decision, Moves
+from nri_coloc.model.decisions import Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace
+from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace, Pools
 from nri_coloc.policy import pools, tiers
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
@@ -41,12 +42,27 @@ def _with_owners(
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
-    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1)
+    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1, state.box)
 
 
 def with_pod(state: NodeState, place: PodPlace) -> NodeState:
     """Return the state with one pod added or replaced."""
-    return replace(state, pods={**state.pods, place.pod.id: place}, generation=state.generation + 1)
+    pod_id, box = place.pod.id, state.box
+    if place.boxed != state.boxed(pod_id):
+        box = (*box, pod_id) if place.boxed else tuple(k for k in box if k != pod_id)
+    pods = {**state.pods, pod_id: place}
+    return replace(state, pods=pods, generation=state.generation + 1, box=box)
+
+
+def without_pod(state: NodeState, pod_id: str) -> NodeState:
+    """Return the state without a pod that no container is left in."""
+    pods = {k: place for k, place in state.pods.items() if k != pod_id}
+    return replace(state, pods=pods, box=tuple(k for k in state.box if k != pod_id))
+
+
+def with_all_pods(state: NodeState, pods: Mapping[str, PodPlace]) -> NodeState:
+    """Return the state with exactly these pods."""
+    return replace(state, pods=pods, box=tuple(k for k, place in pods.items() if place.boxed))
 
 
 def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
@@ -71,55 +87,82 @@ def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignm
     return [a for pod in pods for a in state.of_pod(pod) if a.follows in ids and a.id not in ids]
 
 
+class Movers(NamedTuple):
+    """Who runs on other CPUs than before: pods of the box, and others of which the pod's own cgroup is the unit, as
+    pods; all others one by one, who lost CPUs only before who gained some."""
+
+    pods: tuple[str, ...]
+    losing: tuple[str, ...]
+    gaining: tuple[str, ...]
+
+
 def moved(before: NodeState, after: NodeState) -> Moves:
-    """Return who runs on other CPUs than before: pods of the box as pods, all others one by one."""
-    names = pool_names(before, after)
-    changed = {pool for pool in names if before.pools.cpus(pool) != after.pools.cpus(pool)}
-    had, owners = before.owners, after.owners
-    reowned = (had.keys() - owners.keys()) | {k for k, cpus in owners.items() if had.get(k) != cpus}
-    if not changed and not reowned:
-        return NOBODY
-    boxed = tuple(k for k, place in after.pods.items() if place.boxed)
-    inherit = set(boxed)
-    staying = reowned - before.containers.keys()
-    # who followed an owner moves even where another pool than its new one took the owner's CPUs
-    reowned |= {a.id for a in followers(before, [before.containers[k] for k in reowned - staying])}
-    affected = [
-        a
-        for k, a in after.containers.items()
-        if (a.pool in changed or a.follows in reowned or k in reowned)
-        and not a.hands_off
-        and a.container.pod_id not in inherit
-        and k not in staying
-    ]
-    as_pods = {a.container.pod_id for a in affected if a.wish.handler == "pod"}
-    pods = (*(boxed if RECLAIM in changed else ()), *sorted(as_pods))
-    return Moves(pods, tuple(a.container.id for a in affected if a.wish.handler == "container"))
+    """Return who runs on other CPUs than before; who was not there has its CPUs from the answer to its own event."""
+    found = movers(before, after)
+    return Moves(found.pods, found.losing + found.gaining)
 
 
-def pool_names(before: NodeState, after: NodeState) -> tuple[str, ...]:
-    """Return the pools that may have changed: those that others' CPUs are taken from, and the operator's."""
-    if not after.pools.tiers and not before.pools.tiers:
-        return _MEMBERS_OF
-    return (*_MEMBERS_OF, *sorted(before.pools.tiers.keys() | after.pools.tiers.keys()))
+def movers(before: NodeState, after: NodeState) -> Movers:
+    """Return who runs on other CPUs than before. Members of a pool go with it; who was touched is looked at."""
+    changed, touched = changed_pools(before.pools, after.pools), _touched(before, after)
+    losing: list[Assignment] = []
+    gaining: list[Assignment] = []
+    for pool in changed:
+        into = gaining if after.pools.cpus(pool) & ~before.pools.cpus(pool) else losing
+        into += [a for a in after.containers.of_pool(pool) if a.container.id not in touched]
+    for container_id, now in touched.items():
+        then = before.containers.get(container_id)
+        if then is not None and (had := before.cpus_of(then)) != (has := after.cpus_of(now)):
+            into = gaining if has & ~had else losing
+            into.append(now)
+    boxed = after.box if RECLAIM in changed else ()
+    as_pods = {a.container.pod_id for a in losing + gaining if a.wish.handler == "pod" and _is_ours(after, a)}
+    return Movers((*boxed, *sorted(as_pods)), _one_by_one(after, losing), _one_by_one(after, gaining))
+
+
+def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
+    """Return who is another value than before, and who follows somebody in a pod where somebody is or left."""
+    touched = {a.container.id: a for a in after.containers.news(before.containers)}
+    if before.owners is not after.owners:
+        left = before.containers.news(after.containers)
+        pods = dict.fromkeys(a.container.pod_id for a in (*touched.values(), *left))
+        touched.update({a.container.id: a for pod_id in pods for a in after.of_pod(pod_id) if a.follows})
+    return touched
+
+
+def _one_by_one(state: NodeState, found: list[Assignment]) -> tuple[str, ...]:
+    return tuple([a.container.id for a in found if a.wish.handler == "container" and _is_ours(state, a)])
+
+
+def _is_ours(state: NodeState, assignment: Assignment) -> bool:
+    """Whether its CPUs are written for it: hands are not off, and it does not inherit them from its pod in the box."""
+    if assignment.hands_off:
+        return False
+    return assignment.pool != RECLAIM or not state.boxed(assignment.container.pod_id)
+
+
+def changed_pools(before: Pools, after: Pools) -> list[str]:
+    """Return the pools whose sets differ: of those that others' CPUs are taken from, and of the operator's."""
+    names = list(_MEMBERS_OF)
+    if before.tiers != after.tiers:
+        names += sorted({name for name, _ in before.tiers.items() ^ after.tiers.items()})
+    return [name for name in names if before.cpus(name) != after.cpus(name)]
 
 
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
     """Say which pools changed, for the audit; pools without members are said only for `share` and
     where the loop told a size."""
-    homes = [a.pool for a in after.containers.values()]
     return tuple(
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            _because(after, pool, cause, homes.count(pool)),
+            _because(after, pool, cause, members),
             pool=pool,
-            before=Knobs(cpus=cpuset.render(old)),
-            after=Knobs(cpus=cpuset.render(new)),
+            before=Knobs(cpus=cpuset.render(before.pools.cpus(pool))),
+            after=Knobs(cpus=cpuset.render(after.pools.cpus(pool))),
         )
-        for pool in pool_names(before, after)
-        if (old := before.pools.cpus(pool)) != (new := after.pools.cpus(pool))
-        and (pool == SHARE or pool in homes or pool in after.pools.counts)
+        for pool in changed_pools(before.pools, after.pools)
+        if (members := after.containers.in_pool(pool)) or pool == SHARE or pool in after.pools.counts
     )
 
 

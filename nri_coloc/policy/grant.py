@@ -132,6 +132,8 @@ def wished(wish: Wish) -> str:
         (numa, f"numa {wish.numa.value}"),
         (numa and wish.numa_count > 0, f"numa-count {wish.numa_count}"),
         (numa and wish.numa_ids > 0, f"numa-ids {cpuset.render(wish.numa_ids)}"),
+        (numa and wish.evenly, "numa-parts even"),
+        (numa and wish.one_socket, "numa-sockets one"),
     )
     said = ", ".join(words for counts, words in parts if counts)
     return f"; wished were {said}" if said else ""

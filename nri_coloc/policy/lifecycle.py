@@ -163,14 +163,7 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
         return Outcome(after, decisions, moves)
     cause = f"CPUs {cpuset.render(returned)} came back"
     resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
-    # orphans move even where `share` has the CPUs that it had: what came back may have been isolated ones
-    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after) + _of(orphans))
-
-
-def _of(containers: tuple[Assignment, ...]) -> Moves:
-    """Return these as moves: a pod whose own cgroup is the unit (a VM in it) moves as a whole."""
-    as_pods = sorted({a.container.pod_id for a in containers if a.wish.handler == "pod"})
-    return Moves(tuple(as_pods), tuple(a.id for a in containers if a.wish.handler == "container"))
+    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
 
 
 def pod_started(state: NodeState, event: PodStarted) -> Outcome:
@@ -183,5 +176,4 @@ def pod_started(state: NodeState, event: PodStarted) -> Outcome:
 def pod_removed(state: NodeState, event: PodRemoved) -> Outcome:
     """Forget a pod and whatever of it was still known: a stopped sandbox has no live container."""
     outcome = release(state, tuple(state.of_pod(event.pod_id)), Reason.REMOVED)
-    pods = {k: p for k, p in outcome.state.pods.items() if k != event.pod_id}
-    return replace(outcome, state=replace(outcome.state, pods=pods))
+    return replace(outcome, state=change.without_pod(outcome.state, event.pod_id))

@@ -86,7 +86,7 @@ def _ladder(
         for listed, unlisted in _lists(_nodes(field, considered), wish)
         for need, unbound in needs
         for among, broken in _wholes(listed, wish)
-        for choose, more in _numbers(field, wish)
+        for choose, more in _ways(field, wish)
     ]
 
 
@@ -121,14 +121,40 @@ def _wholes(nodes: Sequence[_Node], wish: Wish) -> Rungs:
     return [([n for n in nodes if n.whole], ()), (nodes, ("numa exclusive",))]
 
 
-def _numbers(field: Field, wish: Wish) -> list[tuple[Chooser, tuple[str, ...]]]:
+Ways = list[tuple[Chooser, tuple[str, ...]]]
+
+
+def _ways(field: Field, wish: Wish) -> Ways:
+    """Return ways to choose: of one socket, if that was wished, then of any."""
+    numbers = _numbers(field, wish)
+    if not wish.one_socket:
+        return numbers
+    aligned: Ways = [(partial(_of_one_socket, field, choose), lost) for choose, lost in numbers]
+    return [*aligned, *((choose, ("one socket", *lost)) for choose, lost in numbers)]
+
+
+def _numbers(field: Field, wish: Wish) -> Ways:
     """Return ways to choose: as many nodes as wished, one, the fewest that hold it."""
     one = partial(_one, field, wish.placement)
+    # whole cores go before equal parts, unless these were wished
+    unit = 1 if wish.evenly and wish.placement is not Placement.FULL_CORES else field.threads
+    even: Ways = [(partial(_fewest_even, unit), ())] if wish.evenly else []
+    fewest: Ways = [*even, (_fewest, ("even parts",) if wish.evenly else ())]
     if wish.numa_count > 1:
-        lost = ("numa-count",)
-        return [(partial(_even, field, wish.numa_count), ()), (one, lost), (_fewest, lost)]
-    single = wish.numa_count == 1 or wish.numa is Numa.SINGLE
-    return [(one, ()), (_fewest, ("one node",) if single else ())]
+        others: Ways = [(one, ()), *fewest]
+        less: Ways = [(choose, ("numa-count", *lost)) for choose, lost in others]
+        return [(partial(_even, unit, wish.numa_count), ()), *less]
+    single = ("one node",) if wish.numa_count == 1 or wish.numa is Numa.SINGLE else ()
+    return [(one, ()), *((choose, (*single, *lost)) for choose, lost in fewest)]
+
+
+def _of_one_socket(field: Field, choose: Chooser, nodes: Sequence[_Node], need: _Need) -> Binding | None:
+    """Return a choice that lies in one socket; every way takes one where it can, so another one need not be tried."""
+    found = choose(nodes, need)
+    if found is None or not found.mems:  # one node will be taken
+        return found
+    cpus = reduce(or_, (part for part, _ in found.parts))
+    return found if any(cpus & ~package == 0 for package in field.topology.packages) else None
 
 
 def _one(field: Field, placement: Placement, nodes: Sequence[_Node], need: _Need) -> Binding | None:
@@ -153,33 +179,58 @@ def _ids(nodes: Iterable[_Node]) -> CPUMask:
     return cpuset.of(n.id for n in nodes)
 
 
-def _even(field: Field, number: int, nodes: Sequence[_Node], need: _Need) -> Binding | None:
-    """Divide a request evenly over so many nodes, by cores where it has one for each, the lowest node first."""
+def _even(unit: int, number: int, nodes: Sequence[_Node], need: _Need) -> Binding | None:
+    """Divide a request evenly over so many nodes, by units of so many CPUs where it has one for each.
+
+    `unit`: the threads of a core, or 1.
+    """
     if number > min(need.count, len(nodes)):
         return None
-    shares = _shares(need.count, number, field.threads)
-    each = _Need(shares[0], None if need.memory is None else -(-need.memory // number))
-    by_socket = _by_socket([n for n in nodes if each.met_by([n])])
-    aligned = [group for group in by_socket if len(group) >= number]
+    shares = _shares(need.count, number, unit)
+    least = _Need(shares[-1], None if need.memory is None else -(-need.memory // number))
+    by_socket = _by_socket([n for n in nodes if least.met_by([n])])
+    aligned = [(found, group) for group in by_socket if (found := _fitting(group, shares))]
     if aligned:
-        chosen = min(aligned, key=lambda group: sum(n.fit for n in group))[:number]
+        chosen, _ = min(aligned, key=lambda pair: sum(n.fit for n in pair[1]))
     else:
         by_socket.sort(key=lambda group: -len(group))
-        chosen = [n for group in by_socket for n in group][:number]
-    if len(chosen) < number:
+        order = [n for group in by_socket for n in group]
+        tried = (_fitting(order[:end], shares) for end in range(number, len(order) + 1))
+        chosen = next((found for found in tried if found), [])
+    if not chosen:
         return None
-    chosen.sort(key=lambda n: n.id)
-    return Binding(tuple((n.cpus, share) for n, share in zip(chosen, shares, strict=True)), _ids(chosen))
+    return Binding(tuple((n.cpus, share) for n, share in chosen), _ids(n for n, _ in chosen))
 
 
-def _shares(count: int, number: int, threads: int) -> list[int]:
-    """Return the parts, the largest first."""
-    cores = count // threads
-    unit = threads if cores >= number else 1
+def _fitting(nodes: Sequence[_Node], shares: Sequence[int]) -> list[tuple[_Node, int]]:
+    """Return nodes with their parts, the tightest that hold them; the lower nodes have the larger parts where these
+    fit. [] if not all parts fit."""
+    left = sorted(nodes, key=lambda n: (n.fit, n.id))
+    found = []
+    for share in reversed(shares):
+        tightest = next((n for n in left if n.fit >= share), None)
+        if tightest is None:
+            return []
+        left.remove(tightest)
+        found.append((tightest, share))
+    found.sort(key=lambda pair: pair[0].id)
+    by_id = [(n, share) for (n, _), share in zip(found, shares, strict=True)]
+    return by_id if all(n.fit >= share for n, share in by_id) else found
+
+
+def _fewest_even(unit: int, nodes: Sequence[_Node], need: _Need) -> Binding | None:
+    """Divide a request evenly over the fewest nodes that hold it so."""
+    tried = (_even(unit, number, nodes, need) for number in range(2, len(nodes) + 1))
+    return next((found for found in tried if found is not None), None)
+
+
+def _shares(count: int, number: int, unit: int) -> list[int]:
+    """Return the parts, the largest first: whole units, and what is less than one beside the smallest part."""
+    if count // unit < number:
+        unit = 1
     units, odd = divmod(count, unit)
     shares = [unit * (units // number + (at < units % number)) for at in range(number)]
-    if odd:
-        shares[units % number] += odd
+    shares[units % number] += odd
     return sorted(shares, reverse=True)
 
 

@@ -106,34 +106,14 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
 
     Whoever loses CPUs comes first: what somebody leaves may be entered, not the other way round.
     """
-    found = change.moved(before, after) + _changed_roles(before, after)
-    losing = tuple(k for k in found.containers if not _gains(before, after, k))
-    gaining = tuple(k for k in found.containers if _gains(before, after, k))
-    ordered = Moves(found.pods, losing + gaining)
-    owned = after.owners.get(container_id, 0)
-    if not owned & ~before.owners.get(container_id, 0):
+    found = change.movers(before, after)
+    ordered = Moves(found.pods, found.losing + found.gaining)
+    if not after.owners.get(container_id, 0) & ~before.owners.get(container_id, 0):
         return ordered, NOBODY
     own_pod = after.containers[container_id].container.pod_id
-    leaving = tuple(k for k in losing if not after.cpus_of(after.containers[k]) & owned)
+    staying = {container_id, *(a.id for a in after.of_pod(own_pod) if a.follows == container_id)}
+    leaving = tuple([k for k in found.losing if k not in staying])
     return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
-
-
-def _changed_roles(before: NodeState, after: NodeState) -> Moves:
-    """Return who runs on other CPUs though no pool and no owner has changed: who began to follow, or ceased to."""
-    changed = [
-        now
-        for k, now in after.containers.items()
-        if (then := before.containers.get(k)) is not now
-        and then is not None
-        and before.cpus_of(then) != after.cpus_of(now)
-    ]
-    pods = dict.fromkeys(a.container.pod_id for a in changed if a.wish.handler == "pod")
-    return Moves(tuple(pods), tuple(a.id for a in changed if a.wish.handler == "container"))
-
-
-def _gains(before: NodeState, after: NodeState, container_id: str) -> bool:
-    then, now = before.containers.get(container_id), after.containers[container_id]
-    return bool(after.cpus_of(now) & ~(before.cpus_of(then) if then is not None else 0))
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:

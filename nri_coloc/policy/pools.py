@@ -59,22 +59,24 @@ def derive(
     """Compute every pool's set; `former` holds what sizes follow from, and the choices to stay near."""
     ours = topology.usable & ~kept
     free = ours & ~reserved & ~dedicated
-    carved = tiers.carve(topology, free & ~former.claimed, former)
+    laid_out = tiers.layout(former)
+    carved = tiers.carve(topology, free & ~former.claimed, former, laid_out.wants)
     free &= ~reduce(or_, carved.values(), 0)
     share, reclaim = _divided(topology, free, dedicated, former)
-    derived = Pools(
+    system = ours & ~dedicated
+    return Pools(
         reserved=reserved,
         dedicated=dedicated,
-        system=ours & ~dedicated,
+        system=system,
         share=share,
         reclaim=reclaim,
         kept=kept,
+        tiers=tiers.named(laid_out, former.asked, carved, system, share),
         plan=former.plan,
         asked=former.asked,
         counts=former.counts,
         claimed=former.claimed,
     )
-    return replace(derived, tiers=tiers.named(derived, carved)) if former.plan else derived
 
 
 def _divided(topology: Topology, free: CPUMask, dedicated: CPUMask, former: Pools) -> tuple[CPUMask, CPUMask]:

@@ -7,7 +7,7 @@ rig: 87 MiB kept with the container's value alone, 199 with the path's).
 
 from dataclasses import dataclass
 
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import Assignment, NodeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,20 @@ class Protection:
 NONE = Protection()
 
 
+def of_pod(state: NodeState, pod_id: str) -> Protection:
+    """Return the sum of one pod."""
+    return sum((_of(assignment) for assignment in state.of_pod(pod_id)), NONE)
+
+
 def by_pod(state: NodeState) -> dict[str, Protection]:
     """Return the sums of every pod that has a protected container."""
     sums: dict[str, Protection] = {}
     for assignment in state.containers.values():
-        low, minimum = assignment.knobs.memory_low, assignment.knobs.memory_min
-        if low or minimum:
+        if (own := _of(assignment)) != NONE:
             pod_id = assignment.container.pod_id
-            sums[pod_id] = sums.get(pod_id, NONE) + Protection(low or 0, minimum or 0)
+            sums[pod_id] = sums.get(pod_id, NONE) + own
     return sums
+
+
+def _of(assignment: Assignment) -> Protection:
+    return Protection(assignment.knobs.memory_low or 0, assignment.knobs.memory_min or 0)

@@ -47,7 +47,7 @@ def grow(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wi
 def shrink(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> Grant:
     """Return `count` of the owned CPUs, the ones to keep; `count` is at least 1 and less than there are."""
     if wish.placement is Placement.SPREAD:
-        returned = owned & ~_chosen(topology, owned, count, _SPREAD)
+        returned = owned & ~allocator.choose(topology, owned, count, _SPREAD)
     else:
         give = owned.bit_count() - count
         returned = _evenly_returned(topology, owned, count, wish) or _returned(topology, owned, give)
@@ -75,12 +75,15 @@ def _permitted(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wis
     if wish.numa is not Numa.NONE and wish.numa_ids:
         listed = _union(n.cpus for n in topology.nodes if wish.numa_ids >> n.id & 1)
         free = free & listed if (free & listed).bit_count() >= need else free
+    if wish.numa is not Numa.NONE and wish.one_socket:
+        near = free & _touching(topology.packages, owned)
+        free = near if near.bit_count() >= need else free
     if wish.numa is Numa.EXCLUSIVE:
         nodes = [n.cpus & topology.usable for n in topology.nodes]
         whole = _union(cpus for cpus in nodes if cpus & owned or cpus & free == cpus)
         free = free & whole if (free & whole).bit_count() >= need else free
     if wish.placement is Placement.ONE_THREAD_PER_CORE:
-        return _union(core & -core for core in topology.cores if core & free == core)
+        return topology.first_threads(free)
     return free
 
 
@@ -94,7 +97,7 @@ def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: W
         if whole_only:
             part = topology.whole_cores(part)
             count -= count % topology.threads_per_core
-        taken |= _chosen(topology, part, min(count, part.bit_count()), by)
+        taken |= allocator.choose(topology, part, min(count, part.bit_count()), by)
     return taken
 
 
@@ -105,7 +108,7 @@ def _steps(topology: Topology, owned: CPUMask, wish: Wish) -> Iterator[Step]:
     if wish.placement is Placement.SPREAD:
         yield from ((nodes, False), (anywhere, False)) if wish.numa is not Numa.NONE else ((anywhere, False),)
         return
-    yield _touching(topology.cores, owned), False
+    yield topology.cores_around(owned), False
     for rings in (
         (_touching(topology.l3_groups, owned), nodes),
         (_touching(topology.packages, owned), anywhere),
@@ -181,17 +184,13 @@ def _returned_of_cores(cores: Sequence[CPUMask], owned: CPUMask, give: int) -> C
 def _even_parts(
     topology: Topology, owned: CPUMask, count: int, wish: Wish
 ) -> list[tuple[CPUMask, CPUMask, int]]:
-    """Return (node, owned there, its part of `count`), largest first; [] without a wish for so many nodes."""
-    wanted = wish.numa_count
+    """Return (node, owned there, its part of `count`), largest first; [] without a wish for so many nodes, or for even
+    parts on those that it has."""
     nodes = sorted((n.cpus for n in topology.nodes if n.cpus & owned), key=lambda c: -(c & owned).bit_count())
+    wanted = wish.numa_count or (len(nodes) if wish.evenly else 0)
     if wish.numa is Numa.NONE or wanted != len(nodes) or not 2 <= wanted <= count:
         return []
     return [(c, c & owned, count // wanted + (i < count % wanted)) for i, c in enumerate(nodes)]
-
-
-def _chosen(topology: Topology, among: CPUMask, count: int, wish: Wish) -> CPUMask:
-    grant = allocator.allocate(topology, among, count, wish)
-    return grant.cpus if grant is not None else 0
 
 
 def _touching(groups: Iterable[CPUMask], owned: CPUMask) -> CPUMask:

@@ -98,18 +98,19 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     other claims that can still be had, the rest by age.
 
     A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
-    had lapsed. Among those that hold, sidecars come last: theirs lapse when their main container comes.
+    had lapsed. Of those that would leave `share` nothing, one whose CPUs another spec names too had: they are what
+    `share` has by now. Among those that hold, sidecars come last: theirs lapse when their main container comes.
     """
     driven = {c.id: claim.by_driver(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
-    # who gave way to the driver since has share's CPUs in its spec, as the members of share have
-    contested = standing.named_twice(listed, {c.pod_id for c, _ in listed}) if driven else 0
+    # who lost its own since has share's CPUs in its spec, as the members of share have
+    contested = standing.named_twice(listed, {c.pod_id for c, _ in listed})
     claims = [
         (
-            not found.sure or (found.source == "spec" and bool(found.cpus & contested)),
+            not found.sure or bool(found.cpus & contested),
             found.source == "spec",  # where record and spec are one set, no guess is needed
+            admission.is_small(container),
             -container.created_at,
             container.id,
-            admission.is_small(container),
             found.cpus,
         )
         for container, wish in listed
@@ -117,10 +118,12 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         and container.id not in driven
         and (found := claim.of(container, wish)).cpus
     ]
+    usable = state.topology.usable
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
     holding: list[tuple[bool, int, str]] = [(False, 2, k) for k in driven]
-    for unsure, *_, container_id, small, cpus in sorted(claims):
-        if cpus & free == cpus and (free & ~cpus or not driven):  # what the driver gave is none of share's
+    for unsure, _, small, _, container_id, cpus in sorted(claims):
+        # the last CPU of share is nobody's; isolated ones are none of share's
+        if cpus & free == cpus and (free & ~cpus & usable or not cpus & usable):
             free &= ~cpus
             holding.append((unsure, small, container_id))
     ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
@@ -148,7 +151,7 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
             places[container.pod_id] = state.pods.get(container.pod_id) or PodPlace(
                 Pod(container.pod_id), wish
             )
-    return replace(state, pods=places, generation=state.generation + 1)
+    return replace(change.with_all_pods(state, places), generation=state.generation + 1)
 
 
 def _belongs(pod: Pod, wish: Wish) -> bool:
@@ -200,7 +203,7 @@ def box_again(state: NodeState) -> NodeState:
         k: replace(place, boxed=False) if place.boxed and k in others else place
         for k, place in state.pods.items()
     }
-    return state if pods == state.pods else replace(state, pods=pods)
+    return state if pods == state.pods else change.with_all_pods(state, pods)
 
 
 def everyone(state: NodeState) -> Moves:
@@ -225,7 +228,8 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         for k, p in state.pods.items()
     }
     crowd = Crowd.of(membership.housed(derived, a) for a in kept)
-    state = NodeState(event.topology, derived, places, crowd, owners, state.generation + 1)
+    state = NodeState(event.topology, derived, {}, crowd, owners, state.generation + 1)
+    state = change.with_all_pods(state, places)
     state = pools.claimed(state, before.pools, derived.dedicated)
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):

@@ -59,7 +59,7 @@ def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
     said = tuple(d for d in resized if d.pool not in told)
     moves = change.moved(before, after)
     subject = event.container.id if isinstance(event, ContainerCreating | ContainerUpdating) else ""
-    live = tuple(k for k in moves.containers if k in before.containers and k != subject)
+    live = tuple(k for k in moves.containers if k != subject)
     decisions = (*outcome.decisions, *said)
     if isinstance(event, ContainerUpdating) and subject in moves.containers:
         # the last decision of an update holds the answer

@@ -7,7 +7,7 @@ Memory is counted where it is bound: a container's limit belongs to the nodes th
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NO_ROOM, Room
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import DEDICATED, NodeState
 from nri_coloc.model.workload import ISOLATED, Container, Numa, Wish
 from nri_coloc.policy import record
 from nri_coloc.policy.search import levelled
@@ -76,7 +76,7 @@ def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:
     nodes = {n.id: n.memory_bytes for n in state.topology.nodes if n.memory_bytes}
     total = sum(nodes.values())
     left = {node: size - -(-reserved_bytes * size // total) for node, size in nodes.items()}
-    bound = [a for a in state.containers.values() if a.mems]
+    bound = [a for a in state.containers.of_pool(DEDICATED) if a.mems]
     for assignment in sorted(bound, key=lambda a: (a.mems.bit_count(), a.id)):
         homes = [node for node in cpuset.members(assignment.mems) if node in left]
         promised = memory_of(assignment.container, assignment.wish)

@@ -5,9 +5,8 @@ same members have the same sizes, whoever came first. Which CPUs follows from th
 gives back what leaves the rest together, and grows where it is. Who gets less than it asks for, and why, is said.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
@@ -50,7 +49,7 @@ def asked(pools: Pools, replaced: Iterable[Replaced]) -> Mapping[str, Asked]:
 def demand(state: NodeState) -> dict[str, Asked]:
     """Return what the members of every pool ask for, those of `share` too; for the loop, which asks once in a while."""
     of_share: dict[str, Asked] = {}
-    for member in state.containers.values():
+    for member in state.containers.of_pool(SHARE):
         _count(of_share, {SHARE}, member, 1)
     return {**state.pools.asked, **of_share}
 
@@ -63,21 +62,44 @@ def _count(totals: dict[str, Asked], names: set[str], member: Assignment | None,
     totals[member.pool] = Asked(milli + sign * more, members + sign)
 
 
-class _Want(NamedTuple):
-    """A pool that is to have CPUs of its own: at least so many as far as there are, and rather `size`."""
+class Layout(NamedTuple):
+    """What the operator's pools come to: each with its name, which may hold a group, in the order of the plan; and how
+    many CPUs of their own those should have that are to have any, the highest priority first."""
 
-    name: str
-    least: int
-    size: int
+    pools: tuple[tuple[PoolTuning, str], ...]
+    wants: Mapping[str, int]
 
 
-def carve(topology: Topology, free: CPUMask, former: Pools) -> dict[str, CPUMask]:
+def layout(pools: Pools) -> Layout:
+    """Return what follows from the plan, the members and the loop's counts; no CPUs are looked at."""
+    return _layout(pools.plan, tuple(pools.asked.items()), tuple(pools.counts.items()))
+
+
+@lru_cache(maxsize=8)
+def _layout(
+    plan: tuple[PoolTuning, ...], totals: tuple[tuple[str, Asked], ...], told: tuple[tuple[str, int], ...]
+) -> Layout:
+    """Remembered, for most of what changes a pool's CPUs changes nobody's request."""
+    asked, counts = dict(totals), dict(told)
+    groups: dict[str, list[str]] = {}
+    for name in sorted(asked):
+        groups.setdefault(base(name), []).append(name)
+    found = []
+    for tuning in plan:
+        if tuning.name not in POOLS:
+            names = groups.get(tuning.name, []) if tuning.group_by else [tuning.name]
+            found += [(tuning, name) for name in names]
+    by_priority = sorted(found, key=lambda each: -each[0].priority)
+    sizes = {name: wanted(tuning, asked.get(name), counts.get(name)) for tuning, name in by_priority}
+    return Layout(tuple(found), {name: size for name, size in sizes.items() if size})
+
+
+def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, int]) -> dict[str, CPUMask]:
     """Return the sets of all pools that have CPUs of their own; `share` is left its least, and one CPU at least."""
-    wants = list(_wants(former))
     if not wants:
         return {}
     room = free.bit_count() - max(1, bounds(former, SHARE).minimum)
-    sizes = _granted(wants, room)
+    sizes = wants if sum(wants.values()) <= room else _granted(former, wants, room)
     kept: dict[str, CPUMask] = {}
     for name, size in sizes.items():
         kept[name] = _trimmed(topology, former.tiers.get(name, 0) & free, size)
@@ -88,21 +110,6 @@ def carve(topology: Topology, free: CPUMask, former: Pools) -> dict[str, CPUMask
             kept[name] |= grown
             free &= ~grown
     return kept
-
-
-def _wants(former: Pools) -> Iterator[_Want]:
-    """Yield the pools with CPUs of their own, highest priority first, else as the operator listed them."""
-    for tuning in sorted(former.plan, key=lambda each: -each.priority):
-        if tuning.name in POOLS:
-            continue
-        for name in _names(tuning, former.asked):
-            size = wanted(tuning, former.asked.get(name), former.counts.get(name))
-            if size:
-                yield _Want(name, min(size, max(tuning.minimum, 1)), size)
-
-
-def _names(tuning: PoolTuning, totals: Mapping[str, Asked]) -> list[str]:
-    return sorted(name for name in totals if base(name) == tuning.name) if tuning.group_by else [tuning.name]
 
 
 def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> int:
@@ -117,14 +124,15 @@ def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> 
     return min(whole, tuning.maximum) if tuning.maximum else whole
 
 
-def _granted(wants: list[_Want], room: int) -> dict[str, int]:
+def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, int]:
     """Share out the room in turn: one CPU each, then each its least, then what it wants."""
+    least = {name: min(size, max(bounds(former, name).minimum, 1)) for name, size in wants.items()}
     sizes: dict[str, int] = {}
-    for turn in (lambda _: 1, lambda want: want.least, lambda want: want.size):
-        for want in wants:
-            more = min(turn(want) - sizes.get(want.name, 0), room)
+    for turn in (dict.fromkeys(wants, 1), least, wants):
+        for name, size in turn.items():
+            more = min(size - sizes.get(name, 0), room)
             if more > 0:
-                sizes[want.name] = sizes.get(want.name, 0) + more
+                sizes[name] = sizes.get(name, 0) + more
                 room -= more
     return sizes
 
@@ -133,30 +141,36 @@ def _trimmed(topology: Topology, cpus: CPUMask, size: int) -> CPUMask:
     """Return so many of the CPUs that lie together; all of them where there are no more."""
     if cpus.bit_count() <= size:
         return cpus
-    grant = allocator.allocate(topology, cpus, size, _PACKED)
-    return grant.cpus if grant is not None else 0
+    return allocator.choose(topology, cpus, size, _PACKED)
 
 
 def _nearest(topology: Topology, free: CPUMask, count: int, near: CPUMask) -> CPUMask:
     """Return `count` free CPUs: of the cores of `near` first, then of its L3 groups, its nodes, then any."""
     chosen = 0
-    for level in (topology.cores, topology.l3_groups, tuple(node.cpus for node in topology.nodes)):
-        around = reduce(or_, (group for group in level if group & near), 0)
+    for around in topology.around(near) if near else ():
+        if chosen.bit_count() == count:
+            return chosen
         chosen |= _trimmed(topology, around & free & ~chosen, count - chosen.bit_count())
     return chosen | _trimmed(topology, free & ~chosen, count - chosen.bit_count())
 
 
-def named(pools: Pools, carved: Mapping[str, CPUMask]) -> dict[str, CPUMask]:
-    """Return the sets of all the operator's pools; one without CPUs of its own is a name over another pool's, and one
-    that gave everything back has none."""
+def named(
+    laid_out: Layout,
+    asked: Mapping[str, Asked],
+    carved: Mapping[str, CPUMask],
+    system: CPUMask,
+    share: CPUMask,
+) -> dict[str, CPUMask]:
+    """Return the sets of all the operator's pools; one without CPUs of its own is a name over `system` or `share`, and
+    one that gave everything back has none."""
     found: dict[str, CPUMask] = {}
-    for tuning in pools.plan:
-        if tuning.name in POOLS:
-            continue
-        under = pools.system if tuning.qos is QoSClass.SYSTEM else pools.share
-        for name in _names(tuning, pools.asked):
-            idle = tuning.sized and name not in pools.asked
-            found[name] = carved.get(name, 0 if idle else under)
+    for tuning, name in laid_out.pools:
+        if name in carved:
+            found[name] = carved[name]
+        elif tuning.sized and name not in asked:
+            found[name] = 0
+        else:
+            found[name] = system if tuning.qos is QoSClass.SYSTEM else share
     return found
 
 

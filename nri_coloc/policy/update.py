@@ -6,17 +6,23 @@ of the request that NRI cannot carry (nri-protocol §5.3).
 """
 
 from dataclasses import replace
+from typing import Final
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Decision, Outcome
+from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
 from nri_coloc.model.events import ContainerUpdating
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Resources
+from nri_coloc.model.workload import Resources, Wish
 from nri_coloc.policy import admission, change, lifecycle, ownership, record, request, words
 from nri_coloc.policy.ownership import Resize
+
+_FIGURES: Final = Knobs(
+    shares=0, quota=0, period=0, memory_limit=0, memory_high=0, memory_low=0, memory_min=0
+)
+"""The knobs that follow from the kubelet's figures; only which of them are set counts."""
 
 
 def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcome:
@@ -30,14 +36,16 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
             state, event.pod, event.container, event.wish, tuning, Reason.PLACED_AT_START
         )
     known = outcome.state.containers[event.container.id]
-    assignment = _with_news(known, event)
+    assignment = _with_news(outcome.state, known, event)
     resize = ownership.resized(outcome.state, assignment) if _asks_anew(known, assignment, event) else None
+    if resize is not None and tuning.strict and event.answered and not resize.is_met:
+        return _refused(state, event, resize)
     if resize is None:
         after = change.with_container(outcome.state, assignment)
-        return replace(outcome, state=after, decisions=(*outcome.decisions, _said(after, assignment, event)))
-    if tuning.strict and not resize.is_met:
-        return _refused(state, event, resize)
-    return outcome + _carried_out(outcome.state, event, resize)
+        outcome += Outcome(after, (_said(after, known, assignment, event),))
+    else:
+        outcome += _carried_out(outcome.state, known, event, resize)
+    return _with_memory(outcome, known, event)
 
 
 def _asks_anew(known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:
@@ -61,7 +69,7 @@ def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outc
     return Outcome(state, (decision,), refusal=text)
 
 
-def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
+def _carried_out(before: NodeState, known: Assignment, event: ContainerUpdating, resize: Resize) -> Outcome:
     """Give a container what its request came to, and move whoever that concerns."""
     after, joined = ownership.adopt(before, resize.assignment)
     moves, waits_for = ownership.moves(before, after, event.container.id)
@@ -70,7 +78,7 @@ def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) ->
     cause = f"{where} owns {cpuset.render(resize.assignment.exclusive) or 'none'} now"
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     decisions = (
-        _said(after, resize.assignment, event, resize),
+        _said(after, known, resize.assignment, event, resize),
         *words.of_findings(resize.findings, resize.assignment),
         *joined,
         *change.pool_decisions(before, after, reason, cause),
@@ -78,11 +86,56 @@ def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) ->
     return Outcome(after, decisions, moves, waits_for)
 
 
-def _with_news(known: Assignment, event: ContainerUpdating) -> Assignment:
+def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) -> Assignment:
     """Take over what the kubelet wants from now on; the spec in the event holds our values too."""
     spec = record.facts_of(event.container, known).resources
     container = replace(known.container, resources=merge(spec, event.requested))
-    return replace(known, container=container, original=admission.spec_of(container).where_set(known.knobs))
+    kubelets = admission.spec_of(container)
+    now = replace(known, container=container, original=kubelets.where_set(known.knobs))
+    if event.wish == known.wish or not _says_the_same(known.wish, event.wish):
+        return now
+    now = replace(now, wish=event.wish)
+    ours = admission.orders(state, now).differing(kubelets)
+    figures = zip(known.knobs, ours, _FIGURES, strict=True)
+    knobs = Knobs._make([had if figure is None else has for had, has, figure in figures])
+    by_file = known.by_file or (not event.answered and _files_only(known.knobs, knobs) != NO_KNOBS)
+    return replace(now, knobs=knobs, original=kubelets.where_set(knobs), by_file=by_file)
+
+
+def _says_the_same(known: Wish, now: Wish) -> bool:
+    """Whether two wishes differ only in what follows from the kubelet's figures: percentages, what may be had."""
+    same = replace(
+        now,
+        knobs=known.knobs,
+        annotated=known.annotated,
+        cpu_milli=known.cpu_milli,
+        origins=known.origins,
+        findings=known.findings,
+    )
+    return same == known
+
+
+def _with_memory(outcome: Outcome, known: Assignment, event: ContainerUpdating) -> Outcome:
+    """Add who has to write what no answer carries: protections along the path, files of who lives by files."""
+    now = outcome.state.containers[event.container.id]
+    pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
+    told = tuple(f for f in now.wish.findings if f not in known.wish.findings)
+    said = words.of_findings(told, now)
+    moves = NOBODY
+    if changed.memory_low is not None or changed.memory_min is not None:
+        said = (*said, words.of_protection(outcome.state, pod_id))
+        moves += Moves(pods=(pod_id,))
+    if not event.answered or (now.by_file and changed != NO_KNOBS):
+        moves += Moves(containers=(now.id,))
+    # the last decision of an update may hold the answer
+    return replace(outcome, decisions=(*said, *outcome.decisions), moves=outcome.moves + moves)
+
+
+def _files_only(had: Knobs, has: Knobs) -> Knobs:
+    """Return the new memory values that a spec has no field for; a protection that may not be had any more is 0."""
+    low = 0 if had.memory_low and has.memory_low is None else has.memory_low
+    least = 0 if had.memory_min and has.memory_min is None else has.memory_min
+    return Knobs(memory_high=has.memory_high, memory_low=low, memory_min=least).differing(had)
 
 
 def merge(spec: Resources, requested: Resources) -> Resources:
@@ -98,7 +151,7 @@ def merge(spec: Resources, requested: Resources) -> Resources:
 
 
 def _overlay(state: NodeState, assignment: Assignment, requested: Resources, merged: Resources) -> Knobs:
-    """Return what of ours the update would undo.
+    """Return what of ours the update would undo; what it makes another value is beside it, see `_files_only`.
 
     A member of the box gets the box's set only if the request names CPUs: its spec is kept free of them.
     """
@@ -116,12 +169,17 @@ def _annotated(assignment: Assignment) -> Knobs:
 
 
 def _said(
-    state: NodeState, assignment: Assignment, event: ContainerUpdating, resize: Resize | None = None
+    state: NodeState,
+    known: Assignment,
+    assignment: Assignment,
+    event: ContainerUpdating,
+    resize: Resize | None = None,
 ) -> Decision:
     """Say what the update brings and what of ours is laid over it; that overlay is the decision's orders."""
     spec = admission.spec_of(event.container)
     merged = merge(event.container.resources, event.requested)
     overlay = _overlay(state, assignment, event.requested, merged)
+    overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
     after = merged.knobs().overlaid(overlay).differing(spec)
     told = f"the kubelet asked for {_listed(merged.knobs().differing(spec)) or 'nothing new'}"
     if overlay == NO_KNOBS:

@@ -71,7 +71,7 @@ def of_refusal(assignment: Assignment, refusal: str) -> Decision:
 
 def of_protection(state: NodeState, pod_id: str) -> Decision:
     """Say what a pod's cgroup is protected with, and with it every cgroup above."""
-    total = protection.by_pod(state).get(pod_id, protection.NONE)
+    total = protection.of_pod(state, pod_id)
     because = (
         f"its containers asked for memory.low {total.low} and memory.min {total.min} bytes in all; "
         "a protection counts only along the whole path"

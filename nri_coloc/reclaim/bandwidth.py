@@ -29,16 +29,6 @@ class Write(NamedTuple):
     value: int
 
 
-def kernel_burst(quota: int, percent: int | None) -> int:
-    """Return the burst that a percentage (0-100) of a quota is; 0 without a quota or a percentage.
-
-    Never above the quota: Koordinator's default of ten times it is what mainline kernels refuse.
-    """
-    if quota <= 0 or percent is None:
-        return 0
-    return quota * min(max(percent, 0), 100) // 100
-
-
 def of_pod(pod_quota: int, containers: Mapping[str, Bandwidth]) -> Bandwidth:
     """Return the pod's own bandwidth: its quota, and the sum of its containers' bursts as far as that bears it.
 

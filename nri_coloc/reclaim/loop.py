@@ -16,7 +16,7 @@ from nri_coloc.reclaim import stall as stalls
 from nri_coloc.reclaim import usage
 from nri_coloc.reclaim.pace import next_period
 from nri_coloc.reclaim.peaks import Peaks
-from nri_coloc.reclaim.sentence import because
+from nri_coloc.reclaim.sentence import Grounds
 from nri_coloc.reclaim.stall import Gauge, Stall
 from nri_coloc.reclaim.usage import Meter, Use
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict, decide
@@ -54,13 +54,18 @@ class LoopMemory(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """One tick's result. `next_s`: when to tick again; `stall`: the worst waiting, blamed on the box or not."""
+    """One tick's result.
+
+    `next_s`: when to tick again; `stall`: the worst waiting, blamed on the box or not; `grounds`: what
+    `sentence.because` words, None while lending is disabled.
+    """
 
     memory: LoopMemory
     target: CPUTarget
     headroom: Headroom
     next_s: float
     stall: Stall = Stall()
+    grounds: Grounds | None = None
 
 
 def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now: float) -> Tick:
@@ -131,10 +136,11 @@ def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
 
 
 def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:
-    why, lent = because(before, verdict, scene, tuning), verdict.lent
-    target = CPUTarget(lent.cpus, _change(before.cpus, lent.cpus), verdict.binding, why)
-    headroom = Headroom(lent.milli, 0, scene.online, verdict.binding, why)
-    return Tick(memory, target, headroom, memory.period_s, scene.stall)
+    lent = verdict.lent
+    target = CPUTarget(lent.cpus, _change(before.cpus, lent.cpus), verdict.binding)
+    headroom = Headroom(lent.milli, 0, scene.online, verdict.binding)
+    grounds = Grounds(before, verdict, scene, tuning)
+    return Tick(memory, target, headroom, memory.period_s, scene.stall, grounds)
 
 
 def _change(before: int, after: int) -> Change:
@@ -146,10 +152,10 @@ def _change(before: int, after: int) -> Change:
 
 def _disabled(readings: FastReadings, tuning: ReclaimTuning, now: float) -> Tick:
     """Without lending the box has what `share` has, and nothing is measured."""
-    cpus, why = max(1, readings.lendable), "lending is disabled: the box has all CPUs of share"
+    cpus = max(1, readings.lendable)
     return Tick(
         LoopMemory(at=now, lent=Lent(cpus=cpus), period_s=tuning.idle_tick_s),
-        CPUTarget(cpus, Change.KEEP, Binding.DISABLED, why),
-        Headroom(binding=Binding.DISABLED, because=why),
+        CPUTarget(cpus, Change.KEEP, Binding.DISABLED),
+        Headroom(binding=Binding.DISABLED),
         tuning.idle_tick_s,
     )

@@ -92,7 +92,7 @@ def tick(
     next_s = _next_period(tiers, sizes, known, tuning, readings.took_s)
     after = PartitionMemory(now, meters, loads, sized, now if grown else memory.grown_at, next_s)
     used = sum(load.milli for load in loads.values())
-    headroom = Headroom(1000 * sizes[RECLAIM], 0, used, Binding.TIERS, because)
+    headroom = Headroom(1000 * sizes[RECLAIM], 0, used, Binding.TIERS)
     return PartitionTick(after, sizes, because, known, headroom, next_s)
 
 

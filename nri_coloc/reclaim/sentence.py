@@ -1,4 +1,9 @@
-"""The audit's `because` of the fast loop: every figure that decided, so that a reader can do the sum again."""
+"""The audit's `because` of the fast loop: every figure that decided, so that a reader can do the sum again.
+
+A tick leaves the figures only; they become words when somebody records them, once a second at most of fifty ticks.
+"""
+
+from typing import NamedTuple
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
@@ -6,8 +11,20 @@ from nri_coloc.reclaim.headroom import dead_band_milli, step_milli
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
 
 
-def because(before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> str:
-    """Say how the box came to its size. Amounts are milli-CPU (`m`)."""
+class Grounds(NamedTuple):
+    """All that decided one tick."""
+
+    before: Lent
+    verdict: Verdict
+    scene: Scene
+    tuning: ReclaimTuning
+
+
+def because(grounds: Grounds | None) -> str:
+    """Say how the box came to its size; None is lending disabled. Amounts are milli-CPU (`m`)."""
+    if grounds is None:
+        return "lending is disabled: the box has all CPUs of share"
+    before, verdict, scene, tuning = grounds
     after, binding = verdict.lent, verdict.binding
     cpus = f"{after.cpus} of {scene.lendable} CPUs after {before.cpus}"
     if binding is Binding.LEARNING:
@@ -18,15 +35,16 @@ def because(before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning)
         return f"tick {scene.late_s:.2f} s late, more than {tuning.stale_s} s: the floor, {cpus}"
     step, band = step_milli(scene.lendable, tuning), dead_band_milli(scene.lendable, tuning)
     return (
-        f"{_cause(before, verdict, scene, tuning)}{scene.lendable} CPUs x {tuning.watermark} - online {scene.online}m"
+        f"{_cause(grounds)}{scene.lendable} CPUs x {tuning.watermark} - online {scene.online}m"
         f" - system {scene.system}m - reserve {tuning.reserve_milli}m leaves {verdict.now_milli}m, the peak of"
         f" {scene.dwell_s} s ({scene.peak}m) leaves {verdict.peak_milli}m; lent {after.milli}m after {before.milli}m"
         f" (step {step}m, dead band {band}m): {cpus}, in cores of {scene.threads} from {tuning.whole_core_from} on"
     )
 
 
-def _cause(before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> str:
+def _cause(grounds: Grounds) -> str:
     """Return what the sum alone does not show."""
+    before, verdict, scene, tuning = grounds
     if verdict.binding is Binding.STALL:
         waited = scene.stall.blamed
         return f"online pods waited {waited:.3f} of the time, more than {tuning.stall}: cut to {tuning.cut}; "

@@ -6,8 +6,9 @@ A second in which the box kept its size leaves no record.
 
 from typing import NamedTuple
 
-from nri_coloc.model.lending import Binding, Change
+from nri_coloc.model.lending import Change
 from nri_coloc.reclaim.loop import Tick
+from nri_coloc.reclaim.sentence import Grounds
 
 PERIOD_S = 1.0
 """DESIGN 4.6: the fast loop writes one record per change of direction or per second."""
@@ -33,8 +34,8 @@ class Record(NamedTuple):
     """What the box went through from `since` to `at`, seconds of the loop's clock.
 
     `change`: the direction; `before` and `after`: its CPUs at both ends, `cpus` in between. `online` and `headroom`
-    are milli-CPU, `stall` and `own_stall` the worst shares of wall time (0 to 1), blamed on the box or not. `binding`
-    and `because` are those of the last tick that changed the size.
+    are milli-CPU, `stall` and `own_stall` the worst shares of wall time (0 to 1), blamed on the box or not. `grounds`
+    are those of the last tick that changed the size.
     """
 
     since: float
@@ -48,8 +49,7 @@ class Record(NamedTuple):
     headroom: Extent
     stall: float
     own_stall: float
-    binding: Binding
-    because: str
+    grounds: Grounds | None
 
 
 class Story(NamedTuple):
@@ -94,8 +94,7 @@ def _folded(pending: Record | None, tick: Tick, at: float, before: int) -> Recor
             headroom=Extent(milli, milli),
             stall=0.0,
             own_stall=0.0,
-            binding=target.binding,
-            because="",
+            grounds=None,
         )
     changed = target.change is not Change.KEEP
     return Record(
@@ -110,6 +109,5 @@ def _folded(pending: Record | None, tick: Tick, at: float, before: int) -> Recor
         headroom=pending.headroom.with_value(milli),
         stall=max(pending.stall, stall.blamed),
         own_stall=max(pending.own_stall, stall.own),
-        binding=target.binding if changed else pending.binding,
-        because=target.because if changed else pending.because,
+        grounds=tick.grounds if changed else pending.grounds,
     )

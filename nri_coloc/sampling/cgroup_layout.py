@@ -8,11 +8,10 @@ of the hierarchy. systemd's notation is turned as runc turns it (systemd.slice(5
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.sampling import kernel_files
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified", "cpuacct"]
@@ -175,44 +174,3 @@ def beside(layout: CgroupLayout, path: str) -> tuple[str, ...]:
         found += (f"{above}/{name}".lstrip("/") for name in sorted(others) if others[name] and name != step)
         above = f"{above}/{step}".lstrip("/")
     return tuple(found)
-
-
-def path_of_pid(host_root: str, pid: int, layout: CgroupLayout) -> Mapping[str, str]:
-    """Return a process's path in each hierarchy of the layout, for when the runtime's word is not enough.
-
-    A process that is gone has none. The kernel writes these paths as seen from our own cgroup namespace: the
-    daemon must run in the host's. Raises KernelInterfaceError for a file that makes no sense, and where a
-    path leaves our namespace.
-    """
-    path = f"{host_root.rstrip('/')}/proc/{pid}/cgroup"
-    content = kernel_files.text(path)
-    try:
-        return paths_in(content or "", layout)
-    except ValueError as error:
-        raise KernelInterfaceError(path, "read", str(error)) from error
-
-
-def paths_in(content: str, layout: CgroupLayout) -> dict[str, str]:
-    """Read the text of /proc/PID/cgroup (cgroups(7)); ValueError for a line that makes no sense."""
-    listed = dict(_memberships(content))
-    if layout.version == 2 and "" in listed:
-        listed |= dict.fromkeys(CONTROLLERS, listed[""])
-    names = {"": "unified"} | {controller: controller for controller in CONTROLLERS}
-    return {
-        name: below_root(listed[key])
-        for key, name in names.items()
-        if key in listed and getattr(layout, name) is not None
-    }
-
-
-def _memberships(content: str) -> Iterator[tuple[str, str]]:
-    """Yield (controller, path), the controller "" for the v2 hierarchy; a deleted cgroup is left out."""
-    for line in content.split("\n"):
-        hierarchy, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not line or path.endswith(" (deleted)"):
-            continue
-        if not hierarchy.isdecimal() or not path.startswith("/"):
-            raise ValueError(f"{line[:200]!r} is not ID:CONTROLLERS:/PATH")
-        for controller in controllers.split(","):
-            yield controller, path

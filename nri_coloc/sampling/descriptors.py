@@ -16,6 +16,9 @@ LIMIT: Final = 1024
 READ_SIZE: Final = 1 << 16
 """What fills this is no counter file: taken for unreadable rather than for complete."""
 
+COUNTERS_SIZE: Final = 1 << 12
+"""A page: four times the longest of a cgroup's counter files. A buffer is made for so many bytes at each read."""
+
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_CLOEXEC
 
@@ -62,17 +65,17 @@ class OpenFile:
         # the kernel shows its own files with a size of 0, and with one name for as long as they are open
         self._is_plain = os.fstat(descriptor).st_size > 0
 
-    def read(self) -> bytes | None:
-        """Return the content, None where the kernel refuses it; Vanished if the cgroup is gone."""
+    def read(self, most: int = COUNTERS_SIZE) -> bytes | None:
+        """Return the content, None where the kernel refuses it or it is longer; Vanished if the cgroup is gone."""
         try:
-            content = os.pread(self._descriptor, READ_SIZE, 0)
+            content = os.pread(self._descriptor, most, 0)
         except OSError as error:
             if error.errno in kernel_files.GONE:
                 raise Vanished from error
             return None
         if self._is_plain and not os.fstat(self._descriptor).st_nlink:
             raise Vanished
-        return content if len(content) < READ_SIZE else None
+        return content if len(content) < most else None
 
     def close(self) -> None:
         """Close it, once."""

@@ -132,7 +132,7 @@ class ReservedGauge:
 
     def read(self, now: float) -> Sample | None:
         """Return a sample, whose key stands for this set of CPUs; None where /proc/stat is not readable."""
-        busy = counters.busy_us(self._file.read()) if self._file is not None else {}
+        busy = counters.busy_us(self._file.read(descriptors.READ_SIZE)) if self._file is not None else {}
         found = [busy[cpu] for cpu in cpuset.members(self._group.cpus) if cpu in busy]
         if not found:
             return None

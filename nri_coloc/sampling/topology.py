@@ -35,15 +35,34 @@ class _Core(NamedTuple):
     die: int = 0
 
 
+class Glimpse(NamedTuple):
+    """What cannot stay the same when CPUs or memory come or go; CPUs and bytes by node."""
+
+    online: CPUMask
+    isolated: CPUMask
+    nodes: dict[int, CPUMask]
+    memory: dict[int, int]
+
+
+def glimpse(host_root: str) -> Glimpse:
+    """Return what tells at a glance whether `read`, with its files for each core, would find the same machine.
+
+    Raises KernelInterfaceError as `read` does.
+    """
+    system = f"{host_root.rstrip('/')}/sys/devices/system"
+    online = _online(f"{system}/cpu/online")
+    isolated = kernel_files.cpu_list(f"{system}/cpu/isolated") or 0
+    nodes = _nodes(f"{system}/node")
+    return Glimpse(online, isolated, nodes, _memory(host_root, list(nodes)))
+
+
 def read(host_root: str) -> Topology:
     """Return the machine below `host_root` ("/" for this one).
 
     Raises KernelInterfaceError, with the path, for what cannot be read or makes no sense.
     """
     system = f"{host_root.rstrip('/')}/sys/devices/system"
-    online = _online(f"{system}/cpu/online")
-    isolated = kernel_files.cpu_list(f"{system}/cpu/isolated") or 0
-    nodes = _nodes(f"{system}/node")
+    online, isolated, nodes, memory = glimpse(host_root)
     core_of = _cores(f"{system}/cpu", online)
     cache_of = _caches(f"{system}/cpu", online, core_of)
     node_of = {cpu: node for node in sorted(nodes, reverse=True) for cpu in cpuset.members(nodes[node])}
@@ -56,7 +75,7 @@ def read(host_root: str) -> Topology:
         )
         for cpu in cpuset.members(online)
     ]
-    return Topology.build(cpus, _memory(host_root, list(nodes)), isolated)
+    return Topology.build(cpus, memory, isolated)
 
 
 def memory_total(host_root: str) -> int:

@@ -168,6 +168,10 @@ class AuditLog:
             self._wake.set()
         return seq
 
+    def keep(self, records: int) -> None:
+        """Answer from so many last records from now on."""
+        self._ring.resize(records)
+
     def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
         """Answer `/v1/audit`; see `Ring.query`."""
         return self._ring.query(since, pod, limit)

@@ -7,12 +7,14 @@ test compares.
 """
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import PurePath
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -53,7 +55,8 @@ class Metrics:
     def _make_gauges(self, version: str, snapshot: Snapshot) -> None:
         Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
         self._connected = self._gauge("connected", "1 while the runtime has us registered.")
-        self._headroom = self._gauge("headroom_cpu_milli", "Thousandths of a CPU that may be lent now.")
+        self._ticks = _TickCollector()
+        self._registry.register(self._ticks)
         self._memory = self._gauge("headroom_memory_bytes", "Bytes that the reclaim box may hold now.")
         self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
         self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
@@ -66,9 +69,6 @@ class Metrics:
     def _make_counters(self) -> None:
         self._hook_seconds = self._histogram(
             "hook_seconds", "From the bytes of a hook read to its reply written.", HOOK_BUCKETS, "hook"
-        )
-        self._tick_late = self._histogram(
-            "tick_late_seconds", "How late the lending loop's ticks came.", LATE_BUCKETS
         )
         self._picture = self._histogram(
             "picture_seconds",
@@ -112,9 +112,8 @@ class Metrics:
         child.observe(seconds)
 
     def tick(self, late_s: float, headroom_milli: int) -> None:
-        """Observe one tick of the lending loop."""
-        self._tick_late.observe(late_s)
-        self._headroom.set(headroom_milli)
+        """Observe one tick of the lending loop; for its thread alone."""
+        self._ticks.observe(late_s, headroom_milli)
 
     def loaded(self, loads: Mapping[str, float]) -> None:
         """Say how many CPUs the members of each pool use, where pools are sized by that."""
@@ -175,6 +174,28 @@ class Metrics:
     def render(self) -> bytes:
         """Return everything in Prometheus' text format."""
         return generate_latest(_WithoutCreated(self._registry))
+
+
+class _TickCollector(Collector):
+    """A histogram and a gauge for one writer: without their locks, and a fifth of the cost that fifty a second are."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(LATE_BUCKETS) + 1)
+        self._late_s = 0.0
+        self._milli = 0
+
+    def observe(self, late_s: float, headroom_milli: int) -> None:
+        self._counts[bisect_left(LATE_BUCKETS, late_s)] += 1
+        self._late_s += late_s
+        self._milli = headroom_milli
+
+    def collect(self) -> Iterator[Metric]:
+        bounds = (*map(str, LATE_BUCKETS), "+Inf")
+        buckets = list(zip(bounds, accumulate(self._counts.copy()), strict=True))
+        late = "How late the lending loop's ticks came."
+        yield HistogramMetricFamily(f"{NAMESPACE}_tick_late_seconds", late, buckets, self._late_s)
+        lent = "Thousandths of a CPU that may be lent now."
+        yield GaugeMetricFamily(f"{NAMESPACE}_headroom_cpu_milli", lent, self._milli)
 
 
 class _StateCollector(Collector):

@@ -23,6 +23,11 @@ class Ring:
         self._lines: deque[tuple[int, bytes]] = deque(maxlen=size)
         self._newest = 0
 
+    def resize(self, size: int) -> None:
+        """Hold so many lines from now on."""
+        with self._lock:
+            self._lines = deque(self._lines, maxlen=size)
+
     def append(self, seq: int, line: bytes) -> None:
         """Keep one line; `seq` rises from call to call."""
         with self._lock:

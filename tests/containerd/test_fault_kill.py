@@ -97,6 +97,6 @@ def test_killed_while_it_is_told_what_exists(containerd: Containerd, inspector: 
 
 
 def _restore(daemon: Daemon) -> None:
-    command = [sys.executable, "-m", "nri_coloc", "restore", "--state-dir", str(daemon.state_dir)]
+    command = [sys.executable, "-m", "nri_coloc", "restore", *daemon.places()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr

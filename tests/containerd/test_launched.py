@@ -1,5 +1,6 @@
 """Launched by containerd itself through its `plugin_path`: the same placement, without a socket to connect to."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,15 @@ def test_the_configuration_that_containerd_hands_over_counts(own_containerd: Own
         assert cgroups.shares(workloads.shared(cri).pod.cgroup) in (1024, None)
 
 
+def test_sockets_and_ports_in_that_configuration_count_too(own_containerd: OwnContainerd, tmp_path: Path):
+    port = free_port()
+    telemetry = f"telemetry: {{http: '127.0.0.1:{port}', auditRing: 2}}\n"
+    with _launched(own_containerd, tmp_path, config=telemetry, http="") as cri:
+        web = workloads.dedicated(cri)
+        wait_until(lambda: web.id in fetch(port, "/v1/state"), READY_SECONDS, "the port that it was told")
+        assert len(json.loads(fetch(port, "/v1/audit"))["records"]) == 2
+
+
 def test_it_can_be_told_to_observe(own_containerd: OwnContainerd, tmp_path: Path):
     with _launched(own_containerd, tmp_path, config="mode: observe\n") as cri:
         assert workloads.dedicated(cri).first_cpus() == NODE_CPUS
@@ -102,7 +112,11 @@ def _launching(
 ) -> Containerd:
     """A containerd that launches the plugin; `config` is what it hands over to it."""
     script = _WITH_ARGUMENTS if arguments else _WITHOUT
-    for name, value in {"PROGRAM": PROGRAM, "FOLDER": folder, "HTTP": http}.items():
+    for name, value in {
+        "PROGRAM": PROGRAM,
+        "FOLDER": folder,
+        "HTTP": f"--http {http}" if http else "",
+    }.items():
         script = script.replace(f"@{name}@", str(value))
     configs = {f"{NAME}.conf": config} if config else {}
     return own_containerd(Options(plugins={NAME: script}, plugin_configs=configs))
@@ -116,7 +130,7 @@ def _audit(folder: Path) -> str:
 _WITH_ARGUMENTS = """\
 #!/bin/sh
 at="${0%/nriplugins/*}"
-exec "@PROGRAM@" run --http @HTTP@ --state-dir "@FOLDER@/state" --admin-socket "@FOLDER@/admin/admin.sock" \\
+exec "@PROGRAM@" run @HTTP@ --state-dir "@FOLDER@/state" --admin-socket "@FOLDER@/admin/admin.sock" \\
     --nri-socket "$at/nri.sock" --cri-socket "$at/containerd.sock" >>"@FOLDER@/audit" 2>>"@FOLDER@/log"
 """
 

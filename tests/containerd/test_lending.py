@@ -91,7 +91,7 @@ def test_the_boxs_members_have_memory_limits_that_can_be_put_back(cri: Cri, own_
         assert cgroups.memory_limit(other) is None
     daemon.terminate()
     assert cgroups.memory_limit(batch.pod.cgroup), "the last limit stays"
-    assert main(["restore", "--state-dir", str(daemon.state_dir)], {}) == 0
+    assert main(["restore", *daemon.places()], {}) == 0
     assert cgroups.memory_limit(batch.pod.cgroup) is None
 
 

@@ -174,7 +174,7 @@ def test_hints_come_to_who_ran_before_and_go_with_the_feature_and_with_restore(
     wait_until(told, 10, "the hints again")
     daemon.kill()
     assert told()
-    assert main.main(["restore", "--state-dir", str(daemon.state_dir)], {}) == 0
+    assert main.main(["restore", *daemon.places()], {}) == 0
     assert [policy(pid) for pid in pids] == before
 
 

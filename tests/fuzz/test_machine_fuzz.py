@@ -1,7 +1,7 @@
-"""Whatever /sys says of the machine and /proc of a process, it is understood, or refused with the file's name.
+"""Whatever /sys says of the machine, and the runtime of a cgroup, it is understood, or refused with the file's name.
 
 A seed of `topology` is one file's text, put in the place of one after the other in the tree of a small machine; one of
-`cgroup_paths` is a text of /proc/PID/cgroup or a path of the runtime's.
+`cgroup_paths` is a path of the runtime's.
 """
 
 import os
@@ -13,13 +13,8 @@ import pytest
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.node_sim import machines
 from nri_coloc.sampling import cgroup_layout, topology
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from tests.fuzz import corpus
 
-LAYOUTS: Final = (
-    CgroupLayout(1, "/c/cpu", "/c/cpuset", "/c/memory", "/c/blkio", "/c/unified"),
-    CgroupLayout(2, "/c", "/c", "/c", "/c", "/c"),
-)
 EVERY_SO_MANY: Final = 7
 """Of the tree's files each input takes so many's first, another first each time: all are visited in the end."""
 
@@ -57,8 +52,6 @@ class Machine:
 def paths(data: bytes) -> None:
     text = os.fsdecode(data)
     found: list[str] = []
-    for layout in LAYOUTS:
-        found += _or_none(lambda layout=layout: cgroup_layout.paths_in(text, layout).values())
     for turn in (cgroup_layout.container_path, cgroup_layout.pod_path, cgroup_layout.below_root):
         found += _or_none(lambda turn=turn: [turn(text)])
     for path in found:

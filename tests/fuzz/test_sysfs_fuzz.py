@@ -14,10 +14,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import cpuset
 from nri_coloc.node_sim import machines
 from nri_coloc.sampling import cgroup_layout, topology
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
-HYBRID = CgroupLayout(1, "/c/cpu", "/c/cpuset", "/c/memory", "/c/blkio", "/c/unified")
-V2 = CgroupLayout(2, "/c", "/c", "/c", "/c", "/c")
 PIECES = (
     "0-3,8\n",
     ",",
@@ -93,16 +90,6 @@ def test_a_cgroup_notation_stays_below_the_root_or_is_a_value_error(turn: Callab
         except ValueError:
             continue
         assert leaves_no_trace_of_escape(path), text
-
-
-@pytest.mark.parametrize("layout", [HYBRID, V2], ids=["hybrid", "v2"])
-def test_a_processs_cgroups_stay_below_the_root_or_are_a_value_error(layout, inputs):
-    for text in scraps(inputs, seed=3):
-        try:
-            paths = cgroup_layout.paths_in(text, layout)
-        except ValueError:
-            continue
-        assert all(map(leaves_no_trace_of_escape, paths.values())), text
 
 
 def test_a_tree_with_broken_files_is_a_machine_or_a_kernel_interface_error(tmp_path: Path, inputs):

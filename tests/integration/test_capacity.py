@@ -79,7 +79,7 @@ def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(
     rig.daemon.terminate()
     assert int(rig.bound(batch)) < before - 18 * GIB, "the last limits stay"
     state, root = str(rig.daemon.state_dir), str(rig.node.host_root)
-    assert main(["restore", "--state-dir", state, "--host-root", root], {}) == 0
+    assert main(["restore", "--files-only", "--state-dir", state, "--host-root", root], {}) == 0
     assert rig.bound(batch) == NO_BOUND[rig.node.tree.version]
 
 

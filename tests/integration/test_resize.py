@@ -1,5 +1,6 @@
 """In-place resize beside a simulated runtime: what the kubelet's update makes of a container's CPUs, and of others'."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from tests.integration.harness import (
     served,
     shared,
 )
-from tests.rig.daemon import Daemon
+from tests.rig.daemon import SLOW_PROGRAM, Daemon
+from tests.rig.slow_daemon import SLOW_UPDATE
 from tests.rig.waiting import wait_until
 
 RECORD = "coloc.nri.io/record"
+MI = 1 << 20
 
 
 def resize(node: Node, container_id: str, milli: int) -> None:
@@ -87,6 +90,44 @@ def test_growth_that_cannot_be_met_leaves_the_old_set_and_says_so(node, daemon):
     assert "cpus" not in unmet["after"]
     assert node.runtime.containers[web].resources.cpu.shares.value == 8192
     assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
+def test_a_resize_that_is_decided_too_late_is_carried_out_by_files(tmp_path, strict):
+    config = "apiVersion: coloc.nri.io/v1\nstrict: true\n" if strict else ""
+    with Node(tmp_path, cgroup=2) as node, daemon_of(node, config=config, program=SLOW_PROGRAM) as daemon:
+        served(daemon)
+        neighbour, web = shared(node), dedicated(node, "web", 2000, **{SLOW_UPDATE: "0.7"})
+        resize(node, web, 4000)
+        wait_until(lambda: on(node, web) == "0-3", 5, "the growth")
+        wait_until(lambda: on(node, neighbour) == "4-7", 5, "the neighbour to leave")
+        wait_until(lambda: in_spec(node, web) == "0-3", 10, "the spec to say so")
+        late = daemon.audited("container.late", container_id=web)
+        assert late["because"].endswith("the decision is discarded, files carry out what it asks for")
+        assert daemon.audited("container.update", container_id=web)["reason"] == "grown"
+        assert node.runtime.containers[web].resources.cpu.shares.value == 4096
+        assert_unhurt(daemon)
+
+
+def test_a_part_of_the_memory_limit_is_a_part_of_the_new_one(tmp_path):
+    with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
+        served(daemon)
+        of_limit = {"coloc.nri.io/memory-high": "80%", "coloc.nri.io/memory-low": "50%"}
+        sandbox = pod(node, "cache", annotations=of_limit, kube=KubeQoS.GUARANTEED)
+        request = replace(native(1000, 1000), memory_limit=1000 * MI)
+        web = node.run_container(sandbox, ContainerRequest("app", request))
+        assert (file(node, web, "memory.high"), file(node, web, "memory.low")) == (
+            str(800 * MI),
+            str(500 * MI),
+        )
+        node.runtime.update(web, replace(request, memory_limit=2000 * MI))
+        assert (file(node, web, "memory.high"), file(node, web, "memory.low")) == (
+            str(1600 * MI),
+            str(1000 * MI),
+        )
+        wait_until(lambda: file(node, sandbox, "memory.low") == str(1000 * MI), 5, "the pod's protection")
+        assert daemon.audited("container.update", container_id=web)["after"]["memory.high"] == 1600 * MI
+        assert_unhurt(daemon)
 
 
 def test_under_strict_the_kubelets_update_fails_and_succeeds_once_there_is_room(lasting):

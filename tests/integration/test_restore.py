@@ -11,7 +11,17 @@ import pytest
 from nri_coloc.cli import main
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from tests.integration.harness import QOS, daemon_of, ends_well, journal, pod, reclaimed, served
+from tests.integration.harness import (
+    QOS,
+    daemon_of,
+    dedicated,
+    ends_well,
+    journal,
+    pod,
+    reclaimed,
+    served,
+    shared,
+)
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -33,12 +43,18 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def restore(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Callable[[], Done]:
-    """The command, for this node's daemon."""
+def restore(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command, for this node's daemon and its runtime."""
 
-    def run() -> Done:
-        arguments = ["restore", "--state-dir", str(daemon.state_dir), "--host-root", str(node.host_root)]
-        return Done(main.main(arguments, {}), *capfd.readouterr())
+    def run(*more: str) -> Done:
+        paths = {
+            "--state-dir": daemon.state_dir,
+            "--host-root": node.host_root,
+            "--nri-socket": node.nri_socket,
+            "--cri-socket": node.cri_socket,
+        }
+        flags = [str(part) for pair in paths.items() for part in pair]
+        return Done(main.main(["restore", *flags, *more], {}), *capfd.readouterr())
 
     return run
 
@@ -99,7 +115,10 @@ def test_a_second_time_there_is_nothing_to_do(node, daemon, restore):
     daemon.kill()
     restore()
     done = restore()
-    assert (done.code, done.out) == (0, "0 restored, 0 gone, 0 refused\n")
+    assert (done.code, done.out) == (
+        0,
+        "0 restored, 0 gone, 0 refused\nspecs of containers: 0 restored, 0 not\n",
+    )
     assert values(node, paths) == before
 
 
@@ -178,7 +197,10 @@ def test_what_was_given_back_once_is_not_given_back_again(node, daemon, restore)
 def test_root_is_not_needed_to_be_told_that_there_is_nothing(node, daemon, restore):
     (daemon.state_dir / "restore.jsonl").unlink(missing_ok=True)
     done = restore()
-    assert (done.code, done.out) == (0, "0 restored, 0 gone, 0 refused\n")
+    assert (done.code, done.out) == (
+        0,
+        "0 restored, 0 gone, 0 refused\nspecs of containers: 0 restored, 0 not\n",
+    )
     assert [path.name for path in daemon.state_dir.iterdir()] == ["lock"]
 
 
@@ -202,3 +224,93 @@ def test_bursts_of_pods_that_ran_before_and_after_are_given_back(node, daemon, r
     daemon.kill()
     assert restore().code == 0
     assert (node.tree.read(cgroup, name) or "").strip() == "0"
+
+
+# ---- the runtime's specs ----
+
+
+def spec_of(node: Node, container_id: str) -> dict[str, object]:
+    """What a runtime's spec says, as far as an update carries it."""
+    resources = node.runtime.containers[container_id].resources
+    cpu = resources.cpu
+    return {
+        "cpus": cpu.cpus,
+        "shares": cpu.shares.value,
+        "quota": cpu.quota.value,
+        "memory": resources.memory.limit.value,
+    }
+
+
+@pytest.fixture
+def created(node: Node, daemon: Daemon) -> dict[str, str]:
+    """Containers that were created while the daemon ran, by name; then it is killed."""
+    daemon.start()
+    served(daemon)
+    amounts = {"kubernetes.io/batch-cpu": 500, "kubernetes.io/batch-memory": 64 * MI}
+    lent = json.dumps({"containers": {"app": {"requests": amounts, "limits": amounts}}})
+    annotations = {"node.koordinator.sh/extended-resource-spec": lent}
+    found = {
+        "web": dedicated(node),
+        "neighbour": shared(node),
+        "batch": reclaimed(node, annotations=annotations),
+    }
+    daemon.kill()
+    return found
+
+
+NATIVE = {
+    "web": {"shares": 2048, "quota": 200_000, "memory": 0},
+    "neighbour": {"shares": 102, "quota": 0, "memory": 0},
+    "batch": {"shares": 2, "quota": -1, "memory": -1},
+}
+
+
+def test_containers_of_our_time_have_what_the_kubelet_asked_for(node, created, restore):
+    assert spec_of(node, created["batch"]) == {"cpus": "", "shares": 512, "quota": 50_000, "memory": 64 * MI}
+    done = restore()
+    assert (done.code, done.err) == (0, "")
+    assert "told the runtime of shop/batch/app: shares=2, quota=-1, memory.limit=-1" in done.out
+    for name, wanted in NATIVE.items():
+        cpus = "" if name == "batch" else "0-7"
+        assert spec_of(node, created[name]) == {**wanted, "cpus": cpus}, name
+    cgroups = {name: node.runtime.containers[k].cgroup for name, k in created.items()}
+    for cgroup in cgroups.values():
+        assert node.tree.effective(cgroup) == 0xFF
+    shown = {name: node.tree.read(cgroup, node.tree.weight(2)[0]) for name, cgroup in cgroups.items()}
+    assert shown == {name: node.tree.weight(int(NATIVE[name]["shares"]))[1] for name in NATIVE}
+    again = restore()
+    assert (again.code, again.out.splitlines()[-1]) == (0, "specs of containers: 0 restored, 0 not")
+
+
+def test_without_its_runtime_it_says_what_is_left_and_files_only_accepts_that(node, created, daemon, restore):
+    node.kill_runtime()
+    done = restore()
+    assert done.code == 1
+    assert "specs could not be looked at" in done.err
+    assert "Traceback" not in done.err
+    assert restore("--files-only").code == 0
+    node.start_runtime()
+    assert restore().code == 0
+    assert spec_of(node, created["batch"])["shares"] == 2
+
+
+def test_who_ran_before_us_has_its_spec_back_though_no_record_tells(node, daemon, restore):
+    neighbour, web = shared(node), pod(node, "web", "dedicated")
+    before = spec_of(node, neighbour)
+    daemon.start()
+    served(daemon)
+    node.run_container(web, ContainerRequest("app", native(2000, 2000)))
+    wait_until(lambda: spec_of(node, neighbour)["cpus"] == "2-7", 10, "the push or the reply")
+    daemon.kill()
+    assert restore().code == 0
+    assert spec_of(node, neighbour) == {**before, "cpus": "0-7"}
+
+
+def test_at_its_end_the_daemon_tells_the_runtime_too(node, daemon):
+    daemon.config.write("reclaim: {enabled: false, features: [restore-on-exit]}\n")
+    daemon.start()
+    served(daemon)
+    neighbour, _ = shared(node), dedicated(node)
+    wait_until(lambda: spec_of(node, neighbour)["cpus"] == "2-7", 10, "the push or the reply")
+    assert ends_well(daemon)
+    assert spec_of(node, neighbour)["cpus"] == "0-7"

@@ -1,14 +1,18 @@
-"""What the properties of the placement look at: messages as bytes, a machine with less, a container's facts."""
+"""What the properties of the placement look at: messages as bytes, a machine with less, a container's facts; and what
+must hold of a state's pools and of all that it says twice."""
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.state import NodeState
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Container
-from nri_coloc.policy import admission, record
+from nri_coloc.policy import admission, record, tiers
 from tests.unit.policy.kit import EVERYTHING
 
 
@@ -38,3 +42,50 @@ def as_before(now: Container, then: Container) -> Container:
     """Return a container without the news of how far it has come; a spec's CPUs are always ours, and no fact."""
     resources = replace(now.resources, cpus=then.resources.cpus)
     return replace(now, created_at=then.created_at, phase=then.phase, resources=resources)
+
+
+def the_box_has_what_it_was_told(state: NodeState) -> None:
+    """No more than that and its least; without a word all of `share`."""
+    pools, machine = state.pools, state.topology
+    if "share" in pools.counts:
+        assert pools.reclaim & pools.share == 0 or pools.reclaim == pools.share
+        return
+    told = pools.counts.get("reclaim", machine.online.bit_count())
+    least = tiers.bounds(pools, "reclaim").minimum
+    most = tiers.bounds(pools, "reclaim").maximum or told
+    assert pools.reclaim & ~pools.share == 0
+    if "reclaim" in pools.counts:
+        assert pools.reclaim.bit_count() <= max(min(max(told, least), most), machine.threads_per_core)
+    assert told < pools.share.bit_count() or "reclaim" in pools.counts or pools.reclaim == pools.share
+
+
+def pools_with_cpus_of_their_own_are_apart(state: NodeState) -> None:
+    """From each other and from everyone else; all of them together, and what is left, is all that may be used."""
+    pools = state.pools
+    own = {k: cpus for k, cpus in pools.tiers.items() if not cpus & pools.share}
+    sets = [pools.dedicated, pools.free, *own.values()]
+    driven = reduce(or_, (a.exclusive for a in state.containers.values() if a.hands_off), 0)
+    granted = driven | state.topology.aside & pools.dedicated
+    assert reduce(or_, sets, 0) == state.topology.usable & ~pools.kept & ~pools.reserved | granted
+    assert sum(cpus.bit_count() for cpus in sets) == reduce(or_, sets, 0).bit_count()
+    for name, cpus in own.items():
+        tuning = tiers.bounds(pools, name)
+        assert name in pools.counts or cpus.bit_count() <= (tuning.maximum or cpus.bit_count())
+        assert cpus or name not in pools.asked
+
+
+def what_members_ask_for_is_known(state: NodeState) -> None:
+    pools = state.pools
+    counted = tiers.asked(replace(pools, asked={}), [(None, a) for a in state.containers.values()])
+    assert counted == pools.asked
+
+
+def what_is_repeated_agrees(state: NodeState) -> None:
+    """The box with the places, the indices of the crowd with its containers."""
+    crowd = state.containers
+    assert sorted(state.box) == sorted(k for k, place in state.pods.items() if place.boxed)
+    assert len(set(state.box)) == len(state.box)
+    for pool in {a.pool for a in crowd.values()} | {"share"}:
+        members = {k for k, a in crowd.items() if a.pool == pool}
+        assert {a.id for a in crowd.of_pool(pool)} == members
+        assert crowd.in_pool(pool) == len(members)

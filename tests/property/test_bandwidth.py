@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.reclaim.bandwidth import POD, Bandwidth, kernel_burst, of_pod, writes
+from nri_coloc.model.knobs import burst_of
+from nri_coloc.reclaim.bandwidth import POD, Bandwidth, of_pod, writes
 
 QUOTAS = st.sampled_from((-1, 1000, 50_000, 100_000, 300_000))
 PERCENTS = st.none() | st.integers(0, 100)
@@ -29,7 +30,7 @@ def borne(everything: dict[str, Bandwidth]) -> bool:
 def pods(draw: st.DrawFn, quotas: st.SearchStrategy[int] = QUOTAS) -> dict[str, Bandwidth]:
     """Draw a pod that the kernel bears, as a kubelet would make one."""
     inner = {
-        name: Bandwidth(quota, kernel_burst(quota, draw(PERCENTS)))
+        name: Bandwidth(quota, burst_of(quota, draw(PERCENTS)) or 0)
         for name, quota in draw(st.dictionaries(st.sampled_from("abc"), quotas, min_size=1)).items()
     }
     most = max(1000, *(each.quota for each in inner.values())) + draw(st.integers(0, 1_000_000))

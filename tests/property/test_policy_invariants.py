@@ -23,9 +23,10 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Resources, Wish
-from nri_coloc.policy import admission, box, pools, request, tiers
+from nri_coloc.policy import admission, box, claim, pools, request, tiers
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
+from tests.property import looks
 from tests.property.looks import as_before, rendered, without_some
 from tests.property.strategies import LOANS, MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
 from tests.unit.policy.kit import DEDICATED, Node, asking, container, pod
@@ -233,12 +234,13 @@ class PlacementMachine(RuleBasedStateMachine):
         self.a_follower_sits_on_its_own_pods_main_container()
         self.reserved_cpus_are_the_systems_only()
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
-        self.the_box_has_what_it_was_told()
-        self.pools_with_cpus_of_their_own_are_apart()
-        self.what_members_ask_for_is_known()
+        looks.the_box_has_what_it_was_told(self.state)
+        looks.pools_with_cpus_of_their_own_are_apart(self.state)
+        looks.what_members_ask_for_is_known(self.state)
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()
         self.every_container_has_its_pod()
+        looks.what_is_repeated_agrees(self.state)
         self.synchronising_with_our_own_state_changes_nothing()
         self.exclusive_cpus_survive_a_restart_by_their_records()
 
@@ -291,39 +293,6 @@ class PlacementMachine(RuleBasedStateMachine):
         leader = self.state.containers.get(a.follows, a)
         return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
 
-    def the_box_has_what_it_was_told(self):
-        """No more than that and its least; without a word all of `share`."""
-        pools, machine = self.state.pools, self.state.topology
-        if "share" in pools.counts:
-            assert pools.reclaim & pools.share == 0 or pools.reclaim == pools.share
-            return
-        told = pools.counts.get("reclaim", machine.online.bit_count())
-        least = tiers.bounds(pools, "reclaim").minimum
-        most = tiers.bounds(pools, "reclaim").maximum or told
-        assert pools.reclaim & ~pools.share == 0
-        if "reclaim" in pools.counts:
-            assert pools.reclaim.bit_count() <= max(min(max(told, least), most), machine.threads_per_core)
-        assert told < pools.share.bit_count() or "reclaim" in pools.counts or pools.reclaim == pools.share
-
-    def pools_with_cpus_of_their_own_are_apart(self):
-        """From each other and from everyone else; all of them together, and what is left, is all that may be used."""
-        pools = self.state.pools
-        own = {k: cpus for k, cpus in pools.tiers.items() if not cpus & pools.share}
-        sets = [pools.dedicated, pools.free, *own.values()]
-        driven = reduce(or_, (a.exclusive for a in self.state.containers.values() if a.hands_off), 0)
-        granted = driven | self.state.topology.aside & pools.dedicated
-        assert reduce(or_, sets, 0) == self.state.topology.usable & ~pools.kept & ~pools.reserved | granted
-        assert sum(cpus.bit_count() for cpus in sets) == reduce(or_, sets, 0).bit_count()
-        for name, cpus in own.items():
-            tuning = tiers.bounds(pools, name)
-            assert name in pools.counts or cpus.bit_count() <= (tuning.maximum or cpus.bit_count())
-            assert cpus or name not in pools.asked
-
-    def what_members_ask_for_is_known(self):
-        pools = self.state.pools
-        counted = tiers.asked(replace(pools, asked={}), [(None, a) for a in self.state.containers.values()])
-        assert counted == pools.asked
-
     def no_value_that_is_written_is_empty(self):
         orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
         orders += [box.knobs(self.state, k) for k in self.state.pods]
@@ -355,20 +324,26 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def exclusive_cpus_survive_a_restart_by_their_records(self):
         """All of them, unless a neighbour in the pod is placed anew: it may be the main container by then; or unless
-        only specs tell whose they are, and nobody lives in share whose own would tell what that had; or unless
-        the DRA driver gave away the last CPU of share, which then belongs to whoever is replayed first."""
+        only specs tell whose they are, and nobody lives in share whose own would tell what that had (a lapsed record
+        may then be, by chance, all that share has); or unless the DRA driver gave away the last CPU of share, which
+        then belongs to whoever is replayed first."""
         if any(a.hands_off and a.container.claimed & ~a.exclusive for a in self.state.containers.values()):
             return
         again = self.node.anew().state
         anew = {self.state.containers[k].container.pod_id for k in self.lapsed}
         if not any(self.lives_in_share(a) for a in self.state.containers.values()):
             anew |= {self.state.containers[k].container.pod_id for k in self.gained}
+            if any(self.claimed(k) & self.state.pools.share for k in self.lapsed):
+                return
         for name, cpus in self.state.owners.items():
             assert self.state.containers[name].container.pod_id in anew or again.owners.get(name) == cpus
         # who was refused may have in its spec, by chance, a pool's set of the size that it asked for
         for name in again.owners.keys() - self.state.owners.keys():
             asked = request.of_container(again.containers[name].container, again.containers[name].wish)
             assert anew or again.owners[name].bit_count() == asked.whole
+
+    def claimed(self, name: str) -> int:
+        return claim.of(self.node.listed[name], self.node[name].wish).cpus
 
     def lives_in_share(self, a: Assignment) -> bool:
         planned = {tuning.name for tuning in self.state.pools.plan} - {"share", "system"}

@@ -118,6 +118,15 @@ class Daemon:
         own = [str(part) for pair in paths.items() for part in pair]
         return [sys.executable, *program, *own, *flags]
 
+    def places(self) -> list[str]:
+        """The flags that tell `nri-coloc restore` where its state and its runtime are."""
+        paths = {
+            "--state-dir": self.state_dir,
+            "--nri-socket": self._containerd.nri_socket,
+            "--cri-socket": self._containerd.cri_socket,
+        }
+        return [str(part) for pair in paths.items() for part in pair]
+
     def wait_synchronised(self, seconds: float = READY_SECONDS) -> None:
         """Wait until it knows the runtime's containers: from here on nothing escapes it."""
         if not poll(lambda: self._is_synchronised() or self.is_dead, seconds) or self.is_dead:

@@ -1,5 +1,8 @@
 """Pods of every class come and go for minutes (`make soak`: an hour): whatever the daemon takes stays flat.
 
+What is lent comes and goes as well: an online pod bursts every ten seconds beside an offline one that never rests
+for long, so that the box is cut and grows hundreds of times in an hour.
+
 Samples are taken from outside (`vitals`) and from /metrics; they are in build/soak.json afterwards. The first quarter
 is warm-up: code is imported, buffers find their size. Each bound is a rise from the end of the warm-up to the end,
 however long that is: in an hour the same rise is a slope twenty times smaller.
@@ -31,6 +34,13 @@ RECORD: Final = Path("build/soak.json")
 WORKERS: Final = 2
 SAMPLES: Final = 80
 WARM_UP: Final = 0.25
+CUTS: Final = 'nri_coloc_decisions_total{event="reclaim.suppress",reason="headroom"}'
+CUT_EVERY_S: Final = 60.0
+"""At least: the bursts come oftener, but what pods that come cost keeps the box small for a while."""
+
+_BURN: Final = "i=0; while [ $i -lt {} ]; do i=$((i+1)); done"
+ONLINE: Final = ("/bin/sh", "-c", f"while :; do {_BURN.format(1_000_000)}; sleep 8; done")
+OFFLINE: Final = ("/bin/sh", "-c", f"while :; do {_BURN.format(100_000)}; sleep 1; done")
 TICK, HOOK = "nri_coloc_tick_late_seconds", 'nri_coloc_hook_seconds_{}{{hook="CreateContainer"}}'
 
 BOUNDS: Final = {
@@ -53,6 +63,8 @@ def samples(containerd: Containerd, daemon: Daemon, request: pytest.FixtureReque
     with containerd.cri() as cri, Inspector(cri) as inspector:
         for number in range(6):
             inspector.run(f"standing-{number}", ("shared", "reclaimed")[number % 2])
+        workloads.run(cri, "bursts", "shared", command=ONLINE, shares=1024)
+        workloads.run(cri, "batch", "reclaimed", command=OFFLINE, parent=kubepods.BESTEFFORT, oom=1000)
         found = _soaked(cri, daemon, seconds)
         inspector.wait_until_sound()
         RECORD.parent.mkdir(parents=True, exist_ok=True)
@@ -73,6 +85,11 @@ def test_thousands_of_events_cost_no_connection_and_no_hook(samples: Samples, da
     assert samples[-1]["lives"] > len(samples) / 4, "pods really came and went"
     assert daemon.metric("nri_coloc_reconnects_total") == 0
     assert "Traceback" not in daemon.log()
+
+
+def test_the_box_is_cut_and_grows_all_the_while(samples: Samples):
+    first, last = samples[0], samples[-1]
+    assert last["cuts"] - first["cuts"] >= (last["at_s"] - first["at_s"]) / CUT_EVERY_S - 1
 
 
 def rises(samples: Samples) -> dict[str, float]:
@@ -102,6 +119,7 @@ def _samples(daemon: Daemon, seconds: float, workers: list[Future[None]], lives:
         yield {
             "at_s": at,
             "lives": float(len(lives)),
+            "cuts": daemon.metric(CUTS),
             **{name: float(value) for name, value in asdict(body).items()},
             "ticks": (daemon.metric(f"{TICK}_sum"), daemon.metric(f"{TICK}_count")),
             "hooks": (daemon.metric(HOOK.format("sum")), daemon.metric(HOOK.format("count"))),

@@ -7,11 +7,19 @@ Unknown inner keys are passed over, as Katalyst does: the vocabulary is not ours
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nri_coloc.config import gate, keys
 from nri_coloc.config.classes import BANDS
-from nri_coloc.config.vocabularies.claims import Claims, Handling, Meaning, as_ours, one_of
+from nri_coloc.config.vocabularies.claims import (
+    EVEN_PARTS,
+    ONE_SOCKET,
+    Claims,
+    Handling,
+    Meaning,
+    as_ours,
+    one_of,
+)
 from nri_coloc.model.workload import Numa, Placement, QoSClass
 
 _DOMAIN: Final = "katalyst.kubewharf.io/"
@@ -38,8 +46,8 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
         f"{_CPU}[cpu_burst_policy]": Handling.MAPPED,
         f"{_CPU}[cpu_burst_percent]": Handling.MAPPED,
         f"{_CPU}[cpu_burst_threshold]": Handling.IGNORED,
-        f"{_CPU}[distribute_evenly_across_numa]": Handling.IGNORED,
-        f"{_CPU}[align_by_socket]": Handling.IGNORED,
+        f"{_CPU}[distribute_evenly_across_numa]": Handling.MAPPED,
+        f"{_CPU}[align_by_socket]": Handling.MAPPED,
         f"{_CPU}[numa_share]": Handling.IGNORED,
         f"{_CPU}[numa_affinity]": Handling.IGNORED,
         f"{_CPU}[suppression_tolerance_rate]": Handling.IGNORED,
@@ -106,6 +114,22 @@ _EXCLUSIVE: Final = one_of("numa", {"true": Numa.EXCLUSIVE, "false": None})
 _BURST_POLICY: Final = one_of("cpu-burst", {"default": None, "closed": 0, "static": 100}, _not_reclaimed)
 _BURST_PERCENT: Final = Meaning("cpu-burst", _at_most_whole, "an integer from 0 to 100", _not_reclaimed)
 
+
+class _Pair(NamedTuple):
+    """An inner key that counts only beside another one with the value `on`, and then goes before it."""
+
+    finer: str
+    finer_meaning: Meaning
+    ruling: str
+    ruling_meaning: Meaning
+    on: str
+
+
+_PAIRS: Final = (
+    _Pair("numa_exclusive", _EXCLUSIVE, "numa_binding", _BINDING, "true"),
+    _Pair("cpu_burst_percent", _BURST_PERCENT, "cpu_burst_policy", _BURST_POLICY, "static"),
+)
+
 _SIMPLE: Final[Mapping[str, Meaning]] = MappingProxyType(
     {
         "oom_priority": Meaning(
@@ -117,6 +141,8 @@ _SIMPLE: Final[Mapping[str, Meaning]] = MappingProxyType(
         "cpuset_pool": as_ours("cpu-pool"),
         _DOMAIN + "numa_number": as_ours("numa-count"),
         _DOMAIN + "numa_ids": as_ours("numa-ids"),
+        "align_by_socket": one_of(ONE_SOCKET, {"true": True, "false": None}),
+        "distribute_evenly_across_numa": one_of(EVEN_PARTS, {"true": True, "false": None}),
         "full_pcpus_pairing": one_of("cpu-placement", {"true": Placement.FULL_CORES, "false": None}),
     }
 )
@@ -131,28 +157,17 @@ def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container:
         if outer in annotations:
             found = claims.json_of(outer, annotations[outer], _EXAMPLE)
             inner.update({key: (f"{outer}[{key}]", value) for key, value in found.items()})
-    _numa(inner, claims)
-    _burst(inner, claims)
+    for pair in _PAIRS:
+        _paired(pair, inner, claims)
     for key, meaning in _SIMPLE.items():
         if key in inner:
             claims.take(meaning, *inner[key])
 
 
-def _numa(inner: Mapping[str, tuple[str, Any]], claims: Claims) -> None:
-    """Owning whole nodes counts only beside a binding."""
-    binding = inner.get("numa_binding")
-    if binding is None:
+def _paired(pair: _Pair, inner: Mapping[str, tuple[str, Any]], claims: Claims) -> None:
+    ruling = inner.get(pair.ruling)
+    if ruling is None:
         return
-    if binding[1] == "true" and "numa_exclusive" in inner:
-        claims.take(_EXCLUSIVE, *inner["numa_exclusive"])
-    claims.take(_BINDING, *binding)
-
-
-def _burst(inner: Mapping[str, tuple[str, Any]], claims: Claims) -> None:
-    """A percentage counts only under the static policy, and is the whole quota where none is given."""
-    policy = inner.get("cpu_burst_policy")
-    if policy is None:
-        return
-    if policy[1] == "static" and "cpu_burst_percent" in inner:
-        claims.take(_BURST_PERCENT, *inner["cpu_burst_percent"])
-    claims.take(_BURST_POLICY, *policy)
+    if ruling[1] == pair.on and pair.finer in inner:
+        claims.take(pair.finer_meaning, *inner[pair.finer])
+    claims.take(pair.ruling_meaning, *ruling)

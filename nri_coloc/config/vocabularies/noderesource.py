@@ -1,9 +1,11 @@
 """nri-plugins' `noderesource.dev/resources`: the pod's own requests and limits, put beside it by a webhook.
 
-The runtime is told no request, only what the kubelet makes of it, so this is the true figure where shares
-were rounded or rewritten. It is an annotation all the same, which anybody may write: more than the
-kubelet's values say is denied. Extended resources, of which the kubelet makes nothing at all, are in it too: so a
-plugin gets to know what was lent by a scheduler that leaves no annotation of its own (Katalyst's, Volcano's).
+The runtime is told no request, only what the kubelet makes of it, so this is the true figure where shares cannot
+say it: beyond 256 CPUs, and for very small ones. It is an annotation all the same, which anybody may write: more than
+the kubelet's values say is denied. And nobody writes it again after an in-place resize: less than the shares
+say is what the container asked for once. Extended resources, of which the kubelet makes nothing at all, are in it
+too: so a plugin gets to know what was lent by a scheduler that leaves no annotation of its own (Katalyst's,
+Volcano's).
 """
 
 from collections.abc import Mapping
@@ -76,14 +78,16 @@ def _own(found: dict[str, Any], container: str) -> tuple[str, dict[str, Any]]:
     return "", {}
 
 
-def _within_own(milli: int, subject: Subject) -> int:
+def _within_own(milli: int, subject: Subject) -> int | None:
+    """Return what is told where the kubelet's shares cannot say it; elsewhere those are newer, after a resize."""
     most = _told_by_kubelet(subject.resources)
     if milli > most:
         raise UnfitError(
             FindingKind.DENIED,
             f"at most the container's own CPU request, which by the kubelet's values is {most}m",
         )
-    return milli
+    said_by_shares = MIN_SHARES < (subject.resources.shares or 0) < MAX_SHARES
+    return None if said_by_shares and milli < most else milli
 
 
 def _told_by_kubelet(resources: Resources) -> int:

@@ -11,6 +11,7 @@ from nri_coloc.actuation.journal import Journal, load
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller, FileValue
 from nri_coloc.model import cpuset
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 SHARES = FileValue("cpu", "cpu.shares", "2")
@@ -146,6 +147,20 @@ class TestRefusals:
 
 
 class TestJournal:
+    @pytest.mark.parametrize("host", ["v1", "v2"])
+    def test_cpus_that_hold_already_are_neither_noted_nor_written(self, host, request):
+        found = request.getfixturevalue(host)
+        before = found.file("cpuset.cpus").stat().st_mtime_ns
+        assert found.apply("0-7", journalled=True) == Applied(0xFF, 0xFF)
+        assert (found.file("cpuset.cpus").stat().st_mtime_ns, found.noted()) == (before, {})
+
+    def test_on_v2_a_set_that_others_cut_is_written_once(self, v2):
+        v2.apply("2-7", journalled=True)
+        v2.file("cpuset.cpus.effective").write_text("2-5\n")
+        before = v2.file("cpuset.cpus").stat().st_mtime_ns
+        assert v2.apply("2-7", journalled=True) == Applied(cpuset.parse("2-5"), cpuset.parse("2-5"))
+        assert v2.file("cpuset.cpus").stat().st_mtime_ns == before
+
     def test_what_is_journalled_is_noted_before_it_is_written(self, v1):
         v1.apply("2-7", SHARES, journalled=True)
         assert v1.noted() == {"cpuset.cpus": "0-7", "cpu.shares": "1024"}
@@ -235,6 +250,36 @@ class TestProtections:
         assert v2.writer.protected() == set()
 
 
+class TestRemembering:
+    """What a push is about to change through the runtime."""
+
+    LENT = Knobs(cpus="0-3", shares=512, quota=50_000, period=100_000, memory_limit=1 << 26)
+
+    def test_on_v1_the_files_that_the_runtime_will_write(self, v1):
+        v1.cgroup(cpu_cfs_quota_us="-1", cpu_cfs_period_us="100000")
+        v1.file("memory.memsw.limit_in_bytes").write_text("9\n")
+        v1.writer.remember("pod", self.LENT)
+        assert v1.noted() == {
+            "cpu.shares": "1024",
+            "cpu.cfs_quota_us": "-1",
+            "cpu.cfs_period_us": "100000",
+            "memory.memsw.limit_in_bytes": "9",
+            "memory.limit_in_bytes": "9",
+        }
+
+    def test_on_v2_too(self, v2):
+        v2.cgroup(cpu_max="max 100000", memory_max="max")
+        v2.file("memory.swap.max").write_text("max\n")
+        v2.writer.remember("pod", self.LENT)
+        noted = {"cpu.weight": "39", "cpu.max": "max 100000", "memory.swap.max": "max", "memory.max": "max"}
+        assert v2.noted() == noted
+
+    def test_only_what_changes_and_what_is_there(self, v2):
+        v2.writer.remember("pod", Knobs(shares=2, memory_limit=5))
+        v2.writer.remember("gone", Knobs(shares=2))
+        assert v2.noted() == {"cpu.weight": "39"}
+
+
 class TestProcesses:
     def score(self, host: Host, text: str = "0") -> Path:
         file = host.root / "proc/7/oom_score_adj"
@@ -244,22 +289,22 @@ class TestProcesses:
 
     def test_a_score_is_written(self, v1):
         file = self.score(v1)
-        assert v1.writer.oom_score_adj(7, 1000) is None
+        assert v1.writer.score("pod", [7], 1000) is None
         assert file.read_text() == "1000"
 
     def test_one_that_holds_already_is_not(self, v1):
         file = self.score(v1, "1000")
-        v1.writer.oom_score_adj(7, 1000)
+        v1.writer.score("pod", [7], 1000)
         assert file.read_text() == "1000\n"
 
     def test_a_process_that_is_gone_is_no_failure(self, v1):
-        assert v1.writer.oom_score_adj(7, 1000) is None
+        assert v1.writer.score("pod", [7], 1000) is None
 
     def test_a_refusal_is_returned(self, v1):
         file = self.score(v1)
         file.unlink()
         file.symlink_to("/dev/full")
-        failure = v1.writer.oom_score_adj(7, -1)
+        failure = v1.writer.score("pod", [7], -1)
         assert failure is not None
         assert failure.action == "write '-1' to"
 

@@ -19,12 +19,12 @@ def test_it_refuses_while_somebody_has_the_lock(state, tmp_path):
     daemon = InstanceLock(str(state))
     assert daemon.take()
     with pytest.raises(SettingsError, match="stop it first"):
-        restore.run(str(state), str(tmp_path))
+        restore.run(str(state), str(tmp_path), None)
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(SettingsError, match="there is no state folder"):
-        restore.run(str(tmp_path / "none"), str(tmp_path))
+        restore.run(str(tmp_path / "none"), str(tmp_path), None)
     assert not (tmp_path / "none").exists()
 
 
@@ -36,7 +36,7 @@ def test_it_says_what_it_did(state, tmp_path, capsys):
         {"file": "/state", "was": "1"},
     ]
     (state / "restore.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    assert restore.run(str(state), str(tmp_path)) == 1
+    assert restore.run(str(state), str(tmp_path), None) == 1
     said = capsys.readouterr()
     assert said.out == "restored /weight\n1 restored, 1 gone, 1 refused\n"
     assert said.err.startswith("nri-coloc: cannot write '1' to ")
@@ -44,5 +44,5 @@ def test_it_says_what_it_did(state, tmp_path, capsys):
 
 
 def test_without_a_journal_there_is_nothing_to_do(state, tmp_path, capsys):
-    assert restore.run(str(state), str(tmp_path)) == 0
+    assert restore.run(str(state), str(tmp_path), None) == 0
     assert capsys.readouterr().out == "0 restored, 0 gone, 0 refused\n"

@@ -42,6 +42,32 @@ def test_dedicated_cores_need_a_request():
     assert (found.qos, told(found)) == (QoSClass.RECLAIMED, [(DENIED, LEVEL, "dedicated_cores")])
 
 
+def test_even_parts_and_one_socket_are_wishes_of_their_own():
+    found = wish(
+        {
+            LEVEL: "dedicated_cores",
+            MEMORY: json.dumps({"numa_binding": "true"}),
+            CPU: json.dumps({"align_by_socket": "true", "distribute_evenly_across_numa": "true"}),
+        }
+    )
+    assert (found.numa, found.one_socket, found.evenly) == (Numa.SINGLE, True, True)
+    off = wish({LEVEL: "dedicated_cores", CPU: json.dumps({"align_by_socket": "false"})})
+    assert (off.one_socket, off.evenly, off.findings) == (False, False, ())
+
+
+@pytest.mark.parametrize(
+    ("key", "used"),
+    [
+        ("align_by_socket", "one, or as many as numa-count needs"),
+        ("distribute_evenly_across_numa", "equal to the core"),
+    ],
+)
+def test_what_switches_neither_on_nor_off_is_told(key, used):
+    found = wish({LEVEL: "dedicated_cores", CPU: json.dumps({key: "yes"})})
+    assert told(found) == [(INVALID, f"{CPU}[{key}]", "yes")]
+    assert found.findings[0].used == used
+
+
 def test_an_unknown_level_is_told_and_counts_as_absent():
     found = wish({LEVEL: "some_cores"})
     assert (found.qos, found.because, told(found)) == (

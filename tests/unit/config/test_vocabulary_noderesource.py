@@ -17,7 +17,7 @@ def asking(cpu: object, where: str = "containers", name: str = "app") -> dict[st
     [("1500m", 1500), ("2", 2000), (2, 2000), ("0.5", 500), ("1e0", 1000), ("100u", 1), ("0", 0)],
 )
 def test_a_request_is_read_as_kubernetes_writes_it(cpu, milli):
-    found = wish(asking(cpu), shares=2048)
+    found = wish(asking(cpu), shares=milli * 1024 // 1000)
     assert (found.cpu_milli, found.findings) == (milli, ())
 
 
@@ -73,6 +73,17 @@ def test_more_than_the_kubelets_values_say_is_denied(kubelets, most):
     )
     assert found.findings[0].allowed.endswith(f"by the kubelet's values is {most}m")
     assert found.findings[0].used == "what the kubelet's cpu shares say"
+
+
+@pytest.mark.parametrize("shares", [2049, 4096, 262143], ids=str)
+def test_less_than_the_kubelets_shares_say_is_from_before_a_resize(shares):
+    found = wish(asking("2"), shares=shares)
+    assert (found.cpu_milli, found.findings) == (0, ())
+
+
+@pytest.mark.parametrize("shares", [None, 0, 2, 262144], ids=["none", "zero", "least", "most"])
+def test_less_than_the_limit_counts_where_shares_cannot_say_it(shares):
+    assert wish(asking("2"), shares=shares, quota=400_000).cpu_milli == 2000
 
 
 @pytest.mark.parametrize("cpu", ["", "two", "-1", True, None, 1.5, "9" * 50], ids=str)

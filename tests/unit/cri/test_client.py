@@ -77,10 +77,19 @@ def test_a_container_is_told_by_pod_name_and_state(
 
 
 def test_an_update_carries_what_changes_and_keeps_the_rest(runtime: Runtime, client: CriClient):
-    client.update_resources("c1", cpus="2-3", mems="0", shares=2, quota=-1, period=100_000, memory_limit=9)
+    client.update_resources(
+        "c1",
+        cpus="2-3",
+        mems="0",
+        shares=2,
+        quota=-1,
+        period=100_000,
+        memory_limit=9,
+        unified={"io.weight": "default 100"},
+    )
     sent = cri_pb2.LinuxContainerResources(
         cpuset_cpus="2-3", cpuset_mems="0", cpu_shares=2, cpu_quota=-1, cpu_period=100_000,
-        memory_limit_in_bytes=9,
+        memory_limit_in_bytes=9, unified={"io.weight": "default 100"},
     )  # fmt: skip
     assert runtime.updates == [cri_pb2.UpdateContainerResourcesRequest(container_id="c1", linux=sent)]
 

@@ -1,6 +1,6 @@
 """The daemon's parts without a process: a real node and policy, audit records in a list, a writer that remembers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
@@ -107,8 +107,8 @@ class Cgroups:
     def members(self, path: str) -> tuple[int, ...]:
         return ()
 
-    def oom_score_adj(self, pid: int, value: int) -> KernelInterfaceError | None:
-        self.scores.append((pid, value))
+    def score(self, path: str, pids: Iterable[int], value: int) -> KernelInterfaceError | None:
+        self.scores += ((pid, value) for pid in pids)
         return None
 
     def tidy(self) -> None:

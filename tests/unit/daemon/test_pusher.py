@@ -73,6 +73,13 @@ def test_a_spec_that_differs_is_pushed_and_then_known(rig):
     assert rig.runtime.pushed == [("app", ALL)]
 
 
+def test_what_a_push_changes_is_remembered_before_it_is_changed(rig):
+    remembered: list[tuple[str, Knobs, int]] = []
+    rig.pusher.remember = lambda one, changes: remembered.append((one.id, changes, len(rig.runtime.pushed)))
+    rig.pusher._push("app")
+    assert remembered == [("app", ALL, 0)]
+
+
 def test_the_newest_value_is_pushed_whatever_was_ordered(rig):
     rig.pusher.learned("app", ALL)
     rig.pusher.submit(["app"])

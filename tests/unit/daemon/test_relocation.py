@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, cast
 
-from nri_coloc.daemon.relocation import GUARD_EVERY, Relocation
+from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
@@ -105,17 +105,16 @@ def test_members_are_looked_for_once_for_the_same_state():
     assert not Relocation(rig.node, cast("Any", None), cast("Any", None)).has_members(a_node().state)
 
 
-def test_one_member_is_looked_at_once_in_some_ticks():
+def test_one_member_is_looked_at_once_in_a_while():
     rig = Rig()
     rig.size(share=6, reclaim=2)
     rig.crew.told.clear()
-    for _ in range(2 * GUARD_EVERY):
-        rig.relocation.guard(rig.node.state)
-    assert rig.crew.told == [("guard", "batch")] * 2
+    for tick in range(9):
+        rig.relocation.guard(rig.node.state, 100.0 + tick * GUARD_EVERY_S / 4)
+    assert rig.crew.told == [("guard", "batch")] * 3
 
 
 def test_a_box_that_is_not_held_back_needs_no_guard():
     rig = Rig()
-    for _ in range(GUARD_EVERY):
-        rig.relocation.guard(rig.node.state)
+    rig.relocation.guard(rig.node.state, 100.0)
     assert rig.crew.told == []

@@ -43,3 +43,12 @@ def test_larger_weights_stay_larger():
     bfq = [weights.bfq_weight(w) for w in ours]
     assert bfq == sorted(bfq)
     assert (bfq[0], bfq[-1]) == (weights.MIN_WEIGHT, weights.MAX_BFQ_WEIGHT)
+
+
+@pytest.mark.parametrize("weight", [1, 2, 39, 100, 9999, 10_000])
+def test_shares_of_a_weight_make_that_weight_again(weight):
+    assert weights.cpu_weight(weights.shares_of(weight)) == weight
+
+
+def test_the_least_weight_is_the_kubelets_word_for_no_request():
+    assert weights.shares_of(1) == 2

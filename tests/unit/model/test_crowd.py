@@ -14,6 +14,7 @@ def one(container_id: str, pod_id: str = "p", pool: str = "share") -> Assignment
     return Assignment(Container(container_id, pod_id), QoSClass.SHARED, pool)
 
 
+POOLS = ("share", "gold", "dedicated")
 CROWDS = st.lists(st.tuples(st.text("0af", max_size=3), st.text("0af", max_size=2)), max_size=20)
 
 
@@ -26,6 +27,27 @@ def test_it_holds_what_a_dict_would_hold(pairs, leaving):
     assert len(crowd) == len(left)
     for pod in {pod for _, pod in pairs}:
         assert {a.id for a in crowd.of_pod(pod)} == {k for k, a in left.items() if a.container.pod_id == pod}
+
+
+@given(st.lists(st.tuples(st.text("0af", max_size=2), st.sampled_from((*POOLS, ""))), max_size=30))
+def test_the_members_of_a_pool_are_those_whose_assignments_name_it(happening):
+    """An empty pool is a leave."""
+    crowd = EMPTY
+    for k, pool in happening:
+        crowd = crowd.adding(one(k, pool=pool)) if pool else crowd.without(k)
+    for pool in POOLS:
+        members = {a.id for a in crowd.values() if a.pool == pool}
+        assert [a.id for a in crowd.of_pool(pool) if crowd[a.id] is not a] == []
+        assert {a.id for a in crowd.of_pool(pool)} == members
+        assert crowd.in_pool(pool) == len(crowd.of_pool(pool)) == len(members)
+
+
+@given(CROWDS, CROWDS)
+def test_the_news_are_who_came_and_who_is_another_value(had, came):
+    before = Crowd.of(one(k, pod) for k, pod in dict(had).items())
+    after = reduce(Crowd.without, [k for k, _ in had[::2]], before)
+    after = reduce(Crowd.adding, [one(k, pool="gold") for k in dict(came)], after)
+    assert {a.id for a in after.news(before)} == {k for k in after if after[k] is not before.get(k)}
 
 
 def test_a_changed_copy_leaves_the_crowd_as_it_was():

@@ -1,6 +1,8 @@
 """model/knobs.py: a record of values by the names of the audit."""
 
-from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs
+import pytest
+
+from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, burst_of
 
 
 def test_the_audits_names_are_the_contracts_in_its_order():
@@ -46,3 +48,22 @@ class TestComparing:
 
     def test_an_empty_overlay_changes_nothing(self):
         assert self.HAVE.overlaid(NO_KNOBS) == self.HAVE
+
+
+@pytest.mark.parametrize(
+    ("quota", "percent", "burst"),
+    [
+        (100_000, 50, 50_000),
+        (100_000, 100, 100_000),
+        (100_000, 1000, 100_000),
+        (100_000, 0, 0),
+        (100_000, -5, 0),
+        (100_000, None, None),
+        (99, 50, 49),
+        (-1, 100, None),
+        (0, 100, None),
+        (None, 100, None),
+    ],
+)
+def test_a_burst_is_a_part_of_the_quota_and_never_more(quota, percent, burst):
+    assert burst_of(quota, percent) == burst

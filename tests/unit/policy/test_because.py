@@ -42,6 +42,8 @@ STEERED = st.builds(
     numa=st.sampled_from(Numa),
     numa_count=st.sampled_from((0, 1, 2)),
     numa_ids=st.sampled_from((0, 1, 2)),
+    evenly=st.booleans(),
+    one_socket=st.booleans(),
 )
 
 
@@ -65,15 +67,15 @@ def asked(record: Record) -> int:
 
 def wish(record: Record) -> Wish:
     """Return the wish that a sentence names; what it does not name was left to us."""
-    said = dict(
-        re.findall(r"(placement|numa|numa-count|numa-ids) ([a-z0-9,-]+?)(?=, numa|;|$)", record.because)
-    )
+    said = dict(re.findall(r"(placement|numa(?:-[a-z]+)?) ([a-z0-9,-]+?)(?=, numa|;|$)", record.because))
     return Wish(
         QoSClass.DEDICATED,
         placement=Placement(said.get("placement", "packed")),
         numa=Numa(said.get("numa", "none")),
         numa_count=int(said.get("numa-count", 0)),
         numa_ids=cpuset.parse(said.get("numa-ids", "")),
+        evenly="numa-parts" in said,
+        one_socket="numa-sockets" in said,
     )
 
 

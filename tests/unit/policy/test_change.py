@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.model.decisions import NOBODY
 from nri_coloc.model.reasons import Reason
+from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.policy import change
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, everyone_in, mask, pod
 
@@ -51,11 +52,21 @@ class TestAdopting:
         place = replace(node.state.pods["web"], boxed=True)
         assert change.with_pod(node.state, place).pods["web"] is place
 
+    def test_a_pod_is_in_the_box_as_long_as_its_place_says_so(self):
+        state = peopled().state
+        assert state.box == ("jobs",)
+        boxed = change.with_pod(state, replace(state.pods["web"], boxed=True))
+        assert boxed.box == ("jobs", "web")
+        assert change.with_pod(boxed, boxed.pods["web"]).box == ("jobs", "web")
+        assert change.with_pod(boxed, state.pods["web"]).box == ("jobs",)
+        assert change.without_pod(boxed, "jobs").box == ("web",)
+        assert change.with_all_pods(state, boxed.pods).box == ("jobs", "web")
+
 
 class TestMoved:
     def test_nobody_moves_while_nothing_is_taken(self):
         node = peopled()
-        assert change.moved(node.state, node.state) is NOBODY
+        assert not change.moved(node.state, node.state)
 
     def test_members_move_one_by_one_and_the_box_as_pods(self):
         node = peopled()
@@ -96,6 +107,32 @@ class TestMoved:
         before = node.state
         node.create("other", 1000, on="other")
         assert everyone_in(change.moved(before, node.state)) == (set(), {"batch"})
+
+
+class TestMovers:
+    def test_who_only_loses_comes_before_who_gains(self):
+        node = peopled()
+        grown = change.with_container(node.state, replace(node["main"], exclusive=mask("0-3")))
+        found = change.movers(node.state, grown)
+        assert (found.losing, set(found.gaining)) == (("online", "agent"), {"main", "side"})
+        back = change.movers(grown, node.state)
+        assert (set(back.losing), set(back.gaining)) == ({"main", "side"}, {"online", "agent"})
+
+    def test_who_changed_its_pool_is_judged_by_itself(self):
+        node = peopled()
+        left = change.with_container(node.state, replace(node["online"], pool="system"))
+        assert change.movers(node.state, left) == ((), (), ())
+        lent = replace(node.state, pools=replace(node.state.pools, reclaim=mask("6-7")))
+        joined = change.with_container(lent, replace(node["online"], pool="reclaim"))
+        assert change.movers(lent, joined) == ((), ("online",), ())
+
+    def test_members_of_a_pool_that_stays_do_not_move(self):
+        node = Node(tuning=Tuning(pools=(PoolTuning("gold", minimum=2, maximum=2),)))
+        node.create("online", wish=SHARED, on="shop")
+        node.create("golden", wish=replace(SHARED, pool="gold"), on="vip")
+        before = node.state
+        node.create("main", 1000)
+        assert change.movers(before, node.state) == ((), ("online",), ())
 
 
 class TestPoolDecisions:

@@ -124,6 +124,76 @@ class TestSeveralNodes:
         assert "could not be kept: one node;" in found.because
 
 
+TWO = replace(SINGLE, numa_count=2)
+
+
+class TestEvenParts:
+    """On two sockets of two nodes each, whatever the number is: one socket, and parts as even as can be."""
+
+    @pytest.mark.parametrize("count", range(2, 9))
+    def test_two_nodes_of_one_socket_differ_by_less_than_a_core(self, count):
+        for evenly in (False, True):
+            found = grant(count, "0-15", replace(TWO, evenly=evenly))
+            parts = sorted((found.cpus & mask(node)).bit_count() for node in ("0-3", "4-7"))
+            assert sum(parts) == count
+            assert parts[1] - parts[0] <= (1 if evenly or count < 4 else 2)
+            assert parts[1] - parts[0] < 2 or not count % 2
+
+    @pytest.mark.parametrize(
+        ("count", "by_default", "evenly"),
+        [(6, "0-3,4-5", "0-2,4-6"), (2, "0,4", "0,4"), (7, "0-3,4-6", "0-3,4-6"), (8, "0-7", "0-7")],
+        ids=["a-core-more", "by-threads", "odd", "whole-nodes"],
+    )
+    def test_equal_to_the_cpu_breaks_a_core_where_equal_to_the_core_does_not(self, count, by_default, evenly):
+        assert mask(got(count, "0-15", TWO)[0]) == mask(by_default)
+        assert mask(got(count, "0-15", replace(TWO, evenly=True))[0]) == mask(evenly)
+
+    def test_whole_cores_that_were_wished_stay_whole(self):
+        cores = replace(TWO, evenly=True, placement=Placement.FULL_CORES)
+        assert mask(got(6, "0-15", cores)[0]) == mask("0-5")
+
+    def test_a_node_that_holds_a_smaller_part_gets_that(self):
+        assert got(5, "0-1,4-7", TWO) == ("0-1,4-6", "0-1")
+        assert got(5, "0-3,4-5,8-15", TWO) == ("0-2,4-5", "0-1")
+
+    def test_three_nodes_go_beyond_a_socket_only_as_far_as_they_must(self):
+        assert got(7, "0-3,5,8-15", replace(SINGLE, numa_count=3)) == ("0-2,8-9,12-13", "0,2-3")
+        assert got(5, "0,4-7,8-9,12", replace(SINGLE, numa_count=3)) == ("0,4-5,8-9", "0-2")
+
+    def test_without_a_number_even_parts_take_the_fewest_nodes_that_hold_them(self):
+        even = replace(SINGLE, evenly=True)
+        assert got(2, "0-15", even) == ("0-1", "0")
+        assert got(6, "0-15", even) == ("0-2,4-6", "0-1")
+        assert got(10, "0-15", even) == ("0-6,8-10", "0-2")
+        assert got(6, "0-15", replace(even, numa=Numa.NONE)) == got(6, "0-15", DEDICATED)
+
+    def test_even_parts_that_cannot_be_had_are_given_up_and_said(self):
+        found = grant(7, "0-3,4,8,12", replace(SINGLE, evenly=True))
+        assert cpuset.render(found.cpus) == "0-4,8,12"
+        assert "could not be kept: one node, even parts;" in found.because
+
+
+class TestOneSocket:
+    WISH = replace(TWO, one_socket=True)
+
+    def test_it_goes_before_the_number_of_nodes(self):
+        assert got(4, "0-3,8-11", TWO) == ("0-1,8-9", "0,2")
+        found = grant(4, "0-3,8-11", self.WISH)
+        assert (cpuset.render(found.cpus), cpuset.render(found.mems)) == ("0-3", "0")
+        assert "could not be kept: numa-count;" in found.because
+
+    def test_it_goes_before_even_parts(self):
+        found = grant(5, "0-3,4,8-11", replace(self.WISH, evenly=True))
+        assert cpuset.render(found.cpus) == "0-4"
+        assert "could not be kept: numa-count, even parts;" in found.because
+
+    def test_what_no_socket_holds_goes_across_and_that_is_said(self):
+        found = grant(4, "0-1,8-9", self.WISH)
+        assert (cpuset.render(found.cpus), cpuset.render(found.mems)) == ("0-1,8-9", "0,2")
+        assert "could not be kept: one socket; free were 0-1,8-9;" in found.because
+        assert found.because.endswith("wished were numa single, numa-count 2, numa-sockets one")
+
+
 class TestWholeNodes:
     def test_only_nodes_of_which_nobody_owns_a_cpu_are_taken(self):
         assert got(4, "1-15", EXCLUSIVE) == ("4-7", "1")

@@ -211,9 +211,15 @@ class TestWhoOwnsNothing:
         node = node_with(2000, replace(DEDICATED, preserve=frozenset({"cpu"})))
         assert said(resize(node, 4000)) == [("container.update", "nothing_ours")]
 
-    def test_nor_one_whose_amount_an_annotation_told(self):
+    def test_nor_one_whose_amount_an_annotation_tells(self):
+        told = replace(DEDICATED, cpu_milli=2000)
+        node = node_with(2000, told)
+        assert said(node.update("web", asking(4000), told)) == [("container.update", "nothing_ours")]
+
+    def test_one_whose_amount_an_annotation_told_once_is_resized(self):
         node = node_with(2000, replace(DEDICATED, cpu_milli=2000))
-        assert said(resize(node, 4000)) == [("container.update", "nothing_ours")]
+        assert said(resize(node, 4000))[0] == ("container.update", "grown")
+        assert node["web"].wish.cpu_milli == 0
 
 
 class TestWhoBeginsToFollow:

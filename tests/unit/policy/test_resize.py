@@ -153,6 +153,17 @@ class TestGrowthByWishes:
     def test_parts_that_cannot_be_even_are_near(self, owned, count, free, cpus):
         assert grown(owned, count, free, wish(numa=Numa.SINGLE, numa_count=2)) == cpus
 
+    def test_even_parts_without_a_number_stay_even_on_the_nodes_that_it_has(self):
+        assert grown("0-1,8-9", 6, "2-7,10-15", wish(numa=Numa.SINGLE, evenly=True)) == "0-2,8-10"
+        assert grown("0-1,8-9", 6, "2-7,10-15", wish(numa=Numa.SINGLE)) == "0-3,8-9"
+
+    def test_one_socket_goes_before_whole_cores(self):
+        on = machine("4node")
+        one = wish(numa=Numa.SINGLE, one_socket=True)
+        assert grown("0-3", 6, "5,7-15", wish(numa=Numa.SINGLE), on) == "0-3,8-9"
+        assert grown("0-3", 6, "5,7-15", one, on) == "0-3,5,7"
+        assert grown("0-3", 6, "5,8-15", one, on) == "0-3,8-9"
+
     def test_even_parts_that_the_placement_forbids_are_near(self):
         both = wish(numa=Numa.SINGLE, numa_count=2, placement=Placement.FULL_CORES)
         assert grown("0-1,8-9", 6, "2-7,10-15", both) == "0-3,8-9"

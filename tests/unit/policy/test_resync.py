@@ -117,6 +117,20 @@ class TestLapsedClaims:
         found = self.owners("8cpu", claims("lapsed", "64", 2), claims("old", "0", 1))
         assert found == {"old": "0", "lapsed": "1"}
 
+    def test_of_claims_that_would_leave_share_nothing_what_share_has_is_lapsed(self):
+        """By chance the record's CPUs are all that is left to share, and so its own spec names them, as others' do."""
+        node = Node()
+        node.create("a-old", 2000, on="old")
+        node.create("far", 4000, on="far")
+        node.create("online", 100, SHARED, on="shop")
+        node.reconfigure(Tuning(reserved=0b11))
+        node.reconfigure(Tuning())
+        node.create("young", 2000, replace(DEDICATED, cpus_ordered=0b1100), on="young")
+        node.push()
+        assert node.owners() == {"far": "4-7", "young": "2-3"}
+        assert node.listed["a-old"].resources.cpus == node.pool("share") == "0-1"
+        assert node.anew().owners() == node.owners()
+
     def test_a_sidecars_claim_comes_last_when_share_would_be_empty(self):
         found = self.owners("2cpu", claims("old", "0", 1), claims("side", "1", 2, milli=100))
         assert found == {"old": "0"}

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.model.events import ContainerUpdating
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.workload import Resources, Wish
+from nri_coloc.model.workload import Finding, FindingKind, Resources, Wish
 from nri_coloc.policy import update
-from tests.unit.policy.kit import RECLAIMED, SHARED, Node, first, said
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node, first, pod, said
 
 LIMITED = replace(SHARED, knobs=Knobs(memory_limit=512), annotated=Knobs(memory_limit=512))
 KUBELETS = Resources(shares=1024, memory_limit=1024)
@@ -87,6 +88,79 @@ class TestAudit:
         node.create("main", 2000, on="other")
         decision = first(node.update("app", Resources(cpus="0-3")))
         assert (decision.before, decision.after) == (Knobs(cpus="0-7"), Knobs(cpus="2-7"))
+
+
+def with_figures(
+    memory_limit: int | None = None,
+    memory_high: int | None = None,
+    memory_low: int | None = None,
+    memory_min: int | None = None,
+) -> Wish:
+    """The same wish under other figures of the kubelet's."""
+    figures = Knobs(
+        memory_limit=memory_limit, memory_high=memory_high, memory_low=memory_low, memory_min=memory_min
+    )
+    return replace(SHARED, knobs=figures, annotated=figures)
+
+
+class TestFigures:
+    """Parts of a limit and what may be had follow the kubelet's new values."""
+
+    def test_the_brake_follows_the_limit_in_the_answer(self):
+        node = running(with_figures(memory_high=800))
+        outcome = node.update("app", Resources(memory_limit=2048), with_figures(memory_high=1600))
+        assert first(outcome).orders == Knobs(memory_high=1600)
+        assert node["app"].knobs.memory_high == 1600
+        assert first(outcome).because.endswith("ours holds for memory.high=1600")
+        assert not outcome.moves
+        assert node.synchronize().decisions == ()
+
+    def test_a_limit_of_ours_follows_the_kubelets(self):
+        node = running(LIMITED)
+        outcome = node.update("app", Resources(memory_limit=4096), with_figures(memory_limit=2048))
+        assert first(outcome).orders == Knobs(memory_limit=2048)
+        assert (node["app"].knobs.memory_limit, node["app"].original.memory_limit) == (2048, 4096)
+
+    def test_a_protection_is_raised_along_the_path(self):
+        node = running(with_figures(memory_low=500, memory_min=100))
+        outcome = node.update(
+            "app", Resources(memory_limit=2048), with_figures(memory_low=900, memory_min=100)
+        )
+        assert said(outcome) == [("pod.limit", "protected"), ("container.update", "kubelet_update")]
+        assert outcome.orders_for("app") == Knobs(memory_low=900)
+        assert (outcome.moves.pods, outcome.moves.containers) == (("web",), ())
+
+    def test_a_protection_that_may_not_be_had_any_more_ends(self):
+        denied = Finding(FindingKind.DENIED, "coloc.nri.io/memory-low", "500", "at most 300", "none")
+        node = running(with_figures(memory_low=500, memory_min=200))
+        outcome = node.update("app", Resources(memory_limit=300), replace(SHARED, findings=(denied,)))
+        assert outcome.orders_for("app") == Knobs(memory_low=0, memory_min=0)
+        assert [event for event, _ in said(outcome)] == ["annotation.denied", "pod.limit", "container.update"]
+        assert node["app"].knobs.memory_low is None
+
+    def test_another_wish_than_that_of_its_creation_is_not_taken_over(self):
+        node = running(with_figures(memory_high=800))
+        other = replace(with_figures(memory_high=1600), because="another rule")
+        assert first(node.update("app", Resources(memory_limit=2048), other)).orders == NO_KNOBS
+        assert node["app"].wish.knobs.memory_high == 800
+
+    def test_who_lives_by_files_gets_them_written(self):
+        node = Node()
+        node.start("app", wish=with_figures(memory_high=800), resources=KUBELETS)
+        outcome = node.update("app", Resources(memory_limit=2048), with_figures(memory_high=1600))
+        assert outcome.moves.containers == ("app",)
+
+    def test_an_answer_that_left_without_us_is_made_up_for_by_files(self):
+        node = running(with_figures(memory_high=800))
+        asked = Resources(memory_limit=2048)
+        event = ContainerUpdating(
+            pod(), node.listed["app"], with_figures(memory_high=1600), asked, answered=False
+        )
+        outcome = node.happen(event)
+        assert outcome.moves.containers == ("app",)
+        assert node["app"].by_file
+        again = node.happen(replace(event, requested=Resources(shares=2048)))
+        assert again.moves.containers == ("app",)
 
 
 class TestMemory:

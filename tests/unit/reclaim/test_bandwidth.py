@@ -1,26 +1,6 @@
 """Quota and burst, and an order of writes that the kernel takes."""
 
-import pytest
-
-from nri_coloc.reclaim.bandwidth import POD, Bandwidth, Write, kernel_burst, of_pod, writes
-
-
-@pytest.mark.parametrize(
-    ("quota", "percent", "burst"),
-    [
-        (100_000, 50, 50_000),
-        (100_000, 100, 100_000),
-        (100_000, 1000, 100_000),
-        (100_000, 0, 0),
-        (100_000, -5, 0),
-        (100_000, None, 0),
-        (99, 50, 49),
-        (-1, 100, 0),
-        (0, 100, 0),
-    ],
-)
-def test_a_burst_is_a_part_of_the_quota_and_never_more(quota, percent, burst):
-    assert kernel_burst(quota, percent) == burst
+from nri_coloc.reclaim.bandwidth import POD, Bandwidth, Write, of_pod, writes
 
 
 def test_a_pod_bursts_as_its_containers_together():

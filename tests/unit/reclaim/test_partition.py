@@ -101,13 +101,14 @@ class TestSizes:
 
     def test_what_is_lent_is_the_headroom(self):
         feed = Feed()
-        headroom = feed.settled().headroom
+        tick = feed.settled()
+        headroom = tick.headroom
         assert (headroom.cpu_milli, headroom.online_cpu_milli, headroom.binding) == (
             10_000,
             2500,
             Binding.TIERS,
         )
-        assert headroom.because == "10 of 16 CPUs are left for reclaim"
+        assert tick.because == "10 of 16 CPUs are left for reclaim"
 
     def test_steps_are_whole_cores(self):
         feed = Feed()

@@ -8,7 +8,7 @@ import pytest
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.sentence import because
+from nri_coloc.reclaim.sentence import Grounds, because
 from nri_coloc.reclaim.stall import Stall
 from nri_coloc.reclaim.verdict import Lent, Scene, decide
 from tests.unit.reclaim.node_model import Node, jump
@@ -20,7 +20,7 @@ SCENE = Scene(NOW, 8, 1, True, 2_000, 500, 3_000, 1.0, 0.0, 0.0, 0.0, 0.02, Stal
 
 def said(before: Lent = BEFORE, **scene: Any) -> str:
     seen = SCENE._replace(**scene)
-    return because(before, decide(before, seen, ReclaimTuning()), seen, ReclaimTuning())
+    return because(Grounds(before, decide(before, seen, ReclaimTuning()), seen, ReclaimTuning()))
 
 
 def test_growth_is_told_with_both_headrooms():
@@ -48,6 +48,10 @@ def test_what_the_sum_does_not_show_is_said_first(scene, words):
 
 def test_a_box_never_cut_has_a_finite_age_of_its_last_cut():
     assert said(BEFORE._replace(cut_at=-math.inf), known_since=99.5).startswith("last cut 999.00 s ago")
+
+
+def test_lending_that_is_disabled_says_so():
+    assert because(None) == "lending is disabled: the box has all CPUs of share"
 
 
 FIGURES = re.compile(
@@ -81,13 +85,12 @@ def derived(f: dict[str, float]) -> tuple[int, int]:
 def test_every_change_can_be_derived_from_its_sentence(threads):
     node = Node(8, jump(1_500, 6_000, 8.0, lasts=1.5), threads=threads, noise=0.3).run(14)
     told = [
-        m.tick.target
-        for m in node.moments
-        if m.change != "keep" and m.tick.target.binding is not Binding.LEARNING
+        m.tick for m in node.moments if m.change != "keep" and m.tick.target.binding is not Binding.LEARNING
     ]
     assert len(told) >= 6
-    for target in told:
-        found = FIGURES.search(target.because)
-        assert found is not None, target.because
+    for tick in told:
+        words = because(tick.grounds)
+        found = FIGURES.search(words)
+        assert found is not None, words
         figures = {name: float(value) for name, value in found.groupdict().items()}
-        assert derived(figures) == (figures["lent"], target.cpus), target.because
+        assert derived(figures) == (figures["lent"], tick.target.cpus), words

@@ -3,10 +3,14 @@
 from itertools import pairwise
 
 from nri_coloc.model.lending import Binding, Change, CPUTarget, Headroom
+from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.loop import LoopMemory, Tick
+from nri_coloc.reclaim.sentence import Grounds
 from nri_coloc.reclaim.stall import Stall
 from nri_coloc.reclaim.story import Extent, Record, Story, tell
+from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
 
+SCENE = Scene(0.0, 8, 1, True, 0, 0, 0, 1.0, 0.0, 0.0, 0.0, 0.02, Stall())
 START = Story(told_at=0.0, direction=Change.GROW, cpus=4)
 
 
@@ -23,13 +27,19 @@ class Teller:
         self.now = round(self.now + 0.02, 6)
         before = self.story.cpus
         change = Change.KEEP if cpus == before else Change.GROW if cpus > before else Change.SUPPRESS
-        target = CPUTarget(cpus, change, Binding.ONLINE_USE, f"{before} to {cpus}")
-        headroom = Headroom(milli, 0, online)
-        self.story, told = tell(
-            self.story, Tick(LoopMemory(), target, headroom, 0.02, stall or Stall()), self.now
-        )
+        target = CPUTarget(cpus, change, Binding.ONLINE_USE)
+        verdict = Verdict(Lent(cpus=cpus), Binding.ONLINE_USE)
+        grounds = Grounds(Lent(cpus=before), verdict, SCENE, ReclaimTuning())
+        tick = Tick(LoopMemory(), target, Headroom(milli, 0, online), 0.02, stall or Stall(), grounds)
+        self.story, told = tell(self.story, tick, self.now)
         self.records += told
         return self
+
+    def decided(self, number: int) -> tuple[int, int]:
+        """Return the box before and after the tick whose grounds a record has."""
+        grounds = self.records[number].grounds
+        assert grounds is not None
+        return grounds.before.cpus, grounds.verdict.lent.cpus
 
     def ticks(self, count: int, cpus: int) -> "Teller":
         for _ in range(count):
@@ -51,14 +61,14 @@ def test_the_first_decision_is_told():
 def test_a_change_of_direction_is_told_at_once():
     teller = Teller().tick(3)
     assert teller.told() == [(Change.SUPPRESS, 4, 3)]
-    assert teller.records[0].because == "4 to 3"
+    assert teller.decided(0) == (4, 3)
 
 
 def test_further_changes_in_that_direction_are_gathered_for_a_second():
     teller = Teller().tick(4 - 1).tick(2).tick(1).ticks(47, 1)
     assert teller.told() == [(Change.SUPPRESS, 4, 3)]
     assert teller.ticks(1, 1).told() == [(Change.SUPPRESS, 4, 3), (Change.SUPPRESS, 3, 1)]
-    assert teller.records[1].because == "2 to 1"
+    assert teller.decided(1) == (2, 1)
 
 
 def test_a_turn_tells_first_what_was_gathered():

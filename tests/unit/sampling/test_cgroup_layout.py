@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
@@ -232,57 +231,3 @@ class TestPodPath:
     def test_what_cannot_be_a_pods_cgroup_is_refused(self, parent):
         with pytest.raises(ValueError):
             cgroup_layout.pod_path(parent)
-
-
-class TestPathsIn:
-    def test_version_two_has_one_line_for_all(self):
-        paths = cgroup_layout.paths_in("0::/kubepods/podU/1\n", V2)
-        assert set(paths) == {"cpu", "cpuset", "memory", "blkio", "unified"}
-        assert set(paths.values()) == {"kubepods/podU/1"}
-
-    def test_a_hybrid_machine_has_a_line_each_and_foreign_ones_are_passed_over(self):
-        text = "9:name=systemd:/s\n4:memory:/m\n3:cpu,cpuacct:/c\n2:cpuset:/\n0::/u\n"
-        assert cgroup_layout.paths_in(text, HYBRID) == {
-            "memory": "m",
-            "cpu": "c",
-            "cpuset": "",
-            "unified": "u",
-        }  # fmt: skip - reads as one row
-
-    def test_hierarchies_outside_the_layout_are_left_out(self):
-        assert cgroup_layout.paths_in("1:cpu:/c\n0::/u\n", CgroupLayout(1, cpu="/c")) == {"cpu": "c"}
-
-    def test_version_two_without_its_line_is_empty(self):
-        assert cgroup_layout.paths_in("1:name=systemd:/x\n", V2) == {}
-
-    def test_a_deleted_cgroup_is_left_out(self):
-        assert cgroup_layout.paths_in("0::/kubepods/podU/1 (deleted)\n", V2) == {}
-
-    def test_a_path_may_hold_colons(self):
-        assert cgroup_layout.paths_in("0::/a:b\n", V2)["unified"] == "a:b"
-
-    @pytest.mark.parametrize(
-        "text",
-        ["0:", "x::/a", "0::a", "0:cpu", ":cpu:/a", "0::/../../host"],
-        ids=["cut", "no-number", "no-slash", "no-path", "no-id", "outside-our-namespace"],
-    )
-    def test_what_makes_no_sense_is_refused(self, text):
-        with pytest.raises(ValueError):
-            cgroup_layout.paths_in(text, V2)
-
-
-class TestPathOfPid:
-    def test_the_processs_file_is_read_below_the_host_root(self, tmp_path):
-        (tmp_path / "proc/7").mkdir(parents=True)
-        (tmp_path / "proc/7/cgroup").write_text("0::/a\n")
-        assert cgroup_layout.path_of_pid(f"{tmp_path}/", 7, V2)["cpu"] == "a"
-
-    def test_a_process_that_is_gone_has_no_path(self, tmp_path):
-        assert cgroup_layout.path_of_pid(str(tmp_path), 7, V2) == {}
-
-    def test_a_file_that_makes_no_sense_is_an_error_with_its_path(self, tmp_path):
-        (tmp_path / "proc/7").mkdir(parents=True)
-        (tmp_path / "proc/7/cgroup").write_text("garbage\n")
-        with pytest.raises(KernelInterfaceError, match="'garbage'") as raised:
-            cgroup_layout.path_of_pid(str(tmp_path), 7, V2)
-        assert raised.value.path == f"{tmp_path}/proc/7/cgroup"

@@ -314,3 +314,27 @@ def test_ids_up_to_4095_are_read(tmp_path):
     machine = topology.read(str(tmp_path))
     assert machine.cores == masks("0-1", "64-65", "1024-1025", "4094-4095")
     assert machine.isolated == 1 << 4095
+
+
+class TestGlimpse:
+    def test_it_stays_the_same_while_the_machine_does(self, eight):
+        assert topology.glimpse(str(eight)) == topology.glimpse(str(eight))
+
+    @pytest.mark.parametrize(
+        ("file", "text"),
+        [
+            (f"{CPU}/online", "0-6\n"),
+            (f"{CPU}/isolated", "7\n"),
+            (f"{NODE}/node1/cpulist", "4-6\n"),
+            (f"{NODE}/node1/meminfo", "Node 1 MemTotal: 4 kB\n"),
+        ],
+        ids=["online", "isolated", "node", "memory"],
+    )
+    def test_it_changes_with_whatever_comes_or_goes(self, eight, file, text):
+        before = topology.glimpse(str(eight))
+        (eight / file).write_text(text)
+        assert topology.glimpse(str(eight)) != before
+
+    def test_no_list_of_online_cpus_is_an_error_with_its_path(self, tmp_path):
+        with pytest.raises(KernelInterfaceError, match="cpu/online"):
+            topology.glimpse(str(tmp_path))

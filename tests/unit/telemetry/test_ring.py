@@ -43,6 +43,12 @@ def test_a_full_ring_forgets_the_oldest():
     assert seqs(ring(*["a/x"] * 5, size=2).query()) == [4, 5]
 
 
+def test_a_ring_that_is_made_smaller_keeps_the_newest():
+    kept = ring(*["a/x"] * 5)
+    kept.resize(2)
+    assert seqs(kept.query()) == [4, 5]
+
+
 @pytest.mark.parametrize(
     ("pod", "found"),
     [("web", [1, 3]), ("a/web", [1]), ("b/web", [3]), ("eb", []), ("a/", []), ('we"b', []), ("", [1, 2, 3])],

@@ -1,0 +1,39 @@
+"""Counters of a planted tree that rise with the time, as if its pods ran: `python -m benchmarks.usage HOST_ROOT`.
+
+In a process of its own, so that nobody who measures pays for it. The box uses four CPUs; what online pods use goes
+up and down every second, so that the box is cut and grows.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+PERIOD_S: Final = 0.01
+BOX_CPUS: Final = 4.0
+ONLINE_CPUS: Final = (40.0, 120.0)
+REST_CPUS: Final = 0.5
+
+
+def main(host: Path) -> None:
+    """Move the counters until somebody ends it."""
+    mount = host / "sys/fs/cgroup/cpuacct"
+    names = {"box": "kubepods/besteffort", "online": "kubepods/burstable", "pods": "kubepods", "all": "."}
+    files = {name: os.open(mount / path / "cpuacct.usage", os.O_WRONLY) for name, path in names.items()}
+    used = dict.fromkeys(files, 0.0)
+    began = last = time.monotonic()
+    while True:
+        time.sleep(PERIOD_S)
+        now = time.monotonic()
+        seconds, last = now - last, now
+        online = ONLINE_CPUS[int(now - began) % 2]
+        risen = {"box": BOX_CPUS, "online": online, "pods": BOX_CPUS + online}
+        risen["all"] = risen["pods"] + REST_CPUS
+        for name, descriptor in files.items():
+            used[name] += risen[name] * seconds
+            os.pwrite(descriptor, f"{int(used[name] * 1e9):020d}\n".encode(), 0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

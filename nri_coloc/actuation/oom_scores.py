@@ -1,0 +1,47 @@
+"""The oom_score_adj of a container's processes: ours while it runs, the former one again afterwards.
+
+A score belongs to a process and is inherited, so there is no file of a cgroup that holds it: the journal knows the
+container by its cgroup's list of threads, with the score that its first process had before us. Taken back are the
+scores of that process and of all that have the same; who gave itself another had reasons.
+
+Without CAP_SYS_RESOURCE the kernel takes no score below the least one that somebody with it set
+(proc_pid_oom_score_adj(5)).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nri_coloc.actuation import files
+from nri_coloc.errors import KernelInterfaceError
+
+NAMES: Final = ("tasks", "cgroup.threads")
+"""The file by which the journal knows a cgroup whose processes have another score, by version of the hierarchy."""
+
+
+def read(proc: str, pid: int) -> str | None:
+    """Return a process's score; None if it is gone. Raises KernelInterfaceError."""
+    return files.read(f"{proc}/{pid}/oom_score_adj")
+
+
+def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterfaceError | None:
+    """Give the processes of a cgroup and of those below it a score back; the first refusal is returned.
+
+    `first`: the container's first process, where the caller knows it.
+    """
+    try:
+        pids = [pid for pid in (first, *_members(folder)) if pid]
+        given = next((shown for pid in pids if (shown := read(proc, pid)) is not None), None)
+        for pid in pids if given not in (None, score) else ():
+            if read(proc, pid) == given:
+                files.write(f"{proc}/{pid}/oom_score_adj", score)
+    except KernelInterfaceError as error:
+        return error
+    return None
+
+
+def _members(folder: str) -> Iterator[int]:
+    """Yield process ids; those of another PID namespace read as 0."""
+    listed = files.read(f"{folder}/cgroup.procs") or ""
+    yield from (int(word) for word in listed.split() if word.isdigit())
+    for child in files.children(folder):
+        yield from _members(child)

@@ -1,0 +1,145 @@
+"""`nri-coloc top`: who has which CPUs, what is lent and what was decided, as it happens.
+
+Asks the running daemon once an interval and draws its answers; nothing is measured here. Without a terminal one
+picture is printed, without colours.
+"""
+
+import os
+import select
+import sys
+import termios
+import tty
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from nri_coloc.cli import asking
+from nri_coloc.cli.demo_lines import placement
+from nri_coloc.cli.picture import Decision, NodePicture
+
+SHOWN: Final = 10
+"""Decisions on the screen, newest first."""
+
+PLAIN_WIDTH: Final = 160
+"""Columns where there is no terminal to ask."""
+
+MIB: Final = 1 << 20
+
+
+class Answers(NamedTuple):
+    """What the daemon said at one moment."""
+
+    state: Mapping[str, Any]
+    capacity: Mapping[str, Any]
+    readiness: Mapping[str, Any]
+
+
+def run(address: str, interval_s: float) -> int:
+    """Show until `q` or Ctrl-C; DaemonSilent if the daemon cannot be asked when it begins."""
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    top = Top(address, console.height // 3 if console.is_terminal else sys.maxsize)
+    top.look()
+    if not console.is_terminal:
+        console.print(top.drawn())
+        return 0
+    with suppress(KeyboardInterrupt):  # one way to leave a program that only shows
+        _watch(top, console, interval_s)
+    return 0
+
+
+def _watch(top: "Top", console: Console, interval_s: float) -> None:
+    with _keys() as typed, Live(top.drawn(), console=console, screen=True, auto_refresh=False) as live:
+        live.refresh()
+        while b"q" not in typed(interval_s).lower():
+            top.look_again()
+            live.update(top.drawn(), refresh=True)
+
+
+class Top:
+    """The last answers of a daemon, and its last decisions."""
+
+    def __init__(self, address: str, rows: int = sys.maxsize) -> None:
+        self._address = address
+        self._rows = rows
+        self._node = NodePicture()
+        self._last: deque[Decision] = deque(maxlen=SHOWN)
+        self._seen = 0
+        self._silent = ""
+        self._answers = Answers({}, {}, {})
+
+    def look(self) -> None:
+        """Ask the daemon; DaemonSilent if it does not answer, or not as ours does."""
+        ask = asking.ask
+        self._answers = Answers(
+            ask(self._address, "/v1/state"), ask(self._address, "/v1/capacity"), ask(self._address, "/readyz")
+        )
+        try:
+            for record in asking.records(self._address, since=self._seen):
+                at = datetime.fromisoformat(record["ts"]).astimezone()
+                self._last.appendleft(
+                    Decision(f"{at:%H:%M:%S}", record, placement(record, self._answers.state))
+                )
+                self._seen = record["seq"]
+            self.drawn()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise asking.DaemonSilent(f"what answers at {self._address} is not nri-coloc") from error
+
+    def look_again(self) -> None:
+        """Ask again; a daemon that is silent now leaves its last answers on the screen, and the reason."""
+        try:
+            self.look()
+            self._silent = ""
+        except asking.DaemonSilent as error:
+            self._silent = asking.plain(error)
+
+    def drawn(self) -> RenderableType:
+        """Return the picture of the last answers."""
+        head = [self._title(), self._lent()]
+        if self._silent:
+            head.append(Text(f"{self._silent}; what follows is its last answer", "bold red"))
+        return Group(*head, self._node.drawn(self._answers.state, self._last, self._rows))
+
+    def _title(self) -> Text:
+        state, checks = self._answers.state, self._answers.readiness["checks"]
+        missing = [name for name, check in checks.items() if not check["ok"]]
+        text = Text("nri-coloc ", "bold").append(
+            f"CPUs {state['node']['cpus']}, mode {state['mode']}, ", "not bold"
+        )
+        if missing:
+            details = "; ".join(f"{name}: {checks[name]['detail']}" for name in missing)
+            return text.append(asking.plain(f"not ready: {details}"), "yellow")
+        return text.append("ready", "green")
+
+    def _lent(self) -> Text:
+        now = self._answers.capacity
+        text = Text("online  ", "dim").append(f"{now['online_cpu_milli']}m CPU used", "not dim")
+        text.append(
+            f"   lent now {now['headroom_cpu_milli']}m, {now['headroom_memory_bytes'] // MIB} MiB", "not dim"
+        )
+        text.append(f"   advertised {now['cpu_milli']}m, {now['memory_bytes'] // MIB} MiB", "not dim")
+        return text.append(asking.plain(f" ({now['reason']})"), "dim")
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], bytes]]:
+    """Let keys through without Enter; yields what waits some seconds for them and returns what was typed."""
+    if not sys.stdin.isatty():
+        yield lambda seconds: _typed_within(seconds, [])
+        return
+    former = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin, termios.TCSADRAIN)  # what was typed ahead still counts
+    try:
+        yield lambda seconds: _typed_within(seconds, [sys.stdin.fileno()])
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, former)
+
+
+def _typed_within(seconds: float, descriptors: list[int]) -> bytes:
+    ready, _, _ = select.select(descriptors, [], [], seconds)
+    return os.read(ready[0], 64) if ready else b""

@@ -1,0 +1,119 @@
+"""All that `restore` puts back, in the one order that works: kernel files by the journal, then the runtime's specs.
+
+Pods' cgroups come first because on cgroup v1 a container's set must lie within its pod's. The journal keeps the
+entries of containers whose specs could not be told, for another try.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from nri_coloc.actuation import journal
+from nri_coloc.actuation import restoration as files
+from nri_coloc.actuation.restoration import Restored
+from nri_coloc.daemon import census
+from nri_coloc.daemon.cri_side import CriSide
+from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
+from nri_coloc.errors import ColocError
+from nri_coloc.knobs.originals import SPEC_FILES
+from nri_coloc.sampling import cgroup_layout
+
+JOURNAL: Final = "restore.jsonl"
+"""In the state folder."""
+
+ENDS_WITHIN_S: Final = 0.5
+"""How long the daemon's end waits for each thread that writes, and for the runtime's list."""
+
+SPECS_WITHIN_S: Final = 2.0
+"""How long it tells the runtime former values, one container after another; `nri-coloc restore` tells the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeAt:
+    """Where the runtime is asked and told; `patience_s` for each answer of the first."""
+
+    nri_socket: str
+    cri_socket: str
+    plugin_name: str
+    patience_s: float = census.PATIENCE_S
+
+
+class Log(Protocol):
+    """Structured, for the operator."""
+
+    def info(self, event: str, **fields: Any) -> Any: ...
+
+    def warning(self, event: str, **fields: Any) -> Any: ...
+
+
+class Thread(Protocol):
+    """One of the daemon's that writes."""
+
+    def ended(self, seconds: float) -> bool: ...
+
+
+class Undone(NamedTuple):
+    """What came of it. `unreachable`: why the runtime's specs could not be looked at, "" if they were."""
+
+    files: Restored
+    specs: SpecsRestored
+    unreachable: str = ""
+
+
+def restore(
+    state_dir: str, host_root: str, runtime: RuntimeAt | None, seconds: float = float("inf")
+) -> Undone:
+    """Put everything back; without a runtime files alone. No further spec is begun after so many seconds."""
+    until = time.monotonic() + seconds
+    layout = cgroup_layout.detect(host_root)
+    path = str(Path(state_dir) / JOURNAL)
+    entries = journal.load(path)
+    put_back = files.restore(path, host_root, layout.version)
+    if runtime is None:
+        return Undone(put_back, SpecsRestored())
+    try:
+        listed = census.take(runtime.nri_socket, runtime.plugin_name, runtime.patience_s)
+    except (OSError, ColocError) as error:
+        files.keep(path, {file: was for file, was in entries.items() if _is_of_a_container(file)})
+        return Undone(put_back, SpecsRestored(), f"{runtime.nri_socket}: {error}")
+    cri = CriSide(runtime.cri_socket)
+    specs = SpecRestoration(layout, host_root, cri, entries).run(listed, until)
+    cri.close()
+    files.keep(path, _of(specs.failed, entries))
+    return Undone(put_back, specs)
+
+
+def at_exit(
+    place: tuple[str, str], runtime: RuntimeAt, writers: Iterable[Thread], pusher: Thread, log: Log
+) -> None:
+    """Put everything back at the daemon's end: all files, once nobody writes any more, and specs while there is time.
+
+    `place`: state folder and host root. A push that is still in flight keeps the specs: a second call is no remedy.
+    """
+    if not all(writer.ended(ENDS_WITHIN_S) for writer in writers):
+        log.warning("nothing is put back, for something is still being written; try `nri-coloc restore`")
+        return
+    asked = replace(runtime, patience_s=ENDS_WITHIN_S) if pusher.ended(ENDS_WITHIN_S) else None
+    undone = restore(*place, asked, SPECS_WITHIN_S)
+    log.info("put back", files=len(undone.files.done), specs=len(undone.specs.done))
+    why = undone.unreachable or ("" if asked else "a push is in flight")
+    for words in (*map(str, undone.files.refused), *undone.specs.refused, *filter(None, [why])):
+        log.warning("not put back; try `nri-coloc restore`", because=words)
+
+
+def _is_of_a_container(file: str) -> bool:
+    """Whether a journalled file is one of a container's that its runtime's spec speaks of too."""
+    folder, _, name = file.rpartition("/")
+    pod = folder.rpartition("/")[0].rpartition("/")[2]
+    return name in SPEC_FILES and (pod.startswith("pod") or "-pod" in pod)
+
+
+def _of(paths: frozenset[str], entries: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of some containers' files, by the containers' cgroups."""
+    return {
+        file: was
+        for file, was in entries.items()
+        if _is_of_a_container(file) and any(file.rpartition("/")[0].endswith(f"/{path}") for path in paths)
+    }

@@ -1,0 +1,210 @@
+"""Giving the runtime's spec of each container back the kubelet's values, and its cgroup with them.
+
+The runtime tells over NRI what its specs hold, with the record that each container carries (`daemon.census`); who ran
+before we came carries none, and the journal's entries of its files say what it had. What differs is told the runtime
+by one CRI call a container, as the kubelet's own resize, paced as pushes are; then the files are compared, for an
+update cannot say "nothing". Nobody decides meanwhile: the daemon is gone, or has stopped to answer and to write.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from nri_coloc.actuation import cgroups, files, oom_scores
+from nri_coloc.daemon.pusher import PAUSE_S
+from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
+from nri_coloc.knobs import originals
+from nri_coloc.knobs.files import FileValue
+from nri_coloc.knobs.originals import Original
+from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs
+from nri_coloc.model.workload import Container, Phase
+from nri_coloc.nri import codec
+from nri_coloc.nri.events import Synchronize
+from nri_coloc.policy import record
+from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+
+_SAID: Final = dict(AUDIT_NAMES)
+
+
+class Way(Protocol):
+    """Has the runtime's spec hold former values; raises ColocError."""
+
+    def put_back(self, container_id: str, changes: Knobs, unified: Mapping[str, str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpecsRestored:
+    """What came of it, in words an operator reads. `failed`: cgroup paths of containers that need another try."""
+
+    done: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    failed: frozenset[str] = frozenset()
+
+
+class _Subject(NamedTuple):
+    """One container of the list, what it had before us, and its name for a sentence."""
+
+    container: Container
+    path: str
+    original: Original
+    name: str
+
+
+class SpecRestoration:
+    """`entries`: the journal's, as they were before files were put back; `pause` waits between two calls."""
+
+    def __init__(
+        self,
+        layout: CgroupLayout,
+        host_root: str,
+        way: Way,
+        entries: Mapping[str, str],
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._layout = layout
+        self._proc = f"{host_root.rstrip('/')}/proc"
+        self._way = way
+        self._texts = _by_folder(entries, host_root.rstrip("/"))
+        self._pause = pause
+
+    def run(self, listed: Synchronize, until: float = float("inf")) -> SpecsRestored:
+        """Go through the runtime's list; whoever's turn does not come before `until` (monotonic) is left."""
+        done: list[str] = []
+        refused: list[str] = []
+        failed: set[str] = set()
+        lost = ""
+        for subject in self._subjects(listed):
+            if not lost and time.monotonic() >= until:
+                lost = "there was no time left"
+            if lost:
+                failed.add(subject.path)
+                continue
+            try:
+                told = self._tell(subject)
+                done += [f"{subject.name}: {told}"] if told else []
+            except ColocError as error:
+                failed.add(subject.path)
+                refused.append(f"{subject.name}: {error}")
+                lost = "the runtime went away" if isinstance(error, TransportLost) else ""
+                continue
+            refused += (f"{subject.name}: {words}" for words in self._mend(subject))
+        if lost:
+            refused.append(f"{lost}: {len(failed)} containers keep what their specs say; try again")
+        return SpecsRestored(tuple(done), tuple(refused), frozenset(failed))
+
+    # ---- whom it concerns ----
+
+    def _subjects(self, listed: Synchronize) -> Iterator[_Subject]:
+        pods = {message.id: codec.pod_of(message) for message in listed.pods}
+        for message in listed.containers:
+            pod = pods.get(message.pod_sandbox_id)
+            if pod is None:
+                continue  # without its pod nobody can tell whether a record is ours
+            container = codec.container_of(message, pod)
+            try:
+                path = cgroup_layout.container_path(container.cgroups_path)
+            except ValueError:
+                continue
+            original = self._original(container, path)
+            if original.ours:
+                yield _Subject(container, path, original, f"{pod.namespace}/{pod.name}/{container.name}")
+
+    def _original(self, container: Container, path: str) -> Original:
+        """Return what a container had: by its record, else by the files that were journalled."""
+        known = record.read(container.record)
+        if known is not None:
+            return Original(frozenset(known.ours), known.original)
+        texts: dict[str, str] = {}
+        for controller in cgroup_layout.CONTROLLERS:
+            texts |= self._texts.get(self._layout.folder(controller, path) or "", {})
+        return originals.of_files(texts)
+
+    # ---- what is done ----
+
+    def _tell(self, subject: _Subject) -> str:
+        """Tell the runtime what its spec of a container must say again; returns what, in words."""
+        container, original = subject.container, subject.original
+        changes = originals.as_update(original, self._inherited(subject), container.resources.knobs())
+        unified = self._unified(subject)
+        if changes == NO_KNOBS and not unified:
+            return ""
+        self._pause(PAUSE_S)
+        self._way.put_back(container.id, changes, unified)
+        told = {**changes.named(), **unified}
+        return ", ".join(f"{name}={value}" for name, value in told.items())
+
+    def _mend(self, subject: _Subject) -> Iterator[str]:
+        """Bring a container's files and processes to what they were; yields what cannot be, in words."""
+        if subject.container.phase is Phase.RUNNING:
+            for value in originals.as_files(subject.original, self._inherited(subject), self._layout.version):
+                failure = self._write(subject.path, value)
+                if failure is not None:
+                    yield str(failure)
+            failure = self._reset_score(subject)
+            if failure is not None:
+                yield f"{failure}: it keeps its oom_score_adj until it is created anew"
+        for name in originals.NOT_RESTORABLE:
+            if name in subject.original.ours:
+                yield f"its {_SAID[name]} stays until it is created anew: the runtime takes none back"
+
+    def _write(self, path: str, value: FileValue) -> KernelInterfaceError | None:
+        folder = self._layout.folder(value.controller, path)
+        file = f"{folder}/{value.name}"
+        try:
+            shown = files.read(file) if folder is not None else None
+            if shown is not None and not originals.holds(shown, value.text):
+                cgroups.restore(file, value.text, self._layout.version)
+        except KernelInterfaceError as error:
+            return error
+        return None
+
+    def _reset_score(self, subject: _Subject) -> KernelInterfaceError | None:
+        score = subject.original.values.oom_score_adj
+        folder = self._layout.folder("cpuset", subject.path) or self._layout.folder("memory", subject.path)
+        if "oom_score_adj" not in subject.original.ours or score is None or folder is None:
+            return None
+        return oom_scores.reset(folder, self._proc, str(score), subject.container.pid)
+
+    def _unified(self, subject: _Subject) -> dict[str, str]:
+        """Return what stands in a spec under v2's own names, as far as the container's files do not show it."""
+        if self._layout.version == 1:
+            return {}
+        wanted = originals.as_files(subject.original, NO_KNOBS, 2)
+        return {
+            value.name: value.text
+            for value in wanted
+            if value.name in originals.UNIFIED
+            and (shown := self._shown(subject.path, value)) is not None
+            and not originals.holds(shown, value.text)
+        }
+
+    def _inherited(self, subject: _Subject) -> Knobs:
+        """Return what a container whose spec names no cpuset has: its pod's."""
+        above = subject.path.rpartition("/")[0]
+        names = (
+            ("cpuset.cpus", "cpuset.mems")
+            if self._layout.version == 1
+            else (
+                "cpuset.cpus.effective",
+                "cpuset.mems.effective",
+            )
+        )
+        cpus, mems = (self._shown(above, FileValue("cpuset", name, "")) for name in names)
+        return Knobs(cpus=cpus or None, mems=mems or None)
+
+    def _shown(self, path: str, value: FileValue) -> str | None:
+        folder = self._layout.folder(value.controller, path)
+        try:
+            return files.read(f"{folder}/{value.name}") if folder is not None else None
+        except KernelInterfaceError:
+            return None
+
+
+def _by_folder(entries: Mapping[str, str], root: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for file, was in entries.items():
+        folder, _, name = file.rpartition("/")
+        found.setdefault(root + folder, {})[name] = was
+    return found

@@ -1,0 +1,106 @@
+"""Killed with -9 at ten random moments while it lends: nothing is unsafe then, and the next start takes over.
+
+The moments come from a seed that the test's name shows; `inspector` judges by the kernel's files alone.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+from typing import Final
+
+import pytest
+
+from tests.rig import cgroups, kubepods, load, workloads
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.inspector import Inspector
+from tests.rig.waiting import poll
+from tests.rig.workloads import NODE_CPUS, Workload
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+LENDING: Final = "reclaim: {enabled: true}\n"
+KILLS: Final = 10
+LONGEST_LIFE_S: Final = 1.5
+"""From the start of the process: before it is synchronised, in the middle of that, and while it lends."""
+
+
+@pytest.mark.parametrize("seed", [20])
+def test_killed_at_any_moment_the_node_is_safe_and_the_next_start_takes_over(
+    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, seed: int
+):
+    dice = random.Random(seed)
+    daemon = own_daemon(config=LENDING)
+    web = inspector.run("web", "dedicated")
+    inspector.run("neighbour", "shared")
+    batch = inspector.run("batch", "reclaimed")
+    with churn(cri), on_and_off(cri, random.Random(seed + 1)):
+        inspector.wait_until_sound()
+        owned = web.cpus
+        for kill in range(KILLS):
+            poll(lambda: False, dice.uniform(0, LONGEST_LIFE_S))
+            daemon.kill()
+            assert inspector.breaches() == [], f"after kill {kill}"
+            assert is_bounded(batch), f"after kill {kill}"
+            assert web.cpus == owned
+            daemon.start()
+    daemon.wait_synchronised()
+    inspector.wait_until_sound()
+    daemon.wait_ready()
+    assert web.cpus == owned
+    later = inspector.run("later", "reclaimed")
+    inspector.wait_until_sound()
+    assert cgroups.cpus(later.pod.cgroup) == cgroups.cpus(batch.pod.cgroup)
+    assert "Traceback" not in daemon.log()
+
+
+def is_bounded(batch: Workload) -> bool:
+    """Whether the box has CPUs, all of them the machine's, and room for its memory."""
+    own, inner = cgroups.cpus(batch.pod.cgroup), cgroups.effective_cpus(batch.cgroup)
+    limit = cgroups.memory_limit(batch.pod.cgroup)
+    return bool(own and inner and own <= NODE_CPUS and inner <= own) and (limit is None or limit >= 1 << 20)
+
+
+@contextmanager
+def churn(cri: Cri) -> Iterator[None]:
+    """Let shared and reclaimed pods come and go meanwhile."""
+    over = Event()
+
+    def come_and_go() -> None:
+        number = 0
+        while not over.is_set():
+            guest = (workloads.shared, workloads.reclaimed)[number % 2](cri, f"guest{number}")
+            cri.remove_pod(guest.pod.id)
+            number += 1
+
+    with ThreadPoolExecutor(1) as pool:
+        work = pool.submit(come_and_go)
+        try:
+            yield
+        finally:
+            over.set()
+        work.result(60)
+
+
+@contextmanager
+def on_and_off(cri: Cri, dice: random.Random) -> Iterator[None]:
+    """Let an online pod burn and rest at random, so that the box grows and gives way all the time."""
+    burner = workloads.run(cri, "burner", command=load.burners(2), shares=1024, parent=kubepods.BURSTABLE)
+    tap, over = load.Tap(burner, 2), Event()
+
+    def toggle() -> None:
+        while not over.wait(dice.uniform(0.05, 0.6)):
+            tap.off()
+            over.wait(dice.uniform(0.05, 0.6))
+            tap.on()
+
+    with ThreadPoolExecutor(1) as pool:
+        work = pool.submit(toggle)
+        try:
+            yield
+        finally:
+            over.set()
+        work.result(10)

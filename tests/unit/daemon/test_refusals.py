@@ -1,0 +1,197 @@
+"""Bad writes, by every errno and every writer of ours: told once, tried so often and no more, others served.
+
+The kernel is a folder of files whose writes are refused; each attempt is counted where it reaches the kernel, at
+write(2), or at the system call of the scheduler.
+"""
+
+import ctypes
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from nri_coloc.actuation import scheduler, tasks
+from nri_coloc.actuation.bandwidths import PodBandwidth, Share
+from nri_coloc.actuation.cgroups import CgroupWriter, Target
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon.actuator import REPAIRS_PER_MINUTE, Actuator
+from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.knobs.files import FileValue, memory_bounds
+from nri_coloc.model import cpuset
+from nri_coloc.model.reasons import AuditEvent
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.reclaim.box_memory import Part
+from nri_coloc.reclaim.hints import Hint, Policy
+from nri_coloc.sampling import cgroup_layout
+from tests.unit.daemon.kit import a_node, a_report, create, start_pod
+
+ERRORS: Final = {name: getattr(errno, name) for name in ("EINVAL", "EBUSY", "EACCES", "ENODEV")}
+POD, APP = "kubepods/podbatch", "kubepods/podbatch/app"
+BOX: Final = cpuset.parse("2-3")
+GIB: Final = 1 << 30
+
+
+class Rig:
+    """One reclaimed pod with a container on a v1 machine; files of a name can be made to refuse."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root / "host"
+        self.tree = CgroupTree(self.root, 1, 0xFF, 1)
+        self.tree.plant()
+        for path in (POD, APP):
+            self.tree.make(path)
+        self.node = a_node()
+        start_pod(self.node, "batch")
+        self.report, self.heard = a_report(self.node)
+        journal = Journal(str(root / "journal"), print, str(self.root))
+        self.writer = CgroupWriter(cgroup_layout.detect(str(self.root)), journal, str(self.root))
+        self.attempts: Counter[str] = Counter()
+        self._refused: dict[str, int] = {}
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def refuse(self, name: str, number: int) -> None:
+        self._refused[name] = number
+
+    def write(self, fd: int, data: bytes) -> int:
+        name = Path(f"/proc/self/fd/{fd}").readlink().name
+        self.attempts[name] += 1
+        if name in self._refused:
+            raise OSError(self._refused[name], os.strerror(self._refused[name]))
+        return self._write(fd, data)
+
+    @property
+    def told(self) -> list[str]:
+        return [one.because for one in self.heard.records if one.event is AuditEvent.WRITE_FAILED]
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    return Rig(tmp_path, monkeypatch)
+
+
+Failures = tuple[KernelInterfaceError, ...]
+
+
+def _alone(failure: KernelInterfaceError | None) -> Failures:
+    return () if failure is None else (failure,)
+
+
+WRITERS: Final[dict[str, tuple[str, Callable[[CgroupWriter], Failures]]]] = {
+    "cpuset": ("cpuset.cpus", lambda writer: writer.apply(Target(POD, BOX)).failures),
+    "weight": (
+        "cpu.shares",
+        lambda writer: writer.apply(Target(POD, 0, (FileValue("cpu", "cpu.shares", "2"),))).failures,
+    ),
+    "box memory": ("memory.limit_in_bytes", lambda writer: writer.bound(POD, memory_bounds(0, GIB, 1))),
+    "quota": (
+        "cpu.cfs_quota_us",
+        lambda writer: writer.bandwidth(PodBandwidth(POD, {APP: Share(0, 50_000)})).failures,
+    ),
+    "burst": (
+        "cpu.cfs_burst_us",
+        lambda writer: writer.bandwidth(PodBandwidth(POD, {APP: Share(burst=5000)})).failures,
+    ),
+    "score": ("oom_score_adj", lambda writer: _alone(writer.score(APP, [7], 1000))),
+}
+"""Every way in which a cgroup's or a process's file is written, with the file that is refused."""
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_refusal_is_returned_with_the_files_name_and_one_that_is_gone_is_nothing(rig, writer, error):
+    name, act = WRITERS[writer]
+    (rig.root / "proc/7").mkdir(parents=True)
+    (rig.root / "proc/7/oom_score_adj").write_text("0\n")
+    rig.tree.write(APP, "cpu.cfs_quota_us", "40000")
+    rig.refuse(name, ERRORS[error])
+    failures = act(rig.writer)
+    if error == "ENODEV":
+        assert failures == ()
+    else:
+        assert failures
+        assert all(one.path.endswith(name) and os.strerror(ERRORS[error]) in str(one) for one in failures)
+    assert 1 <= rig.attempts[name] <= 3
+
+
+@pytest.mark.parametrize("error", [*ERRORS, "ESRCH"])
+def test_the_schedulers_refusal_is_returned_and_ends_the_round(rig, monkeypatch, error):
+    calls: list[Any] = []
+
+    class Kernel:
+        def syscall(self, *arguments: Any) -> int:
+            calls.append(arguments)
+            ctypes.set_errno(getattr(errno, error))
+            return -1
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Kernel())
+    folder = Path(rig.writer._layout.folder("cpu", APP) or "")
+    (folder / "tasks").write_text("7\n8\n9\n")
+    failure = tasks.tell(str(folder), 1, Hint(Policy.BATCH))
+    if error == "ESRCH":
+        assert failure is None
+        assert len(calls) == 6, "a task that is gone is nothing"
+    else:
+        assert failure is not None
+        assert len(calls) == 1
+    assert scheduler.reset(7) is None or error != "ESRCH"
+
+
+@pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
+@pytest.mark.parametrize("name", ["cpu.shares", "cpuset.cpus"])
+def test_a_pod_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, name, error):
+    """As where `cpu.idle` locks a weight (EINVAL), or a child's set lies outside (EBUSY)."""
+    actuator = Actuator(rig.node, rig.writer, rig.report)
+    actuator.can = Capability(cgroup=1)
+    rig.tree.write(POD, "cpuset.cpus", "0")
+    rig.refuse(name, ERRORS[error])
+    for _ in range(100):
+        actuator.guard_pod("batch")
+    assert 0 < rig.attempts[name] <= 2 * REPAIRS_PER_MINUTE
+    assert len(rig.told) == 1
+    assert os.strerror(ERRORS[error]) in rig.told[0]
+    assert not [one for one in rig.heard.records if one.event is AuditEvent.DRIFT_REPAIR], (
+        "nothing was put right"
+    )
+
+
+def test_an_order_is_carried_out_however_often_repairs_were_refused(rig):
+    actuator = Actuator(rig.node, rig.writer, rig.report)
+    actuator.can = Capability(cgroup=1)
+    rig.refuse("cpu.shares", errno.EINVAL)
+    for _ in range(20):
+        actuator.guard_pod("batch")
+    rig.tree.write(POD, "cpuset.cpus", "0")
+    actuator.place_pod("batch")
+    assert rig.tree.read(POD, "cpuset.cpus") == "0-7"
+
+
+@pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
+def test_a_container_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, error):
+    create(rig.node, "app")
+    self_made = "kubepods/podweb/app"
+    rig.tree.make("kubepods/podweb")
+    rig.tree.make(self_made)
+    rig.tree.write(self_made, "cpuset.cpus", "0")
+    actuator = Actuator(rig.node, rig.writer, rig.report)
+    rig.refuse("cpuset.cpus", ERRORS[error])
+    for _ in range(50):
+        actuator._apply_container("app", sweeping=True)
+    assert 0 < rig.attempts["cpuset.cpus"] <= REPAIRS_PER_MINUTE
+    assert len(rig.told) == 1
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_the_memory_worker_tells_once_and_writes_once_a_turn(rig, error):
+    worker = MemoryWorker(rig.node, rig.writer, rig.report)
+    rig.refuse("memory.limit_in_bytes", ERRORS[error])
+    for _ in range(10):
+        worker.write({POD: Bounds(Part(GIB, GIB), "batch")})
+    assert rig.attempts["memory.limit_in_bytes"] == 10, "one try a turn, and turns are seconds apart"
+    assert len(rig.told) == (0 if error == "ENODEV" else 1)
