@@ -6,7 +6,12 @@ leaving anything out is a failure.
 
 import os
 
+import hypothesis
 import pytest
+
+# a deadline for one example measures how busy the machine is; what is to be fast is measured in benchmarks/
+hypothesis.settings.register_profile("nri-coloc", deadline=None)
+hypothesis.settings.load_profile("nri-coloc")
 
 LEFT_OUT = pytest.StashKey[list[str]]()
 

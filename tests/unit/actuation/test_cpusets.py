@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_coloc.actuation import cpusets
@@ -88,7 +88,6 @@ def trees(draw: st.DrawFn) -> tuple[dict[str, str], int]:
     return {path: cpuset.render(mask) for path, mask in masks.items()}, draw(st.integers(1, 0xFFFF))
 
 
-@settings(deadline=None)
 @given(trees())
 def test_any_tree_can_be_moved_anywhere(drawn):
     before, wanted = drawn

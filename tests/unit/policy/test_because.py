@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_coloc.model import cpuset
@@ -115,7 +115,6 @@ def first(node: Node, *args: Any, **values: Any) -> Record:
 
 
 class TestChosenCPUs:
-    @settings(deadline=None)
     @given(
         st.sampled_from(("8cpu", "4node", "isolated", "laptop-no-numa", "xeon-64", "hybrid", "dies")),
         st.lists(st.sampled_from((0, 1000, 1500, 2000, 3000, 4000)), max_size=4),
