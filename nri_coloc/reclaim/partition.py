@@ -179,7 +179,7 @@ def _next_period(
         return tuning.quiet_tick_s
     if not any(_is_loaded(tier, sizes, loads) for tier in growing):
         # each has room for twice its load in its own pool, and more
-        return tuning.quiet_tick_s
+        return max(tuning.tick_max_s, min(took_s / tuning.cost_share, tuning.quiet_tick_s))
     return max(tuning.tick_s, min(took_s / tuning.cost_share, tuning.tick_max_s))
 
 
