@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test test-vm soak soak-pushes check bench bench-hook lock generate
+.PHONY: setup run test test-vm soak soak-pushes check bench bench-hook bench-colocation lock generate
 
 setup: $(STAMP)
 
@@ -49,6 +49,11 @@ bench: setup
 # Our daemon beside the official Go stub, asked by the official Go adaptation, in one run.
 bench-hook: setup
 	$(BIN)/python -m benchmarks side-by-side
+
+# A real server beside offline work, alone, as a plain kubelet has them and with us: five minutes, as root.
+# More of it: make bench-colocation ARGS="--rounds 3 --seconds 20 --work busy"
+bench-colocation: setup
+	$(BIN)/python -m benchmarks colocation $(ARGS)
 
 # Re-pins the dependencies; the lock files name no registry.
 lock: setup

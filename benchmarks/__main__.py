@@ -1,16 +1,19 @@
 """`make bench`: every benchmark, or those named on the command line; prints a table, writes build/bench.json.
 
-`side-by-side` (`make bench-hook`) needs Go and runs only when it is named.
+`side-by-side` (`make bench-hook`) needs Go and runs only when it is named; so does `colocation` (`make
+bench-colocation`), which takes options of its own.
 """
 
 import os
 import sys
 
-from benchmarks import beside, cost, decision, figures, hook, pushes, real, sampling, side_by_side
+from benchmarks import beside, burst, cost, decision, figures, hook, pushes, real, sampling, side_by_side
+from benchmarks.colocation import command
 from tests.rig import RigError
 
 ALL = {
     "beside": beside.run,
+    "burst": burst.run,
     "cost": cost.run,
     "decision": decision.run,
     "hook": hook.run,
@@ -18,13 +21,16 @@ ALL = {
     "real": real.run,
     "sampling": sampling.run,
 }
-NEEDS_ROOT = ("pushes", "real")
+NEEDS_ROOT = ("burst", "pushes", "real")
 NAMED = {**ALL, "side-by-side": side_by_side.run}
 
 
 def main() -> None:
     """Run what was asked for."""
     print(figures.machine())
+    if sys.argv[1:2] == ["colocation"]:
+        _colocation()
+        return
     for name in sys.argv[1:] or ALL:
         if name in NEEDS_ROOT and os.geteuid() != 0:
             print(f"left out: {name}, which needs root")
@@ -35,6 +41,18 @@ def main() -> None:
             sys.exit(f"{name}: {error}")
         figures.show(results)
         figures.write(results)
+
+
+def _colocation() -> None:
+    """Run the one that has options, and figures of its own kind."""
+    if os.geteuid() != 0:
+        sys.exit("colocation: a real containerd needs root")
+    try:
+        command.run(sys.argv[2:])
+    except RigError as error:
+        sys.exit(f"colocation: {error}")
+    except KeyboardInterrupt:
+        sys.exit("colocation: interrupted; everything was taken away again")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def _put_back(root: str, file: str, was: str, version: int) -> None:
     """Write one original back; the tasks of a cgroup get the scheduler's defaults, its processes their score."""
     folder, _, name = (root + file).rpartition("/")
     if name == tasks.NAME:
-        failure = tasks.reset(folder, version)
+        failure = tasks.reset(folder, version, was)
     elif name in oom_scores.NAMES:
         failure = oom_scores.reset(folder, f"{root}/proc", was)
     else:

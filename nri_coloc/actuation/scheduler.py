@@ -1,7 +1,7 @@
 """What single tasks are told of the scheduler's policies: sched_setattr(2), which libc has no name for.
 
-Only tasks of the fair class's two ordinary policies are touched: whoever made a task real-time, idle or scheduled by
-deadlines had reasons. Niceness and flags stay. A task that is gone is nothing; a refusal is returned, not raised.
+Only tasks of the fair class's two ordinary policies are told anything: whoever made a task real-time, idle or scheduled
+by deadlines had reasons. Niceness and flags stay. A task that is gone is nothing; a refusal is returned, not raised.
 `sched_runtime` is the slice of such a task since 6.12 (kernel/sched/syscalls.c, __setparam_fair), told again by
 sched_getattr; older kernels take the call, ignore the number and tell 0.
 """
@@ -24,7 +24,9 @@ _NUMBERS: Final = {"x86_64": (314, 315), "aarch64": (274, 275)}
 _ATTR: Final = struct.Struct("=IIQiIQQQ")
 """struct sched_attr of its first version: size, policy, flags, nice, priority, runtime, deadline, period."""
 
-OTHER, BATCH = 0, 3
+OTHER, BATCH, IDLE = 0, 3, 5
+_ORDINARY: Final = frozenset((OTHER, BATCH))
+_TOLD: Final = {Policy.BATCH: BATCH, Policy.IDLE: IDLE}
 _RESET_ON_FORK: Final = 0x01
 _KERNELS_OWN: Final = 0
 """As a slice: the scheduler's own."""
@@ -63,11 +65,11 @@ def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
     """Give one task a hint; one that has it already, or is none of ours to tell, is left alone."""
     try:
         found = read(tid)
-        if found is None or found.policy not in (OTHER, BATCH):
+        if found is None or found.policy not in _ORDINARY:
             return None
-        policy = BATCH if hint.policy is Policy.BATCH else found.policy
         told = found._replace(
-            policy=policy, slice_us=found.slice_us if hint.slice_us is None else hint.slice_us
+            policy=_TOLD.get(hint.policy, found.policy),
+            slice_us=found.slice_us if hint.slice_us is None else hint.slice_us,
         )
         if told != found:
             # a slice that is told back may be the kernel's own: given back it would become the task's
@@ -77,11 +79,11 @@ def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
     return None
 
 
-def reset(tid: int) -> KernelInterfaceError | None:
-    """Give one task what the kernel gives by default."""
+def reset(tid: int, told: Policy = Policy.OTHER) -> KernelInterfaceError | None:
+    """Give one task what the kernel gives by default; an idle one only where SCHED_IDLE was told."""
     try:
         found = read(tid)
-        if found is not None and found.policy in (OTHER, BATCH):
+        if found is not None and found.policy in _ORDINARY | {_TOLD.get(told, OTHER)}:
             write(tid, found._replace(policy=OTHER, slice_us=_KERNELS_OWN))
     except KernelInterfaceError as error:
         return error
@@ -106,7 +108,7 @@ def probe(host_root: str) -> SchedulerCapability | None:
 def _keeps_a_slice() -> bool:
     try:
         found = read(0)
-        if found is None or found.policy not in (OTHER, BATCH):
+        if found is None or found.policy not in _ORDINARY:
             return False
         write(0, found._replace(slice_us=_TRIED_US))
         return read(0) == found._replace(slice_us=_TRIED_US)

@@ -2,7 +2,7 @@
 
 The journal holds the cgroup's own list of processes for them, before the first task is told: tasks come and go, and
 all that were born in the cgroup inherited. What was there before is the kernel's default, for hints are given at a
-container's start, or to containers that nobody gave any.
+container's start, or to containers that nobody gave any; so the journal holds what they were told.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,10 @@ from typing import Final
 
 from nri_coloc.actuation import files, scheduler
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.reclaim.hints import Hint
+from nri_coloc.reclaim.hints import Hint, Policy
 
 NAME: Final = "cgroup.procs"
 """The file by which the journal knows a cgroup whose tasks were told something."""
-
-DEFAULT: Final = "SCHED_OTHER"
-"""What the journal says that they had."""
 
 _LISTS: Final = ("tasks", "cgroup.threads")
 """By version of the hierarchy, 1 and 2."""
@@ -35,11 +32,15 @@ def tell(folder: str, version: int, hint: Hint) -> KernelInterfaceError | None:
     return None
 
 
-def reset(folder: str, version: int) -> KernelInterfaceError | None:
-    """Give all tasks of a cgroup, and of those below it, the kernel's defaults; the first refusal is returned."""
+def reset(folder: str, version: int, told: str) -> KernelInterfaceError | None:
+    """Give all tasks of a cgroup, and of those below it, the kernel's defaults; the first refusal is returned.
+
+    `told`: what the journal holds for them, the name of a policy.
+    """
+    policy = Policy(told) if told in set(Policy) else Policy.OTHER
     for _ in range(_ROUNDS):
         for tid in _members(folder, version):
-            failure = scheduler.reset(tid)
+            failure = scheduler.reset(tid, policy)
             if failure is not None:
                 return failure
     return None

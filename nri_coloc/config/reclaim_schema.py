@@ -76,7 +76,7 @@ class Reclaim(Section):
         BeforeValidator(listed),
         Field(
             max_length=3,
-            description="a list of scheduler-hints (a short slice for online tasks, SCHED_BATCH for reclaimed ones), "
+            description="a list of scheduler-hints (a short slice for online tasks, SCHED_IDLE for reclaimed ones), "
             "quota-burst (throttled online containers get more while the node is idle) and restore-on-exit",
         ),
     ] = ("scheduler-hints",)

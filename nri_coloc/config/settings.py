@@ -42,7 +42,7 @@ _MAX_PROBLEMS: Final = 50
 QUOTA_BURST_PERCENT: Final = 300
 """How far quotas go where the quota burst is on: Koordinator's default (cfsQuotaBurstPercent)."""
 
-NO_HINTS: Final = HintTuning(online_slice_us=0, offline_batch=False)
+NO_HINTS: Final = HintTuning(online_slice_us=0, offline_policy="")
 
 
 def load(text: str, where: str) -> Settings:

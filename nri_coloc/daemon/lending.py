@@ -67,7 +67,7 @@ class Lending:
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
         self._budget = BUDGET
-        self._took_s = 0.0
+        self._spent = 0.0
         self._alarm = Alarm()
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
@@ -99,7 +99,7 @@ class Lending:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        planned = time.monotonic()
+        planned, self._spent = time.monotonic(), time.thread_time()
         while not self._stopping:
             try:
                 next_s = self._tick(planned)
@@ -113,7 +113,7 @@ class Lending:
 
     def _tick(self, planned: float) -> float:
         """Read, decide, act, tell; returns the seconds to the next tick."""
-        now, began = time.monotonic(), time.thread_time()
+        now, spent = time.monotonic(), time.thread_time()
         state = self._node.state
         self._watch(state, now)
         readings = FastReadings(
@@ -123,11 +123,11 @@ class Lending:
             lendable=self._lendable(state),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
-            took_s=self._took_s,
+            took_s=spent - self._spent,
         )
+        self._spent = spent
         next_s = self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, state)
         self._report.metrics.tick(readings.late_s, self.headroom.cpu_milli)
-        self._took_s = time.thread_time() - began
         return next_s
 
     @property
@@ -155,8 +155,10 @@ class Lending:
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""
         seen, tuning = self._seen, self._node.tuning
-        same = seen is not None and _same_groups(seen, state) and tuning is self._tuned
-        if same or now - self._watched_at < WATCH_AGAIN_S:
+        if tuning is self._tuned and seen is not None and (seen is state or _same_groups(seen, state)):
+            self._seen = state
+            return
+        if now - self._watched_at < WATCH_AGAIN_S:
             return
         self._seen, self._watched_at, self._tuned = state, now, tuning
         self._relocation.look_at(state)

@@ -70,14 +70,17 @@ class Relocation:
         self._pusher.submit(others.containers)
 
     def guard(self, state: NodeState, now: float) -> None:
-        """Look at one member of a box that is held back, once in a while."""
+        """Look at one member of a box that is held back, once in a while: its pods, then its host groups, in turn."""
         if now - self._guarded_at < GUARD_EVERY_S or state.pools.reclaim == state.pools.share:
             return
         self._guarded_at = now
         self._guarded += 1
         boxed = [k for k, place in state.pods.items() if place.boxed]
-        if boxed:
-            self._actuator.guard_pod(boxed[self._guarded % len(boxed)])
+        turn = self._guarded % max(1, len(boxed) + len(self.host_groups))
+        if turn < len(boxed):
+            self._actuator.guard_pod(boxed[turn])
+        elif self.host_groups:
+            self._actuator.guard_host_group(self.host_groups[turn - len(boxed)])
 
 
 def _leaving_first(outcome: Outcome, before: NodeState) -> Moves:

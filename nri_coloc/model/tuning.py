@@ -139,11 +139,12 @@ class HintTuning:
     """What tasks tell the scheduler. `online_slice_us`: EEVDF slice of shared containers, 0 is the kernel's own.
 
     100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
-    (kernel 6.18, two CPUs). `offline_batch`: SCHED_BATCH for reclaimed containers; did no harm and little good there.
+    (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them
+    theirs; docs/decisions/0020 has the figures of SCHED_IDLE and SCHED_BATCH.
     """
 
     online_slice_us: int = 100
-    offline_batch: bool = True
+    offline_policy: str = "SCHED_IDLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,8 @@ class ReclaimTuning:
 
     `dead_band_milli` is that of 8 CPUs; of more, it widens by the square root, as the noise of a sum does.
     `step_share`: the step is never less than this part of the lendable CPUs (Koordinator: 0.1 a second), `step_s` lies
-    between two steps. `dwell_max_s`: growth that had to be taken back soon doubles the dwell, up to this.
+    between two steps, more where they cost more than `cost_share`. `dwell_max_s`: growth that had to be taken back
+    soon doubles the dwell, up to this.
     `average_s`: the time constant over which use is averaged; bursts do not wait for it.
     `whole_core_from`: the part of a core from which it is lent whole (0 rounds up, as Koordinator; 1 rounds down: the
     last core's use is bounded by the box's weight anyway). `stall_window_s`: over what time stalls are averaged.

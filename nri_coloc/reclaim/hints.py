@@ -1,9 +1,11 @@
 """What a container's tasks tell the scheduler, by class: values only, set on the first process and inherited.
 
-A short EEVDF slice lets an online task that wakes up run sooner without getting more time; SCHED_BATCH lets an offline
-task that wakes up preempt nobody. Neither is worth anything on CPUs of one's own, and system daemons are left as
-their authors made them. sched_setattr(2), kernel/sched/syscalls.c: a SCHED_OTHER or SCHED_BATCH task's
-`sched_runtime` is its slice since 6.12, clamped to 0.1–100 ms; older kernels take the call and ignore the number.
+A short EEVDF slice lets an online task that wakes up run sooner without getting more time. A CPU that runs nothing but
+SCHED_IDLE tasks counts as an idle one when a place is sought for a task that wakes up (kernel/sched/fair.c,
+sched_idle_cpu), so that online tasks spread over the CPUs as they do without offline ones. Neither is worth anything on
+CPUs of one's own, and system daemons are left as their authors made them. sched_setattr(2),
+kernel/sched/syscalls.c: a SCHED_OTHER or SCHED_BATCH task's `sched_runtime` is its slice since 6.12, clamped to
+0.1–100 ms; older kernels take the call and ignore the number.
 """
 
 from enum import StrEnum
@@ -21,6 +23,7 @@ class Policy(StrEnum):
 
     OTHER = "SCHED_OTHER"
     BATCH = "SCHED_BATCH"
+    IDLE = "SCHED_IDLE"
 
 
 class SchedulerCapability(NamedTuple):
@@ -38,8 +41,8 @@ class Hint(NamedTuple):
 
 def hint(qos: QoSClass, tuning: HintTuning, can: SchedulerCapability) -> Hint | None:
     """Return what tasks of a class are to be told; None is "leave them as they are"."""
-    if qos is QoSClass.RECLAIMED and tuning.offline_batch:
-        return Hint(Policy.BATCH)
+    if qos is QoSClass.RECLAIMED and tuning.offline_policy:
+        return Hint(Policy(tuning.offline_policy))
     if qos is QoSClass.SHARED and tuning.online_slice_us > 0 and can.slices:
         least, most = SLICE_US
         return Hint(Policy.OTHER, min(max(tuning.online_slice_us, least), most))

@@ -12,7 +12,7 @@ from nri_coloc.actuation import restoration, scheduler
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS, PodBandwidth, Share
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal, load
-from nri_coloc.actuation.scheduler import BATCH
+from nri_coloc.actuation.scheduler import IDLE
 from nri_coloc.reclaim.hints import Hint, Policy
 from nri_coloc.sampling import cgroup_layout
 from tests.rig import kubepods
@@ -122,13 +122,13 @@ def test_hints_reach_every_task_of_a_cgroup_and_restore_finds_also_those_born_si
     procs = Path(pod.layout.folder("cpu", f"{pod.path}/a") or "", "cgroup.procs")
     try:
         procs.write_text(str(shell.pid))
-        assert pod.writer().hint(f"{pod.path}/a", Hint(Policy.BATCH)) is None
+        assert pod.writer().hint(f"{pod.path}/a", Hint(Policy.IDLE)) is None
         shell.stdin.write("go\n")
         shell.stdin.flush()
         assert shell.stdout.readline() == "born\n"
         members = [int(pid) for pid in procs.read_text().split()]
         assert len(members) == 3
-        assert {getattr(scheduler.read(pid), "policy", None) for pid in members} == {BATCH}
+        assert {getattr(scheduler.read(pid), "policy", None) for pid in members} == {IDLE}
         done = restoration.restore(str(pod.journal), "/", pod.layout.version)
         assert (done.refused, len(done.done)) == ((), 1)
         assert {scheduler.read(pid) for pid in members} == {before}

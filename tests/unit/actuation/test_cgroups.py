@@ -7,6 +7,7 @@ import pytest
 
 from nri_coloc.actuation import cgroups
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal, load
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller, FileValue
@@ -85,8 +86,14 @@ class TestApplyingOnV1:
         assert (v1.text("cpu.shares"), v1.text("blkio.weight")) == ("2", "10")
         assert v1.text("cpuset.cpus") == "0-7"
 
+    def test_what_was_written_is_told_with_what_was_there(self, v1):
+        applied = v1.apply("2-7", SHARES)
+        assert applied.corrected == (Correction("cpu.shares", "1024", "2"),)
+        assert v1.apply("2-7", SHARES).corrected == ()
+
     def test_a_target_without_cpus_reads_none_back(self, v1):
-        assert v1.apply("", SHARES) == Applied(None, None)
+        applied = v1.apply("", SHARES)
+        assert (applied.cpus, applied.before) == (None, None)
 
 
 class TestApplyingOnV2:
@@ -108,7 +115,7 @@ class TestApplyingOnV2:
 
 class TestWhatIsNotThere:
     def test_a_cgroup_that_is_gone_is_nothing(self, v1):
-        assert v1.apply("2-7", SHARES, path="gone") == Applied(None, None)
+        assert v1.apply("2-7", SHARES, path="gone") == Applied(absent=("cpu.shares",))
         assert not v1.file("cpuset.cpus", "gone").exists()
 
     def test_a_file_that_the_kernel_lacks_is_left_out(self, v2):
@@ -117,9 +124,9 @@ class TestWhatIsNotThere:
 
     def test_a_controller_that_is_not_mounted_is_left_out(self, tmp_path):
         writer = CgroupWriter(CgroupLayout(2), Journal(str(tmp_path / "j"), print), str(tmp_path))
-        assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied(None, None)
+        assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied(absent=("cpu.weight",))
         assert (writer.cpus("pod"), writer.members("pod")) == (None, ())
-        assert writer.protect("pod", "memory.low", 5) is None
+        assert writer.protect("pod", "memory.low", 5) == Applied(absent=("memory.low",))
         assert writer.put_back("pod", frozenset()) == ()
         assert writer.protected() == set()
 
@@ -215,7 +222,8 @@ class TestPuttingBack:
 
 class TestProtections:
     def test_it_is_raised_and_noted(self, v2):
-        assert v2.writer.protect("pod", "memory.low", 100) is None
+        applied = v2.writer.protect("pod", "memory.low", 100)
+        assert applied == Applied(corrected=(Correction("memory.low", "0", "100"),))
         assert (v2.text("memory.low"), v2.noted()) == ("100", {"memory.low": "0"})
         assert v2.writer.protected() == {"pod"}
 
@@ -237,13 +245,13 @@ class TestProtections:
         assert (v2.text("memory.low"), v2.noted()) == ("7", {})
 
     def test_a_file_that_is_not_there_is_no_failure(self, v2):
-        assert v2.writer.protect("gone", "memory.low", 5) is None
+        assert v2.writer.protect("gone", "memory.low", 5) == Applied(absent=("memory.low",))
 
     def test_a_refusal_is_returned(self, v2):
         v2.file("memory.low").unlink()
         v2.file("memory.low").mkdir()
-        failure = v2.writer.protect("pod", "memory.low", 5)
-        assert isinstance(failure, KernelInterfaceError)
+        (failure,) = v2.writer.protect("pod", "memory.low", 5).failures
+        assert failure.path == str(v2.file("memory.low"))
 
     def test_other_journalled_files_are_no_protection(self, v2):
         v2.apply("2-7", WEIGHT, journalled=True)

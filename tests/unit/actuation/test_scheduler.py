@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from nri_coloc.actuation import files, scheduler, tasks
-from nri_coloc.actuation.scheduler import BATCH, OTHER, Attributes
+from nri_coloc.actuation.scheduler import BATCH, IDLE, OTHER, Attributes
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability
 
+NICENESS = 19  # whoever runs the tests may have any niceness, and a child may always be nicer
 SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
 
 
 @pytest.fixture
 def child() -> Iterator[int]:
     """A process with a niceness of its own."""
-    process = subprocess.Popen(["nice", "-n", "5", "sleep", "60"])
-    while not scheduler.read(process.pid) or scheduler.read(process.pid).nice != 5:  # type: ignore[union-attr]  # it lives
-        os.sched_yield()
+    process = subprocess.Popen(["sleep", "60"])
+    os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
     yield process.pid
     process.kill()
     process.wait()
@@ -49,11 +49,20 @@ def test_batch_is_set_and_niceness_stays(child):
     assert of(child) == before
 
 
+def test_idle_is_set_and_taken_back_where_it_was_told(child):
+    before = of(child)
+    assert scheduler.tell(child, Hint(Policy.IDLE)) is None
+    assert of(child)._replace(policy=before.policy) == before
+    assert of(child).policy == IDLE
+    assert scheduler.reset(child, Policy.IDLE) is None
+    assert of(child) == before
+
+
 def test_a_short_slice_is_kept_where_the_kernel_has_them_and_else_ignored(child):
     before = of(child)
     assert scheduler.tell(child, SHORT) is None
     assert of(child).slice_us == (100 if has_slices() else 0)
-    assert of(child).nice == 5
+    assert of(child).nice == NICENESS
     assert scheduler.reset(child) is None
     assert of(child) == before
 
@@ -135,16 +144,17 @@ class TestProbing:
 
 
 class TestTheTasksOfACgroup:
+    @pytest.mark.parametrize("told", [OFFLINE, Hint(Policy.IDLE)])
     @pytest.mark.parametrize(("version", "name"), [(1, "tasks"), (2, "cgroup.threads")])
-    def test_all_are_told_also_those_below_and_told_back(self, tmp_path: Path, child, version, name):
+    def test_all_are_told_also_those_below_and_told_back(self, tmp_path: Path, child, version, name, told):
         below = tmp_path / "below"
         below.mkdir()
         (tmp_path / name).write_text("0\n")  # a task of another PID namespace: never ourselves
         (below / name).write_text(f"{child}\n")
         own, before = of(0), of(child)
-        assert tasks.tell(str(tmp_path), version, OFFLINE) is None
-        assert (of(child).policy, of(0)) == (BATCH, own)
-        assert tasks.reset(str(tmp_path), version) is None
+        assert tasks.tell(str(tmp_path), version, told) is None
+        assert (of(child).policy, of(0)) == (BATCH if told is OFFLINE else IDLE, own)
+        assert tasks.reset(str(tmp_path), version, told.policy.value) is None
         assert of(child) == before
 
     def test_the_first_refusal_is_returned(self, tmp_path, monkeypatch):
@@ -153,7 +163,7 @@ class TestTheTasksOfACgroup:
         monkeypatch.setattr(scheduler, "tell", lambda *_: refusal)
         monkeypatch.setattr(scheduler, "reset", lambda *_: refusal)
         assert tasks.tell(str(tmp_path), 1, SHORT) is refusal
-        assert tasks.reset(str(tmp_path), 1) is refusal
+        assert tasks.reset(str(tmp_path), 1, "SCHED_IDLE") is refusal
 
     def test_a_cgroup_that_cannot_be_read_or_is_gone_has_no_tasks(self, tmp_path, monkeypatch):
         assert tasks.tell(str(tmp_path / "gone"), 2, SHORT) is None

@@ -16,7 +16,7 @@ from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
-SHORT, BATCH = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
+SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.IDLE)
 APP = "kubepods/podweb/app"
 
 
@@ -56,7 +56,7 @@ def rig() -> Rig:
     return Rig()
 
 
-@pytest.mark.parametrize(("wish", "hint"), [(kit.SHARED, SHORT), (kit.RECLAIMED, BATCH)])
+@pytest.mark.parametrize(("wish", "hint"), [(kit.SHARED, SHORT), (kit.RECLAIMED, OFFLINE)])
 def test_a_container_that_starts_is_told_by_its_class(wish, hint):
     rig = Rig(wish=wish)
     rig.hints.place("app")
@@ -142,7 +142,7 @@ def test_another_class_is_told_anew_from_the_default(rig):
     rig.hints.sweep()
     create(rig.node, "app", kit.RECLAIMED)
     rig.hints.sweep()
-    assert rig.tasks.hints == {APP: BATCH}
+    assert rig.tasks.hints == {APP: OFFLINE}
 
 
 def test_who_ended_is_forgotten(rig):

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
 from nri_coloc.model import cpuset
-from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.events import PodRemoved, PoolsSized
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from tests.unit.daemon.kit import a_node, create, start_pod
 from tests.unit.policy import kit
@@ -36,6 +36,9 @@ class Crew:
 
     def place_host_groups(self) -> None:
         self.told.append(("place host groups",))
+
+    def guard_host_group(self, path: str) -> None:
+        self.told.append(("guard", path))
 
     def guard_pod(self, pod_id: str) -> None:
         self.told.append(("guard", pod_id))
@@ -112,6 +115,25 @@ def test_one_member_is_looked_at_once_in_a_while():
     for tick in range(9):
         rig.relocation.guard(rig.node.state, 100.0 + tick * GUARD_EVERY_S / 4)
     assert rig.crew.told == [("guard", "batch")] * 3
+
+
+def test_members_outside_kubernetes_have_their_turn():
+    rig = Rig(Tuning(reclaim=ReclaimTuning(partition=True, host_groups=("yarn",))))
+    rig.relocation.look_at(rig.node.state)
+    rig.size(share=6, reclaim=2)
+    rig.crew.told.clear()
+    for look in range(2):
+        rig.relocation.guard(rig.node.state, 100.0 + look * GUARD_EVERY_S)
+    assert set(rig.crew.told) == {("guard", "batch"), ("guard", "yarn")}
+
+
+def test_a_box_without_members_has_nobody_to_look_at():
+    rig = Rig()
+    rig.size(share=6, reclaim=2)
+    rig.node.decide(PodRemoved("batch"))
+    rig.crew.told.clear()
+    rig.relocation.guard(rig.node.state, 100.0)
+    assert rig.crew.told == []
 
 
 def test_a_box_that_is_not_held_back_needs_no_guard():

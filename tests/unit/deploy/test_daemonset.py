@@ -206,7 +206,7 @@ def test_it_may_do_no_more_than_it_must():
 
 
 def test_the_numbers_of_processes_are_the_hosts_as_scheduling_hints_need():
-    assert SETTINGS.tuning.reclaim.hints.offline_batch
+    assert SETTINGS.tuning.reclaim.hints.offline_policy
     assert POD["hostPID"] is True
     assert "SYS_NICE" in CONTAINER["securityContext"]["capabilities"]["add"]
 

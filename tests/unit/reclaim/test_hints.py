@@ -7,7 +7,7 @@ from nri_coloc.model.workload import QoSClass
 from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability, hint
 
 SLICES, NO_SLICES = SchedulerCapability(slices=True), SchedulerCapability()
-SHORT, BATCH = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
+SHORT, IDLE, BATCH = Hint(Policy.OTHER, 100), Hint(Policy.IDLE), Hint(Policy.BATCH)
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,9 @@ SHORT, BATCH = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
             "never longer than its most", QoSClass.SHARED, HintTuning(online_slice_us=10**6), SLICES,
             Hint(Policy.OTHER, 100_000),
         ),
-        ("offline pods are batch work", QoSClass.RECLAIMED, HintTuning(), NO_SLICES, BATCH),
-        ("not where switched off", QoSClass.RECLAIMED, HintTuning(offline_batch=False), SLICES, None),
+        ("offline pods are as good as nobody", QoSClass.RECLAIMED, HintTuning(), NO_SLICES, IDLE),
+        ("or batch work", QoSClass.RECLAIMED, HintTuning(offline_policy="SCHED_BATCH"), NO_SLICES, BATCH),
+        ("not where switched off", QoSClass.RECLAIMED, HintTuning(offline_policy=""), SLICES, None),
         ("CPUs of one's own need no hint", QoSClass.DEDICATED, HintTuning(), SLICES, None),
         ("daemons stay as they are", QoSClass.SYSTEM, HintTuning(), SLICES, None),
     ],
@@ -32,4 +33,4 @@ def test_a_hint_by_class(story, qos, tuning, can, told):
 
 
 def test_policies_are_named_as_the_kernel_does():
-    assert [policy.value for policy in Policy] == ["SCHED_OTHER", "SCHED_BATCH"]
+    assert [policy.value for policy in Policy] == ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"]

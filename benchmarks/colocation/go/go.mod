@@ -1,0 +1,3 @@
+module nri-coloc/colocation
+
+go 1.24

@@ -1,0 +1,79 @@
+"""Offline work that hurts, of three kinds, one after another; each counts what it gets done."""
+
+import struct
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.colocation import kubelet
+from tests.rig import cgroups, kubepods, workloads
+from tests.rig.cri import Cri, Limits
+from tests.rig.workloads import Workload
+
+THREADS: Final = 4 * len(cgroups.online())
+HAYSTACK_BYTES: Final = 1 << 30
+OWN_BYTES: Final = 128 << 20
+WRITTEN_BYTES: Final = 256 << 20
+REQUEST_SHARES: Final = 1024 * len(cgroups.online()) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`unit` and `scale`: of the count as it is told."""
+
+    command: tuple[str, ...]
+    unit: str
+    scale: float
+
+
+KINDS: Final = {
+    "busy": Kind(("busy", str(THREADS)), "k loops", 1e-3),
+    "memory": Kind(
+        ("memory", str(THREADS), "/scratch/haystack", str(OWN_BYTES)), "GiB read", 4096 / (1 << 30)
+    ),
+    "disk": Kind(("disk", "/scratch/written", str(WRITTEN_BYTES)), "MiB written", 1 / (1 << 20)),
+}
+
+
+class Hog:
+    """One pod of offline work; `folder` is on a real disk."""
+
+    def __init__(self, cri: Cri, kind: str, program: Path, folder: Path, *, burstable: bool) -> None:
+        self.kind = KINDS[kind]
+        self._cri = cri
+        self._counter = folder / "counter"
+        self._counter.write_bytes(bytes(4096))
+        if kind == "memory" and not (folder / "haystack").exists():
+            with (folder / "haystack").open(
+                "wb"
+            ) as file:  # holes fill the page cache as data do, without the wait
+                file.truncate(HAYSTACK_BYTES)
+        qos = kubelet.BURSTABLE if burstable else kubelet.BESTEFFORT
+        shares = REQUEST_SHARES if burstable else kubelet.LEAST_SHARES
+        cgroup = f"{qos}/pod{uuid.uuid4()}"
+        kubepods.create(cgroup)  # as the kubelet does, with its weight, before anybody hears of the pod
+        kubelet.weigh(cgroup, shares)
+        annotations = {workloads.QOS: "reclaimed"}
+        self.pod = cri.run_pod("offline", annotations=annotations, cgroup_parent=cgroup)
+        limits: Limits = {"shares": shares, "oom": 1000}
+        container = cri.create_container(
+            self.pod,
+            "hog",
+            command=("/bin/hog", *self.kind.command),
+            env={"HOG_COUNTER": "/scratch/counter", "GODEBUG": "asyncpreemptoff=1"},
+            mounts={"/bin/hog": program, "/scratch": folder},
+            **limits,
+        )
+        self.workload = Workload(cri, self.pod, container).start()
+
+    def count(self) -> int:
+        """What it has done."""
+        with self._counter.open("rb") as file:
+            number: int = struct.unpack("=q", file.read(8))[0]
+            return number
+
+    def remove(self) -> None:
+        """End it."""
+        self._cri.remove_pod(self.pod.id)
+        kubepods.remove(self.pod.cgroup)

@@ -1,0 +1,87 @@
+"""What the days give together: a row for each kind of offline work and arrangement, as a table and as JSON."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Final
+
+from benchmarks.colocation.curves import Curves
+from benchmarks.colocation.offline import KINDS
+from benchmarks.colocation.turn import P99, P999, Day, percentile
+
+JSON: Final = Path("build/colocation.json")
+HEAD: Final = (
+    f"{'':16} {'p50':>7} {'p99':>7} {'p99.9':>7} {'max':>8} ms   x alone p99  p99.9   node "
+    "  offline work a second"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Milliseconds; `p99_ratio` and `p999_ratio`: medians over the rounds of what is that round's times alone."""
+
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+    requests: int
+    node_use: float
+    stolen: float
+    strangers: float
+    done_a_second: float
+    unit: str
+    p99_ratio: float
+    p999_ratio: float
+
+
+def rows(kind: str, days: dict[str, list[Day]]) -> dict[str, Row]:
+    """Summarise all rounds of one kind of work, by arrangement; the times are of all rounds together."""
+    return {name: _row(kind, played, days.get("alone", played)) for name, played in days.items()}
+
+
+def _row(kind: str, played: list[Day], alone: list[Day]) -> Row:
+    took = [nanoseconds for day in played for nanoseconds in day.took]
+    unit = KINDS[kind]
+    return Row(
+        round(percentile(took, 0.5), 3),
+        round(percentile(took, P99), 3),
+        round(percentile(took, P999), 3),
+        round(max(took) / 1e6, 3),
+        len(took),
+        round(fmean(day.node_use for day in played), 4),
+        round(fmean(day.stolen for day in played), 4),
+        round(fmean(day.strangers for day in played), 4),
+        round(fmean(day.done_a_second for day in played) * unit.scale, 2),
+        unit.unit,
+        round(_ratio(played, alone, P99), 3),
+        round(_ratio(played, alone, P999), 3),
+    )
+
+
+def _ratio(played: list[Day], alone: list[Day], part: float) -> float:
+    pairs = zip(played, alone, strict=True)
+    return median(percentile(day.took, part) / percentile(other.took, part) for day, other in pairs)
+
+
+def show(kind: str, found: dict[str, Row]) -> None:
+    """Print a table."""
+    print(f"\n{kind}{HEAD[len(kind) :]}")
+    for name, row in found.items():
+        work = f"{row.done_a_second:10.1f} {row.unit}" if row.done_a_second else ""
+        print(
+            f"{name:16} {row.p50_ms:7.2f} {row.p99_ms:7.2f} {row.p999_ms:7.2f} {row.max_ms:8.2f}      "
+            f"{row.p99_ratio:9.2f} {row.p999_ratio:6.2f}  {row.node_use:5.1%} {work}"
+        )
+
+
+def write(
+    about: dict[str, Any], kind: str, found: dict[str, Row], over_time: dict[str, Curves]
+) -> dict[str, Any]:
+    """Put one kind of work into the file, where the others stay; return all that is there."""
+    JSON.parent.mkdir(exist_ok=True)
+    known: dict[str, Any] = json.loads(JSON.read_text()) if JSON.exists() else {}
+    told = {name: {**asdict(row), "over_time": asdict(over_time[name])} for name, row in found.items()}
+    known[kind] = {"about": about, **told}
+    JSON.write_text(json.dumps(known, indent=1) + "\n")
+    return known
