@@ -157,7 +157,8 @@ class ReclaimTuning:
     not worth a write. `step_milli`: the most by which the box grows at once; `dwell_s`: how long the headroom must
     have borne it. `cut`: a stall leaves this part of the box. `stall`: share of wall time beyond which an
     online group's waiting counts as a stall. `tick_s`: the fast loop; `stale_s`: readings older than this lend the
-    floor. `partition`: tiers sized by load in place of the overlap.
+    floor. `partition`: tiers sized by load in place of the overlap; `partition_dwell_s`: how long a tier must have been
+    below its band before it gives CPUs back: each resize moves all its members, and the runtime is told of each.
 
     `dead_band_milli` is that of 8 CPUs; of more, it widens by the square root, as the noise of a sum does.
     `step_share`: the step is never less than this part of the lendable CPUs (Koordinator: 0.1 a second), `step_s` lies
@@ -183,6 +184,7 @@ class ReclaimTuning:
 
     enabled: bool = True
     partition: bool = False
+    partition_dwell_s: float = 10.0
     watermark: float = 0.95
     reserve_milli: int = 0
     dead_band_milli: int = 200
