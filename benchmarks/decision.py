@@ -3,7 +3,7 @@
 `decision.SIZE`: every amount and its release in one row, half full and fragmented. `decision.SIZE.STATE.CPUS` and
 `….release`: each alone, on a machine that is idle, half full without holes, or half full after churn.
 `decision.grow.SIZE` and `….shrink.SIZE`: an in-place resize of an owner among the fragments, by 1 to 16 CPUs.
-`decision.pools.SIZE.member`, `….dedicated`, `….release`: with the operator's pools, three quarters of which are groups.
+`decision.pools.SIZE.member`, `….dedicated`, `….release`: where twelve teams have pools; a member grows its team's.
 `decision.repin.10of100` and `….10of1000`: CPUs are taken from a pool of ten, among so many containers.
 """
 
@@ -97,10 +97,8 @@ def fragmented(size: int) -> NodeState:
 
 
 def with_pools(size: int) -> tuple[NodeState, Tuning]:
-    """Return a machine with a pool for each of twelve teams, one of a fixed size, and owners between them.
-
-    Each team has members for a sixteenth of its part of the machine; so a member more grows its pool.
-    """
+    """Return a machine with a pool for each of twelve teams, whose members ask for a quarter of it, a pool of a fixed
+    size, and owners of another quarter between them."""
     plan = (PoolTuning("team", group_by="namespace"), PoolTuning("gold", minimum=size // 16, priority=5))
     tuning = Tuning(pools=plan)
     state = pools.initial(machine(size), tuning)

@@ -1,8 +1,10 @@
 """The floor of a machine: a round trip of the same bytes with a Python process that decides nothing.
 
-It reads one message of a known length and answers fixed bytes, over a socket of the same kind, so that `hook.*` can be
-read relative to what waking a process and copying bytes cost here. Run as `python -m benchmarks.echo SOCKET REQUEST
-ANSWER`, lengths in bytes, it is the answering side.
+It reads one message of a known length and answers fixed bytes, over a socket of the same kind, so that `hook.*.whole`
+can be read relative to what waking a process and copying bytes cost here. All of these are from before the sending: so
+quick an answer is often there before the sending has returned.
+
+Run as `python -m benchmarks.echo SOCKET REQUEST ANSWER`, lengths in bytes, it is the answering side.
 """
 
 import socket
@@ -39,9 +41,9 @@ class Echo:
         self._folder.cleanup()
 
     def exchange(self) -> int:
-        """Return the nanoseconds from the last byte sent to the last received."""
-        self._connection.sendall(self._request)
+        """Return the nanoseconds from before the first byte is sent to the last received."""
         began = time.perf_counter_ns()
+        self._connection.sendall(self._request)
         missing = self._answer_bytes
         while missing:
             missing -= len(self._connection.recv(missing))

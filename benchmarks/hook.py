@@ -23,16 +23,36 @@ def run() -> dict[str, figures.Figures]:
             with MeasuredRuntime(root) as runtime:
                 numbers = Numbers()
                 _populate(runtime, numbers, live)
-                results[f"hook.create.shared.{live}"] = _creations(runtime, numbers, 512, "burstable")
+                shared = _creations(runtime, numbers, 512, "burstable")
+                results |= shared.rows(f"hook.create.shared.{live}")
                 if live == 250:
-                    results["hook.create.reclaimed.250"] = _creations(runtime, numbers, 2, "besteffort")
-                    results["hook.create.dedicated.250"] = _creations(
+                    reclaimed = _creations(runtime, numbers, 2, "besteffort")
+                    results |= reclaimed.rows("hook.create.reclaimed.250")
+                    dedicated = _creations(
                         runtime, numbers, 2048, "burstable", rounds=500, qos_class="dedicated"
                     )
+                    results |= dedicated.rows("hook.create.dedicated.250")
                     results["hook.start"] = _starts(runtime, numbers)
-                    results["hook.nothing"] = _nothings(runtime, numbers)
+                    results |= _nothings(runtime, numbers)
                     results["hook.echo"] = _echoes(runtime, numbers)
     return results
+
+
+class Trips:
+    """Round trips in nanoseconds, from the last byte sent, and `whole`: with the sending."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.whole: list[int] = []
+
+    def add(self, took_ns: int, whole_ns: int) -> None:
+        """Note one."""
+        self.taken.append(took_ns)
+        self.whole.append(whole_ns)
+
+    def rows(self, name: str) -> dict[str, figures.Figures]:
+        """Summarise both."""
+        return {name: figures.of(self.taken), f"{name}.whole": figures.of(self.whole)}
 
 
 class Numbers:
@@ -68,19 +88,19 @@ def _creations(
     qos: str,
     rounds: int = ROUNDS,
     **annotations: str,
-) -> figures.Figures:
+) -> Trips:
     """Create containers in pods that run already, and remove each before the next, so that the crowd stays."""
     pods = pods_of(runtime, numbers, qos, **annotations)
-    samples = []
+    trips = Trips()
     for turn in range(rounds + WARM_UP):
         pod = pods[turn % len(pods)]
         container = container_of(pod, f"{numbers.next():064x}", shares)
         took, answer = runtime.hook(HookKind.CREATE_CONTAINER, pod, container)
         assert qos == "besteffort" or answer.message.adjust.linux.resources.cpu.cpus
-        runtime.hook(HookKind.STOP_CONTAINER, pod, container)
         if turn >= WARM_UP:
-            samples.append(took)
-    return figures.of(samples)
+            trips.add(took, runtime.whole_ns)
+        runtime.hook(HookKind.STOP_CONTAINER, pod, container)
+    return trips
 
 
 def _starts(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
@@ -107,15 +127,15 @@ def pods_of(
     return pods
 
 
-def _nothings(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
+def _nothings(runtime: MeasuredRuntime, numbers: Numbers) -> dict[str, figures.Figures]:
     """Measure an event that needs no decision: what the wire alone costs, in the same run."""
-    samples = []
+    trips = Trips()
     pod, container = new_container(numbers, 512, "burstable")
     for turn in range(ROUNDS + WARM_UP):
         took, _ = runtime.hook(HookKind.POST_CREATE_CONTAINER, pod, container)
         if turn >= WARM_UP:
-            samples.append(took)
-    return figures.of(samples)
+            trips.add(took, runtime.whole_ns)
+    return trips.rows("hook.nothing")
 
 
 def _echoes(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:

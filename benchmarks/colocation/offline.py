@@ -29,8 +29,10 @@ class Kind:
 
 KINDS: Final = {
     "busy": Kind(("busy", str(THREADS)), "k loops", 1e-3),
-    "memory": Kind(("memory", str(THREADS), "/work/haystack", str(OWN_BYTES)), "GiB read", 4096 / (1 << 30)),
-    "disk": Kind(("disk", "/work/written", str(WRITTEN_BYTES)), "MiB written", 1 / (1 << 20)),
+    "memory": Kind(
+        ("memory", str(THREADS), "/scratch/haystack", str(OWN_BYTES)), "GiB read", 4096 / (1 << 30)
+    ),
+    "disk": Kind(("disk", "/scratch/written", str(WRITTEN_BYTES)), "MiB written", 1 / (1 << 20)),
 }
 
 
@@ -59,8 +61,8 @@ class Hog:
             self.pod,
             "hog",
             command=("/bin/hog", *self.kind.command),
-            env={"HOG_COUNTER": "/work/counter", "GODEBUG": "asyncpreemptoff=1"},
-            mounts={"/bin/hog": program, "/work": folder},
+            env={"HOG_COUNTER": "/scratch/counter", "GODEBUG": "asyncpreemptoff=1"},
+            mounts={"/bin/hog": program, "/scratch": folder},
             **limits,
         )
         self.workload = Workload(cri, self.pod, container).start()

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from nri_coloc.actuation import files
+from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.reclaim.bandwidth import POD, UNLIMITED, Bandwidth, Write, of_pod, writes
+from nri_coloc.reclaim.bandwidth import POD, UNLIMITED, Bandwidth, of_pod, writes
+from nri_coloc.reclaim.bandwidth import Write as Order
 
 QUOTAS: Final = ("cpu.cfs_quota_us", "cpu.max")
 BURSTS: Final = ("cpu.cfs_burst_us", "cpu.max.burst")
@@ -45,10 +47,17 @@ class PodBandwidth:
         return sum(max(0, share.quota - share.own) for share in self.containers.values() if share.quota)
 
 
-class Written(NamedTuple):
-    """How many files were written, and which writes the kernel refused."""
+class Write(NamedTuple):
+    """One file that was written, and whose: a container's by its path, or the pod's ("")."""
 
-    files: int
+    target: str
+    file: Correction
+
+
+class Written(NamedTuple):
+    """Which files were written, and which writes the kernel refused."""
+
+    done: tuple[Write, ...] = ()
     failures: tuple[KernelInterfaceError, ...] = ()
 
 
@@ -78,10 +87,8 @@ class Bandwidths:
         if POD in found:
             after[POD] = self._of_pod(pod, found[POD], after)
         before = {name: found[name].bandwidth for name in after}
-        orders = writes(before, after)
-        for order in orders:
-            self._write(found[order.target], order, failures)
-        return Written(len(orders), tuple(failures))
+        done = [self._write(found[order.target], order, failures) for order in writes(before, after)]
+        return Written(tuple(filter(None, done)), tuple(failures))
 
     def tidy(self) -> None:
         """Forget what was written to files that the journal has forgotten."""
@@ -114,28 +121,31 @@ class Bandwidths:
             burst = int(original)
         return _borne(here, quota, burst)
 
-    def _write(self, here: "_Found", order: Write, failures: list[KernelInterfaceError]) -> None:
-        if order.knob == "burst":
-            self._put(f"{here.folder}/{self._burst}", str(here.burst), str(order.value), failures)
-            return
-        text = str(order.value)
-        if self._version == 2:
-            text = f"{'max' if order.value == UNLIMITED else order.value} {here.text.partition(' ')[2]}"
-        self._put(f"{here.folder}/{self._quota}", here.text, text, failures)
+    def _write(self, here: "_Found", order: Order, failures: list[KernelInterfaceError]) -> Write | None:
+        name, was, text = self._burst, str(here.burst), str(order.value)
+        if order.knob == "quota":
+            name, was = self._quota, here.text
+            if self._version == 2:
+                text = f"{'max' if order.value == UNLIMITED else order.value} {was.partition(' ')[2]}"
+        failure = self._put(f"{here.folder}/{name}", was, text)
+        if failure is None:
+            return Write(order.target, Correction(name, was, text))
+        failures.append(failure)
+        return None
 
-    def _put(self, file: str, was: str, text: str, failures: list[KernelInterfaceError]) -> None:
+    def _put(self, file: str, was: str, text: str) -> KernelInterfaceError | None:
         original = self._journal.original(file)
         if original is None:
             self._journal.note(file, was)
         try:
             files.write(file, text)
         except KernelInterfaceError as error:
-            failures.append(error)
-            return
+            return error
         self._wrote[file] = text
         if text == original:
             self._journal.forget(file)
             del self._wrote[file]
+        return None
 
 
 class _Found(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from nri_coloc.actuation import cpusets, files, oom_scores, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
+from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, spec_files
@@ -44,11 +45,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found."""
+    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
+    `corrected`: every other file that was written. `absent`: the names of those that are not there.
+    """
 
-    cpus: CPUMask | None
-    before: CPUMask | None
+    cpus: CPUMask | None = None
+    before: CPUMask | None = None
     failures: tuple[KernelInterfaceError, ...] = ()
+    corrected: tuple[Correction, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 class CgroupWriter:
@@ -96,9 +101,9 @@ class CgroupWriter:
         with self._lock:
             failures: list[KernelInterfaceError] = []
             before, cpus = self._move(target, failures)
-            for value in target.values:
-                self._write(target, value, failures)
-            return Applied(cpus, before, tuple(failures))
+            corrected: list[Correction] = []
+            absent = [v.name for v in target.values if not self._write(target, v, failures, corrected)]
+            return Applied(cpus, before, tuple(failures), tuple(corrected), tuple(absent))
 
     def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
         """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
@@ -108,20 +113,23 @@ class CgroupWriter:
         with self._lock:
             return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS)
 
-    def bound(self, path: str, values: tuple[FileValue, ...]) -> tuple[KernelInterfaceError, ...]:
+    def bound(self, path: str, values: tuple[FileValue, ...]) -> Applied:
         """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
 
         To be called by one thread. It reclaims in the write for as long as that takes, so hooks' writes do not wait
         for it: the lock is held for the journal only.
         """
         folder = self._layout.folder("memory", path)
-        failures = []
-        for value in values if folder is not None else ():
+        failures: list[KernelInterfaceError] = []
+        corrected: list[Correction] = []
+        absent = []
+        for value in values:
             try:
-                self._bound(f"{folder}/{value.name}", int(value.text))
+                if folder is None or not self._bound(f"{folder}/{value.name}", int(value.text), corrected):
+                    absent.append(value.name)
             except KernelInterfaceError as error:
                 failures.append(error)
-        return tuple(failures)
+        return Applied(None, None, tuple(failures), tuple(corrected), tuple(absent))
 
     def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
         """Put a cgroup's memory bounds back."""
@@ -136,28 +144,32 @@ class CgroupWriter:
         """Return the cgroups whose CPUs the journal holds: ours, or those of a former life."""
         return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
 
-    def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
+    def protect(self, path: str, name: str, amount: int) -> Applied:
         """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
 
         Never lowers what somebody else protects: a kubelet with MemoryQoS writes the same files.
         """
         folder = self._layout.folder("memory", path)
         if folder is None:
-            return None
+            return Applied(absent=(name,))
         file = f"{folder}/{name}"
         with self._lock:
             try:
                 current = files.read(file)
+                if current is None:
+                    return Applied(absent=(name,))
                 original = self._journal.original(file)
-                if current is None or (original is None and not amount):
-                    return None
+                if original is None and not amount:
+                    return Applied()
                 wanted = _at_least(original if original is not None else current, amount)
-                if wanted != current:
-                    self._journal.note(file, current)
-                    files.write(file, wanted)
+                if wanted == current:
+                    return Applied()
+                self._journal.note(file, current)
+                if not files.write(file, wanted):
+                    return Applied(absent=(name,))
             except KernelInterfaceError as error:
-                return error
-        return None
+                return Applied(failures=(error,))
+        return Applied(corrected=(Correction(name, current, wanted),))
 
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
@@ -226,16 +238,20 @@ class CgroupWriter:
             with self._lock:
                 self._journal.note(f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}", score)
 
-    def _bound(self, file: str, amount: int) -> None:
+    def _bound(self, file: str, amount: int, corrected: list[Correction]) -> bool:
+        """Write one bound unless it is there; False if the file is not."""
         current = files.read(file)
         if current is None:
-            return
+            return False
         with self._lock:
             wanted = _at_most(self._journal.original(file) or current, amount)
             if wanted == current:
-                return
+                return True
             self._journal.note(file, current)
-        files.write(file, wanted)
+        if not files.write(file, wanted):
+            return False
+        corrected.append(Correction(file.rpartition("/")[2], current, wanted))
+        return True
 
     def _put_back(self, path: str, means: Callable[[str], bool]) -> tuple[KernelInterfaceError, ...]:
         failures: list[KernelInterfaceError] = []
@@ -274,29 +290,39 @@ class CgroupWriter:
             if found is None:
                 return None, None
             before = found.cpus
+            if target.journalled:
+                # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
+                self._journal.note(f"{folder}/cpuset.cpus", found.own)
             if found.holds(target.cpus, version):
                 return before, before
-            if target.journalled:
-                self._journal.note(f"{folder}/cpuset.cpus", found.own)
-            return before, cpusets.move(folder, version, target.cpus)
+            return before, cpusets.move(folder, version, target.cpus, found)
         except KernelInterfaceError as error:
             failures.append(error)
             return before, before
 
-    def _write(self, target: Target, value: FileValue, failures: list[KernelInterfaceError]) -> None:
+    def _write(
+        self,
+        target: Target,
+        value: FileValue,
+        failures: list[KernelInterfaceError],
+        corrected: list[Correction],
+    ) -> bool:
+        """Write one file unless it shows its value; False if it is not there."""
         folder = self._layout.folder(value.controller, target.path)
-        if folder is None:
-            return
         path = f"{folder}/{value.name}"
         try:
-            current = files.read(path)
-            if current is None or same(current, value.text):
-                return
-            if target.journalled:
-                self._journal.note(path, current)
-            files.write(path, value.text)
+            current = files.read(path) if folder is not None else None
+            if current is None:
+                return False
+            if not same(current, value.text):
+                if target.journalled:
+                    self._journal.note(path, current)
+                if not files.write(path, value.text):
+                    return False
+                corrected.append(Correction(value.name, current, value.text))
         except KernelInterfaceError as error:
             failures.append(error)
+        return True
 
 
 def restore(file: str, was: str, version: int) -> bool:
@@ -307,7 +333,24 @@ def restore(file: str, was: str, version: int) -> bool:
             return cpusets.move(folder, version, cpuset.parse(was)) is not None
         except ValueError as error:  # no journal of ours says such a thing
             raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
+    if name in ("cpuset.cpus", "cpuset.mems") and not was:
+        return _emptied(folder, name)
     return files.write(file, was or "\n")
+
+
+def _emptied(folder: str, name: str) -> bool:
+    """Let a v2 cgroup have its parent's set again, False if it is gone.
+
+    One that has tasks cannot be without a set of its own any more (ENOSPC; kernel/cgroup/cpuset.c, validate_change):
+    all that its parent has means the same.
+    """
+    try:
+        return files.write(f"{folder}/{name}", "\n")
+    except KernelInterfaceError:
+        above = files.read(f"{folder.rpartition('/')[0]}/{name}.effective")
+        if not above:
+            raise
+        return files.write(f"{folder}/{name}", above)
 
 
 def _at_least(original: str, amount: int) -> str:

@@ -43,41 +43,38 @@ def actual(folder: str, version: int) -> CPUMask | None:
     return None if found is None else found.cpus
 
 
-def move(folder: str, version: int, wanted: CPUMask) -> CPUMask | None:
-    """Set a cgroup's CPUs and return what was read back; None if the cgroup is gone.
+def move(folder: str, version: int, wanted: CPUMask, found: Found | None = None) -> CPUMask | None:
+    """Set a cgroup's CPUs and return what was read back; None if the cgroup is gone. `found`: a look at it just now.
 
     Raises KernelInterfaceError where the kernel refuses.
     """
+    found = found or look(folder, version)
     if version == 2:
-        if files.read(f"{folder}/cpuset.cpus") != cpuset.render(wanted):
-            files.write(f"{folder}/cpuset.cpus", cpuset.render(wanted))
+        if found is None or not found.holds(wanted, 2):
+            _set(folder, wanted)
         return actual(folder, version)
-    current = actual(folder, 1)
-    if current is None or current == wanted:
-        return current
-    if wanted & ~current:
-        _set(folder, current | wanted)
-    _descend(folder, current, wanted)
-    _set(folder, wanted)
+    if found is None or found.cpus == wanted:
+        return None if found is None else found.cpus
+    _move_tree(folder, found.cpus, wanted)
     return actual(folder, 1)
 
 
-def _descend(folder: str, former: CPUMask, wanted: CPUMask) -> None:
-    """Set what lies below: a child that had all of its parent's CPUs gets all again, another keeps its part."""
+def _move_tree(folder: str, current: CPUMask, wanted: CPUMask) -> None:
+    """Widen a cgroup, move what lies below it, narrow it."""
+    both = current | wanted
+    if both != current:
+        _set(folder, both)
     for child in files.children(folder):
-        current = actual(child, 1)
-        if current is None:
+        had = actual(child, 1)
+        if had is None:
             continue
-        target = wanted if current == former else (current & wanted) or wanted
-        if target == current:
-            continue
-        if target & ~current:
-            _set(child, current | target)
-        _descend(child, current, target)
-        _set(child, target)
+        # a child that had all of its parent's CPUs gets all again, another keeps its part
+        target = wanted if had == current else (had & wanted) or wanted
+        if target != had:
+            _move_tree(child, had, target)
+    if both != wanted:
+        _set(folder, wanted)
 
 
 def _set(folder: str, mask: CPUMask) -> None:
-    path = f"{folder}/cpuset.cpus"
-    if files.read(path) != cpuset.render(mask):
-        files.write(path, cpuset.render(mask))
+    files.write(f"{folder}/cpuset.cpus", cpuset.render(mask))

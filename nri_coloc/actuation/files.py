@@ -6,11 +6,20 @@ moment. Every other failure is a KernelInterfaceError that names the file.
 
 import errno
 import os
+from typing import NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
 
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH)
 _READ_LIMIT = 65536
+
+
+class Correction(NamedTuple):
+    """A file that was written: its name, what it showed, what it was given."""
+
+    name: str
+    was: str
+    now: str
 
 
 def read(path: str) -> str | None:

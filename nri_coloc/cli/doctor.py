@@ -131,11 +131,7 @@ def _io_weights(patient: Patient) -> Check:
     disks = block_devices.read(patient.host_root, cgroup_layout.detect(patient.host_root))
     if not disks:
         return Check("I/O weights", "warn", "no disk was found: an I/O weight acts on none")
-    each = ", ".join(
-        f"{d.name} {'yes' if d.weighs else 'no'} ({d.scheduler or 'no scheduler'}"
-        f"{', io.cost' if d.io_cost else ''})"
-        for d in disks
-    )
+    each = block_devices.words(disks)
     if all(disk.weighs for disk in disks):
         return Check("I/O weights", "ok", f"they act on every disk: {each}")
     why = (

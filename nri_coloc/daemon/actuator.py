@@ -9,27 +9,28 @@ A `Barrier` is what a dedicated container's start waits for: all former users of
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Condition, Event, Lock, Thread
 from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.drift import Drift, Drifts
 from nri_coloc.daemon.hints import Hints
+from nri_coloc.daemon.host_groups import HostGroups
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.protections import Protections
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
-from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, Assignment, NodeState
-from nri_coloc.policy.protection import NONE
+from nri_coloc.model.state import Assignment, NodeState
 
 SWEEP_S: Final = 2.0
-"""Between two looks at every cgroup; 250 containers cost about 2 ms of one core each time."""
+"""Between two looks at every cgroup; 110 pods of one container cost 6 ms of one core each time."""
 
-SWEEP_COST_SHARE: Final = 0.0025
+SWEEP_COST_SHARE: Final = 0.0015
 """Of a core, by which the pause between two sweeps stretches on a node of many pods; up to the longest."""
 
 LONGEST_SWEEP_S: Final = 4 * SWEEP_S
@@ -42,9 +43,6 @@ system call is not enough: it is taken back before the hook's thread has woken. 
 
 TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal: a minute."""
-
-REPAIRS_PER_MINUTE: Final = 6
-"""A cgroup that somebody resets again and again, or that refuses a value, is written so often, and no more."""
 
 
 class Barrier:
@@ -91,12 +89,11 @@ class Actuator:
         self._pods: dict[str, None] = {}
         self._containers: dict[str, None] = {}
         self._barriers: dict[str, Barrier] = {}
-        self._repairs: dict[str, list[float]] = {}
-        self._protected: set[str] = set()
+        self._turn = Lock()
+        self._drifts = Drifts()
+        self._protections = Protections(node, writer, report)
+        self._host_groups = HostGroups(node, writer, report)
         self._scored: set[str] = set()
-        self._grouped: set[str] = set()
-        self._takes_over = False
-        self._looks_back = False
         self._sweeps = 0
         self._applied = 0
         self._wanted = Condition(Lock())
@@ -141,17 +138,25 @@ class Actuator:
 
     def take_over(self) -> None:
         """Know that the runtime told everything: what a former life protected may be given back."""
-        self._takes_over = self._looks_back = True
+        self._protections.take_over()
+        self._host_groups.take_over()
+
+    def answered(self, container_id: str, state: NodeState) -> None:
+        """Know which CPUs the runtime was told for a container that it is making."""
+        target = targets.of_container(state, container_id, self.can)
+        if target is not None:
+            with self._turn:
+                self._drifts.expect(container_id, target.path, target.cpus)
 
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""
         self.actual.pop(container_id, None)
         self._barriers.pop(container_id, None)
-        self._repairs.pop(container_id, None)
+        self._drifts.forget(container_id)
         self._scored.discard(container_id)
 
-    def place(self, container_id: str) -> tuple[CPUMask, CPUMask] | None:
-        """Bring one container to its values now, on the caller's thread; (found, wanted) if it was wrong."""
+    def place(self, container_id: str) -> Drift | None:
+        """Bring one container to its values now, on the caller's thread; what somebody else had changed is returned."""
         return self._apply_container(container_id)
 
     def finish(self, container_id: str) -> None:
@@ -171,34 +176,15 @@ class Actuator:
 
     def place_host_groups(self) -> None:
         """Bring the box's members outside Kubernetes to its values; who is no member any more gets its own back."""
-        tuning = self._node.tuning
-        if tuning.observe:
-            return
-        state = self._node.state
-        wanted = targets.host_groups(state, tuning)
-        if self._looks_back:
-            self._looks_back = False
-            self._grouped |= self._of_a_former_life(state) - set(wanted)
-        for path in wanted:
-            applied = self._writer.apply(targets.of_host_group(state, path, self.can))
-            for failure in applied.failures:
-                self._report.refused_by_kernel(failure, "", state)
-            if path not in self._grouped:
-                because = f"the configuration names {path} a member of the box"
-                self._report.said(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, because, pool=RECLAIM)
-        for path in self._grouped - set(wanted):
-            for failure in self._writer.put_back(path, frozenset()):
-                self._report.refused_by_kernel(failure, "", state)
-        self._grouped = set(wanted)
+        self._host_groups.place(self.can)
 
-    def _of_a_former_life(self, state: NodeState) -> set[str]:
-        """Return what was placed before us and is nobody's of whom we know: host groups of other settings."""
-        known = {targets.container_path(one) for one in state.containers.values()}
-        return self._writer.placed() - known - {targets.pod_path(place.pod) for place in state.pods.values()}
+    def guard_host_group(self, path: str) -> None:
+        """As `guard_pod`, for one of the box's members outside Kubernetes."""
+        self._host_groups.guard(path, self.can)
 
     def guard_pod(self, pod_id: str) -> None:
         """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
-        self._apply_pod(pod_id, sweeping=True)
+        self._keep_pod(pod_id)
 
     def set_oom_score(self, assignment: Assignment) -> None:
         """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
@@ -233,9 +219,9 @@ class Actuator:
         for pod_id in pods:
             self._guarded(self._apply_pod, pod_id)
         for container_id in containers:
-            self._guarded(self._apply_container, container_id)
+            self._guarded(self._bring_container, container_id)
         if pods:
-            self._protect()
+            self._protections.keep(self.can)
 
     def _sweep(self) -> None:
         self.swept_at = time.monotonic()
@@ -243,14 +229,14 @@ class Actuator:
             return
         state = self._node.state
         for pod_id in state.pods:
-            self._guarded(self._apply_pod, pod_id, sweeping=True)
+            self._guarded(self._keep_pod, pod_id)
         for container_id in state.containers:
-            self._guarded(self._apply_container, container_id, sweeping=True)
-        self.place_host_groups()
-        self._protect()
+            self._guarded(self._keep_container, container_id)
+        self._guarded(self.place_host_groups)
+        self._guarded(self._protections.keep, self.can)
         self._guarded(self.bandwidths.sweep)
         self._guarded(self.hints.sweep)
-        known = {*self.actual, *self._barriers, *self._repairs, *self._scored}
+        known = {*self.actual, *self._barriers, *self._drifts.ids, *self._scored}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
             self.forget(gone)
@@ -258,28 +244,39 @@ class Actuator:
         if self._sweeps % TIDY_EVERY == 0:
             self._writer.tidy()
 
-    def _guarded(self, apply: Callable[..., object], *id_: str, **how: bool) -> None:
+    def _guarded(self, apply: Callable[..., object], *what: object) -> None:
         """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
         self._applied += 1
         if self._applied % STEP_ASIDE_EVERY == 0:
             time.sleep(STEP_ASIDE_S)
         try:
-            apply(*id_, **how)
+            apply(*what)
         except Exception as error:
-            self._report.log.exception("a cgroup could not be dealt with", id=id_, exc_info=error)
+            self._report.log.exception("a cgroup could not be dealt with", what=what, exc_info=error)
 
-    def _apply_container(
-        self, container_id: str, *, sweeping: bool = False
-    ) -> tuple[CPUMask, CPUMask] | None:
-        state = self._node.state
-        assignment = state.containers.get(container_id)
-        target = targets.of_container(state, container_id, self.can)
-        if assignment is None or target is None or self._node.tuning.observe:
+    def _keep_container(self, container_id: str) -> None:
+        """Put right what somebody reset, within the limit."""
+        if self._drifts.too_often(container_id):
             self._settle("container", container_id, None)
-            return None
-        if sweeping and self._too_often(container_id):
-            return None
-        applied = self._writer.apply(target)
+        else:
+            self._bring_container(container_id)
+
+    def _bring_container(self, container_id: str) -> None:
+        drift = self._apply_container(container_id)
+        assignment = self._node.state.containers.get(container_id)
+        if drift is not None and assignment is not None:
+            self._report.drifted(assignment, self._node.state, drift)
+
+    def _apply_container(self, container_id: str) -> Drift | None:
+        with self._turn:
+            state = self._node.state
+            assignment = state.containers.get(container_id)
+            target = targets.of_container(state, container_id, self.can)
+            if assignment is None or target is None or self._node.tuning.observe:
+                self._settle("container", container_id, None)
+                return None
+            applied = self._writer.apply(target)
+            drift = self._drifts.judge(container_id, target, applied)
         if assignment.by_file and assignment.container.pid and container_id not in self._scored:
             self.set_oom_score(assignment)
         cpus = applied.cpus
@@ -290,38 +287,38 @@ class Actuator:
         if cpus is not None:
             self.actual[container_id] = cpus
         self._settle("container", container_id, cpus)
-        if sweeping and applied.failures:
-            self._tried(container_id)
-        if applied.before is None or applied.before == target.cpus:
-            return None
-        if sweeping and assignment.container.pid and not applied.failures:
-            # one without a process is still being made: its cgroup is there before its values are
-            self._repaired(container_id, applied.before, target.cpus)
-        return applied.before, target.cpus
+        # one without a process is still being made: its cgroup is there before its values are
+        return drift if assignment.container.pid else None
 
-    def _apply_pod(self, pod_id: str, *, sweeping: bool = False) -> None:
-        state = self._node.state
-        target = targets.of_pod(state, pod_id, self.can)
-        if target is None or self._node.tuning.observe or (sweeping and self._too_often(pod_id)):
+    def _keep_pod(self, pod_id: str) -> None:
+        if self._drifts.too_often(pod_id):
             self._settle("pod", pod_id, None)
-            return
-        applied = self._writer.apply(target)
-        failures = applied.failures
-        if not target.cpus:
-            # a pod that left the box, or was never in it: nothing of the box may stay on it
-            keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
-            failures += self._writer.put_back(target.path, frozenset(keep))
-            if not state.boxed(pod_id):
-                self.left_box(target.path)
+        else:
+            self._apply_pod(pod_id)
+
+    def _apply_pod(self, pod_id: str) -> None:
+        with self._turn:
+            state = self._node.state
+            target = targets.of_pod(state, pod_id, self.can)
+            if target is None or self._node.tuning.observe:
+                self._settle("pod", pod_id, None)
+                return
+            applied = self._writer.apply(target)
+            failures = applied.failures
+            if not target.cpus:
+                # a pod that left the box, or was never in it: nothing of the box may stay on it
+                keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
+                failures += self._writer.put_back(target.path, frozenset(keep))
+            drift = self._drifts.judge(pod_id, target, replace(applied, failures=failures))
+        if not target.cpus and not state.boxed(pod_id):
+            self.left_box(target.path)
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)
         if applied.cpus is not None and applied.before != applied.cpus:
             self._look_at_members(state, pod_id)
-        if sweeping and failures:
-            self._tried(pod_id)
-        elif sweeping and applied.before is not None and target.cpus and applied.before != target.cpus:
-            self._repaired(pod_id, applied.before, target.cpus)
+        if drift is not None:
+            self._report.drifted(pod_id, state, drift)
 
     def _look_at_members(self, state: NodeState, pod_id: str) -> None:
         """Read what the containers of a moved pod have now: they inherited it."""
@@ -331,43 +328,6 @@ class Actuator:
             if cpus is not None:
                 self.actual[assignment.id] = cpus
 
-    def _protect(self) -> None:
-        """Bring memory protections to their sums along every path, and give back what is no longer asked for."""
-        if self._node.tuning.observe:
-            return
-        state = self._node.state
-        sums = targets.protections(state, self.can)
-        if self._takes_over:
-            self._takes_over = False
-            live = {targets.container_path(a) for a in state.containers.values()}
-            self._protected |= self._writer.protected() - live
-        for path in (*sums, *(self._protected - sums.keys())):
-            wanted = sums.get(path, NONE)
-            for name, amount in (("memory.low", wanted.low), ("memory.min", wanted.min)):
-                failure = self._writer.protect(path, name, amount)
-                if failure is not None:
-                    self._report.refused_by_kernel(failure, "", self._node.state)
-        self._protected = set(sums)
-
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         for barrier in list(self._barriers.values()):
             barrier.settle(kind, id_, cpus)
-
-    def _too_often(self, id_: str) -> bool:
-        """Whether a cgroup was repaired so often in the last minute, or the kernel refused it, that it is let be."""
-        now = time.monotonic()
-        recent = [at for at in self._repairs.get(id_, ()) if now - at < 60]
-        if recent:
-            self._repairs[id_] = recent
-        return len(recent) >= REPAIRS_PER_MINUTE
-
-    def _tried(self, id_: str) -> None:
-        """Count a repair: what the kernel refuses is not written again at every look (EINVAL does not mend itself)."""
-        self._repairs.setdefault(id_, []).append(time.monotonic())
-
-    def _repaired(self, id_: str, found: CPUMask, wanted: CPUMask) -> None:
-        self._tried(id_)
-        state = self._node.state
-        self._report.drifted(
-            state.containers.get(id_) or id_, state, cpuset.render(found), cpuset.render(wanted)
-        )

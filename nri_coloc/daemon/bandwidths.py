@@ -5,21 +5,17 @@ containers together, or a container's would never be used. Quotas are raised by 
 Pods of which nobody wants either are not even looked at.
 """
 
-import time
 from collections.abc import Mapping
-from typing import Final
 
-from nri_coloc.actuation.bandwidths import PodBandwidth, Share
+from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write
 from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.files import Correction
 from nri_coloc.daemon import targets
+from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy import admission
-
-REPAIRS_PER_MINUTE: Final = 6
-"""As for cpusets: a pod that somebody resets again and again is repaired so often, and no more."""
 
 
 class PodBandwidths:
@@ -31,7 +27,7 @@ class PodBandwidths:
         self._writer = writer
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
-        self._repairs: dict[str, list[float]] = {}
+        self._drifts = Drifts()
 
     def place(self, container_id: str) -> None:
         """Bring a container that starts, or was updated, and its pod to their values."""
@@ -57,8 +53,8 @@ class PodBandwidths:
                 self._forget(pod_id)
             elif self._applied.get(pod_id) != wanted:
                 self._write(pod_id, wanted)
-            elif not self._too_often(pod_id) and self._write(pod_id, wanted):
-                self._repaired(pod_id)
+            elif not self._drifts.too_often(pod_id):
+                self._say_repaired(pod_id, self._write(pod_id, wanted))
 
     def resized(self, container_id: str) -> None:
         """Go by a container's new quota before the runtime writes it: below a burst the kernel would refuse it.
@@ -86,28 +82,29 @@ class PodBandwidths:
         raised = self.raised.get(assignment.id) or None
         return Share(_own(assignment), raised, admission.orders(state, assignment).burst)
 
-    def _write(self, pod_id: str, wanted: PodBandwidth) -> int:
+    def _write(self, pod_id: str, wanted: PodBandwidth) -> tuple[Write, ...]:
         self._applied[pod_id] = wanted
         written = self._writer.bandwidth(wanted)
         for failure in written.failures:
             self._report.refused_by_kernel(failure, pod_id, self._node.state)
-        return written.files - len(written.failures)
+        return written.done
 
     def _forget(self, pod_id: str) -> None:
         self._applied.pop(pod_id, None)
-        self._repairs.pop(pod_id, None)
+        self._drifts.forget(pod_id)
 
-    def _too_often(self, pod_id: str) -> bool:
-        now = time.monotonic()
-        self._repairs[pod_id] = [at for at in self._repairs.get(pod_id, ()) if now - at < 60]
-        return len(self._repairs[pod_id]) >= REPAIRS_PER_MINUTE
-
-    def _repaired(self, pod_id: str) -> None:
-        self._repairs[pod_id].append(time.monotonic())
-        self._report.metrics.drift_repaired()
-        because = "quotas or bursts of the pod or its containers were not what they should be; put right"
-        words = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, because)
-        self._report.about(pod_id, self._node.state, words)
+    def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
+        """Tell what somebody had reset, the pod and its containers each in one record."""
+        if not done:
+            return
+        state = self._node.state
+        members = {targets.container_path(one): one for one in state.of_pod(pod_id)}
+        by_target: dict[str, list[Correction]] = {}
+        for each in done:
+            by_target.setdefault(each.target, []).append(each.file)
+        times = self._drifts.count(pod_id)
+        for target, found in by_target.items():
+            self._report.drifted(members.get(target, pod_id), state, worded(found, times))
 
 
 def _own(assignment: Assignment) -> int:

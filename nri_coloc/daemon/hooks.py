@@ -14,6 +14,7 @@ from typing import Any, Final
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.exchange import Answers, Exchange
 from nri_coloc.daemon.foresight import Foresight, Terms
 from nri_coloc.daemon.node import Node
@@ -24,7 +25,6 @@ from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import TransportLost
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.events import ContainerGone, Event, PodRemoved, Synchronized
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
@@ -122,7 +122,9 @@ class Hooks:
         decided = self._creation(outcome, container_id)
         ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
         self._pusher.learned(container_id, specs.of(event.container.resources).overlaid(ours))
-        if decided is not answer and decided != answer:
+        if decided is answer or decided == answer:
+            self._actuator.answered(container_id, outcome.state)
+        else:
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
         self._after(outcome, before, exchange)
 
@@ -153,6 +155,7 @@ class Hooks:
             self._pusher.learned(assignment.id, specs.of(event.container.resources).overlaid(ours))
             self._learn(reply[0])
             if reply[0] is not None:
+                self._actuator.answered(event.container.id, outcome.state)
                 terms = Terms(self._node.tuning, self._actuator.can)
                 self._foresight.learn(hook, before, outcome.state, terms, reply[0])
         self._after(outcome, before, exchange, owner=event.container.id)
@@ -186,14 +189,13 @@ class Hooks:
         container_id = event.container.id
         if outcome.moves:
             self._act(outcome, container_id)
-        repaired = self._actuator.place(container_id)
+        drift = self._actuator.place(container_id)
         self._actuator.finish(container_id)
         self._set_oom_score(outcome.state, container_id)
         self._wait_for_own_cpus(outcome.state, container_id, exchange)
         exchange.answer(None)
         self._say(outcome, before, exchange)
-        if repaired and not outcome.decisions:
-            self._say_repaired(outcome.state, container_id, repaired)
+        self._say_drift(container_id, drift)
 
     def _started(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
@@ -202,9 +204,7 @@ class Hooks:
         outcome = self._node.decide(event)
         self._after(outcome, before, exchange)
         self._actuator.bandwidths.place(event.container.id)
-        repaired = self._actuator.place(event.container.id)
-        if repaired and not outcome.decisions:
-            self._say_repaired(outcome.state, event.container.id, repaired)
+        self._say_drift(event.container.id, self._actuator.place(event.container.id))
 
     def _update(self, hook: events.Hook, exchange: Exchange) -> None:
         before = self._node.state
@@ -244,7 +244,7 @@ class Hooks:
         They leave what it takes before it comes, and it leaves what it returns before they come.
         """
         if outcome.moves and not outcome.waits_for:
-            self._actuator.place(container_id)
+            self._say_drift(container_id, self._actuator.place(container_id))
         self._act(outcome, container_id)
         if outcome.waits_for:
             self._wait_for_own_cpus(outcome.state, container_id, exchange)
@@ -267,9 +267,10 @@ class Hooks:
         self._pusher.learned(container_id, specs.of(codec.resources_of(hook.container.linux.resources)))
         self._pusher.submit((container_id,))
         self._actuator.bandwidths.place(container_id)
-        repaired = self._actuator.place(container_id)
-        if repaired:
-            self._say_repaired(self._node.state, container_id, repaired)
+        drift = self._actuator.place(container_id)
+        if drift is not None and not drift.former:
+            # what we ordered before was only overtaken: the runtime carries out an update while the next is decided
+            self._say_drift(container_id, drift)
 
     def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # events of containers carry one
@@ -352,11 +353,11 @@ class Hooks:
         if assignment.by_file or not self._actuator.can.oom_by_answer(wanted, former):
             self._actuator.set_oom_score(assignment)
 
-    def _say_repaired(self, state: NodeState, container_id: str, repaired: tuple[CPUMask, CPUMask]) -> None:
+    def _say_drift(self, container_id: str, drift: Drift | None) -> None:
+        state = self._node.state
         assignment = state.containers.get(container_id)
-        if assignment is not None:
-            found, wanted = map(cpuset.render, repaired)
-            self._report.drifted(assignment, state, found, wanted)
+        if drift is not None and assignment is not None:
+            self._report.drifted(assignment, state, drift)
 
     def _too_late(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # only creations and updates can be too late

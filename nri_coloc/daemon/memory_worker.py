@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from threading import Condition, Lock, Thread
 from typing import Final, NamedTuple
 
-from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.cgroups import CgroupWriter, Target
 from nri_coloc.daemon import targets
+from nri_coloc.daemon.drift import Drifts
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs import files
@@ -38,6 +39,7 @@ class MemoryWorker:
         self._report = report
         self._wanted: Mapping[str, Bounds] | None = None
         self._bounded: set[str] = set()
+        self._drifts = Drifts()
         self._released: dict[str, None] = {}
         self._knows_former = False
         self._stopping = False
@@ -107,11 +109,19 @@ class MemoryWorker:
             return
         self._bounded.add(path)
         high, limit = max(LEAST, bounds.part.high), max(LEAST, bounds.part.limit)
-        for failure in self._writer.bound(path, files.memory_bounds(high, limit, self._writer.version)):
+        target = Target(path, values=files.memory_bounds(high, limit, self._writer.version))
+        if self._drifts.too_often(path) and self._drifts.holds(path, target):
+            return
+        applied = self._writer.bound(path, target.values)
+        for failure in applied.failures:
             self._report.refused_by_kernel(failure, bounds.pod_id, state)
+        drift = self._drifts.judge(path, target, applied)
+        if drift is not None:
+            self._report.drifted(bounds.pod_id, state, drift if bounds.pod_id else drift.at(path))
 
     def _put_back(self, path: str) -> None:
         self._bounded.discard(path)
+        self._drifts.forget(path)
         for failure in self._writer.unbound(path):
             self._bounded.add(path)  # tried again
             self._report.refused_by_kernel(failure, "", self._node.state)

@@ -15,7 +15,7 @@ from nri_coloc.errors import ColocError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling import block_devices, cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 OF_PODS: Final = ("kubepods", "kubepods.slice")
@@ -44,6 +44,15 @@ def with_files_of_pods(layout: CgroupLayout, known: Capability) -> Capability:
     if known.seen_on_pods or not (found := _files(layout, OF_PODS)):
         return known
     return replace(known, files=found, seen_on_pods=True)
+
+
+def io_weights(layout: CgroupLayout, host_root: str) -> str:
+    """Say of each disk whether an I/O weight acts on it; "" where there is none, or nothing tells."""
+    try:
+        disks = block_devices.read(host_root, layout)
+    except ColocError:
+        return ""
+    return f"where an I/O weight acts: {block_devices.words(disks)}" if disks else ""
 
 
 def _has_capability(host_root: str, pid: int, number: int) -> bool:

@@ -19,13 +19,18 @@ class Reading(NamedTuple):
 
 
 class Readiness:
-    """Words the checks of `/readyz`; whoever has a problem writes it here, "" once it is mended."""
+    """Words the checks of `/readyz`; whoever has a problem writes it here, "" once it is mended.
+
+    `of_the_machine`: what an operator should know of it although it keeps nothing from being ready; it is the detail of
+    a good configuration, some of whose wishes it may leave without effect.
+    """
 
     def __init__(self, node: Node, trunk: Trunk, actuator: Actuator, comparison: Comparison) -> None:
         self.config_problem = ""
         self.kubelet_problem = ""
         self.waiting_for = ""
         self.readings: tuple[Reading, ...] = ()
+        self.of_the_machine: Callable[[], str] = lambda: ""
         self._node = node
         self._trunk = trunk
         self._actuator = actuator
@@ -42,7 +47,7 @@ class Readiness:
                 self._comparison.complete, detail or "waiting for the comparison with CRI"
             ),
             "readings": _check(not stale, stale),
-            "config": _check(not problem, problem),
+            "config": {"ok": not problem, "detail": problem or self.of_the_machine()},
         }
         return {"ready": all(c["ok"] for c in checks.values()), "checks": checks}
 

@@ -9,9 +9,9 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
+from nri_coloc.daemon.drift import Drift
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
@@ -67,16 +67,14 @@ class Report:
             decision = Decision(event, reason, because, subject=subject)
         self.decided((decision,), state, state)
 
-    def drifted(self, subject: Assignment | str, state: NodeState, found: str, wanted: str) -> None:
-        """Say that a cgroup's CPUs were not what they should be, and are again."""
+    def drifted(self, subject: Assignment | str, state: NodeState, drift: Drift) -> None:
+        """Say that a cgroup's values were changed by somebody else, and are again what they should be."""
         self.metrics.drift_repaired()
-        because = f"found CPUs {found} instead of {wanted}; put right"
-        words = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, because)
-        before, after = Knobs(cpus=found), Knobs(cpus=wanted)
+        words = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, drift.because)
         if isinstance(subject, str):
-            decision = Decision(*words, pod_id=subject, before=before, after=after)
+            decision = Decision(*words, pod_id=subject, before=drift.before, after=drift.after)
         else:
-            decision = Decision(*words, subject=subject, before=before, after=after)
+            decision = Decision(*words, subject=subject, before=drift.before, after=drift.after)
         self.decided((decision,), state, state)
 
     def refused_by_kernel(

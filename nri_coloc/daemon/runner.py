@@ -134,6 +134,7 @@ class Daemon:
         updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
+        self.readiness.of_the_machine = partial(probe.io_weights, self._layout, self._options.host_root)
 
     def _wire_lending(self, writer: CgroupWriter) -> None:
         """Make both loops, and what they move: the box's CPUs and memory, lent amounts, raised quotas."""

@@ -5,13 +5,14 @@ The cpuset is not here, nor are quotas and bursts: their files are written in or
 Everything else is one independent write. A file that the kernel does not have is left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from nri_coloc.knobs import weights
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
 
@@ -19,7 +20,7 @@ MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_
 """The files that hold what a member of the box may have of its memory."""
 
 _PAGE: Final = 4096
-"""What the kernel rounds to."""
+"""What the kernel rounds down to: a file that shows less than was written would be taken for somebody else's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,42 @@ def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
     """Return the files of a member of the box, bytes: the brake before the wall; v1 has the wall alone."""
     values = {"memory.high": high, "memory.max": limit} if cgroup == 2 else {"memory.limit_in_bytes": limit}
     return tuple(FileValue("memory", name, str(amount // _PAGE * _PAGE)) for name, amount in values.items())
+
+
+def shown(name: str, text: str) -> Knobs:
+    """Return the knob that a file's text says, for a person to read; none for "no limit" and for what is not ours.
+
+    Where several values of a knob make the same text, the least of them.
+    """
+    if name == "cpuset.mems":
+        return Knobs(mems=text or None)
+    read = _READERS.get(name)
+    words = text.removeprefix("default ").split()
+    if read is None or not words or not words[0].isdigit() or int(words[0]) >= _UNLIMITED:
+        return NO_KNOBS
+    return read(int(words[0]))
+
+
+_UNLIMITED: Final = 1 << 62
+"""What v1 shows for a memory limit that there is not is just below 2^63."""
+
+_READERS: Final[Mapping[str, Callable[[int], Knobs]]] = {
+    "cpu.shares": lambda n: Knobs(shares=n),
+    "cpu.weight": lambda n: Knobs(shares=weights.shares_of(n)),
+    "cpu.cfs_quota_us": lambda n: Knobs(quota=n),
+    "cpu.max": lambda n: Knobs(quota=n),
+    "cpu.cfs_burst_us": lambda n: Knobs(burst=n),
+    "cpu.max.burst": lambda n: Knobs(burst=n),
+    "memory.limit_in_bytes": lambda n: Knobs(memory_limit=n),
+    "memory.max": lambda n: Knobs(memory_limit=n),
+    "memory.high": lambda n: Knobs(memory_high=n),
+    "memory.low": lambda n: Knobs(memory_low=n),
+    "memory.min": lambda n: Knobs(memory_min=n),
+    "io.weight": lambda n: Knobs(io_weight=n),
+    "io.bfq.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
+    "blkio.bfq.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
+    "blkio.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
+}
 
 
 def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
@@ -100,7 +137,7 @@ def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:
     )
     for name, value in values:
         if value is not None and (name == limit or name in can.files):
-            yield FileValue("memory", name, str(value))
+            yield FileValue("memory", name, str(value // _PAGE * _PAGE))
 
 
 def _io(orders: Knobs, can: Capability) -> Iterator[FileValue]:

@@ -39,6 +39,13 @@ def cpu_weight(shares: int) -> int:
     return 1 + (shares - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)
 
 
+def io_weight(bfq: int) -> int:
+    """Map bfq's weight (1–1000) back to the least io_weight of which `bfq_weight` makes it."""
+    if bfq <= 100:
+        return bfq
+    return 100 - (bfq - 100) * 9900 // -900
+
+
 def shares_of(weight: int) -> int:
     """Map v2's cpu.weight (1–10000) back to the least shares of which `cpu_weight` makes it."""
     above = min(max(weight, MIN_WEIGHT), MAX_CPU_WEIGHT) - MIN_WEIGHT

@@ -14,12 +14,19 @@ CPUMask = int
 MAX_CPU_ID: Final = 8191
 """The largest id accepted from text: NR_CPUS is 8192 at most on x86-64 (arch/x86/Kconfig, MAXSMP)."""
 
+LONGEST_KEPT: Final = 1024
+
 
 def parse(text: str) -> CPUMask:
     """Read a cpulist such as "0-3,8"; blanks and an empty text (the empty set) are allowed.
 
     Raises ValueError naming the part that cannot be read.
     """
+    # all members of the box say the same; a stranger's long text is not worth keeping
+    return _known(text) if len(text) <= LONGEST_KEPT else _parsed(text)
+
+
+def _parsed(text: str) -> CPUMask:
     mask = 0
     for part in text.split(","):
         part = part.strip()  # noqa: PLW2901 - the stripped form is the only one wanted
@@ -33,6 +40,9 @@ def parse(text: str) -> CPUMask:
             raise ValueError(f"{part!r} is not a rising range below {MAX_CPU_ID + 1}")
         mask |= ((1 << (last - first + 1)) - 1) << first
     return mask
+
+
+_known = lru_cache(maxsize=256)(_parsed)
 
 
 @lru_cache(maxsize=4096)

@@ -157,11 +157,13 @@ class ReclaimTuning:
     not worth a write. `step_milli`: the most by which the box grows at once; `dwell_s`: how long the headroom must
     have borne it. `cut`: a stall leaves this part of the box. `stall`: share of wall time beyond which an
     online group's waiting counts as a stall. `tick_s`: the fast loop; `stale_s`: readings older than this lend the
-    floor. `partition`: tiers sized by load in place of the overlap.
+    floor. `partition`: tiers sized by load in place of the overlap; `partition_dwell_s`: how long a tier must have been
+    below its band before it gives CPUs back: each resize moves all its members, and the runtime is told of each.
 
     `dead_band_milli` is that of 8 CPUs; of more, it widens by the square root, as the noise of a sum does.
     `step_share`: the step is never less than this part of the lendable CPUs (Koordinator: 0.1 a second), `step_s` lies
-    between two steps. `dwell_max_s`: growth that had to be taken back soon doubles the dwell, up to this.
+    between two steps, more where they cost more than `cost_share`. `dwell_max_s`: growth that had to be taken back
+    soon doubles the dwell, up to this.
     `average_s`: the time constant over which use is averaged; bursts do not wait for it.
     `whole_core_from`: the part of a core from which it is lent whole (0 rounds up, as Koordinator; 1 rounds down: the
     last core's use is bounded by the box's weight anyway). `stall_window_s`: over what time stalls are averaged.
@@ -182,6 +184,7 @@ class ReclaimTuning:
 
     enabled: bool = True
     partition: bool = False
+    partition_dwell_s: float = 10.0
     watermark: float = 0.95
     reserve_milli: int = 0
     dead_band_milli: int = 200

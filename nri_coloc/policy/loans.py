@@ -9,7 +9,7 @@ from typing import Final
 
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import AmountsGranted
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs, KnobValue
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.workload import Container, QoSClass, Wish
@@ -46,13 +46,21 @@ def loan(wish: Wish) -> Knobs:
 
 
 def recalled(container: Container, wish: Wish) -> Knobs:
-    """Return what a container had of its loan before our restart: our own values in its spec."""
+    """Return what a container had of its loan before our restart: our own values in its spec.
+
+    What `restore` has given back there is no part of a loan: the value of before us, none, or more than was lent.
+    """
     memory = record.read(container.record)
     if memory is None or wish.qos is not QoSClass.RECLAIMED:
         return NO_KNOBS
     lent = loan(wish)
     ours = Knobs(**{name: getattr(lent, name) for name in memory.ours if name in LENT})
-    return container.resources.knobs().where_set(ours).differing(lent)
+    spec = container.resources.knobs().where_set(ours).differing(lent).differing(memory.original)
+    return Knobs._make([now if _is_part(now, whole) else None for now, whole in zip(spec, lent, strict=True)])
+
+
+def _is_part(now: KnobValue | None, whole: KnobValue | None) -> bool:
+    return isinstance(now, int) and isinstance(whole, int) and 0 < now <= whole
 
 
 def _changed(known: Assignment, amounts: Knobs) -> Knobs:

@@ -15,7 +15,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import AUDIT_NAMES, Knobs, KnobValue
 from nri_coloc.model.state import Assignment
-from nri_coloc.model.workload import Container, QoSClass
+from nri_coloc.model.workload import Container, QoSClass, Resources
 
 MAX_LENGTH: Final = 4096
 """Longer text is not ours: the longest we write is a 768-CPU list and fourteen numbers."""
@@ -23,6 +23,7 @@ MAX_LENGTH: Final = 4096
 _VERSION: Final = 1
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
 _TEXTS: Final = frozenset({"cpus", "mems", "blockio_class", "rdt_class"})
+_SPEC: Final = tuple(each.name for each in fields(Resources))
 _ATTRIBUTE: Final = {name: attribute for attribute, name in AUDIT_NAMES}
 
 
@@ -119,17 +120,20 @@ def facts_of(container: Container, known: Assignment) -> Container:
 
     Where its spec now holds ours, the kubelet's value is the one that we remember.
     """
-    spec = known.container.resources
-    kubelet = {
-        f.name: getattr(spec, f.name) for f in fields(spec) if getattr(known.knobs, f.name) is not None
-    }
     ours = known.knobs.oom_score_adj is not None
     return replace(
         container,
         record="",
-        resources=replace(container.resources, **kubelet),
+        resources=kubelets_of(container.resources, known),
         oom_score_adj=known.container.oom_score_adj if ours else container.oom_score_adj,
     )
+
+
+def kubelets_of(spec: Resources, known: Assignment) -> Resources:
+    """Return the kubelet's own values of a spec that may hold ours."""
+    had, ours = known.container.resources, known.knobs
+    remembered = {name: getattr(had, name) for name in _SPEC if getattr(ours, name) is not None}
+    return replace(spec, **remembered) if remembered else spec
 
 
 def as_listed(assignment: Assignment) -> Container:

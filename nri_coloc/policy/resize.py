@@ -94,10 +94,12 @@ def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: W
     for where, whole_only in _steps(topology, owned, wish):
         part = where & free & ~taken
         count = need - taken.bit_count()
+        if not count:
+            break
         if whole_only:
             part = topology.whole_cores(part)
             count -= count % topology.threads_per_core
-        taken |= allocator.choose(topology, part, min(count, part.bit_count()), by)
+        taken |= part if count >= part.bit_count() else allocator.choose(topology, part, count, by)
     return taken
 
 
@@ -109,10 +111,8 @@ def _steps(topology: Topology, owned: CPUMask, wish: Wish) -> Iterator[Step]:
         yield from ((nodes, False), (anywhere, False)) if wish.numa is not Numa.NONE else ((anywhere, False),)
         return
     yield topology.cores_around(owned), False
-    for rings in (
-        (_touching(topology.l3_groups, owned), nodes),
-        (_touching(topology.packages, owned), anywhere),
-    ):
+    for level, beyond in ((topology.l3_groups, nodes), (topology.packages, anywhere)):
+        rings = (_touching(level, owned), beyond)
         yield from ((ring, True) for ring in rings)
         if wish.placement is not Placement.FULL_CORES:
             yield from ((ring, False) for ring in rings)

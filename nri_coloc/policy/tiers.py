@@ -43,7 +43,7 @@ def asked(pools: Pools, replaced: Iterable[Replaced]) -> Mapping[str, Asked]:
     for before, after in replaced:
         _count(totals, names, before, -1)
         _count(totals, names, after, 1)
-    return {name: total for name, total in totals.items() if total.members}
+    return totals
 
 
 def demand(state: NodeState) -> dict[str, Asked]:
@@ -60,6 +60,8 @@ def _count(totals: dict[str, Asked], names: set[str], member: Assignment | None,
     milli, members = totals.get(member.pool, _NOBODY)
     more = request.of_container(member.container, member.wish).milli
     totals[member.pool] = Asked(milli + sign * more, members + sign)
+    if not members + sign:
+        del totals[member.pool]
 
 
 class Layout(NamedTuple):
@@ -81,17 +83,22 @@ def _layout(
 ) -> Layout:
     """Remembered, for most of what changes a pool's CPUs changes nobody's request."""
     asked, counts = dict(totals), dict(told)
-    groups: dict[str, list[str]] = {}
-    for name in sorted(asked):
-        groups.setdefault(base(name), []).append(name)
-    found = []
+    found: list[tuple[PoolTuning, str]] = []
     for tuning in plan:
-        if tuning.name not in POOLS:
-            names = groups.get(tuning.name, []) if tuning.group_by else [tuning.name]
-            found += [(tuning, name) for name in names]
-    by_priority = sorted(found, key=lambda each: -each[0].priority)
-    sizes = {name: wanted(tuning, asked.get(name), counts.get(name)) for tuning, name in by_priority}
-    return Layout(tuple(found), {name: size for name, size in sizes.items() if size})
+        if tuning.group_by:
+            found += [(tuning, name) for name in sorted(asked) if base(name) == tuning.name]
+        elif tuning.name not in POOLS:
+            found.append((tuning, tuning.name))
+    wants = {}
+    for tuning, name in sorted(found, key=_by_priority):
+        size = wanted(tuning, asked.get(name), counts.get(name))
+        if size:
+            wants[name] = size
+    return Layout(tuple(found), wants)
+
+
+def _by_priority(named: tuple[PoolTuning, str]) -> int:
+    return -named[0].priority
 
 
 def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, int]) -> dict[str, CPUMask]:
@@ -179,13 +186,13 @@ def shortage(pools: Pools, name: str) -> str:
     total, tuning = pools.asked.get(name), bounds(pools, name)
     if total is None or not tuning.sized or name in pools.counts:
         return ""
-    asks = f"its members ask for {total.milli / 1000:g} CPUs"
     cpus = pools.cpus(name)
-    if cpus & pools.share:  # a name over that, or over all that `system` has
-        return f"{asks}, and none are left for it alone"
-    has = cpus.bit_count()
-    if has * 1000 >= total.milli:
+    has, is_name = cpus.bit_count(), bool(cpus & pools.share)  # over that, or over all that `system` has
+    if has * 1000 >= total.milli and not is_name:
         return ""
+    asks = f"its members ask for {total.milli / 1000:g} CPUs"
+    if is_name:
+        return f"{asks}, and none are left for it alone"
     if has == tuning.maximum:
         return f"{asks}, and it may have {has}"
     return f"{asks}, and {has} are left for it beside the other pools and the least of share"

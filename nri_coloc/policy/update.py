@@ -88,8 +88,8 @@ def _carried_out(before: NodeState, known: Assignment, event: ContainerUpdating,
 
 def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) -> Assignment:
     """Take over what the kubelet wants from now on; the spec in the event holds our values too."""
-    spec = record.facts_of(event.container, known).resources
-    container = replace(known.container, resources=merge(spec, event.requested))
+    spec = merge(record.kubelets_of(event.container.resources, known), event.requested)
+    container = replace(known.container, resources=spec)
     kubelets = admission.spec_of(container)
     now = replace(known, container=container, original=kubelets.where_set(known.knobs))
     if event.wish == known.wish or not _says_the_same(known.wish, event.wish):
@@ -118,9 +118,10 @@ def _says_the_same(known: Wish, now: Wish) -> bool:
 def _with_memory(outcome: Outcome, known: Assignment, event: ContainerUpdating) -> Outcome:
     """Add who has to write what no answer carries: protections along the path, files of who lives by files."""
     now = outcome.state.containers[event.container.id]
+    if now.wish is known.wish and event.answered:
+        return outcome
     pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
-    told = tuple(f for f in now.wish.findings if f not in known.wish.findings)
-    said = words.of_findings(told, now)
+    said = words.of_findings(tuple(f for f in now.wish.findings if f not in known.wish.findings), now)
     moves = NOBODY
     if changed.memory_low is not None or changed.memory_min is not None:
         said = (*said, words.of_protection(outcome.state, pod_id))
@@ -179,7 +180,8 @@ def _said(
     spec = admission.spec_of(event.container)
     merged = merge(event.container.resources, event.requested)
     overlay = _overlay(state, assignment, event.requested, merged)
-    overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
+    if assignment.knobs is not known.knobs:
+        overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
     after = merged.knobs().overlaid(overlay).differing(spec)
     told = f"the kubelet asked for {_listed(merged.knobs().differing(spec)) or 'nothing new'}"
     if overlay == NO_KNOBS:

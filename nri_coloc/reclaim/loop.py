@@ -85,12 +85,18 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     box_milli = use.box if use else 0
     gauges, stall = stalls.advance(memory.gauges, readings, box_milli, tuning.stall_window_s)
     scene = _scene(memory, rates, readings, stall, tuning, now)
-    verdict = decide(memory.lent, scene, tuning)
+    verdict = decide(_costed(memory, readings), scene, tuning)
     if verdict.binding is Binding.STALL:
         gauges = stalls.forgiven(gauges)
     next_s = next_period(verdict, scene, use, tuning, readings.took_s)
     after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s)
     return _told(after, memory.lent, verdict, scene, tuning)
+
+
+def _costed(memory: LoopMemory, readings: FastReadings) -> Lent:
+    """Note what it cost if the box grew in the last tick."""
+    lent = memory.lent
+    return lent._replace(growth_took_s=readings.took_s) if lent.grown_at == memory.at != _NEVER else lent
 
 
 def _learnt(memory: LoopMemory, use: Use, lendable: int, tuning: ReclaimTuning, now: float) -> Rates:

@@ -19,7 +19,7 @@ class Lent(NamedTuple):
 
     `milli`: the headroom as granted, what the steps and the dead band act on; `cpus`: the box, whole cores of it
     (0: nothing was decided yet). `cut_at`: when it last had to give way, `grown_at`: when it last grew; `hold_s`: the
-    dwell that the last cut left.
+    dwell that the last cut left; `growth_took_s`: CPU time of the last tick that let it grow, with its writes.
     """
 
     milli: int = 0
@@ -27,6 +27,7 @@ class Lent(NamedTuple):
     cut_at: float = _NEVER
     grown_at: float = _NEVER
     hold_s: float = 0.0
+    growth_took_s: float = 0.0
 
     def dwell_s(self, now: float, tuning: ReclaimTuning) -> float:
         """Return how long the headroom must have borne a growth, seconds.
@@ -35,6 +36,14 @@ class Lent(NamedTuple):
         after four times as long without a cut it is as short as at first, and growth is tried again.
         """
         return self.hold_s if now - self.cut_at <= 4 * self.hold_s else tuning.dwell_s
+
+    def step_s(self, tuning: ReclaimTuning) -> float:
+        """Return how long to wait between two growths.
+
+        Each is written to every member, and so is the cut that may follow it: on a node of many members both together
+        stay within the loop's share of a CPU.
+        """
+        return max(tuning.step_s, 2 * self.growth_took_s / tuning.cost_share)
 
 
 class Scene(NamedTuple):
@@ -106,7 +115,7 @@ def _shrunk(lent: Lent, scene: Scene, milli: int, tuning: ReclaimTuning) -> Lent
     cpus = min(lent.cpus, _cpus(milli, scene, tuning))
     if cpus == lent.cpus:
         return lent._replace(milli=milli)
-    return Lent(milli, cpus, scene.now, lent.grown_at, _hold_s(lent, scene, tuning))
+    return lent._replace(milli=milli, cpus=cpus, cut_at=scene.now, hold_s=_hold_s(lent, scene, tuning))
 
 
 def _hold_s(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> float:
@@ -154,7 +163,7 @@ def _awaits(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Binding | None:
     known, uncut = scene.now - scene.known_since, scene.now - lent.cut_at
     if min(known, uncut) < scene.dwell_s:
         return Binding.DWELL
-    return Binding.GROWTH_STEP if scene.now - lent.grown_at < tuning.step_s else None
+    return Binding.GROWTH_STEP if scene.now - lent.grown_at < lent.step_s(tuning) else None
 
 
 def _at_rest(lent: Lent, scene: Scene, peak_milli: int) -> Binding:

@@ -6,6 +6,7 @@ device (Documentation/admin-guide/cgroup-v2, "IO Interface Files"; block/bfq-ios
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +42,14 @@ def read(host_root: str, layout: CgroupLayout) -> tuple[Disk, ...]:
         _disk(root, name, costed)
         for name in sorted(kernel_files.entries(root))
         if not name.startswith(_NO_DISKS)
+    )
+
+
+def words(disks: Iterable[Disk]) -> str:
+    """Say of each disk whether a weight acts on it, and why."""
+    return ", ".join(
+        f"{d.name} {'yes' if d.weighs else 'no'} ({d.scheduler or 'no scheduler'}{', io.cost' if d.io_cost else ''})"
+        for d in disks
     )
 
 

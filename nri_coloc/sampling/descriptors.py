@@ -56,12 +56,13 @@ class Descriptors:
 class OpenFile:
     """One open file. `inode` is that of the folder it was opened through."""
 
-    __slots__ = ("_bank", "_descriptor", "_is_plain", "inode")
+    __slots__ = ("_bank", "_descriptor", "_former", "_is_plain", "inode")
 
     def __init__(self, bank: Descriptors, descriptor: int, inode: int) -> None:
         self.inode = inode
         self._bank = bank
         self._descriptor = descriptor
+        self._former: bytes | None = None
         # the kernel shows its own files with a size of 0, and with one name for as long as they are open
         self._is_plain = os.fstat(descriptor).st_size > 0
 
@@ -73,9 +74,14 @@ class OpenFile:
             if error.errno in kernel_files.GONE:
                 raise Vanished from error
             return None
-        if self._is_plain and not os.fstat(self._descriptor).st_nlink:
+        if self._is_plain and self._is_gone(content):
             raise Vanished
         return content if len(content) < most else None
+
+    def _is_gone(self, content: bytes) -> bool:
+        """Whether a plain file's last name is gone; what still changes has one."""
+        former, self._former = self._former, content
+        return former in (None, content) and not os.fstat(self._descriptor).st_nlink
 
     def close(self) -> None:
         """Close it, once."""

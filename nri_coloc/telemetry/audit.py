@@ -10,6 +10,7 @@ an appender and a taker by itself. Losing is allowed, silence is not: `seq` is g
 fell out of the queue leaves a gap, and the next record says in `dropped` how wide it is.
 """
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,8 +18,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Event, Lock, Thread
 from typing import Any, Final
-
-from structlog.processors import JSONRenderer
 
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import NO_KNOBS, Knobs, KnobValue
@@ -49,7 +48,7 @@ CLOSE_S: Final = 1.0
 
 # JSON as ASCII (the default): pod names and annotation values are hostile input, and escaped they can
 # neither start a line nor steer a terminal. NaN is not JSON; `_render` deals with the refusal.
-_to_json: Final = JSONRenderer(allow_nan=False)
+_to_json: Final = json.JSONEncoder(allow_nan=False, default=repr).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +239,7 @@ class AuditLog:
 
 
 def _encode(fields: dict[str, Any]) -> bytes:
-    text = _to_json(None, "audit", fields)
-    return text if isinstance(text, bytes) else text.encode("ascii")
+    return _to_json(fields).encode("ascii")
 
 
 FIELDS: Final = (

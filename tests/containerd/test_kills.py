@@ -24,7 +24,7 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"
 KILLS: Final = 10
-LONGEST_LIFE_S: Final = 1.5
+LONGEST_LIFE_S: Final = 1.0
 """From the start of the process: before it is synchronised, in the middle of that, and while it lends."""
 
 

@@ -1,12 +1,13 @@
 """The box gives way on a real runtime: seen in the kernel's files and counters, never in what the plugin says.
 
-The rig's BestEffort class weighs as much as the Burstable one (no kubelet lowers it), so what is taken back here is
-taken by the box's cpuset. How fast to the millisecond is the benchmarks' matter: this bound is for a busy machine.
+How fast to the millisecond is the benchmarks' matter: the bound here is for a machine that others use as well. Nor can
+a box of every CPU be waited for there, so the reclaimed pod is its online neighbour's sibling: without us it would get
+half.
 """
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -21,49 +22,50 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"
 BACK_WITHIN_S: Final = 1.0
-GROWS_WITHIN_S: Final = 60
+WINDOW_S: Final = 0.1
 SOON_S: Final = 40
 THREADS: Final = len(NODE_CPUS)
+BURNT_MILLI: Final = 200
+"""What a loop gets at the least of a machine that others use as well; its request is 98."""
 
 
-def online(cri: Cri) -> tuple[Workload, load.Tap]:
+def online(cri: Cri, shares: int = 1024) -> tuple[Workload, load.Tap]:
     """An online pod that could burn every CPU, and does not."""
-    burner = workloads.run(cri, "burner", command=load.burners(THREADS), shares=1024)
+    burner = workloads.run(cri, "burner", command=load.burners(THREADS), shares=shares)
     tap = load.Tap(burner, THREADS)
     tap.off()
     return burner, tap
 
 
-def offline(cri: Cri) -> Workload:
+def offline(cri: Cri, parent: str = kubepods.BESTEFFORT) -> Workload:
     """A reclaimed pod that takes whatever it gets."""
-    command = load.burners(THREADS)
-    return workloads.run(cri, "batch", command=command, parent=kubepods.BESTEFFORT, oom=1000)
+    return workloads.run(cri, "batch", "reclaimed", command=load.burners(THREADS), parent=parent, oom=1000)
 
 
 def box(batch: Workload) -> int:
     return len(cgroups.cpus(batch.pod.cgroup) or ())
 
 
-def lend_everything(batch: Workload) -> None:
-    wait_until(lambda: box(batch) == THREADS, GROWS_WITHIN_S, "a box of all CPUs")
-
-
 def test_an_online_container_that_starts_to_burn_takes_cpu_back(cri: Cri, own_daemon: OwnDaemon):
     own_daemon(config=LENDING)
     burner, tap = online(cri)
-    batch = offline(cri)
-    lend_everything(batch)
-    meter = load.Meter(batch.pod.cgroup)
-    assert not poll(lambda: box(batch) < THREADS, 0.5), "nobody else wants CPU"
-    before = meter.read()
-    began, took = tap.on(), load.Meter(burner.pod.cgroup)
-    wait_until(lambda: box(batch) < THREADS, BACK_WITHIN_S, "fewer CPUs for the box")
-    meter.read()
-    assert not poll(lambda: box(batch) == THREADS, 0.5), "it stays away while the other burns"
-    assert meter.read() < min(before, THREADS - 1 + 0.15), f"usage fell from {before:.2f} CPUs, {began=}"
-    assert took.read() > 0.5
+    batch = offline(cri, kubepods.BURSTABLE)
+    wait_until(lambda: used(batch, WINDOW_S) > 0.4, SOON_S, "offline work that is done")
+    before = used(batch, 5 * WINDOW_S)
+    tap.on()
+    windows = [used(batch, WINDOW_S) for _ in range(int(BACK_WITHIN_S / WINDOW_S))]
+    assert min(windows) < before / 4, f"{before:.2f} CPUs before, then every {WINDOW_S} s {windows}"
+    assert box(batch) < THREADS
+    assert used(burner, 5 * WINDOW_S) > 2 * used(batch, 5 * WINDOW_S), "it is the online one that has them"
     tap.off()
-    lend_everything(batch)
+    wait_until(lambda: used(batch, WINDOW_S) > before / 2, SOON_S, "offline work again")
+
+
+def used(workload: Workload, seconds: float) -> float:
+    """CPUs that a pod uses in the next moment."""
+    meter = load.Meter(workload.pod.cgroup)
+    poll(lambda: False, seconds)
+    return meter.read()
 
 
 def test_a_besteffort_system_pods_settings_stay_while_the_box_goes_to_its_floor(
@@ -98,35 +100,66 @@ def _is_placed(daemon: Daemon, workload: Workload) -> bool:
     return bool(daemon.container(workload.id).get("class") == "system")
 
 
-TERMS: Final = re.compile(r"(\d+)m of (\d+) online pods \(most: default/burner (\d+)m\)")
+TERMS: Final = re.compile(
+    r"CPU (\d+)m = (\d+)m lendable \* 0\.95 - 0m reserve - (\d+)m of \d+ online pods"
+    r"(?: \(most: (\S+) (\d+)m\))? - (\d+)m of the system; "
+)
+
+
+class Offer(NamedTuple):
+    """`/v1/capacity` by the terms of its sentence, milli-CPU; `of_burner`: what is kept for it, None if not named."""
+
+    offered: int
+    lendable: int
+    of_pods: int
+    of_system: int
+    of_burner: int | None
+
+    @property
+    def adds_up(self) -> bool:
+        usable = int(self.lendable * 0.95)
+        return self.offered == max(0, usable - self.of_pods - self.of_system)
+
+
+def offer(daemon: Daemon) -> Offer | None:
+    told = daemon.capacity()
+    found = TERMS.search(told.get("because", ""))
+    if found is None or int(found[1]) != told["cpu_milli"]:
+        return None
+    burner = int(found[5]) if found[4] == "default/burner" else None
+    return Offer(int(found[1]), int(found[2]), int(found[3]), int(found[6]), burner)
+
+
+def waited(daemon: Daemon, holds: Callable[[Offer], bool], what: str) -> Offer:
+    """Wait for an offer of which something holds."""
+    seen: list[Offer] = []
+
+    def look() -> bool:
+        found = offer(daemon)
+        seen.extend([found] if found else [])
+        return found is not None and holds(found)
+
+    wait_until(look, SOON_S, what)
+    return seen[-1]
 
 
 def test_capacity_falls_with_the_load_and_comes_back_with_reasons_that_name_it(
     cri: Cri, own_daemon: OwnDaemon
 ):
+    """Judged by the terms: what the rest of this machine uses meanwhile is one of them, and not ours to hold still."""
     daemon = own_daemon(config=LENDING)
     offline(cri)
-    burner, tap = online(cri)
-    wait_until(lambda: _expected(daemon) is not None, SOON_S, "an offer that knows the pod")
-    idle = daemon.capacity()
+    burner, tap = online(cri, shares=100)
+    idle = waited(daemon, lambda found: found.of_burner is not None, "an offer that knows the pod")
     tap.on()
-    wait_until(lambda: _expected(daemon, 1000), SOON_S, "an offer without what it burns")
-    busy = daemon.capacity()
-    assert busy["cpu_milli"] <= max(0, idle["cpu_milli"] - 500), (idle["because"], busy["because"])
-    assert f"CPU {busy['cpu_milli']}m = {1000 * THREADS}m lendable * 0.95" in busy["because"]
-    wait_until(lambda: daemon.capacity()["headroom_cpu_milli"] < 500, 10, "less headroom at once")
-    tap.off()
-    wait_until(
-        lambda: daemon.capacity()["headroom_cpu_milli"] > busy["headroom_cpu_milli"] + 500,
-        GROWS_WITHIN_S,
-        "the headroom to come back",
+    busy = waited(
+        daemon, lambda found: (found.of_burner or 0) > BURNT_MILLI, "an offer without what it burns"
     )
+    assert busy.of_pods >= idle.of_pods + BURNT_MILLI - 98
+    wait_until(lambda: daemon.capacity()["headroom_cpu_milli"] < 1500, 10, "less headroom at once")
     cri.remove_pod(burner.pod.id)
-    wait_until(lambda: daemon.capacity()["cpu_milli"] > busy["cpu_milli"], SOON_S, "the offer to come back")
-    assert "default/burner" not in daemon.capacity()["because"]
-
-
-def _expected(daemon: Daemon, least: int = 0) -> bool | None:
-    """Whether the offer leaves out so much for the burner, with its name and figure; None if it does not know it."""
-    found = TERMS.search(daemon.capacity().get("because", ""))
-    return None if found is None else int(found[3]) >= least
+    later = waited(daemon, lambda found: found.of_burner is None, "an offer without it")
+    assert later.of_pods <= busy.of_pods - BURNT_MILLI
+    for found in (idle, busy, later):
+        assert found.adds_up, found
+        assert found.lendable == 1000 * THREADS

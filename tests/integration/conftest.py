@@ -1,6 +1,7 @@
 """A node and its daemon for many tests, on both versions of cgroups; a module that needs others makes its own."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +26,10 @@ def node(lasting: Lasting) -> Node:
 @pytest.fixture
 def daemon(node: Node, lasting: Lasting) -> Daemon:
     return lasting.daemon
+
+
+@pytest.fixture
+def node_v2(tmp_path: Path) -> Iterator[Node]:
+    """A node of one's own, without a daemon."""
+    with Node(tmp_path, cgroup=2) as node:
+        yield node

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict, Unpack
 
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
@@ -55,28 +55,29 @@ class ConfigMap:
         link.rename(self._folder / "..data")
 
 
+class Setup(TypedDict, total=False):
+    """What may be other than usual: the configuration's text, more flags, another program, folders of one's own."""
+
+    config: str
+    flags: Sequence[str]
+    program: Sequence[str]
+    state_dir: Path | None
+    audit_to: Path | None
+
+
 class Daemon:
     """One copy of the daemon; `with` starts it and always stops it. It may be killed and started again."""
 
-    def __init__(
-        self,
-        containerd: Containerd,
-        *,
-        config: str = "",
-        flags: Sequence[str] = (),
-        program: Sequence[str] = PROGRAM,
-        state_dir: Path | None = None,
-        audit_to: Path | None = None,
-    ) -> None:
+    def __init__(self, containerd: Containerd, **setup: Unpack[Setup]) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="daemon-")
         self.folder = Path(self._home.name)
-        self.state_dir = state_dir or self.folder / "state"
-        self._audit = audit_to or self.folder / "audit"
+        self.state_dir = setup.get("state_dir") or self.folder / "state"
+        self._audit = setup.get("audit_to") or self.folder / "audit"
         self.config = ConfigMap(self.folder / "etc")
-        self.config.write(config)
+        self.config.write(setup.get("config", ""))
         self._containerd = containerd
         self._port = free_port()
-        self._arguments = ([*program, "run"], [*flags])
+        self._arguments = ([*setup.get("program", PROGRAM), "run"], [*setup.get("flags", ())])
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self._audit_start = 0

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Final, TypedDict, Unpack, cast
 
 from tests.rig import cgroups, kubepods, packages
 from tests.rig.cri import Cri, Limits, Pod
@@ -71,23 +71,32 @@ def may_lower_oom_scores() -> bool:
     return bool(int(line.split()[1], 16) >> 24 & 1)
 
 
-def run(
-    cri: Cri,
-    name: str,
-    qos: str = "",
-    *,
-    request: float = 0,
-    namespace: str = "default",
-    annotations: Mapping[str, str] | None = None,
-    parent: str = kubepods.BURSTABLE,
-    command: Sequence[str] = COMMAND,
-    started: bool = True,
-    **limits: Unpack[Limits],
-) -> Workload:
+class Pods(TypedDict, total=False):
+    """What a pod may have other than usual; `parent` is the kubelet's cgroup of its class."""
+
+    namespace: str
+    annotations: Mapping[str, str] | None
+    parent: str
+
+
+class Containers(Limits, total=False):
+    """What a container may have other than usual; `request` is its CPU request and its limit."""
+
+    request: float
+    command: Sequence[str]
+    started: bool
+
+
+class Asked(Pods, Containers, total=False):
+    """Both, where a pod has one container."""
+
+
+def run(cri: Cri, name: str, qos: str = "", **asked: Unpack[Asked]) -> Workload:
     """Make a pod with one container `app`; `qos` is asked for by annotation."""
-    wanted = {**({QOS: qos} if qos else {}), **(annotations or {})}
+    wanted = {**({QOS: qos} if qos else {}), **(asked.pop("annotations", None) or {})}
+    namespace, parent = asked.pop("namespace", "default"), asked.pop("parent", kubepods.BURSTABLE)
     pod = cri.run_pod(name, namespace, annotations=wanted, cgroup_parent=parent)
-    return add(cri, pod, "app", request=request, command=command, started=started, **limits)
+    return add(cri, pod, "app", **cast("Containers", asked))
 
 
 def dedicated(cri: Cri, name: str = "web", request: float = 1, *, started: bool = True) -> Workload:
@@ -105,21 +114,14 @@ def reclaimed(cri: Cri, name: str = "batch") -> Workload:
     return run(cri, name, parent=kubepods.BESTEFFORT, oom=1000)
 
 
-def add(
-    cri: Cri,
-    pod: Pod,
-    name: str,
-    *,
-    request: float = 0,
-    command: Sequence[str] = COMMAND,
-    started: bool = True,
-    **limits: Unpack[Limits],
-) -> Workload:
-    """Make one more container in a pod; `request` is its CPU request and its limit."""
+def add(cri: Cri, pod: Pod, name: str, **asked: Unpack[Containers]) -> Workload:
+    """Make one more container in a pod."""
+    request, command = asked.pop("request", 0), asked.pop("command", COMMAND)
+    started = asked.pop("started", True)
     wanted: Limits = {"shares": 2}
     if request:
         wanted = {"shares": int(request * 1024), "quota": int(request * PERIOD), "period": PERIOD}
-    wanted.update(limits)
+    wanted.update(cast("Limits", asked))
     found = Workload(cri, pod, cri.create_container(pod, name, command=command, **wanted))
     return found.start() if started else found
 

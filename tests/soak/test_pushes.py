@@ -36,6 +36,9 @@ SLOW_CALL_S: Final = 5.0
 STALL_S: Final = 60.0
 """Without a push for so long nothing is pushed any more."""
 
+REST_S: Final = 0.2
+"""Between two steps of a life: long enough for some of the others' specs to follow."""
+
 CONFIG: Final = "runtime: {updatesPerReply: 0}\n"
 
 
@@ -124,10 +127,9 @@ def _come_and_go(cri: Cri, run: Callable[[int], Workload], over: Event, course: 
     number = 0
     while not over.is_set():
         guest = run(number)
-        # long enough for the others' specs to follow: what is newer replaces what was not pushed yet
-        over.wait(0.5)
+        over.wait(REST_S)
         cri.remove_pod(guest.pod.id)
-        over.wait(0.5)
+        over.wait(REST_S)
         course.lives, number = course.lives + 1, number + 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from tests.rig import cgroups, image
 from tests.rig.configuration import Options
@@ -34,6 +34,16 @@ SLICES: Final = {
     "burstable": "kubepods-burstable-pod{unit}.slice",
     "besteffort": "kubepods-besteffort-pod{unit}.slice",
 }
+
+
+class Asked(TypedDict, total=False):
+    """What a container asks of the kubelet: `cpus` is request and limit, `memory` the limit in bytes, `oom` the
+    kubelet's oom_score_adj."""
+
+    cpus: float
+    memory: int
+    oom: int | None
+    mounts: dict[str, Path] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,44 +134,27 @@ class Node:
         self.cri.remove_all(seconds=120)
 
     def pod(
-        self,
-        name: str,
-        *,
-        kube_qos: str = "burstable",
-        namespace: str = "default",
-        cpus: float = 0,
-        memory: int = 0,
-        oom: int | None = None,
-        mounts: dict[str, Path] | None = None,
-        **annotations: str,
+        self, name: str, *, kube_qos: str = "burstable", namespace: str = "default", **wishes: Any
     ) -> Container:
-        """Run a pod with one container; `numa_count="2"` is the annotation `coloc.nri.io/numa-count: "2"`.
+        """Run a pod with one container; a wish that is no field of `Asked` is an annotation.
 
-        `cpus` is request and limit, `memory` the limit in bytes, `oom` the kubelet's oom_score_adj.
+        `numa_count="2"` is the annotation `coloc.nri.io/numa-count: "2"`.
         """
-        wanted = {f"coloc.nri.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        asked = {key: wishes.pop(key) for key in Asked.__annotations__ if key in wishes}
+        wanted = {f"coloc.nri.io/{key.replace('_', '-')}": value for key, value in wishes.items()}
         pod = self.cri.run_pod(name, namespace, annotations=wanted, cgroup_parent=self._parents[kube_qos])
-        return self.container(pod, cpus=cpus, memory=memory, oom=oom, mounts=mounts)
+        return self.container(pod, **cast("Asked", asked))
 
-    def container(
-        self,
-        pod: Pod,
-        name: str = "app",
-        *,
-        cpus: float = 0,
-        memory: int = 0,
-        oom: int | None = None,
-        mounts: dict[str, Path] | None = None,
-    ) -> Container:
-        """Run one more container in a pod; as `pod`."""
+    def container(self, pod: Pod, name: str = "app", **asked: Unpack[Asked]) -> Container:
+        """Run one more container in a pod."""
         limits: Limits = {"shares": 2}
-        if cpus:
+        if cpus := asked.get("cpus"):
             limits = {"shares": int(cpus * 1024), "quota": int(cpus * PERIOD), "period": PERIOD}
-        if memory:
+        if memory := asked.get("memory"):
             limits["memory"] = memory
-        if oom is not None:
+        if (oom := asked.get("oom")) is not None:
             limits["oom"] = oom
-        made = self.cri.create_container(pod, name, command=image.SLEEP, mounts=mounts, **limits)
+        made = self.cri.create_container(pod, name, command=image.SLEEP, mounts=asked.get("mounts"), **limits)
         self.cri.start(made)
         return Container(self.cri, pod, made, self.cri.pid(made))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.actuation import files, restoration
-from nri_coloc.actuation.bandwidths import Bandwidths, PodBandwidth, Share
+from nri_coloc.actuation.bandwidths import Bandwidths, PodBandwidth, Share, Write
 from nri_coloc.actuation.journal import Journal, load
 from nri_coloc.errors import KernelInterfaceError
 
@@ -75,8 +75,14 @@ class Kernel:
         self.written.clear()
         found = self.bandwidths.apply(PodBandwidth("pod", {f"pod/{k}": s for k, s in shares.items()}))
         assert found.failures == ()
-        assert found.files == len(self.written)
+        assert [self.shown(one) for one in found.done] == self.written
         return tuple(self.written)
+
+    def shown(self, one: Write) -> str:
+        """What was told of a write, as `written` has it."""
+        knob = "burst" if "burst" in one.file.name else "quota"
+        value = one.file.now.split()[0].replace("max", "-1")
+        return f"{one.target or 'pod'} {knob} {value}"
 
     def noted(self) -> dict[str, str]:
         return {str(Path(k).relative_to(self.root)): v for k, v in load(str(self.journal_path)).items()}
@@ -166,7 +172,7 @@ def test_a_kernel_without_bursts_has_only_quotas(tmp_path, monkeypatch):
 
 def test_what_is_gone_is_left_out(kernel):
     assert kernel.apply(gone=Share(100 * MS, burst=50 * MS)) == ()
-    assert kernel.bandwidths.apply(PodBandwidth("nowhere", {"nowhere/a": Share()})).files == 0
+    assert kernel.bandwidths.apply(PodBandwidth("nowhere", {"nowhere/a": Share()})).done == ()
 
 
 def test_a_refusal_is_returned_and_the_rest_is_written(kernel, monkeypatch):

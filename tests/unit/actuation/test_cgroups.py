@@ -5,8 +5,9 @@ from typing import get_args
 
 import pytest
 
-from nri_coloc.actuation import cgroups
+from nri_coloc.actuation import cgroups, files
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal, load
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller, FileValue
@@ -85,8 +86,14 @@ class TestApplyingOnV1:
         assert (v1.text("cpu.shares"), v1.text("blkio.weight")) == ("2", "10")
         assert v1.text("cpuset.cpus") == "0-7"
 
+    def test_what_was_written_is_told_with_what_was_there(self, v1):
+        applied = v1.apply("2-7", SHARES)
+        assert applied.corrected == (Correction("cpu.shares", "1024", "2"),)
+        assert v1.apply("2-7", SHARES).corrected == ()
+
     def test_a_target_without_cpus_reads_none_back(self, v1):
-        assert v1.apply("", SHARES) == Applied(None, None)
+        applied = v1.apply("", SHARES)
+        assert (applied.cpus, applied.before) == (None, None)
 
 
 class TestApplyingOnV2:
@@ -108,7 +115,7 @@ class TestApplyingOnV2:
 
 class TestWhatIsNotThere:
     def test_a_cgroup_that_is_gone_is_nothing(self, v1):
-        assert v1.apply("2-7", SHARES, path="gone") == Applied(None, None)
+        assert v1.apply("2-7", SHARES, path="gone") == Applied(absent=("cpu.shares",))
         assert not v1.file("cpuset.cpus", "gone").exists()
 
     def test_a_file_that_the_kernel_lacks_is_left_out(self, v2):
@@ -117,9 +124,9 @@ class TestWhatIsNotThere:
 
     def test_a_controller_that_is_not_mounted_is_left_out(self, tmp_path):
         writer = CgroupWriter(CgroupLayout(2), Journal(str(tmp_path / "j"), print), str(tmp_path))
-        assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied(None, None)
+        assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied(absent=("cpu.weight",))
         assert (writer.cpus("pod"), writer.members("pod")) == (None, ())
-        assert writer.protect("pod", "memory.low", 5) is None
+        assert writer.protect("pod", "memory.low", 5) == Applied(absent=("memory.low",))
         assert writer.put_back("pod", frozenset()) == ()
         assert writer.protected() == set()
 
@@ -148,11 +155,12 @@ class TestRefusals:
 
 class TestJournal:
     @pytest.mark.parametrize("host", ["v1", "v2"])
-    def test_cpus_that_hold_already_are_neither_noted_nor_written(self, host, request):
+    def test_cpus_that_hold_already_are_noted_and_not_written(self, host, request):
         found = request.getfixturevalue(host)
         before = found.file("cpuset.cpus").stat().st_mtime_ns
         assert found.apply("0-7", journalled=True) == Applied(0xFF, 0xFF)
-        assert (found.file("cpuset.cpus").stat().st_mtime_ns, found.noted()) == (before, {})
+        assert found.file("cpuset.cpus").stat().st_mtime_ns == before
+        assert found.noted() == {"cpuset.cpus": "0-7"}
 
     def test_on_v2_a_set_that_others_cut_is_written_once(self, v2):
         v2.apply("2-7", journalled=True)
@@ -215,7 +223,8 @@ class TestPuttingBack:
 
 class TestProtections:
     def test_it_is_raised_and_noted(self, v2):
-        assert v2.writer.protect("pod", "memory.low", 100) is None
+        applied = v2.writer.protect("pod", "memory.low", 100)
+        assert applied == Applied(corrected=(Correction("memory.low", "0", "100"),))
         assert (v2.text("memory.low"), v2.noted()) == ("100", {"memory.low": "0"})
         assert v2.writer.protected() == {"pod"}
 
@@ -237,13 +246,13 @@ class TestProtections:
         assert (v2.text("memory.low"), v2.noted()) == ("7", {})
 
     def test_a_file_that_is_not_there_is_no_failure(self, v2):
-        assert v2.writer.protect("gone", "memory.low", 5) is None
+        assert v2.writer.protect("gone", "memory.low", 5) == Applied(absent=("memory.low",))
 
     def test_a_refusal_is_returned(self, v2):
         v2.file("memory.low").unlink()
         v2.file("memory.low").mkdir()
-        failure = v2.writer.protect("pod", "memory.low", 5)
-        assert isinstance(failure, KernelInterfaceError)
+        (failure,) = v2.writer.protect("pod", "memory.low", 5).failures
+        assert failure.path == str(v2.file("memory.low"))
 
     def test_other_journalled_files_are_no_protection(self, v2):
         v2.apply("2-7", WEIGHT, journalled=True)
@@ -342,3 +351,29 @@ def test_the_actual_cpus_can_be_read_alone(v1, v2):
 
 def test_every_controller_is_searched_for_what_is_put_back():
     assert set(cgroups.CONTROLLERS) == set(get_args(Controller))
+
+
+class TestEmptySets:
+    """On v2 the kernel takes no set away from a cgroup that has tasks."""
+
+    @pytest.mark.parametrize("name", ["cpuset.cpus", "cpuset.mems"])
+    def test_a_set_that_cannot_be_taken_away_becomes_the_parents(self, v2, monkeypatch, name):
+        (v2.base / f"{name}.effective").write_text("0-5\n")
+        v2.file(name).write_text("2-3\n")
+        write = files.write
+
+        def refuse_empty(path: str, text: str) -> bool:
+            if not text.strip():
+                raise KernelInterfaceError(path, "write '\\n' to", "No space left on device")
+            return write(path, text)
+
+        monkeypatch.setattr(files, "write", refuse_empty)
+        assert cgroups.restore(str(v2.file(name)), "", 2)
+        assert v2.text(name) == "0-5"
+        (v2.base / f"{name}.effective").unlink()
+        with pytest.raises(KernelInterfaceError, match="No space left"):
+            cgroups.restore(str(v2.file(name)), "", 2)
+
+    def test_one_that_can_be_is(self, v2):
+        assert cgroups.restore(str(v2.file("cpuset.cpus")), "", 2)
+        assert v2.text("cpuset.cpus") == ""

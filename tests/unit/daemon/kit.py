@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.files import Correction
 from nri_coloc.config import keys
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
@@ -63,12 +64,14 @@ class Cgroups:
 
     def __init__(self, cpus: Mapping[str, int] | None = None) -> None:
         self.cpus_of = dict(cpus or {})
+        self.texts: dict[tuple[str, str], str] = {}
         self.targets: list[Target] = []
         self.protections: list[tuple[str, str, int]] = []
         self.scores: list[tuple[int, int]] = []
         self.put: list[tuple[str, frozenset[str]]] = []
         self.former: set[str] = set()
         self.former_places: set[str] = set()
+        self.before_writing: Callable[[], None] | None = None
         self.tidied = 0
         self.broken: set[str] = set()
         self.obeys = True
@@ -80,20 +83,33 @@ class Cgroups:
         if target.path in self.broken:
             raise ValueError(f"{target.path} is not what anybody expected")
         self.targets.append(target)
+        happens, self.before_writing = self.before_writing, None
+        if happens is not None:
+            happens()
         before = self.cpus_of.get(target.path)
         if before is not None and target.cpus and self.obeys:
             self.cpus_of[target.path] = target.cpus
+        corrected = tuple(filter(None, (self._correct(target.path, v.name, v.text) for v in target.values)))
         if not target.cpus:
-            return Applied(None, None)
-        return Applied(self.cpus_of.get(target.path), before)
+            return Applied(corrected=corrected)
+        return Applied(self.cpus_of.get(target.path), before, corrected=corrected)
+
+    def _correct(self, path: str, name: str, text: str) -> Correction | None:
+        """Write a file that a test has made; the others do not exist."""
+        was = self.texts.get((path, name), text)
+        if was == text:
+            return None
+        self.texts[path, name] = text
+        return Correction(name, was, text)
 
     def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
         self.put.append((path, keep))
         return ()
 
-    def protect(self, path: str, name: str, amount: int) -> KernelInterfaceError | None:
+    def protect(self, path: str, name: str, amount: int) -> Applied:
         self.protections.append((path, name, amount))
-        return None
+        corrected = self._correct(path, name, str(amount))
+        return Applied(corrected=(corrected,) if corrected else ())
 
     def protected(self) -> set[str]:
         return self.former

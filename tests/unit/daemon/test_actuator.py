@@ -1,20 +1,21 @@
 """Orders, sweeps and barriers, without a thread: the state says what should be, the writer what is."""
 
 from collections.abc import Mapping
+from threading import Thread
 
-import pytest
-
-from nri_coloc.daemon.actuator import REPAIRS_PER_MINUTE, TIDY_EVERY, Actuator, Barrier
+from nri_coloc.daemon.actuator import TIDY_EVERY, Actuator, Barrier
+from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved
 from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import QoSClass, Wish
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
 from tests.unit.policy import kit
 
 APP = "kubepods/podweb/app"
+BATCH = "kubepods/podbatch"
 
 
 class Rig:
@@ -89,12 +90,24 @@ def test_nobody_waits_for_what_was_never_taken():
 # ---- placing ----
 
 
-def test_placing_says_what_was_wrong_and_nothing_if_nothing_was():
+def test_placing_says_what_somebody_else_changed_since_the_answer_and_nothing_if_nobody_did():
     rig = Rig(cpus={APP: kit.mask("0-3")})
     create(rig.node, "app")
-    assert rig.actuator.place("app") == (kit.mask("0-3"), kit.mask("0-7"))
+    rig.actuator.answered("app", rig.node.state)
+    drift = rig.actuator.place("app")
+    assert drift is not None
+    assert (drift.before.cpus, drift.after.cpus) == ("0-3", "0-7")
     assert rig.actuator.place("app") is None
     assert rig.actuator.actual == {"app": kit.mask("0-7")}
+
+
+def test_what_the_answer_could_not_know_is_no_drift():
+    rig = Rig(cpus={APP: kit.mask("0-7")})
+    create(rig.node, "app")
+    rig.actuator.answered("app", rig.node.state)
+    create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    assert rig.actuator.place("app") is None
+    assert rig.actuator.actual == {"app": kit.mask("2-7")}
 
 
 def test_an_observer_writes_nothing():
@@ -104,7 +117,6 @@ def test_an_observer_writes_nothing():
     rig.actuator.place("app")
     rig.actuator.place_pod("batch")
     rig.actuator._sweep()
-    rig.actuator._protect()
     assert (rig.cgroups.targets, rig.cgroups.protections, rig.cgroups.put) == ([], [], [])
 
 
@@ -138,12 +150,72 @@ def test_a_score_that_the_runtime_could_not_set_is_written_once():
 
 
 def test_a_sweep_puts_right_what_somebody_reset_and_says_so():
-    rig = Rig(cpus={APP: kit.mask("0-3")})
+    rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
+    rig.actuator.place("app")
+    rig.cgroups.cpus_of[APP] = kit.mask("0-3")
     rig.actuator._sweep()
-    assert rig.cgroups.cpus_of["kubepods/podweb/app"] == kit.mask("0-7")
+    assert rig.cgroups.cpus_of[APP] == kit.mask("0-7")
     assert rig.heard.said() == [("drift.repair", "found_different")]
     assert rig.actuator.swept_at > 0
+
+
+def test_a_sweep_that_is_quicker_than_an_order_takes_nobodys_blame():
+    rig = Rig(cpus={APP: kit.mask("0-7"), BATCH: kit.mask("0-7")})
+    start_pod(rig.node, "batch")
+    create(rig.node, "app")
+    rig.actuator._sweep()
+    create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.actuator._sweep()
+    assert (rig.cgroups.cpus_of[APP], rig.cgroups.cpus_of[BATCH]) == (kit.mask("2-7"), kit.mask("2-7"))
+    assert rig.heard.records == []
+
+
+def test_a_target_that_was_overtaken_is_never_written_last():
+    rig = Rig(cpus={BATCH: kit.mask("0-7")})
+    start_pod(rig.node, "batch")
+    rig.actuator.place_pod("batch")
+    quicker = Thread(target=rig.actuator.place_pod, args=("batch",))
+
+    def overtaken() -> None:
+        create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+        quicker.start()
+        quicker.join(0.05)  # it has to wait; without a lock it would be done long since
+
+    rig.cgroups.before_writing = overtaken
+    rig.actuator.guard_pod("batch")
+    quicker.join(5)
+    assert rig.cgroups.cpus_of[BATCH] == kit.mask("2-7")
+    assert rig.heard.records == []
+
+
+def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_after():
+    rig = Rig(cpus={BATCH: kit.mask("0-7")})
+    rig.actuator.can = Capability(2, kit.EVERYTHING.files)
+    start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
+    rig.actuator.place_pod("batch")
+    rig.cgroups.texts = {(BATCH, "cpu.weight"): "100", (BATCH, "io.weight"): "default 100"}
+    rig.actuator.guard_pod("batch")
+    rig.actuator.guard_pod("batch")
+    (record,) = rig.heard.records
+    assert (record.event.value, record.pod) == ("drift.repair", "batch")
+    assert (record.before, record.after) == (
+        {"shares": 2598, "io.weight": 100},
+        {"shares": 2, "io.weight": 10},
+    )
+    assert record.because == "found cpu.weight 100 instead of 1, io.weight 100 instead of 10; put right"
+
+
+def test_a_reset_that_the_next_order_finds_is_told_too():
+    rig = Rig(cpus={BATCH: kit.mask("0-7")})
+    rig.actuator.can = Capability(2, kit.EVERYTHING.files)
+    start_pod(rig.node, "batch")
+    rig.actuator.place_pod("batch")
+    rig.cgroups.texts = {(BATCH, "cpu.weight"): "100"}
+    create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.actuator.place_pod("batch")
+    (record,) = rig.heard.records
+    assert (record.before, record.after) == ({"shares": 2598}, {"shares": 2}), "its CPUs are our own change"
 
 
 def test_a_container_that_is_still_being_made_is_put_right_without_a_word():
@@ -159,10 +231,12 @@ def test_a_container_that_is_still_being_made_is_put_right_without_a_word():
 def test_a_rival_who_never_rests_is_left_alone_after_some_repairs():
     rig = Rig(cpus={APP: kit.mask("0-3")})
     create(rig.node, "app")
+    rig.actuator.place("app")
     for _ in range(REPAIRS_PER_MINUTE + 3):
         rig.cgroups.cpus_of["kubepods/podweb/app"] = kit.mask("0-3")
         rig.actuator._sweep()
     assert len(rig.heard.records) == REPAIRS_PER_MINUTE
+    assert rig.heard.records[-1].because.endswith("the 6th time within a minute: let be until less of it")
     assert rig.actuator.place("app"), "a start is no sweep: its container is placed all the same"
 
 
@@ -184,13 +258,14 @@ def test_what_ended_is_forgotten_everywhere():
     rig.actuator.submit(outcome.moves, "owner", 3, outcome.waits_for)
     rig.actuator._scored.add("app")
     rig.actuator._sweep()
-    assert set(rig.actuator._repairs) >= {"app", "batch"}
+    assert rig.actuator._drifts.ids >= {"app", "batch"}
     for name in ("app", "owner"):
         rig.node.decide(ContainerGone(name, vanished=True))
     rig.node.decide(PodRemoved("batch"))
     rig.actuator._sweep()
-    left = (rig.actuator.actual, rig.actuator._barriers, rig.actuator._repairs, rig.actuator._scored)
-    assert left == ({}, {}, {}, set())
+    remembered = rig.actuator._drifts.ids & {"app", "owner", "batch"}
+    left = (rig.actuator.actual, rig.actuator._barriers, remembered, rig.actuator._scored)
+    assert left == ({}, {}, set(), set())
 
 
 def test_the_journal_is_tidied_now_and_then():
@@ -198,84 +273,6 @@ def test_the_journal_is_tidied_now_and_then():
     for _ in range(2 * TIDY_EVERY):
         rig.actuator._sweep()
     assert rig.cgroups.tidied == 2
-
-
-# ---- protections ----
-
-
-@pytest.fixture
-def protecting() -> Rig:
-    rig = Rig()
-    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=5)))
-    rig.actuator._protect()
-    return rig
-
-
-def test_protections_are_raised_from_the_top_and_given_back(protecting):
-    assert [p for p in protecting.cgroups.protections if p[1] == "memory.min"] == [
-        ("kubepods", "memory.min", 5),
-        ("kubepods/podweb", "memory.min", 5),
-    ]
-    protecting.node.decide(ContainerGone("app"))
-    protecting.cgroups.protections.clear()
-    protecting.actuator._protect()
-    assert {(path, amount) for path, _, amount in protecting.cgroups.protections} == {
-        ("kubepods", 0),
-        ("kubepods/podweb", 0),
-    }
-    protecting.cgroups.protections.clear()
-    protecting.actuator._protect()
-    assert protecting.cgroups.protections == []
-
-
-def test_a_former_lifes_protections_are_given_back_only_once_the_runtime_told_everything():
-    rig = Rig()
-    create(rig.node, "app")
-    rig.cgroups.former = {"kubepods", "kubepods/podold", "kubepods/podweb/app"}
-    rig.actuator._protect()
-    assert rig.cgroups.protections == []
-    rig.actuator.take_over()
-    rig.actuator._protect()
-    assert {path for path, _, _ in rig.cgroups.protections} == {"kubepods", "kubepods/podold"}, (
-        "what stands on a live container is its own value"
-    )
-
-
-# ---- host groups ----
-
-
-def lending_to(*paths: str, observe: bool = False) -> Tuning:
-    return Tuning(reclaim=ReclaimTuning(host_groups=paths), observe=observe)
-
-
-def test_a_host_group_is_placed_and_said_once_and_gets_its_own_back_when_it_leaves():
-    rig = Rig(lending_to("yarn"))
-    for _ in range(2):
-        rig.actuator.place_host_groups()
-    assert [target.path for target in rig.cgroups.targets] == ["yarn", "yarn"]
-    assert rig.heard.said() == [("pod.limit", "box_member")]
-    rig.node.tuning = lending_to()
-    rig.actuator._sweep()
-    rig.actuator._sweep()
-    assert rig.cgroups.put == [("yarn", frozenset())]
-
-
-def test_a_host_group_of_former_settings_gets_its_own_back_once_everybody_is_known():
-    rig = Rig(lending_to("yarn"))
-    start_pod(rig.node, "batch")
-    create(rig.node, "app")
-    rig.cgroups.former_places = {"yarn", "old", "kubepods/podbatch", APP}
-    rig.actuator.place_host_groups()
-    assert rig.cgroups.put == []
-    rig.actuator.take_over()
-    rig.actuator.place_host_groups()
-    assert rig.cgroups.put == [("old", frozenset())]
-
-
-def test_an_observer_places_no_host_group():
-    rig = Rig(lending_to("yarn", observe=True))
-    rig.actuator.place_host_groups()
-    assert rig.cgroups.targets == []
 
 
 # ---- the box's memory ----

@@ -8,6 +8,7 @@ import pytest
 from nri_coloc.actuation import restoration
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.memory_worker import LEAST, Bounds, MemoryWorker
 from nri_coloc.model.events import PodRemoved
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
@@ -19,6 +20,7 @@ from tests.unit.policy import kit
 
 GIB = 1 << 30
 BATCH, SECOND = "kubepods/podbatch", "kubepods/podsecond"
+NO_LIMIT = {1: str((1 << 63) - 4096), 2: "max"}
 FILES = {1: ("memory.limit_in_bytes",), 2: ("memory.high", "memory.max")}
 
 
@@ -151,6 +153,52 @@ def test_the_thread_writes_what_was_submitted_last_and_gives_back_what_is_releas
     rig.worker.stop()
     rig.worker._thread.join(5)
     assert not rig.worker._thread.is_alive()
+
+
+def test_a_bound_that_somebody_took_away_is_back_and_told_of_the_pod(rig):
+    rig.worker.write(bounds())
+    rig.tree.write(BATCH, FILES[rig.version][-1], NO_LIMIT[rig.version])
+    rig.worker.write(bounds())
+    rig.worker.write(bounds())
+    assert rig.of(BATCH) == rig.expected(GIB, 2 * GIB)
+    (record,) = rig.heard.records
+    assert (record.event.value, record.pod) == ("drift.repair", "batch")
+    assert (record.before, record.after) == ({}, {"memory.limit": 2 * GIB})
+
+
+def test_a_host_group_that_comes_later_is_bounded_without_blame(rig):
+    wanted = {"yarn": Bounds(Part(GIB, 2 * GIB))}
+    rig.worker.write(wanted)
+    rig.tree.make("yarn")
+    rig.worker.write(wanted)
+    assert rig.of("yarn") == rig.expected(GIB, 2 * GIB)
+    assert rig.heard.records == []
+
+
+def test_a_bound_that_changes_is_no_drift(rig):
+    rig.worker.write(bounds())
+    rig.worker.write(bounds(GIB // 2, GIB))
+    assert rig.heard.records == []
+
+
+def test_who_takes_bounds_away_for_ever_is_let_be_until_another_is_wanted(rig):
+    rig.worker.write(bounds())
+    for _ in range(REPAIRS_PER_MINUTE + 2):
+        rig.tree.write(BATCH, FILES[rig.version][-1], NO_LIMIT[rig.version])
+        rig.worker.write(bounds())
+    assert rig.heard.said() == [("drift.repair", "found_different")] * REPAIRS_PER_MINUTE
+    assert rig.of(BATCH)[-1] is None
+    rig.worker.write(bounds(GIB // 2, GIB))
+    assert rig.of(BATCH) == rig.expected(GIB // 2, GIB)
+
+
+def test_a_host_groups_bound_is_told_with_its_path(rig):
+    rig.tree.make("yarn")
+    wanted = {"yarn": Bounds(Part(GIB, 2 * GIB))}
+    rig.worker.write(wanted)
+    rig.tree.write("yarn", FILES[rig.version][-1], NO_LIMIT[rig.version])
+    rig.worker.write(wanted)
+    assert rig.heard.records[0].because.startswith(f"yarn: found {FILES[rig.version][-1]} ")
 
 
 def test_a_thread_outlives_what_nobody_foresaw(rig):

@@ -5,8 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.actuation.bandwidths import PodBandwidth, Written
-from nri_coloc.daemon.bandwidths import REPAIRS_PER_MINUTE, PodBandwidths
+from nri_coloc.actuation.bandwidths import PodBandwidth, Write, Written
+from nri_coloc.actuation.files import Correction
+from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.events import ContainerGone, ContainerUpdating, PodRemoved
@@ -35,7 +37,12 @@ class Files:
 
     def bandwidth(self, pod: PodBandwidth) -> Written:
         self.applied.append(pod)
-        return Written(self.writes, self.failures)
+        done = (
+            Write("", Correction("cpu.max.burst", "0", "50000")),
+            Write("kubepods/podweb/app", Correction("cpu.max", "max 100000", "200000 100000")),
+            Write("kubepods/podweb/app", Correction("cpu.max.burst", "0", "50000")),
+        )
+        return Written(done[: self.writes], self.failures)
 
     def container(self, path: str, at: float) -> GroupReading | None:
         if self.gone:
@@ -185,6 +192,22 @@ class TestPodsBandwidths:
             rig.bandwidths.sweep()
         assert len(rig.files.applied) == 1 + REPAIRS_PER_MINUTE
         assert rig.heard.said() == [("drift.repair", "found_different")] * REPAIRS_PER_MINUTE
+
+    def test_a_reset_is_told_of_the_pod_and_of_each_container_with_before_and_after(self):
+        rig = Rig(wish=self.BURSTING)
+        rig.bandwidths.sweep()
+        rig.files.writes = 3
+        rig.bandwidths.sweep()
+        pod, app = rig.heard.records
+        assert (pod.pod, pod.container, pod.before, pod.after) == ("web", "", {"burst": 0}, {"burst": 50_000})
+        assert (app.container, app.before, app.after) == (
+            "app",
+            {"burst": 0},
+            {"quota": 200_000, "burst": 50_000},
+        )
+        assert app.because == (
+            "found cpu.max max 100000 instead of 200000 100000, cpu.max.burst 0 instead of 50000; put right"
+        )
 
     def test_what_holds_is_not_said(self):
         rig = Rig(wish=self.BURSTING)

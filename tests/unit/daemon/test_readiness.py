@@ -222,3 +222,14 @@ def test_readings_that_are_too_old_are_named_with_their_age(rig):
         "ok": False,
         "detail": "the fast loop last measured 7 s ago; something was never looked at: not yet",
     }
+
+
+def test_what_wishes_the_machine_leaves_without_effect_is_told_and_keeps_nobody_from_being_ready(rig):
+    rig.at(SURE_S)
+    rig.readiness.of_the_machine = lambda: "where an I/O weight acts: sda no (none)"
+    assert rig.readiness.checks()["checks"]["config"] == {
+        "ok": True,
+        "detail": "where an I/O weight acts: sda no (none)",
+    }
+    rig.readiness.config_problem = "line 3 is wrong"
+    assert rig.readiness.checks()["checks"]["config"] == {"ok": False, "detail": "line 3 is wrong"}

@@ -18,7 +18,8 @@ from nri_coloc.actuation import scheduler, tasks
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
 from nri_coloc.actuation.cgroups import CgroupWriter, Target
 from nri_coloc.actuation.journal import Journal
-from nri_coloc.daemon.actuator import REPAIRS_PER_MINUTE, Actuator
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
@@ -89,7 +90,10 @@ WRITERS: Final[dict[str, tuple[str, Callable[[CgroupWriter], Failures]]]] = {
         "cpu.shares",
         lambda writer: writer.apply(Target(POD, 0, (FileValue("cpu", "cpu.shares", "2"),))).failures,
     ),
-    "box memory": ("memory.limit_in_bytes", lambda writer: writer.bound(POD, memory_bounds(0, GIB, 1))),
+    "box memory": (
+        "memory.limit_in_bytes",
+        lambda writer: writer.bound(POD, memory_bounds(0, GIB, 1)).failures,
+    ),
     "quota": (
         "cpu.cfs_quota_us",
         lambda writer: writer.bandwidth(PodBandwidth(POD, {APP: Share(0, 50_000)})).failures,
@@ -182,7 +186,7 @@ def test_a_container_that_refuses_is_told_once_and_tried_so_often_and_no_more(ri
     actuator = Actuator(rig.node, rig.writer, rig.report)
     rig.refuse("cpuset.cpus", ERRORS[error])
     for _ in range(50):
-        actuator._apply_container("app", sweeping=True)
+        actuator._keep_container("app")
     assert 0 < rig.attempts["cpuset.cpus"] <= REPAIRS_PER_MINUTE
     assert len(rig.told) == 1
 

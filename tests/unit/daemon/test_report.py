@@ -1,7 +1,9 @@
 """One call, three audiences: audit, metrics, log."""
 
+from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.report import REFUSALS_KEPT
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
@@ -28,8 +30,9 @@ def test_a_repair_says_what_was_found_and_for_whom():
     node = a_node()
     report, heard = a_report(node)
     create(node, "app")
-    report.drifted(node.state.containers["app"], node.state, "0-3", "0-7")
-    report.drifted("web", node.state, "0", "1")
+    drift = Drift(Knobs(cpus="0-3"), Knobs(cpus="0-7"), "found")
+    report.drifted(node.state.containers["app"], node.state, drift)
+    report.drifted("web", node.state, drift)
     container, pod = heard.records
     assert (container.container, container.pod, container.namespace) == ("app", "web", "shop")
     assert (container.before, container.after) == ({"cpus": "0-3"}, {"cpus": "0-7"})

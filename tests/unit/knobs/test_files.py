@@ -12,14 +12,15 @@ V2 = Capability(
     2,
     frozenset({"memory.high", "memory.low", "memory.min", "io.weight", "io.bfq.weight", "cpu.max.burst"}),
 )
+PAGE = 4096
 ALL = Knobs(
     cpus="0-1",
     mems="0",
     shares=1024,
-    memory_limit=400,
-    memory_high=300,
-    memory_low=200,
-    memory_min=100,
+    memory_limit=4 * PAGE + 5,
+    memory_high=3 * PAGE + 5,
+    memory_low=2 * PAGE + 5,
+    memory_min=PAGE + 5,
     io_weight=5050,
 )
 
@@ -33,7 +34,7 @@ class TestEveryValue:
         assert shown(files.all_but_cpuset(ALL, V1)) == {
             "cpuset/cpuset.mems": "0",
             "cpu/cpu.shares": "1024",
-            "memory/memory.limit_in_bytes": "400",
+            "memory/memory.limit_in_bytes": str(4 * PAGE),
             "blkio/blkio.bfq.weight": "550",
             "blkio/blkio.weight": "550",
         }
@@ -42,10 +43,10 @@ class TestEveryValue:
         assert shown(files.all_but_cpuset(ALL, V2)) == {
             "cpuset/cpuset.mems": "0",
             "cpu/cpu.weight": "39",
-            "memory/memory.max": "400",
-            "memory/memory.high": "300",
-            "memory/memory.low": "200",
-            "memory/memory.min": "100",
+            "memory/memory.max": str(4 * PAGE),
+            "memory/memory.high": str(3 * PAGE),
+            "memory/memory.low": str(2 * PAGE),
+            "memory/memory.min": str(PAGE),
             "blkio/io.weight": "default 5050",
             "blkio/io.bfq.weight": "550",
         }
@@ -61,6 +62,11 @@ class TestEveryValue:
 
     def test_no_protection_is_written_as_a_value_too(self):
         assert shown(files.all_but_cpuset(Knobs(memory_low=0), V2)) == {"memory/memory.low": "0"}
+
+    def test_memory_is_written_in_whole_pages_as_the_kernel_shows_it(self):
+        assert shown(files.all_but_cpuset(Knobs(memory_high=3 * PAGE - 1), V2)) == {
+            "memory/memory.high": str(2 * PAGE)
+        }
 
     def test_the_cpuset_is_not_here(self):
         assert files.all_but_cpuset(Knobs(cpus="0-1"), V2) == ()
@@ -84,6 +90,44 @@ class TestBeyondNRI:
     @pytest.mark.parametrize("can", [V1, V2])
     def test_without_orders_there_is_nothing(self, can):
         assert files.beyond_nri(NO_KNOBS, can) == ()
+
+
+class TestReadingBack:
+    @pytest.mark.parametrize("can", [V1, V2], ids=["v1", "v2"])
+    def test_what_a_file_shows_is_told_by_its_knob(self, can):
+        for value in files.all_but_cpuset(ALL, can):
+            knobs = files.shown(value.name, value.text)
+            assert files.all_but_cpuset(knobs, can)[0].controller == value.controller
+            assert value in files.all_but_cpuset(knobs, can)
+
+    @pytest.mark.parametrize(
+        ("name", "text", "knobs"),
+        [
+            ("cpu.max", "50000 100000", Knobs(quota=50_000)),
+            ("cpu.cfs_quota_us", "50000", Knobs(quota=50_000)),
+            ("cpu.max.burst", "7", Knobs(burst=7)),
+            ("cpu.cfs_burst_us", "7", Knobs(burst=7)),
+            ("io.weight", "default 300\n8:0 50", Knobs(io_weight=300)),
+            ("cpuset.mems", "0-1", Knobs(mems="0-1")),
+        ],
+    )
+    def test_what_only_others_write_is_told_too(self, name, text, knobs):
+        assert files.shown(name, text) == knobs
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("memory.high", "max"),
+            ("memory.limit_in_bytes", "9223372036854771712"),
+            ("cpu.max", "max 100000"),
+            ("cpu.cfs_quota_us", "-1"),
+            ("cpuset.mems", ""),
+            ("io.weight", ""),
+            ("pids.max", "5"),
+        ],
+    )
+    def test_no_limit_and_what_is_not_ours_is_nothing(self, name, text):
+        assert files.shown(name, text) == NO_KNOBS
 
 
 def test_no_kernel_is_asked_for_a_file_of_the_other_version():

@@ -45,9 +45,18 @@ def test_larger_weights_stay_larger():
     assert (bfq[0], bfq[-1]) == (weights.MIN_WEIGHT, weights.MAX_BFQ_WEIGHT)
 
 
+def test_a_weight_is_told_by_the_least_number_of_ours_that_makes_it():
+    for bfq in range(1, weights.MAX_BFQ_WEIGHT + 1):
+        least = weights.io_weight(bfq)
+        assert weights.bfq_weight(least) == bfq
+        assert bfq == 1 or weights.bfq_weight(least - 1) == bfq - 1
+
+
 @pytest.mark.parametrize("weight", [1, 2, 39, 100, 9999, 10_000])
 def test_shares_of_a_weight_make_that_weight_again(weight):
-    assert weights.cpu_weight(weights.shares_of(weight)) == weight
+    least = weights.shares_of(weight)
+    assert weights.cpu_weight(least) == weight
+    assert weight == 1 or weights.cpu_weight(least - 1) == weight - 1
 
 
 def test_the_least_weight_is_the_kubelets_word_for_no_request():

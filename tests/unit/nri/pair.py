@@ -7,13 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.multiplex import trunk
 from nri_coloc.node_sim import adaptation
-from nri_coloc.nri import events
+from nri_coloc.nri import calls, events
 from nri_coloc.nri.session import Session
 from nri_coloc.nri.version import NriVersion
+from nri_coloc.ttrpc import frames
+from nri_coloc.ttrpc._pb import ttrpc_pb2
 
 NEWEST = (0, 12, 1)
 OLDEST = (0, 6, 1)
+POD = nri_pb2.PodSandbox(id="p", name="web", namespace="shop")
+CONTAINER = nri_pb2.Container(id="c", pod_sandbox_id="p", name="app")
+RESOURCES = nri_pb2.LinuxResources(cpu=nri_pb2.LinuxCPU(cpus="0-3"))
 
 
 class Pair:
@@ -79,3 +85,24 @@ def raises_alike(error: type[Exception], *verbs: Callable[[], object]) -> list[E
         else:
             raise AssertionError(f"{verb} raised nothing")
     return raised
+
+
+def request(stream: int, method: str, payload: bytes, service: str = calls.PLUGIN) -> bytes:
+    envelope = ttrpc_pb2.Request(service=service, method=method, payload=payload)
+    message = frames.frame(stream, frames.REQUEST, envelope.SerializeToString())
+    return trunk.frame(trunk.PLUGIN_SERVICE, message)
+
+
+def answers(data: bytes) -> list[tuple[int, int, str]]:
+    """Stream, code and text of what the session wrote by itself; each message in frames of its own."""
+    found = []
+    for _, message in trunk.Trunk().receive_data(data):
+        _, stream, _, _ = frames.HEADER.unpack_from(message)
+        status = ttrpc_pb2.Response.FromString(bytes(message[frames.HEADER_SIZE :])).status
+        found.append((stream, status.code, status.message))
+    return found
+
+
+def refusal(stream: int, code: int, text: str) -> bytes:
+    envelope = ttrpc_pb2.Response(status=ttrpc_pb2.Status(code=code, message=text))
+    return frames.frame(stream, frames.RESPONSE, envelope.SerializeToString())

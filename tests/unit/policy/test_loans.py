@@ -89,3 +89,14 @@ def test_a_container_that_is_no_reclaimed_one_any_more_has_nothing_of_a_loan():
     assert loans.recalled(listed, LENT) == HALF
     assert loans.recalled(listed, SHARED) == NO_KNOBS
     assert loans.recalled(replace(listed, record=""), LENT) == NO_KNOBS
+
+
+def test_what_restore_gave_back_is_no_part_of_a_loan():
+    node = lending()
+    node.grant({"job": HALF})
+    listed = node.listed["job"]
+    for former in (
+        Resources(shares=2, quota=-1, period=100_000, memory_limit=-1),  # before us, or none
+        Resources(shares=4096, quota=400_000),  # more than was lent
+    ):
+        assert loans.recalled(replace(listed, resources=former), LENT) == NO_KNOBS

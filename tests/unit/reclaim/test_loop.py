@@ -42,6 +42,14 @@ def test_growth_comes_in_steps():
     assert all(b - a <= 1 for a, b in pairwise(sizes))
 
 
+def test_what_a_growth_cost_is_told_by_the_next_reading_and_kept():
+    feed = Feed()
+    assert any(feed.tick(2_000).target.change is Change.GROW for _ in range(200))
+    feed.tick(2_000, took_s=0.01)
+    feed.tick(2_000, took_s=0.0002)
+    assert feed.memory.lent.growth_took_s == 0.01
+
+
 def test_a_burst_takes_the_cpus_back_with_the_tick_that_shows_it():
     feed = grown()
     found = feed.tick(7_500, box=100)

@@ -165,6 +165,17 @@ def test_between_two_steps_lies_some_time():
     assert lent(THREE._replace(grown_at=NOW - 0.25)) == (4_000, 4)
 
 
+@pytest.mark.parametrize(("ago_s", "grows"), [(3.9, False), (4.1, True)])
+def test_growth_that_is_dear_to_write_comes_less_often(ago_s, grows):
+    # 10 ms for it and 10 ms for the cut that may follow are half a percent of 4 s
+    before = THREE._replace(grown_at=NOW - ago_s, growth_took_s=0.01)
+    assert (verdict(before).lent.cpus > before.cpus) is grows
+
+
+def test_a_cut_does_not_wait_for_what_growth_has_cost():
+    assert lent(THREE._replace(grown_at=NOW - 0.01, growth_took_s=10.0), online=6_000) == (1_500, 2)
+
+
 def test_a_box_with_all_cpus_says_so():
     everything = Lent(milli=8_000, cpus=8)
     assert verdict(everything, online=0, system=0, peak=0).binding is Binding.ALL_LENT

@@ -61,3 +61,12 @@ def test_devices_on_top_of_others_are_left_out(tmp_path):
 
 def test_a_machine_without_disks_has_none(tmp_path):
     assert block_devices.read(str(tmp_path), V1) == ()
+
+
+def test_each_disk_has_its_word_and_the_reason():
+    disks = (
+        Disk("sda", "bfq", io_cost=False),
+        Disk("sdb", "none", io_cost=True),
+        Disk("vda", "", io_cost=False),
+    )
+    assert block_devices.words(disks) == "sda yes (bfq), sdb yes (none, io.cost), vda no (no scheduler)"

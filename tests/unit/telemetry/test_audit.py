@@ -164,10 +164,6 @@ class TestLine:
         assert tuple(record) == FIELDS[:16]
         assert losses.counted == {"unrenderable": 1}
 
-    def test_a_renderer_of_bytes_would_do_as_well(self, monkeypatch):
-        monkeypatch.setattr(audit, "_to_json", lambda *_: b"{}")
-        assert audit._encode({}) == b"{}"
-
     @pytest.mark.parametrize(
         ("at", "text"),
         [

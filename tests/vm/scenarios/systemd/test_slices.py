@@ -3,7 +3,7 @@
 import pytest
 
 from tests.vm import slices
-from tests.vm.node import Container, Node, becomes, cpus
+from tests.vm.node import Container, Node, becomes, cpus, until
 
 SWEEPS = 10  # seconds; the plugin looks every two, and everything is slower here
 
@@ -60,11 +60,32 @@ def test_values_outlive_a_daemon_reload_or_are_repaired(web: Container, batch: C
     becomes(lambda: values(web, batch), WANTED, SWEEPS)
 
 
-def test_what_systemd_writes_itself_is_put_right(web: Container, batch: Container):
+def told(node: Node, pod: str) -> dict[str, object]:
+    """What the audit says that it found on a pod and put right, each knob as it was found last."""
+    found: dict[str, object] = {}
+    for record in node.plugin.audit("drift.repair", pod=pod):
+        found |= record["before"]
+    return found
+
+
+def test_what_systemd_writes_itself_is_put_right_and_told(node: Node, web: Container, batch: Container):
     """As the kubelet makes it do whenever a pod starts: systemd re-applies its own properties of a slice."""
     name = batch.pod_path.rpartition("/")[2]
-    slices.systemctl("set-property", "--runtime", name, "CPUWeight=100", "AllowedCPUs=0-7", "IOWeight=100")
+    slices.systemctl("set-property", "--runtime", name, "CPUWeight=200", "AllowedCPUs=0-7", "IOWeight=400")
     becomes(lambda: values(web, batch), WANTED, SWEEPS)
+    until(lambda: told(node, "batch").keys() >= {"cpus", "shares", "io.weight"}, "every repair in the audit")
+    assert (told(node, "batch")["cpus"], told(node, "batch")["io.weight"]) == ("0-7", 400)
+
+
+def test_a_daemon_reload_after_it_is_survived_and_told_as_it_was(
+    node: Node, web: Container, batch: Container
+):
+    """What systemd was told by somebody else is its own from then on: it writes it again at a reload."""
+    before = len(node.plugin.audit("drift.repair", pod="batch"))
+    slices.systemctl("daemon-reload")
+    becomes(lambda: values(web, batch), WANTED, SWEEPS)
+    for record in node.plugin.audit("drift.repair", pod="batch")[before:]:
+        assert record["after"].items() <= {"cpus": "2-7", "shares": 2, "io.weight": 10}.items()
 
 
 def test_an_update_by_the_kubelet_leaves_a_dedicated_containers_cpus(web: Container):

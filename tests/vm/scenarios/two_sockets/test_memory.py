@@ -1,6 +1,8 @@
 """Memory values, and what they do: file pages are what the kernel takes back first, and there is no swap here."""
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,10 @@ from tests.vm.node import ROOT, Container, Node, becomes, read
 
 MIB = 1 << 20
 DISK = "/dev/ram0"
+BOX = 256 * MIB
+"""What the reclaimed pods may hold at the least (`reclaim.memory_floor`)."""
+
+TURNS = 60  # seconds; the slow loop looks every five, and writes after it
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +30,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["mount", "-t", "ext4", DISK, str(folder)],
     ):
         subprocess.run(command, check=True, capture_output=True)
-    for name in ("kept", "lost", "hog"):
+    for name in ("kept", "lost", "hog", "online", "offline"):
         with (folder / name).open("wb") as file:
-            file.truncate(256 * MIB)
+            file.truncate(512 * MIB)
     return folder
 
 
@@ -36,6 +42,12 @@ def read_file(container: Container, name: str, mib: int) -> None:
 
 def cached(container: Container) -> int:
     return container.stat("memory.stat", "file") // MIB
+
+
+def events(container: Container, name: str) -> int:
+    """How often something happened at its pod's own limits."""
+    found = dict(line.split() for line in container.pod_cgroup("memory.events").splitlines())
+    return int(found[name])
 
 
 def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
@@ -72,3 +84,34 @@ def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(node: N
         assert (cached(kept) >= 90, cached(lost) < 70) == (True, True), (cached(kept), cached(lost))
     finally:
         limit.write_text("max")
+
+
+@contextmanager
+def limited(limit: int) -> Iterator[None]:
+    """Let all pods together hold no more than this."""
+    file = ROOT / "kubepods/memory.max"
+    file.write_text(str(limit))
+    try:
+        yield
+    finally:
+        file.write_text("max")
+
+
+def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_pods(node: Node, data: Path):
+    node.plugin.config.write(
+        "reclaim: {enabled: true, memoryWatermark: 1}\n"
+    )  # so that the box has its floor
+    web = node.pod("online", cpus=0.5, mounts={"/data": data})
+    batch = node.pod("offline", kube_qos="besteffort", oom=1000, mounts={"/data": data})
+    becomes(lambda: batch.pod_cgroup("memory.high"), str(BOX), TURNS)
+    read_file(web, "online", 96)
+    with limited(int(read("kubepods", "memory.current")) + BOX + 32 * MIB):
+        read_file(batch, "offline", 500)
+        assert int(batch.pod_cgroup("memory.current")) < BOX + 16 * MIB
+        assert events(batch, "high") > 0
+        assert events(batch, "oom") == 0
+        assert cached(web) >= 90
+        node.plugin.config.write("")
+        becomes(lambda: batch.pod_cgroup("memory.high"), "max", TURNS)
+        read_file(batch, "offline", 500)
+        assert cached(web) < 85, "without the bound it would have been the online pod's"

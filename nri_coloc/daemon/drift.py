@@ -1,0 +1,163 @@
+"""Whether a value that is found otherwise is somebody else's doing, and how often that is put up with.
+
+What each cgroup was brought to last is remembered. What is still wanted and is found otherwise was changed by somebody
+else: a drift. What is wanted anew is our own change on its way, whichever thread comes to write it first; and of what
+was never seen in place nobody can tell whose it is. One instance is used under one lock, or by one thread.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from nri_coloc.actuation.cgroups import Applied, Target, same
+from nri_coloc.actuation.files import Correction
+from nri_coloc.knobs import files
+from nri_coloc.model import cpuset
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+
+REPAIRS_PER_MINUTE: Final = 6
+"""A cgroup that somebody resets again and again, or that refuses a value, is written so often, and no more."""
+
+MINUTE_S: Final = 60.0
+
+FORMER_KEPT: Final = 4
+"""Former targets that are remembered: as many as can change during one slow update of the runtime."""
+
+CPUS: Final = "cpuset.cpus"
+
+
+class Drift(NamedTuple):
+    """What was found and what it is again. `former`: all that was found is what we ourselves had ordered before."""
+
+    before: Knobs
+    after: Knobs
+    because: str
+    former: bool = False
+
+    def at(self, path: str) -> "Drift":
+        """Return it with the cgroup named, where no pod's name does that."""
+        return self._replace(because=f"{path}: {self.because}")
+
+
+def worded(found: Sequence[Correction], times: int) -> Drift:
+    """Return what was found in one cgroup as a record says it; `times`: repairs of it within the minute."""
+    before, after = NO_KNOBS, NO_KNOBS
+    for each in found:
+        # the first file of a knob counts: the others are its images on other scales
+        before = _knob(each.name, each.was).overlaid(before)
+        after = _knob(each.name, each.now).overlaid(after)
+    said = ", ".join(f"{_called(each.name)} {_said(each.was)} instead of {_said(each.now)}" for each in found)
+    rests = (
+        f"; the {times}th time within a minute: let be until less of it"
+        if times == REPAIRS_PER_MINUTE
+        else ""
+    )
+    return Drift(before, after, f"found {said}; put right{rests}")
+
+
+class Drifts:
+    """By id, of whatever kind the caller has: a container's, a pod's, a path."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Target] = {}
+        self._former: dict[str, deque[Target]] = {}
+        self._repairs: dict[str, list[float]] = {}
+
+    def expect(self, id_: str, path: str, cpus: int) -> None:
+        """Know what the runtime was told of a cgroup's CPUs; nothing else of it was seen yet."""
+        self._known[id_] = Target(path, cpus)
+
+    def judge(self, id_: str, target: Target, applied: Applied) -> Drift | None:
+        """Remember what a cgroup was brought to; returns what somebody else had changed, which counts as a repair."""
+        known = self._known.get(id_)
+        whole = not applied.failures and not applied.absent and applied.cpus == (target.cpus or None)
+        self._known[id_] = target if whole else _in_place(known, target, applied)
+        if whole and known is not None and known.cpus == target.cpus and _held(applied):
+            return None  # as almost always; comparing targets as a whole costs more than all the rest
+        if known is not None and known != target:
+            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append(known)
+        found = list(_drifted(known, target, applied)) if known is not None else []
+        if found:
+            return self._told(id_, found)
+        if applied.failures:
+            self.count(id_)  # what the kernel refuses does not mend itself: not written again at every look
+        return None
+
+    def _told(self, id_: str, found: Sequence[Correction]) -> Drift:
+        drift = worded(found, self.count(id_))
+        former = self._former.get(id_, ())
+        if not all(any(_shows(target, each) for target in former) for each in found):
+            return drift
+        late = "it is what was ordered before, which the runtime or systemd may have written late"
+        return drift._replace(former=True, because=f"{drift.because}; {late}")
+
+    def count(self, id_: str) -> int:
+        """Count a repair; returns how many there were within the minute."""
+        now = time.monotonic()
+        self._repairs[id_] = [*self._recent(id_, now), now]
+        return len(self._repairs[id_])
+
+    def too_often(self, id_: str) -> bool:
+        """Whether a cgroup was repaired so often in the last minute that its rival may have it for now."""
+        return len(self._recent(id_, time.monotonic())) >= REPAIRS_PER_MINUTE
+
+    def holds(self, id_: str, target: Target) -> bool:
+        """Whether this is what the cgroup was brought to last."""
+        return self._known.get(id_) == target
+
+    def forget(self, id_: str) -> None:
+        """Drop a cgroup that is gone, or nobody's business any more."""
+        for known in (self._known, self._former, self._repairs):
+            known.pop(id_, None)
+
+    @property
+    def ids(self) -> set[str]:
+        """Of whom anything is known."""
+        return {*self._known, *self._repairs}
+
+    def _recent(self, id_: str, now: float) -> list[float]:
+        return [at for at in self._repairs.get(id_, ()) if now - at < MINUTE_S]
+
+
+def _held(applied: Applied) -> bool:
+    return applied.before == applied.cpus and not applied.corrected
+
+
+def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:
+    """Return the part of a target that the kernel took; of a cgroup that is not there yet, what was expected of it."""
+    lacks = {failure.path.rpartition("/")[2] for failure in applied.failures} | {*applied.absent}
+    cpus = target.cpus if applied.cpus == target.cpus else 0
+    if applied.before is None and known is not None:
+        cpus = known.cpus
+    return replace(target, cpus=cpus, values=tuple(v for v in target.values if v.name not in lacks))
+
+
+def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correction]:
+    """Return what was wanted before and still is, and was found otherwise."""
+    moved = applied.before is not None and applied.before != applied.cpus == target.cpus
+    if moved and known.cpus == target.cpus:
+        yield Correction(CPUS, cpuset.render(applied.before or 0), cpuset.render(target.cpus))
+    still = {*known.values} & {*target.values}
+    names = {value.name for value in still}
+    yield from (each for each in applied.corrected if each.name in names)
+
+
+def _shows(target: Target, found: Correction) -> bool:
+    if found.name == CPUS:
+        return cpuset.render(target.cpus) == found.was
+    return any(value.name == found.name and same(found.was, value.text) for value in target.values)
+
+
+def _knob(name: str, text: str) -> Knobs:
+    return Knobs(cpus=text) if name == CPUS else files.shown(name, text)
+
+
+def _called(name: str) -> str:
+    return "CPUs" if name == CPUS else name
+
+
+def _said(text: str) -> str:
+    """Return a file's first line, which says what holds by default."""
+    return text.split("\n", maxsplit=1)[0].removeprefix("default ") or "nothing"

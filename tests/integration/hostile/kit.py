@@ -1,0 +1,47 @@
+"""Messages of a runtime in a few words, and how to see that a connection still works."""
+
+from typing import NamedTuple
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.node_sim.node import Node
+from tests.integration.harness import QOS, assert_unhurt
+from tests.rig.daemon import Daemon
+from tests.rig.raw_runtime import RawPlugin
+
+RECORD = "coloc.nri.io/record"
+FIRST_TRY_S = 1.0
+"""Within this a lost connection is tried again the first time."""
+
+
+class Lasting(NamedTuple):
+    """One daemon with one connection for all attacks that must not cost it."""
+
+    node: Node
+    daemon: Daemon
+    plugin: RawPlugin
+
+
+def a_pod(name: str = "web", **fields: object) -> nri_pb2.PodSandbox:
+    pod = nri_pb2.PodSandbox(id=f"pod-{name}", name=name, uid=f"uid-{name}", namespace="shop")
+    pod.linux.cgroup_parent = f"/kubepods/burstable/pod{name}"
+    pod.annotations.update(fields.pop("annotations", {}))  # type: ignore[call-overload]  # fields are of mixed kinds here
+    for field, value in fields.items():
+        setattr(pod, field, value)
+    return pod
+
+
+def a_container(name: str = "app", on: str = "web", milli: int = 2000) -> nri_pb2.Container:
+    container = nri_pb2.Container(id=f"{on}-{name}", pod_sandbox_id=f"pod-{on}", name=name)
+    container.linux.cgroups_path = f"/kubepods/burstable/pod{on}/{on}-{name}"
+    container.linux.resources.cpu.shares.value = milli * 1024 // 1000
+    return container
+
+
+def is_served(daemon: Daemon, plugin: RawPlugin) -> None:
+    """The connection works: a dedicated container is created and released, with right answers."""
+    pod = a_pod("probe", annotations={QOS: "dedicated"})
+    container = a_container(on="probe")
+    answer = plugin.hook("CreateContainer", pod=pod, container=container)
+    assert answer.adjust.linux.resources.cpu.cpus
+    plugin.hook("StopContainer", pod=pod, container=container)
+    assert_unhurt(daemon)

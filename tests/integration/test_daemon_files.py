@@ -1,0 +1,154 @@
+"""What the daemon writes: values on the container and along its path, and what it puts right or gives back."""
+
+from typing import Any
+
+from nri_coloc.model import cpuset
+from nri_coloc.model.workload import KubeQoS
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from tests.integration.harness import (
+    QOS,
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    file,
+    pod,
+    reclaimed,
+    served,
+)
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+MI = 1 << 20
+
+
+def test_v2_values_stand_on_the_container_and_its_pod(node_v2):
+    with daemon_of(node_v2) as daemon:
+        served(daemon)
+        wanted = {"memory-high": "64Mi", "io-weight": "300"}
+        pod_id = pod(node_v2, "web", "shared", {f"coloc.nri.io/{key}": text for key, text in wanted.items()})
+        app = node_v2.run_container(pod_id, ContainerRequest("app", native(100, None, 128 * MI)))
+        assert file(node_v2, app, "memory.high") == str(64 * MI)
+        for owner in (app, pod_id):
+            assert (file(node_v2, owner, "io.weight") or "").removeprefix("default ") == "300"
+            assert (file(node_v2, owner, "io.bfq.weight") or "").removeprefix("default ") == "118"
+        assert_unhurt(daemon)
+
+
+ANCESTORS = ("kubepods/burstable", "kubepods")
+
+
+def protected(node: Node, name: str, amount: int) -> str:
+    """Run a Burstable pod that is surely granted some protection: its kubelet's score says a request of a half."""
+    wanted = {"coloc.nri.io/memory-min": str(amount), "coloc.nri.io/memory-low": str(2 * amount)}
+    pod_id = pod(node, name, "shared", wanted)
+    return node.run_container(pod_id, ContainerRequest("app", native(100), oom_score_adj=500))
+
+
+def sums(node: Node, name: str) -> list[str | None]:
+    return [node.tree.read(path, name) for path in ANCESTORS]
+
+
+def test_protections_are_sums_along_the_path_and_are_given_back_at_release(node_v2):
+    with daemon_of(node_v2) as daemon:
+        served(daemon)
+        first, second = protected(node_v2, "a", MI), protected(node_v2, "b", 3 * MI)
+        assert file(node_v2, first, "memory.min") == str(MI)
+        wait_until(lambda: sums(node_v2, "memory.min") == [str(4 * MI)] * 2, 5, "the sums")
+        wait_until(lambda: sums(node_v2, "memory.low") == [str(8 * MI)] * 2, 5, "the lower sums")
+        pod_b = node_v2.pod("shop/b")
+        wait_until(lambda: file(node_v2, pod_b, "memory.min") == str(3 * MI), 5, "the pod's own")
+        node_v2.remove_pod(node_v2.pod("shop/b"))
+        wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 5, "the second pod's part to go")
+        node_v2.runtime.stop(first)
+        wait_until(lambda: sums(node_v2, "memory.low") == ["0"] * 2, 5, "everything to be given back")
+        assert second not in node_v2.runtime.containers
+        assert_unhurt(daemon)
+
+
+def test_protections_of_pods_that_ended_while_we_were_away_are_given_back(node_v2):
+    with daemon_of(node_v2) as daemon:
+        served(daemon)
+        protected(node_v2, "a", MI)
+        wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 5, "the sums")
+        daemon.kill()
+        node_v2.remove_pod(node_v2.pod("shop/a"))
+        daemon.start()
+        served(daemon)
+        wait_until(lambda: sums(node_v2, "memory.min") == ["0"] * 2, 5, "what a former life protected")
+
+
+def test_a_reclaimed_pod_is_limited_before_its_first_container(node, daemon):
+    dedicated(node)
+    pod_id = pod(node, "batch", kube=KubeQoS.BEST_EFFORT)
+    assert file(node, pod_id, "cpuset.cpus") == "2-7"
+    weight = ("cpu.shares", "2") if node.tree.version == 1 else ("cpu.weight", "1")
+    assert file(node, pod_id, weight[0]) == weight[1]
+    container_id = node.run_container(pod_id, ContainerRequest("app"))
+    assert cpuset.render(node.cpus(container_id)) == "2-7"
+    assert node.runtime.containers[container_id].resources.cpu.cpus == ""
+
+
+def test_a_pod_that_leaves_the_box_gets_its_cpus_and_weight_back(node, daemon):
+    name = "cpu.shares" if node.tree.version == 1 else "cpu.weight"
+    request = PodRequest("mixed", "shop", KubeQoS.BURSTABLE, {QOS: "reclaimed"}, shares=1024)
+    pod_id = node.run_pod(request)
+    wanted = node.tree.weight(1024)[1]
+    batch = node.run_container(pod_id, ContainerRequest("batch"))
+    assert file(node, pod_id, name) != wanted
+    owner = dedicated(node)
+    request.annotations[f"{QOS}.main"] = "shared"  # type: ignore[index]  # a dict, declared read-only
+    node.kill_runtime()
+    node.start_runtime()
+    wait_until(lambda: file(node, pod_id, name) == wanted, 15, "the weight to come back")
+    everything = "0-7" if node.tree.version == 1 else ""
+    wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == everything, 5, "the CPUs too")
+    wait_until(lambda: not node.cpus(batch) & node.cpus(owner), 5, "its offline container to stay off")
+    assert_unhurt(daemon)
+
+
+def test_the_best_effort_class_itself_is_never_written(node, daemon):
+    names = ("cpu.shares", "cpu.weight", "cpuset.cpus", "io.weight", "blkio.bfq.weight", "memory.min")
+    before = [node.tree.read("kubepods/besteffort", name) for name in names]
+    dedicated(node)
+    reclaimed(node)
+    assert [node.tree.read("kubepods/besteffort", name) for name in names] == before
+
+
+def test_a_pods_weights_that_somebody_resets_are_repaired_and_said_with_before_and_after(node, daemon):
+    request = PodRequest("batch", "shop", KubeQoS.BEST_EFFORT)
+    cgroup = node.runtime.containers[
+        node.run_container(node.run_pod(request), ContainerRequest("app"))
+    ].pod.cgroup
+    name, light = node.tree.weight(2)
+    io = "blkio.bfq.weight" if node.tree.version == 1 else "io.weight"
+    wait_until(
+        lambda: (node.tree.read(cgroup, name), said_weight(node, cgroup, io)) == (light, "10"), 5, "a box"
+    )
+    node.tree.write(cgroup, name, node.tree.weight(1024)[1])
+    node.tree.write(cgroup, io, "500")
+    wait_until(
+        lambda: (node.tree.read(cgroup, name), said_weight(node, cgroup, io)) == (light, "10"), 5, "repairs"
+    )
+    wait_until(lambda: {"shares", "io.weight"} <= found(daemon, "batch").keys(), 5, "both in the audit")
+    assert 990 < found(daemon, "batch")["shares"] <= 1024  # the least shares that make this weight
+    assert {k: v for r in daemon.audit("drift.repair", pod="batch") for k, v in r["after"].items()} == {
+        "shares": 2,
+        "io.weight": 10,
+    }
+
+
+def said_weight(node: Node, cgroup: str, name: str) -> str:
+    return (node.tree.read(cgroup, name) or "").removeprefix("default ")
+
+
+def found(daemon: Daemon, pod: str) -> dict[str, Any]:
+    """What the audit says that it found on a pod and put right."""
+    return {k: v for record in daemon.audit("drift.repair", pod=pod) for k, v in record["before"].items()}
+
+
+def test_what_somebody_resets_is_repaired_and_said(node, daemon):
+    container_id = dedicated(node)
+    node.tree.write(node.runtime.containers[container_id].cgroup, "cpuset.cpus", "0-7")
+    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "0-1", 5, "the repair")
+    assert daemon.audited("drift.repair", container_id=container_id)["after"] == {"cpus": "0-1"}

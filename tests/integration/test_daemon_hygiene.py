@@ -1,0 +1,109 @@
+"""What the daemon costs, and what it leaves behind: nothing."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.model import cpuset
+from nri_coloc.node_sim.node import Node
+from tests.integration.harness import (
+    QOS,
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    reclaimed,
+    served,
+    shared,
+)
+from tests.rig.daemon import Daemon
+from tests.rig.raw_runtime import RawPlugin, RawRuntime
+from tests.rig.waiting import wait_until
+
+
+def resident_kb(daemon: Daemon, name: str) -> int:
+    lines = Path(f"/proc/{daemon.pid}/smaps_rollup").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")))
+
+
+def cpu_seconds(daemon: Daemon) -> float:
+    fields = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def open_things(daemon: Daemon) -> tuple[int, int]:
+    """Descriptors and threads."""
+    process = Path(f"/proc/{daemon.pid}")
+    return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
+
+
+def live(plugin: RawPlugin, number: int) -> None:
+    """One pod's life, of every class in turn, told by a runtime that makes no cgroups and so takes no time."""
+    qos = ("dedicated", "shared", "reclaimed", "system")[number % 4]
+    sandbox = nri_pb2.PodSandbox(
+        id=f"pod{number}", name=f"p{number}", uid=f"u{number}", namespace="kube-system"
+    )
+    sandbox.annotations[QOS] = qos
+    sandbox.linux.cgroup_parent = f"/kubepods/burstable/podu{number}"
+    container = nri_pb2.Container(id=f"c{number}", pod_sandbox_id=sandbox.id, name="app")
+    container.linux.cgroups_path = f"{sandbox.linux.cgroup_parent}/{container.id}"
+    container.linux.resources.cpu.shares.value = 1024
+    plugin.hook("RunPodSandbox", pod=sandbox)
+    created = plugin.hook("CreateContainer", pod=sandbox, container=container)
+    container.annotations.update(created.adjust.annotations)
+    for method in ("PostCreateContainer", "StartContainer", "PostStartContainer", "UpdateContainer"):
+        plugin.hook(method, pod=sandbox, container=container)
+    if number % 3:  # a runtime that restarts tells some ends never or only once
+        plugin.hook("StopContainer", pod=sandbox, container=container)
+    plugin.hook("StopPodSandbox", pod=sandbox)
+    if number % 3 > 1:
+        plugin.hook("RemoveContainer", pod=sandbox, container=container)
+        plugin.hook("RemovePodSandbox", pod=sandbox)
+
+
+def test_two_thousand_lives_leave_nothing_behind(tmp_path, record_testsuite_property):
+    node = Node(tmp_path, cgroup=1)
+    few = "telemetry: {auditRing: 500}\n"  # kept records are no leak, so the ring is full before we look
+    with (
+        RawRuntime(node.nri_socket) as runtime,
+        daemon_of(node, config=few) as daemon,
+        runtime.accept() as plugin,
+    ):
+        plugin.welcome()
+        # from then on gRPC is loaded, with its threads and its megabytes
+        wait_until(lambda: "cannot compare" in daemon.check("synchronised")["detail"], 10, "a try to ask CRI")
+        for number in range(500):
+            live(plugin, number)
+        before, things = resident_kb(daemon, "Rss"), open_things(daemon)
+        for number in range(500, 2500):
+            live(plugin, number)
+        grown = resident_kb(daemon, "Rss") - before
+        record_testsuite_property("grown_kb", grown)
+        wait_until(lambda: open_things(daemon) <= things, 5, f"{things}, not {open_things(daemon)}")
+        assert assert_unhurt(daemon)["containers"] == []
+        assert grown < 3 * 1024, f"grown by {grown} kB"
+
+
+def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_testsuite_property):
+    with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
+        served(daemon)
+        for number in range(110):
+            (shared, reclaimed)[number % 2](node, f"p{number}")
+        began, used = time.monotonic(), cpu_seconds(daemon)
+        wait_until(
+            lambda: time.monotonic() > began + 5, 10, "five idle seconds, the comparison with CRI in them"
+        )
+        share = (cpu_seconds(daemon) - used) / (time.monotonic() - began)
+        pss = resident_kb(daemon, "Pss") / 1024
+        record_testsuite_property("cpu_percent", 100 * share)
+        record_testsuite_property("pss_mib", pss)
+        assert share < 0.03, f"{100 * share:.1f} % of a core"
+        assert pss < 80, f"{pss:.0f} MiB"
+
+
+def test_a_daemon_that_is_killed_un_pins_nothing(node, daemon):
+    owner, other = dedicated(node), shared(node)
+    os.kill(daemon.pid, signal.SIGKILL)
+    wait_until(lambda: daemon.is_dead, 5, "its end")
+    assert [cpuset.render(node.cpus(one)) for one in (owner, other)] == ["0-1", "2-7"]

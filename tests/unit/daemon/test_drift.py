@@ -1,0 +1,142 @@
+"""What is found otherwise is somebody else's doing only where it was in place before and is wanted still."""
+
+from nri_coloc.actuation.cgroups import Applied, Target
+from nri_coloc.actuation.files import Correction
+from nri_coloc.daemon.drift import FORMER_KEPT, REPAIRS_PER_MINUTE, Drifts
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import FileValue
+from nri_coloc.model.knobs import NO_KNOBS
+from tests.unit.policy import kit
+
+ALL, LOW, HIGH = kit.mask("0-7"), kit.mask("0-3"), kit.mask("4-7")
+LIGHT = FileValue("cpu", "cpu.weight", "1")
+RESET = Correction("cpu.weight", "100", "1")
+
+
+def target(cpus: int = ALL, *values: FileValue) -> Target:
+    return Target("pod", cpus, values)
+
+
+def found(before: int, after: int = ALL, *corrected: Correction) -> Applied:
+    return Applied(after, before, corrected=corrected)
+
+
+def settled(*wanted: Target) -> Drifts:
+    """A cgroup that was brought to one target after another."""
+    drifts = Drifts()
+    for each in wanted:
+        drifts.judge("pod", each, found(each.cpus, each.cpus))
+    return drifts
+
+
+def test_of_what_was_never_seen_in_place_nobody_can_tell_whose_it_is():
+    assert Drifts().judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET)) is None
+
+
+def test_what_is_wanted_still_and_found_otherwise_was_changed_by_somebody_else():
+    drift = settled(target(ALL, LIGHT)).judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
+    assert drift is not None
+    assert drift.before.named() == {"cpus": "0-3", "shares": 2598}
+    assert drift.after.named() == {"cpus": "0-7", "shares": 2}
+    assert drift.because == "found CPUs 0-3 instead of 0-7, cpu.weight 100 instead of 1; put right"
+
+
+def test_what_is_wanted_anew_is_our_own_change():
+    assert settled(target(ALL)).judge("pod", target(LOW, LIGHT), found(ALL, LOW, RESET)) is None
+
+
+def test_what_the_runtime_was_told_is_expected_and_no_more():
+    drifts = Drifts()
+    drifts.expect("pod", "pod", ALL)
+    drift = drifts.judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
+    assert drift is not None
+    assert drift.after.named() == {"cpus": "0-7"}, "of its weight nothing was known"
+
+
+def test_a_value_that_the_kernel_refused_is_not_in_place():
+    drifts = settled(target(ALL))
+    refused = KernelInterfaceError("/sys/pod/cpu.weight", "write", "no")
+    drifts.judge("pod", target(LOW, LIGHT), Applied(ALL, ALL, (refused,)))
+    assert drifts.judge("pod", target(LOW, LIGHT), found(ALL, LOW, RESET)) is None
+
+
+def test_what_could_not_be_put_right_is_not_said_to_be():
+    assert settled(target(ALL)).judge("pod", target(ALL), found(LOW, LOW)) is None
+
+
+def test_what_we_had_ordered_before_is_known_again_and_told():
+    drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT))
+    overtaken = drifts.judge("pod", target(ALL, LIGHT), found(LOW))
+    foreign = drifts.judge("pod", target(ALL, LIGHT), found(HIGH))
+    weight = drifts.judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
+    assert [drift and drift.former for drift in (overtaken, foreign, weight)] == [True, False, False]
+    assert overtaken is not None
+    assert "it is what was ordered before" in overtaken.because
+
+
+def test_a_former_value_of_a_file_is_known_again():
+    heavy = FileValue("cpu", "cpu.weight", "100")
+    drifts = settled(target(ALL, heavy), target(LOW, LIGHT))
+    drift = drifts.judge("pod", target(LOW, LIGHT), found(LOW, LOW, RESET))
+    assert drift is not None
+    assert drift.former
+
+
+def test_what_was_ordered_long_ago_is_forgotten():
+    sets = [LOW, *(1 << cpu for cpu in range(FORMER_KEPT)), ALL]
+    drift = settled(*map(target, sets)).judge("pod", target(ALL), found(LOW))
+    assert drift is not None
+    assert not drift.former
+
+
+def test_a_cgroup_that_is_not_there_yet_proves_nothing():
+    drifts = Drifts()
+    drifts.expect("pod", "pod", ALL)
+    nothing = Applied(absent=("cpu.weight",))
+    assert drifts.judge("pod", target(ALL, LIGHT), nothing) is None
+    drift = drifts.judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
+    assert drift is not None
+    assert drift.before.named() == {"cpus": "0-3"}, (
+        "what the runtime was told is expected still, and nothing else"
+    )
+
+
+def test_a_knob_in_two_files_is_told_once_and_by_the_first():
+    values = (FileValue("blkio", "io.weight", "default 300"), FileValue("blkio", "io.bfq.weight", "118"))
+    reset = (
+        Correction("io.weight", "default 100\n8:0 50", "default 300"),
+        Correction("io.bfq.weight", "100", "118"),
+    )
+    drift = settled(target(ALL, *values)).judge("pod", target(ALL, *values), found(ALL, ALL, *reset))
+    assert drift is not None
+    assert (drift.before.named(), drift.after.named()) == ({"io.weight": 100}, {"io.weight": 300})
+    assert drift.because == "found io.weight 100 instead of 300, io.bfq.weight 100 instead of 118; put right"
+
+
+def test_a_limit_that_was_taken_away_is_told_as_none():
+    high = FileValue("memory", "memory.high", "4096")
+    reset = Correction("memory.high", "max", "4096")
+    drift = settled(target(0, high)).judge("pod", target(0, high), Applied(corrected=(reset,)))
+    assert drift is not None
+    assert (drift.before, drift.because) == (NO_KNOBS, "found memory.high max instead of 4096; put right")
+    assert drift.after.named() == {"memory.high": 4096}
+
+
+def test_nodes_that_were_taken_away_are_told_as_nothing():
+    mems = FileValue("cpuset", "cpuset.mems", "0")
+    reset = Correction("cpuset.mems", "", "0")
+    drift = settled(target(0, mems)).judge("pod", target(0, mems), Applied(corrected=(reset,)))
+    assert drift is not None
+    assert (drift.before, drift.after.named()) == (NO_KNOBS, {"mems": "0"})
+    assert "found cpuset.mems nothing instead of 0" in drift.because
+
+
+def test_what_is_reset_again_and_again_is_told_so_often_and_then_is_too_often():
+    drifts = settled(target(ALL))
+    told = [drifts.judge("pod", target(ALL), found(LOW)) for _ in range(REPAIRS_PER_MINUTE)]
+    assert all(told)
+    assert drifts.too_often("pod")
+    assert drifts.holds("pod", target(ALL))
+    assert not drifts.holds("pod", target(LOW))
+    drifts.forget("pod")
+    assert (drifts.too_often("pod"), drifts.ids) == (False, set())

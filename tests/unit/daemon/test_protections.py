@@ -1,0 +1,77 @@
+"""Memory protections: sums along every path, given back when nobody asks for them, and kept."""
+
+import pytest
+
+from nri_coloc.daemon.protections import Protections
+from nri_coloc.model.events import ContainerGone
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.workload import QoSClass, Wish
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
+from tests.unit.policy import kit
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.node = a_node()
+        self.cgroups = Cgroups()
+        report, self.heard = a_report(self.node)
+        self._protections = Protections(self.node, self.cgroups.as_writer(), report)
+        self.take_over = self._protections.take_over
+
+    def keep(self) -> None:
+        self._protections.keep(kit.EVERYTHING)
+
+
+@pytest.fixture
+def protecting() -> Rig:
+    rig = Rig()
+    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=5)))
+    rig.keep()
+    return rig
+
+
+def test_protections_are_raised_from_the_top_and_given_back(protecting):
+    assert [p for p in protecting.cgroups.protections if p[1] == "memory.min"] == [
+        ("kubepods", "memory.min", 5),
+        ("kubepods/podweb", "memory.min", 5),
+    ]
+    protecting.node.decide(ContainerGone("app"))
+    protecting.cgroups.protections.clear()
+    protecting.keep()
+    assert {(path, amount) for path, _, amount in protecting.cgroups.protections} == {
+        ("kubepods", 0),
+        ("kubepods/podweb", 0),
+    }
+    protecting.cgroups.protections.clear()
+    protecting.keep()
+    assert protecting.cgroups.protections == []
+
+
+def test_a_former_lifes_protections_are_given_back_only_once_the_runtime_told_everything():
+    rig = Rig()
+    create(rig.node, "app")
+    rig.cgroups.former = {"kubepods", "kubepods/podold", "kubepods/podweb/app"}
+    rig.keep()
+    assert rig.cgroups.protections == []
+    rig.take_over()
+    rig.keep()
+    assert {path for path, _, _ in rig.cgroups.protections} == {"kubepods", "kubepods/podold"}, (
+        "what stands on a live container is its own value"
+    )
+
+
+def test_what_somebody_lowered_is_raised_again_and_told(protecting):
+    protecting.cgroups.texts = {("kubepods", "memory.min"): "0"}
+    protecting.keep()
+    protecting.keep()
+    (record,) = protecting.heard.records
+    assert (record.before, record.after) == ({"memory.min": 0}, {"memory.min": 5})
+    assert record.because == "kubepods: found memory.min 0 instead of 5; put right"
+
+
+def test_a_sum_that_grows_is_no_drift(protecting):
+    protecting.cgroups.texts = {("kubepods", "memory.min"): "5"}
+    create(protecting.node, "second", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=7)))
+    protecting.keep()
+    assert protecting.cgroups.texts == {("kubepods", "memory.min"): "12"}
+    assert protecting.heard.records == []

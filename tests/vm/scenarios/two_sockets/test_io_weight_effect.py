@@ -1,0 +1,69 @@
+"""What I/O weights do on a disk that one reader alone would keep busy.
+
+The disk is the kernel's null_blk: one request at a time, each of the same length. The pods are siblings: weights
+compete among siblings only, and the kubelet's own classes all weigh the same.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.cli import doctor
+from tests.vm.load import read_side_by_side
+from tests.vm.node import Container, Node
+
+DISK = "nullb0"
+QUEUE = Path("/sys/block", DISK, "queue")
+REQUEST_NS = 4_000_000
+SECONDS = 6.0
+CLEARLY = 2  # the weights are 100 and 10
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[Path]:
+    options = ("nr_devices=1", "queue_mode=2", "submit_queues=1", "hw_queue_depth=1", "gb=1")
+    timed = ("irqmode=2", f"completion_nsec={REQUEST_NS}")
+    subprocess.run(["modprobe", "null_blk", *options, *timed], check=True, capture_output=True)
+    yield Path("/dev", DISK)
+    subprocess.run(["modprobe", "-r", "null_blk"], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def readers(node: Node) -> dict[str, Container]:
+    return {"online": node.pod("online"), "offline": node.pod("offline", qos_class="reclaimed")}
+
+
+def select(scheduler: str) -> None:
+    (QUEUE / "scheduler").write_text(scheduler)
+    if scheduler == "bfq":
+        (QUEUE / "iosched/low_latency").write_text("0")  # else whoever is new goes first for seconds
+
+
+def verdict() -> str:
+    """What `doctor` says of I/O weights on this machine."""
+    patient = doctor.Patient("/nowhere", "/nowhere", "/", "/tmp", "off")
+    return next(check.sentence for check in doctor.checks(patient) if check.name == "I/O weights")
+
+
+def test_online_and_offline_pods_have_the_weights_of_their_classes(readers: dict[str, Container]):
+    weights = {name: pod.pod_cgroup("io.bfq.weight") for name, pod in readers.items()}
+    assert weights == {"online": "default 100", "offline": "default 10"}
+
+
+def test_under_bfq_the_heavier_pod_gets_clearly_more(disk: Path, readers: dict[str, Container]):
+    select("bfq")
+    blocks = read_side_by_side(disk, SECONDS, readers)
+    assert blocks["offline"] > 0
+    assert blocks["online"] >= CLEARLY * blocks["offline"], blocks
+    assert f"{DISK} yes (bfq)" in verdict()
+
+
+def test_without_a_scheduler_a_weight_does_nothing_and_the_doctor_says_so(
+    disk: Path, readers: dict[str, Container]
+):
+    select("none")
+    blocks = read_side_by_side(disk, SECONDS, readers)
+    assert blocks["online"] < CLEARLY * blocks["offline"], blocks
+    assert f"{DISK} no (none)" in verdict()
