@@ -290,10 +290,11 @@ class CgroupWriter:
             if found is None:
                 return None, None
             before = found.cpus
+            if target.journalled:
+                # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
+                self._journal.note(f"{folder}/cpuset.cpus", found.own)
             if found.holds(target.cpus, version):
                 return before, before
-            if target.journalled:
-                self._journal.note(f"{folder}/cpuset.cpus", found.own)
             return before, cpusets.move(folder, version, target.cpus, found)
         except KernelInterfaceError as error:
             failures.append(error)
@@ -332,7 +333,24 @@ def restore(file: str, was: str, version: int) -> bool:
             return cpusets.move(folder, version, cpuset.parse(was)) is not None
         except ValueError as error:  # no journal of ours says such a thing
             raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
+    if name in ("cpuset.cpus", "cpuset.mems") and not was:
+        return _emptied(folder, name)
     return files.write(file, was or "\n")
+
+
+def _emptied(folder: str, name: str) -> bool:
+    """Let a v2 cgroup have its parent's set again, False if it is gone.
+
+    One that has tasks cannot be without a set of its own any more (ENOSPC; kernel/cgroup/cpuset.c, validate_change):
+    all that its parent has means the same.
+    """
+    try:
+        return files.write(f"{folder}/{name}", "\n")
+    except KernelInterfaceError:
+        above = files.read(f"{folder.rpartition('/')[0]}/{name}.effective")
+        if not above:
+            raise
+        return files.write(f"{folder}/{name}", above)
 
 
 def _at_least(original: str, amount: int) -> str:

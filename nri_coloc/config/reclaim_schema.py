@@ -72,11 +72,12 @@ class Reclaim(Section):
         ),
     ] = _DEFAULTS.host_groups
     features: Annotated[
-        tuple[Literal["scheduler-hints", "quota-burst", "restore-on-exit"], ...],
+        tuple[Literal["scheduler-hints", "scheduler-idle", "quota-burst", "restore-on-exit"], ...],
         BeforeValidator(listed),
         Field(
-            max_length=3,
-            description="a list of scheduler-hints (a short slice for online tasks, SCHED_IDLE for reclaimed ones), "
+            max_length=4,
+            description="a list of scheduler-hints (a short slice for online tasks, SCHED_BATCH for reclaimed ones), "
+            "scheduler-idle (with it SCHED_IDLE for reclaimed ones), "
             "quota-burst (throttled online containers get more while the node is idle) and restore-on-exit",
         ),
     ] = ("scheduler-hints",)

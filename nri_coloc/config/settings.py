@@ -43,6 +43,7 @@ QUOTA_BURST_PERCENT: Final = 300
 """How far quotas go where the quota burst is on: Koordinator's default (cfsQuotaBurstPercent)."""
 
 NO_HINTS: Final = HintTuning(online_slice_us=0, offline_policy="")
+IDLE_HINTS: Final = HintTuning(offline_policy="SCHED_IDLE")
 
 
 def load(text: str, where: str) -> Settings:
@@ -230,8 +231,14 @@ def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
         burst=BurstTuning(quota_percent=QUOTA_BURST_PERCENT)
         if "quota-burst" in section.features
         else BurstTuning(),
-        hints=HintTuning() if "scheduler-hints" in section.features else NO_HINTS,
+        hints=_hints(section),
     )
+
+
+def _hints(section: Reclaim) -> HintTuning:
+    if "scheduler-hints" not in section.features:
+        return NO_HINTS
+    return IDLE_HINTS if "scheduler-idle" in section.features else HintTuning()
 
 
 def _pool(name: str, pool: Pool) -> PoolTuning:

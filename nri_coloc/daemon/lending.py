@@ -1,8 +1,7 @@
-"""The fast loop: reads a few counters, lets `reclaim.tick` decide how large the box is, and makes it so at once.
+"""The fast loop: reads a few counters, lets `reclaim` decide how large the box is, and makes it so at once.
 
-Its thread writes the box's cgroups itself: handed to the actuator, a cut would wait behind a sweep. The rest of what
-a new size means (members outside of boxed pods) goes the usual way. What ticks did is told once a second and at
-each change of direction, with the extremes. In `observe` the loop runs and tells, and nothing changes.
+What ticks did is told once a second and at each change of direction, with the extremes. In `observe` the loop runs
+and tells, and nothing changes. Where pools are sized by load, `Partition` takes the tick's readings instead.
 
 While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
 member would be nobody's. When the first one comes the box gets the size that is known by then, before its sandbox
@@ -13,14 +12,16 @@ import time
 from threading import Thread
 from typing import Final
 
-from nri_coloc.daemon import lookout, targets
+from nri_coloc.daemon import lookout, partition
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.alarm import Alarm
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.partition import Partition
 from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Decision, Moves
+from nri_coloc.model.decisions import Decision
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Change, Headroom
@@ -31,14 +32,10 @@ from nri_coloc.model.tuning import Tuning
 from nri_coloc.reclaim import loop, sentence, story
 from nri_coloc.reclaim.loop import LoopMemory, Tick
 from nri_coloc.reclaim.story import Story
-from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.fast import BUDGET, FastSampler
 
 WATCH_AGAIN_S: Final = 0.1
 """Between two choices of what to read, however many pods come and go: each costs about 3 µs a pod."""
-
-GUARD_EVERY_S: Final = 0.5
-"""Between two looks at a member's own files, in turn: what somebody reset is repaired before the next sweep. A look
-costs about as much as a tick."""
 
 TELL_EVERY_S: Final = 0.5
 """Ticks that changed nothing are told together: fifty at once cost a fifth of what fifty one by one do."""
@@ -57,9 +54,9 @@ class Lending:
         self.headroom = Headroom()
         self.ticked_at = 0.0
         self._node = node
-        self._actuator = actuator
         self._report = report
-        self._pusher = pusher
+        self._relocation = Relocation(node, actuator, pusher)
+        self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
         self._memory = LoopMemory()
         self._story = Story()
@@ -67,13 +64,10 @@ class Lending:
         self._told_at = 0.0
         self._told_cpus = ""
         self._seen: NodeState | None = None
-        self._host_groups: tuple[str, ...] = ()
-        self._members: tuple[object, object, bool] = (None, None, False)
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
+        self._budget = BUDGET
         self._spent = 0.0
-        self._guarded = 0
-        self._guarded_at = 0.0
         self._alarm = Alarm()
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
@@ -120,23 +114,42 @@ class Lending:
     def _tick(self, planned: float) -> float:
         """Read, decide, act, tell; returns the seconds to the next tick."""
         now, spent = time.monotonic(), time.thread_time()
-        state, tuning = self._node.state, self._node.tuning
+        state = self._node.state
         self._watch(state, now)
         readings = FastReadings(
             at=now,
-            samples=self._sampler.read(now),
+            samples=self._sampler.read(now, self._budget),
             late_s=now - planned,
-            lendable=state.pools.share.bit_count(),
+            lendable=self._lendable(state),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
             took_s=spent - self._spent,
         )
         self._spent = spent
-        tick = loop.tick(self._memory, readings, tuning.reclaim, now)
-        self._memory, self.headroom, self.ticked_at = tick.memory, tick.headroom, now
+        next_s = self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, state)
+        self._report.metrics.tick(readings.late_s, self.headroom.cpu_milli)
+        return next_s
+
+    @property
+    def _partitions(self) -> bool:
+        tuning = self._node.tuning.reclaim
+        return tuning.enabled and tuning.partition
+
+    def _lendable(self, state: NodeState) -> int:
+        return (state.pools.allocatable if self._partitions else state.pools.share).bit_count()
+
+    def _by_tiers(self, readings: FastReadings, state: NodeState) -> float:
+        self._memory = _FORGOTTEN
+        tick = self._partition.tick(readings, state)
+        self.headroom, self.ticked_at = tick.headroom, readings.at
+        return tick.next_s
+
+    def _by_headroom(self, readings: FastReadings, state: NodeState) -> float:
+        self._partition.forget()
+        tick = loop.tick(self._memory, readings, self._node.tuning.reclaim, readings.at)
+        self._memory, self.headroom, self.ticked_at = tick.memory, tick.headroom, readings.at
         self._act(tick, state)
-        self._tell(tick, now)
-        self._report.metrics.tick(readings.late_s, tick.headroom.cpu_milli)
+        self._tell(tick, readings.at)
         return tick.next_s
 
     def _watch(self, state: NodeState, now: float) -> None:
@@ -148,48 +161,26 @@ class Lending:
         if now - self._watched_at < WATCH_AGAIN_S:
             return
         self._seen, self._watched_at, self._tuned = state, now, tuning
-        self._host_groups = targets.host_groups(state, tuning)
-        self._sampler.watch(lookout.groups_of(state, self._host_groups))
+        self._relocation.look_at(state)
+        if self._partitions:
+            groups = lookout.tier_groups_of(state)
+            self._budget = partition.budget(len(groups), BUDGET)
+        else:
+            groups = lookout.groups_of(state, self._relocation.host_groups)
+            self._budget = BUDGET
+        self._sampler.watch(groups)
 
     def _act(self, tick: Tick, state: NodeState) -> None:
         if self._node.tuning.observe:
             return
-        lends = self._node.tuning.reclaim.enabled and self._has_members(state)
+        lends = self._node.tuning.reclaim.enabled and self._relocation.has_members(state)
         counts = {RECLAIM: tick.target.cpus} if lends else {}
-        if counts != state.pools.counts:
-            outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
-            for pod_id in outcome.moves.pods:
-                self._actuator.place_pod(pod_id)
-            if self._host_groups:
-                self._actuator.place_host_groups()
-            if outcome.moves.containers:
-                self._actuator.submit(Moves(containers=outcome.moves.containers))
-                self._pusher.submit(outcome.moves.containers)
-        elif self.ticked_at - self._guarded_at >= GUARD_EVERY_S and state.pools.reclaim != state.pools.share:
-            self._guard(state)
-
-    def _guard(self, state: NodeState) -> None:
-        """Look at one member of a box that is held back: its pods, then its host groups, in turn."""
-        self._guarded_at = self.ticked_at
-        self._guarded += 1
-        boxed = [k for k, place in state.pods.items() if place.boxed]
-        turn = self._guarded % max(1, len(boxed) + len(self._host_groups))
-        if turn < len(boxed):
-            self._actuator.guard_pod(boxed[turn])
-        elif self._host_groups:
-            self._actuator.guard_host_group(self._host_groups[turn - len(boxed)])
-
-    def _has_members(self, state: NodeState) -> bool:
-        """Whether anybody lives on what is lent; looked up only after somebody came or went."""
-        if self._host_groups:
-            return True
-        pods, containers, known = self._members
-        if pods is state.pods and containers is state.containers:
-            return known
-        boxed = any(place.boxed for place in state.pods.values())
-        found = boxed or any(a.pool == RECLAIM for a in state.containers.values())
-        self._members = (state.pods, state.containers, found)
-        return found
+        if counts == state.pools.counts:
+            self._relocation.guard(state, self.ticked_at)
+            return
+        before = self._node.state
+        outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
+        self._relocation.carry_out(outcome, before)
 
     def _tell(self, tick: Tick, now: float) -> None:
         if not self._node.tuning.reclaim.enabled:
@@ -206,7 +197,7 @@ class Lending:
     def _say(self, record: story.Record) -> None:
         state = self._node.state
         observed = self._node.tuning.observe
-        if not observed and not self._has_members(state):
+        if not observed and not self._relocation.has_members(state):
             return  # a size that nobody has yet is not worth a record
         event = AuditEvent.RECLAIM_SUPPRESS if record.change is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
         cpus = "" if observed else cpuset.render(state.pools.reclaim)

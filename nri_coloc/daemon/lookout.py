@@ -1,13 +1,14 @@
 """From the node's state to what the fast loop looks at: whose cgroup is whose, in `sampling`'s own words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nri_coloc.daemon import targets
 from nri_coloc.model.readings import Role
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.workload import QoSClass
+from nri_coloc.reclaim import bands
 from nri_coloc.sampling import groups
-from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts
+from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
 
 
 def groups_of(state: NodeState, host_groups: tuple[str, ...] = ()) -> tuple[Group, ...]:
@@ -18,6 +19,34 @@ def groups_of(state: NodeState, host_groups: tuple[str, ...] = ()) -> tuple[Grou
     pods = tuple(_pods(state))
     kubepods = next(filter(None, (groups.kubepods_of(pod.path) for pod in pods)), "")
     return groups.choose(Facts(kubepods, pods, host_groups, reserved=state.pools.reserved))
+
+
+def tier_groups_of(state: NodeState) -> tuple[Group, ...]:
+    """Return the groups of cgroups that tell what the members of each tier use."""
+    tiers = {
+        pool: bands.tier_of(pool, state.pools.plan) for pool in {a.pool for a in state.containers.values()}
+    }
+    pods = [_tier_facts(state, pod_id, place, tiers) for pod_id, place in state.pods.items()]
+    kubepods = next(filter(None, (groups.kubepods_of(pod.path) for pod in pods)), "")
+    return groups.choose_tiers(kubepods, pods)
+
+
+def _tier_facts(state: NodeState, pod_id: str, place: PodPlace, tiers: Mapping[str, str]) -> TierFacts:
+    path = targets.pod_path(place.pod)
+    members = {a: _tier_of(state, a, tiers) for a in state.of_pod(pod_id)}
+    found = set(members.values())
+    if path and len(found) == 1:
+        return TierFacts(path, found.pop())
+    paths = ((targets.container_path(a), tier) for a, tier in members.items() if tier)
+    return TierFacts(path, containers=tuple((cgroup, tier) for cgroup, tier in paths if cgroup))
+
+
+def _tier_of(state: NodeState, assignment: Assignment, tiers: Mapping[str, str]) -> str:
+    """Return whose use a container's is; that of one on CPUs that are owned, or that are not ours to choose, is no
+    tier's."""
+    if assignment.qos is QoSClass.RECLAIMED or assignment.hands_off:
+        return ""
+    return "" if state.cpus_of(assignment) & state.pools.dedicated else tiers[assignment.pool]
 
 
 def _pods(state: NodeState) -> Iterator[PodFacts]:

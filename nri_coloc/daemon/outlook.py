@@ -24,11 +24,15 @@ Online = Mapping[str, OnlinePod]
 
 
 class Scene(NamedTuple):
-    """Who is on the node and how many milli-CPU are lendable: an offer holds for one scene and tuning."""
+    """Who is on the node and how many milli-CPU are lendable: an offer holds for one scene and tuning.
+
+    `box_milli`: what the box has by itself where pools are sized by load; an offer of more does not stand.
+    """
 
     online: Online
     lendable_milli: int
     tuning: ReclaimTuning
+    box_milli: int | None = None
 
 
 class Outlook:
@@ -78,11 +82,12 @@ class Outlook:
         learnt = self.forecast.observed_s is not None
         known = (scene.online, scene.lendable_milli, scene.tuning, blind, learnt)
         used = self._used_now()
-        stands = _same(known, self._offered_for) and not self._has_risen(used, scene.tuning)
+        kept = scene.box_milli is None or self.capacity.cpu_milli <= scene.box_milli
+        stands = kept and _same(known, self._offered_for) and not self._has_risen(used, scene.tuning)
         if stands and 0.0 <= now_s - self._offered_s < ADVERTISED_S:
             return False
         self._offered_for, self._offered_s, self._used = known, now_s, used
-        self._supply = _supply(picture, scene.lendable_milli, self._supply)
+        self._supply = _supply(picture, scene, self._supply)
         self.capacity = capacity(
             self.forecast,
             scene.online,
@@ -114,10 +119,11 @@ def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     )
 
 
-def _supply(picture: Picture, lendable_milli: int, known: Supply) -> Supply:
+def _supply(picture: Picture, scene: Scene, known: Supply) -> Supply:
     """Return what there is to divide; memory that could not be read is what it was."""
     if not picture.node.memory_total:
-        return known._replace(cpu_milli=lendable_milli)
+        return known._replace(cpu_milli=scene.lendable_milli, box_milli=scene.box_milli)
     pods = picture.kubepods.memory if picture.kubepods is not None else None
     limit = None if pods is None else pods.limit
-    return Supply(lendable_milli, picture.node.memory_total, picture.node.watermark, limit)
+    node = picture.node
+    return Supply(scene.lendable_milli, node.memory_total, node.watermark, limit, scene.box_milli)

@@ -88,7 +88,6 @@ class SpecRestoration:
                 failed.add(subject.path)
                 refused.append(f"{subject.name}: {error}")
                 lost = "the runtime went away" if isinstance(error, TransportLost) else ""
-                continue
             refused += (f"{subject.name}: {words}" for words in self._mend(subject))
         if lost:
             refused.append(f"{lost}: {len(failed)} containers keep what their specs say; try again")

@@ -19,7 +19,8 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.outlook import Online, Outlook, Scene
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.readings import NodeReading, Picture
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import SHARE, NodeState
+from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.sampling.picture import PictureTaker
 
 PERIOD_S: Final = 5.0
@@ -93,7 +94,7 @@ class Survey:
         self.picture = picture
         online, wall_s = self._online_of(state), self.wall()
         self.outlook.saw(before, picture, online, wall_s, tuning)
-        self._advertise(picture, Scene(online, 1000 * state.pools.free.bit_count(), tuning), wall_s)
+        self._advertise(picture, _scene(state, online, tuning), wall_s)
         self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
         self._keep()
         self.looked_at = time.monotonic()
@@ -138,6 +139,15 @@ class Survey:
         self._saved_at = time.monotonic()
         if self.outlook.forecast.histories:
             self._file.save(self.outlook.forecast, self.wall())
+
+
+def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
+    """Return what an offer is made for; pools that are sized by load leave the box CPUs of its own."""
+    if not tuning.partition:
+        return Scene(online, 1000 * state.pools.free.bit_count(), tuning)
+    box = state.pools.reclaim.bit_count() if SHARE in state.pools.counts else None
+    lendable = 1000 * state.pools.allocatable.bit_count()
+    return Scene(online, lendable, tuning, None if box is None else 1000 * box)
 
 
 def _nothing(now: float) -> Picture:

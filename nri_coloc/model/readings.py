@@ -27,6 +27,8 @@ class Role(StrEnum):
     """What ran on the reserved CPUs."""
     ONLINE = "online"
     """An online pod, or a group of nothing but online pods: its stalls count."""
+    TIER = "tier"
+    """Members of one tier, where pools are sized by load (partition)."""
 
 
 class Sample(NamedTuple):
@@ -39,7 +41,8 @@ class Sample(NamedTuple):
 
     `stalled_us`: PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0 where it has none;
     summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a period ends, up to
-    100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now.
+    100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now. `tier`: of TIER, whose
+    members they are.
     """
 
     key: int
@@ -49,15 +52,16 @@ class Sample(NamedTuple):
     stalled_us: int | None = None
     throttled_us: int | None = None
     shares_box: bool = True
+    tier: str = ""
 
 
 class FastReadings(NamedTuple):
     """What one fast tick read: at most about eight files, some by rotation.
 
-    `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share`
-    now, reserved and dedicated left out. `threads_per_core`: of the lendable CPUs; `cpus`: online CPUs of the machine,
-    no counter rises faster (0: not known). `took_s`: CPU time that the whole tick before this one cost,
-    with waking up for it.
+    `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
+    the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
+    `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
+    before this one cost, with waking up for it.
     """
 
     at: float

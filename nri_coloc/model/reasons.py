@@ -65,6 +65,7 @@ class Reason(StrEnum):
     CPUS_CLAIMED = "cpus_claimed"
     MEMBERS_ASKED = "members_asked"
     HEADROOM = "headroom"
+    TIER_LOAD = "tier_load"
     REBALANCED = "rebalanced"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"

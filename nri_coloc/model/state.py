@@ -62,6 +62,11 @@ class Pools:
         return getattr(self, pool) if pool in POOLS else self.tiers.get(pool, self.share)
 
     @property
+    def allocatable(self) -> CPUMask:
+        """What the online pools and the box have together."""
+        return self.system & ~self.reserved
+
+    @property
     def free(self) -> CPUMask:
         """CPUs that a dedicated container may take: offline pods never stand in its way."""
         return self.share | self.reclaim

@@ -140,11 +140,11 @@ class HintTuning:
 
     100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
     (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them
-    theirs; docs/decisions/0020 has the figures of SCHED_IDLE and SCHED_BATCH.
+    theirs: SCHED_BATCH did no harm and little good there; of SCHED_IDLE see docs/decisions/0020.
     """
 
     online_slice_us: int = 100
-    offline_policy: str = "SCHED_IDLE"
+    offline_policy: str = "SCHED_BATCH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,8 @@ class ReclaimTuning:
     not worth a write. `step_milli`: the most by which the box grows at once; `dwell_s`: how long the headroom must
     have borne it. `cut`: a stall leaves this part of the box. `stall`: share of wall time beyond which an
     online group's waiting counts as a stall. `tick_s`: the fast loop; `stale_s`: readings older than this lend the
-    floor. `partition`: tiers sized by load in place of the overlap.
+    floor. `partition`: tiers sized by load in place of the overlap; `partition_dwell_s`: how long a tier must have been
+    below its band before it gives CPUs back: each resize moves all its members, and the runtime is told of each.
 
     `dead_band_milli` is that of 8 CPUs; of more, it widens by the square root, as the noise of a sum does.
     `step_share`: the step is never less than this part of the lendable CPUs (Koordinator: 0.1 a second), `step_s` lies
@@ -183,6 +184,7 @@ class ReclaimTuning:
 
     enabled: bool = True
     partition: bool = False
+    partition_dwell_s: float = 10.0
     watermark: float = 0.95
     reserve_milli: int = 0
     dead_band_milli: int = 200

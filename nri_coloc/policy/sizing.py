@@ -17,7 +17,7 @@ from nri_coloc.model.events import (
     Synchronized,
 )
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.model.state import RECLAIM, SHARE, NodeState
 from nri_coloc.policy import change, pools
 
 _OF_POOLS: Final = frozenset({AuditEvent.POOL_RESIZE, AuditEvent.RECLAIM_SUPPRESS, AuditEvent.RECLAIM_GROW})
@@ -31,7 +31,9 @@ def sized(state: NodeState, event: PoolsSized) -> Outcome:
     told = replace(known, counts=dict(event.counts))
     derived = pools.derive(state.topology, known.reserved, known.dedicated, known.kept, told)
     after = replace(state, pools=derived, generation=state.generation + 1)
-    decisions = change.pool_decisions(state, after, Reason.HEADROOM, event.because)
+    # counts for `share` too lay pools apart, and such counts come from the tiers' load
+    reason = Reason.TIER_LOAD if SHARE in event.counts else Reason.HEADROOM
+    decisions = change.pool_decisions(state, after, reason, event.because)
     said = tuple(_of_the_box(d) if d.pool == RECLAIM else d for d in decisions)
     return Outcome(after, said, change.moved(state, after))
 

@@ -4,6 +4,7 @@
     memory: min(machine · watermark − kernel watermarks − reserve − expected(system), kubepods' own limit)
             − Σ expected(online pods)
 
+Where pools are sized by load, a pool has more CPUs than its members use: then no more CPU than the box has by itself.
 Memory that an online pod requested counts as used (`memory_request_claim`), so that what is advertised is never
 more than what `reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system −
 Σ used of high priority), with the expected peak in place of the present use, so that the number lasts. Never
@@ -22,12 +23,13 @@ from nri_coloc.reclaim.workload import OnlinePod
 
 class Supply(NamedTuple):
     """What there is to divide: lendable milli-CPU; bytes of the machine, of its zones' low watermarks, of kubepods'
-    own limit (None for none)."""
+    own limit (None for none); milli-CPU that the box has by itself (None where it has what others leave)."""
 
     cpu_milli: int
     memory_bytes: int
     watermark_bytes: int = 0
     kubepods_limit: int | None = None
+    box_milli: int | None = None
 
 
 class _Part(NamedTuple):
@@ -80,11 +82,14 @@ def _cpu(
     pods = sum(expected.cpu_milli.values()) - system
     usable = int(supply.cpu_milli * tuning.watermark)
     amount = max(0, usable - tuning.reserve_milli - pods - system)
+    bound = ""
+    if supply.box_milli is not None and supply.box_milli < amount:
+        amount, bound = supply.box_milli, f", and no more than the {supply.box_milli}m that the box has"
     return _Part(
         amount,
         f"CPU {amount}m = {supply.cpu_milli}m lendable * {tuning.watermark:g} - {tuning.reserve_milli}m reserve"
         f" - {pods}m of {len(expected.cpu_milli) - 1} online pods{_largest(expected.cpu_milli, online, 'm')}"
-        f" - {system}m of the system",
+        f" - {system}m of the system{bound}",
     )
 
 

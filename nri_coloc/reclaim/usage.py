@@ -35,7 +35,8 @@ _VITAL = frozenset((_PODS, _SYSTEM))
 class Meter(NamedTuple):
     """One cgroup's last sample and last rate. `span_s`: the interval of that rate, which ended at `rated_at`.
 
-    `until`: how long the rate is believed (-inf: there is none); that of pods and system has an age instead.
+    `until`: how long the rate is believed (-inf: there is none); that of pods and system has an age instead. `tier`: of
+    members of a tier, which one.
     """
 
     role: Role
@@ -46,6 +47,7 @@ class Meter(NamedTuple):
     until: float = -inf
     rated_at: float = -inf
     span_s: float = 0.0
+    tier: str = ""
 
 
 class Use(NamedTuple):
@@ -85,7 +87,7 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
     if usage is None:
         return meter if meter is not None and meter.place in _VITAL else None
     if meter is None or meter.role is not sample.role:
-        return Meter(sample.role, _PLACE[sample.role], at, usage)
+        return Meter(sample.role, _PLACE[sample.role], at, usage, tier=sample.tier)
     span = at - meter.at
     if 0 <= span < SHORTEST_S:
         return meter
@@ -97,7 +99,7 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
     # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
     place = meter.place
     until = at + (stale_s if place == _BOX else max(stale_s, 2 * span))
-    return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span)
+    return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span, sample.tier)
 
 
 def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:
@@ -115,7 +117,7 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
     """
     sums = [0] * len(_PLACE)
     members, rated_at, span, oldest = 0, -inf, 0.0, inf
-    for _, place, _, _, milli, until, rated, interval in meters.values():
+    for _, place, _, _, milli, until, rated, interval, _ in meters.values():
         if place in _VITAL:
             oldest = min(oldest, rated)
             if place == _PODS:

@@ -26,8 +26,11 @@ BUDGET: Final = 8
 RESERVED_PERIOD_S: Final = 1.0
 """/proc/stat counts in steps of 10 ms and is the most expensive file here; more often would tell nothing more."""
 
+_SUMMED: Final = (Role.BOX, Role.DEDICATED, Role.TIER)
+"""Whose use is a sum of groups: one that is chosen no more must not be counted beside those in its place."""
+
 _Gauge = CgroupGauge | ReservedGauge
-_QUEUES: Final = (Role.BOX, Role.ONLINE, Role.DEDICATED, Role.SYSTEM)
+_QUEUES: Final = (Role.BOX, Role.ONLINE, Role.DEDICATED, Role.SYSTEM, Role.TIER)
 
 
 class FastSampler:
@@ -63,9 +66,9 @@ class FastSampler:
 
         `now`: the tick's planned time; samples carry the clock's. Never raises for what a cgroup does.
         """
-        if self._wanted is not self._adopted:
-            self._adopt()
         samples: list[Sample] = []
+        if self._wanted is not self._adopted:
+            samples += self._adopt()
         for gauge in self._always:
             self._take(gauge, samples)
         if self._reserved and now - self._reserved_at >= RESERVED_PERIOD_S:
@@ -104,13 +107,15 @@ class FastSampler:
 
     # ---- a changed choice ----
 
-    def _adopt(self) -> None:
-        """Keep the gauges of groups that stay, close the others, and order them anew."""
-        wanted = self._wanted
+    def _adopt(self) -> list[Sample]:
+        """Keep the gauges of groups that stay, close the others, and order them anew; return those ones' last words."""
+        wanted, now = self._wanted, self._clock()
         kept = {group: self._gauges.get(group) or self._gauge(group) for group in wanted}
-        for group, gauge in self._gauges.items():
-            if group not in kept:
-                gauge.close()
+        left = {group: gauge for group, gauge in self._gauges.items() if group not in kept}
+        counted = [(group, gauge) for group, gauge in left.items() if group.role in _SUMMED and gauge.key]
+        last = [Sample(gauge.key, group.role, now) for group, gauge in counted]
+        for gauge in left.values():
+            gauge.close()
         self._gauges = kept
         self._adopted = wanted
         self._always = [kept[group] for group in wanted if _is_read_always(group)]
@@ -119,6 +124,7 @@ class FastSampler:
         queues = [deque(kept[group] for group in in_turn if group.role is role) for role in _QUEUES]
         self._queues = [queue for queue in queues if queue]
         self._first = 0
+        return last
 
     def _gauge(self, group: Group) -> _Gauge:
         if group.role is Role.RESERVED:

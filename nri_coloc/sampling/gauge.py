@@ -26,7 +26,10 @@ _Opened = list[tuple[OpenFile, sources.Parse]]
 
 
 class CgroupGauge:
-    """Reads the usage, pressure and throttling of one group. `cost`: how many files a read touches."""
+    """Reads the usage, pressure and throttling of one group.
+
+    `cost`: how many files a read touches; `key`: that of its samples, 0 before the first.
+    """
 
     def __init__(self, group: Group, layout: CgroupLayout, bank: Descriptors) -> None:
         self._group = group
@@ -40,7 +43,7 @@ class CgroupGauge:
         self._identity = sources.identity(layout, group.stalled) if group.stalled else None
         self._files = sum(map(len, self._wanted))
         self.cost = max(1, self._files)
-        self._key = 0
+        self.key = 0
         self._highest = 0
         self._ended: set[int] = set()
         self._parts: list[_Opened] = []
@@ -64,10 +67,10 @@ class CgroupGauge:
             waited = _sum(stalled)
             held = _sum(throttled) if group.throttled else 0 if group.stalled else None
         except Vanished:
-            self._ended.add(self._key)
+            self._ended.add(self.key)
             self.close()
-            return Sample(self._key, group.role, now, shares_box=group.shares_box)
-        return Sample(self._key, group.role, now, usage, waited, held, group.shares_box)
+            return Sample(self.key, group.role, now, shares_box=group.shares_box, tier=group.tier)
+        return Sample(self.key, group.role, now, usage, waited, held, group.shares_box, group.tier)
 
     def close(self) -> None:
         """Close its files; the next read opens them anew."""
@@ -98,8 +101,8 @@ class CgroupGauge:
         else:
             while key in self._ended:
                 key += _GENERATION
-            self._highest = self._highest if key == self._key else 0
-            self._key = key
+            self._highest = self._highest if key == self.key else 0
+            self.key = key
         is_complete = key is not None and sum(map(len, self._parts)) == self._files
         self._open_at = float("inf") if is_complete else now + RETRY_S
 
@@ -125,6 +128,7 @@ class ReservedGauge:
         self._group = group
         self._file = bank.open(f"{host_root.rstrip('/')}/proc", "stat")
         self.cost = 1
+        self.key = -1 - group.cpus
 
     def read(self, now: float) -> Sample | None:
         """Return a sample, whose key stands for this set of CPUs; None where /proc/stat is not readable."""
@@ -132,7 +136,7 @@ class ReservedGauge:
         found = [busy[cpu] for cpu in cpuset.members(self._group.cpus) if cpu in busy]
         if not found:
             return None
-        return Sample(-1 - self._group.cpus, self._group.role, now, sum(found))
+        return Sample(self.key, self._group.role, now, sum(found))
 
     def close(self) -> None:
         """Close the file."""

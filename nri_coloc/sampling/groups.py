@@ -6,9 +6,9 @@ a quota (PSI counts a cgroup's own throttling as stall) and all on CPUs that the
 told us of cannot be wronged by it: without a sandbox its cgroup has no task, and sandboxes are told before they run.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.readings import Role
@@ -38,6 +38,18 @@ class PodFacts(NamedTuple):
     shares_box: bool = True
 
 
+class TierFacts(NamedTuple):
+    """A pod's cgroup ("" if none is its alone) and the one tier of all that runs in it; where that is not so, "", and
+    `containers` has the cgroup and the tier of each container that is in one."""
+
+    path: str
+    tier: str = ""
+    containers: tuple[tuple[str, str], ...] = ()
+
+
+_Pod = TypeVar("_Pod", PodFacts, TierFacts)
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the choice needs to know. `kubepods`: "" if it is not known.
@@ -58,7 +70,7 @@ class Facts:
 class Group(NamedTuple):
     """What one sample is made of, by cgroup paths: usage of `add` less that of `less`, pressure of `stalled`.
 
-    `throttled`: the cgroups whose quotas act on it; `cpus`: for RESERVED, which CPUs.
+    `throttled`: the cgroups whose quotas act on it; `cpus`: for RESERVED, which CPUs; `tier`: for TIER, which one.
     """
 
     role: Role
@@ -68,11 +80,17 @@ class Group(NamedTuple):
     throttled: tuple[str, ...] = ()
     shares_box: bool = True
     cpus: CPUMask = 0
+    tier: str = ""
 
 
 def choose(facts: Facts) -> tuple[Group, ...]:
     """Return the groups to read; the same facts give equal groups, whose files then stay open."""
     return (*_node(facts), *_box(facts), *_dedicated(facts), *_online(facts))
+
+
+def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
+    """Return the groups that tell what the members of each tier use; all pods of the node are `pods`."""
+    return tuple(_tiers(kubepods, pods))
 
 
 def kubepods_of(path: str) -> str:
@@ -106,7 +124,9 @@ def _box(facts: Facts) -> Iterator[Group]:
     for parent, pods in _by_parent(facts.pods).items():
         boxed = [pod.path for pod in pods if pod.role is Role.BOX]
         others = tuple(pod.path for pod in pods if pod.role is not Role.BOX)
-        if _holds_pods_only(parent, facts) and len(others) < min(len(boxed) - 1, MOST_TOGETHER):
+        if _holds_pods_only(parent, facts.kubepods, facts.pods) and len(others) < min(
+            len(boxed) - 1, MOST_TOGETHER
+        ):
             yield Group(Role.BOX, (parent,), others)
         else:
             yield from (Group(Role.BOX, (path,)) for path in boxed)
@@ -121,7 +141,8 @@ def _dedicated(facts: Facts) -> Iterator[Group]:
 
 def _online(facts: Facts) -> Iterator[Group]:
     for parent, pods in _by_parent(facts.pods).items():
-        if len(pods) > 1 and _holds_pods_only(parent, facts) and all(map(_is_plainly_online, pods)):
+        alike = len(pods) > 1 and all(map(_is_plainly_online, pods))
+        if alike and _holds_pods_only(parent, facts.kubepods, facts.pods):
             yield Group(Role.ONLINE, (parent,), stalled=parent)
         else:
             yield from (group for pod in pods if pod.role is Role.ONLINE for group in _of_pod(pod))
@@ -147,19 +168,37 @@ def _of_pod(pod: PodFacts) -> Iterator[Group]:
             yield Group(Role.ONLINE, stalled=container.path, throttled=held, shares_box=pod.shares_box)
 
 
-def _by_parent(pods: Iterable[PodFacts]) -> Mapping[str, list[PodFacts]]:
-    found: dict[str, list[PodFacts]] = {}
+def _tiers(kubepods: str, pods: Sequence[TierFacts]) -> Iterator[Group]:
+    straight = [
+        TierFacts(path.rpartition("/")[0]) for pod in pods if not pod.path for path, _ in pod.containers
+    ]
+    for parent, here in _by_parent(pods).items():
+        together = _holds_pods_only(parent, kubepods, [*pods, *straight])
+        for tier in dict.fromkeys(pod.tier for pod in here if pod.tier):
+            members = tuple(dict.fromkeys(pod.path for pod in here if pod.tier == tier))
+            # a sandbox that was made anew has the cgroup of the one before it
+            others = tuple(dict.fromkeys(pod.path for pod in here if pod.path not in members))
+            if together and len(others) < min(len(members) - 1, MOST_TOGETHER):
+                yield Group(Role.TIER, (parent,), others, tier=tier)
+            else:
+                yield from (Group(Role.TIER, (path,), tier=tier) for path in members)
+    for pod in pods:
+        yield from (Group(Role.TIER, (path,), tier=tier) for path, tier in pod.containers)
+
+
+def _by_parent(pods: Iterable[_Pod]) -> Mapping[str, list[_Pod]]:
+    found: dict[str, list[_Pod]] = {}
     for pod in pods:
         found.setdefault(pod.path.rpartition("/")[0], []).append(pod)
     return found
 
 
-def _holds_pods_only(parent: str, facts: Facts) -> bool:
+def _holds_pods_only(parent: str, kubepods: str, pods: Sequence[PodFacts] | Sequence[TierFacts]) -> bool:
     """Whether it is a QoS cgroup with nothing but pods' own cgroups in it.
 
     In kubepods itself the QoS cgroups lie beside the Guaranteed pods; and whoever asks the runtime by hand may put
     containers straight into a QoS cgroup: a pod with that path.
     """
-    if not facts.kubepods or not parent.startswith(f"{facts.kubepods}/"):
+    if not kubepods or not parent.startswith(f"{kubepods}/"):
         return False
-    return all(pod.path != parent for pod in facts.pods)
+    return all(pod.path != parent for pod in pods)

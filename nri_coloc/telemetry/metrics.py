@@ -8,7 +8,7 @@ test compares.
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import PurePath
 from typing import Final
@@ -63,7 +63,8 @@ class Metrics:
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
         threads.set_function(threading.active_count)
         ProcessCollector(namespace=NAMESPACE, registry=self._registry)
-        self._registry.register(_StateCollector(snapshot))
+        self._loads: Mapping[str, float] = {}
+        self._registry.register(_StateCollector(snapshot, lambda: self._loads))
 
     def _make_counters(self) -> None:
         self._hook_seconds = self._histogram(
@@ -113,6 +114,10 @@ class Metrics:
     def tick(self, late_s: float, headroom_milli: int) -> None:
         """Observe one tick of the lending loop; for its thread alone."""
         self._ticks.observe(late_s, headroom_milli)
+
+    def loaded(self, loads: Mapping[str, float]) -> None:
+        """Say how many CPUs the members of each pool use, where pools are sized by that."""
+        self._loads = loads
 
     def surveyed(self, picture_s: float, headroom_bytes: int) -> None:
         """Observe one turn of the slow loop."""
@@ -196,30 +201,38 @@ class _TickCollector(Collector):
 class _StateCollector(Collector):
     """Reads the state when somebody scrapes; before the first state there is nothing to say."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, loads: Callable[[], Mapping[str, float]]) -> None:
         self._snapshot = snapshot
+        self._loads = loads
 
     def collect(self) -> Iterator[Metric]:
         state = self._snapshot()
         if state is None:
             return
         yield _family("pool_cpus", "CPUs in a pool.", "pool", _pool_sizes(state.pools))
+        used = _by_pool(self._loads())
+        yield _family("pool_load_cpus", "CPUs that the members of a pool sized by load use.", "pool", used)
         count = dict.fromkeys((qos.value for qos in QoSClass), 0)
         for assignment in state.containers.values():
             count[assignment.qos.value] += 1
         yield _family("containers", "Live containers.", "class", count)
 
 
-def _pool_sizes(pools: Pools) -> dict[str, int]:
+def _pool_sizes(pools: Pools) -> dict[str, float]:
     """Count by the operator's name: what tells groups apart may be a pod's label, and becomes none here."""
-    sizes = {name: pools.cpus(name).bit_count() for name in POOLS}
-    for name, cpus in pools.tiers.items():
-        named = name.partition("/")[0]
-        sizes[named] = sizes.get(named, 0) + cpus.bit_count()
-    return sizes
+    of_tiers = _by_pool({name: cpus.bit_count() for name, cpus in pools.tiers.items()})
+    return {name: pools.cpus(name).bit_count() for name in POOLS} | of_tiers
 
 
-def _family(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
+def _by_pool(values: Mapping[str, float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        pool = name.partition("/")[0]
+        found[pool] = found.get(pool, 0) + value
+    return found
+
+
+def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
     family = GaugeMetricFamily(f"{NAMESPACE}_{name}", text, labels=(label,))
     for value, number in values.items():
         family.add_metric((value,), number)

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from nri_coloc.actuation import scheduler
-from nri_coloc.actuation.scheduler import IDLE, OTHER
+from nri_coloc.actuation.scheduler import BATCH, OTHER
 from nri_coloc.cli import main
 from tests.rig import cgroups, kubepods, workloads
 from tests.rig.cri import Cri
@@ -154,7 +154,7 @@ def test_hints_are_on_the_containers_first_process_and_inherited(cri: Cri, own_d
     online = workloads.run(cri, "web", request=0.1, command=WITH_CHILD)
     offline = workloads.reclaimed(cri)
     assert policy(slept(online)) == (OTHER, slice_us)
-    assert policy(slept(offline))[0] == IDLE
+    assert policy(slept(offline))[0] == BATCH
     wait_until(lambda: len(cgroups.pids(online.cgroup)) > 1, 5, "its child")
     assert {policy(pid) for pid in cgroups.pids(online.cgroup)} == {(OTHER, slice_us)}
 
@@ -166,7 +166,7 @@ def test_hints_come_to_who_ran_before_and_go_with_the_feature_and_with_restore(
     pids = slept(online), slept(offline)
     before = [policy(pid) for pid in pids]
     daemon = own_daemon(config="reclaim: {enabled: true}\n")
-    told = lambda: (policy(pids[0]), policy(pids[1])[0]) == ((OTHER, slice_us), IDLE)  # noqa: E731 - asked twice
+    told = lambda: (policy(pids[0]), policy(pids[1])[0]) == ((OTHER, slice_us), BATCH)  # noqa: E731 - asked twice
     wait_until(told, 10, "the hints")
     daemon.config.write("reclaim: {enabled: true, features: []}\n")
     wait_until(lambda: [policy(pid) for pid in pids] == before, 10, "the defaults")

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import bands
-from nri_coloc.reclaim.bands import Memory, Tier
+from nri_coloc.reclaim.bands import Allocatable, Memory, Tier
 
-TUNING = ReclaimTuning(dwell_s=1.0)
+TUNING = ReclaimTuning(partition_dwell_s=1.0)
 NAMES = ("a", "b", "c")
 LOADS = st.floats(0.0, 40.0, allow_nan=False)
 BANDS = st.one_of(st.none(), st.sampled_from(((0.3, 0.5), (0.45, 0.6), (0.5, 0.8), (0.01, 1.0))))
@@ -30,8 +30,8 @@ CPUS = st.integers(0, 48)
 MEMORIES = st.builds(Memory, st.dictionaries(st.sampled_from((*NAMES, "reclaim")), st.integers(0, 48)))
 
 
-def sized(which, loads, cpus, memory=None, now=100.0):
-    return bands.sizes(which, loads, cpus, memory or Memory(), TUNING, now)
+def sized(which, loads, cpus, memory=None, now=100.0, step=48):
+    return bands.sizes(which, loads, Allocatable(cpus, step), memory or Memory(), TUNING, now)
 
 
 @given(tiers(), LOADED, CPUS, MEMORIES)

@@ -1,81 +1,194 @@
 """A day on which tiers share sixteen CPUs by load: what the members ask for, the loads, the sizes and the sets.
 
-The whole way of `partition` mode that is pure: demand, bands, event, placement.
+The table is meant to be read: what gold and share use from which second on, and how many CPUs gold, share and the
+box have at which. Gold asks for 12 CPUs and keeps 30 to 50 % of its own busy, share asks for 6 and keeps 40 to 60 %;
+the box has one core at least, and gets one core a quarter of a second at most. All of the way that is pure: counters,
+loads, bands, event, placement.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 
-from nri_coloc.model.events import PoolsSized
-from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.policy import tiers
-from nri_coloc.reclaim import bands
-from tests.unit.policy.kit import RECLAIMED, SHARED, Node
+import pytest
+
+from nri_coloc.model.tuning import PoolTuning
+from tests.unit.reclaim.partition_model import Machine
 
 PLAN = (
     PoolTuning("gold", minimum=2, priority=10, band=(0.3, 0.5)),
     PoolTuning("share", minimum=1, band=(0.4, 0.6)),
 )
 
+SILVER = PoolTuning("silver", band=(0.3, 0.5))
 
-class Machine:
+Loads = dict[float, tuple[float, float]]
+Sizes = dict[float, tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`uses`: CPUs wanted by gold and share from a second on; `has`: CPUs of gold, share and the box at a second."""
+
+    story: str
+    uses: Loads
+    has: Sizes
+    plan: tuple[PoolTuning, ...] = PLAN
+
+
+CALM = (1.5, 1.0)
+
+CASES = [
+    Case(
+        "before a dwell is over every tier has what its members ask for, and of that nothing is lent",
+        {0: CALM},
+        {0.1: (12, 2, 2), 9: (12, 2, 2)},
+    ),
+    Case(
+        "what a tier does not need goes to the box step by step",
+        {0: CALM},
+        {10.2: (10, 2, 4), 10.5: (8, 2, 6), 12: (4, 2, 10), 60: (4, 2, 10)},
+    ),
+    Case(
+        "a burst takes from what is lent, at once",
+        {0: CALM, 20: (4.0, 1.0)},
+        {19.9: (4, 2, 10), 20.1: (9, 3, 4), 40: (9, 3, 4)},
+    ),
+    Case(
+        "a lower tier grows in turn, but takes nothing that the higher one needs",
+        {0: CALM, 20: (4.0, 1.0), 21: (4.0, 6.0)},
+        {20.1: (9, 3, 4), 21.2: (8, 6, 2), 60: (8, 6, 2)},
+    ),
+    Case(
+        "when the burst is over it keeps its CPUs for the dwell, and gives them back then",
+        {0: CALM, 20: (4.0, 1.0), 21: CALM},
+        {30.5: (9, 3, 4), 33: (7, 3, 6), 45: (4, 2, 10)},
+    ),
+    Case(
+        "a tier with bursts again and again keeps what they need",
+        {0: CALM} | {20 + 5 * n + part: (4.0 - part, 1.0) for n in range(8) for part in (0, 2.4)},
+        {25: (9, 3, 4), 40: (9, 3, 4), 59: (9, 3, 4)},
+    ),
+    Case(
+        "nobody has more than its members ask for, whatever they use",
+        {0: (40.0, 0.1)},
+        {5: (12, 2, 2), 30: (12, 2, 2)},
+    ),
+    Case("all idle, each has its least, and share what is left of a core", {0: (0.0, 0.0)}, {30: (2, 2, 12)}),
+    Case(
+        "a tier without a band has what its members ask for",
+        {0: (0.1, 1.0)},
+        {30: (12, 2, 2)},
+        (PoolTuning("gold", minimum=2, priority=10), PLAN[1]),
+    ),
+    Case(
+        "the box has no more than it may",
+        {0: CALM},
+        {30: (4, 10, 2)},
+        (*PLAN, PoolTuning("reclaim", maximum=2)),
+    ),
+    Case(
+        "the box keeps its least beside a burst",
+        {0: (12.0, 6.0)},
+        {30: (9, 1, 6)},
+        (*PLAN, PoolTuning("reclaim", minimum=6)),
+    ),
+]
+
+
+def peopled(plan: tuple[PoolTuning, ...] = PLAN) -> Machine:
     """Sixteen CPUs on four nodes: gold asks for 12 of them, share for 6, and somebody takes whatever is lent."""
-
-    def __init__(self) -> None:
-        self.node = Node("4node", Tuning(pools=PLAN, reclaim=ReclaimTuning(partition=True, dwell_s=5.0)))
-        for n in range(3):
-            self.node.create(f"gold-{n}", 4000, replace(SHARED, pool="gold"), on=f"gold-{n}")
-            self.node.create(f"shop-{n}", 2000, SHARED, on=f"shop-{n}")
-        self.node.start_pod("jobs")
-        self.node.create("batch", wish=RECLAIMED, on="jobs")
-        self.memory = bands.Memory()
-        self.now = 0.0
-
-    def pass_by(self, seconds: int = 1, **loads: float) -> tuple[int, int, int]:
-        """Let time pass under a load and return how many CPUs gold, share and reclaim have."""
-        for _ in range(seconds):
-            self.now += 1.0
-            wanted = bands.tiers(PLAN, tiers.demand(self.node.state))
-            pools = self.node.state.pools
-            allocatable = (pools.system & ~pools.reserved).bit_count()
-            tuning = self.node.tuning.reclaim
-            self.memory, sizes, because = bands.sizes(
-                wanted, loads, allocatable, self.memory, tuning, self.now
-            )
-            self.node.happen(PoolsSized(sizes, because))
-        return self.sizes()
-
-    def sizes(self) -> tuple[int, int, int]:
-        pools = self.node.state.pools
-        sets = pools.tiers["gold"], pools.share, pools.reclaim
-        assert sum(sets) == sets[0] | sets[1] | sets[2]
-        return sets[0].bit_count(), sets[1].bit_count(), sets[2].bit_count()
+    machine = Machine(plan)
+    for n in range(3):
+        machine.member(f"gold-{n}", 4000, "gold")
+        machine.member(f"shop-{n}", 2000)
+    machine.batch()
+    return machine
 
 
-def test_cpus_flow_with_the_load_from_the_lowest_tier_up_and_back():
-    day = Machine()
-    assert day.pass_by(gold=1.6, share=1.0) == (4, 2, 10)
-    # a burst takes from what is lent, at once
-    assert day.pass_by(gold=4.0, share=1.0) == (10, 2, 4)
-    # a lower tier grows in turn, but not at the higher one's cost
-    assert day.pass_by(gold=4.0, share=3.0) == (10, 4, 2)
-    # the burst is over: it keeps what it has for the dwell, then gives back
-    assert day.pass_by(gold=1.6, share=2.0) == (10, 4, 2)
-    assert day.pass_by(6, gold=1.6, share=2.0) == (4, 4, 8)
+@pytest.mark.parametrize("case", CASES, ids=[case.story for case in CASES])
+def test_the_sizes_over_time(case):
+    machine = peopled(case.plan)
+    found = {}
+    for second in sorted({*case.uses, *case.has}):
+        machine.run(100 + second - machine.now)
+        if second in case.has:
+            found[second] = machine.sizes()
+        if second in case.uses:
+            gold, share = case.uses[second]
+            machine.wants = {"gold": gold, "share": share}
+    assert found == case.has
+
+
+@cache
+def burst(phase: float) -> float:
+    """Return how long after its begin a burst of gold, which had rested, is met."""
+    machine = peopled()
+    machine.run(20.0 + phase, gold=1.5, share=1.0)
+    began, had = machine.now, machine.cpus("reclaim")
+    while machine.cpus("reclaim") == had and machine.now < began + 5:
+        machine.tick(gold=6.0)
+    return machine.now - began
+
+
+def test_a_burst_is_met_in_the_tick_that_shows_it():
+    assert max(burst(phase / 5) for phase in range(5)) <= 0.05
 
 
 def test_dedicated_containers_take_what_is_lent_and_the_sizes_follow():
-    day = Machine()
-    day.pass_by(gold=1.6, share=1.0)
-    day.node.create("main", 4000, on="main")
-    assert day.sizes() == (4, 2, 6)
-    assert day.pass_by(gold=1.6, share=1.0) == (4, 2, 6)
-    day.node.stop("main")
-    assert day.pass_by(gold=1.6, share=1.0) == (4, 2, 10)
+    machine = peopled()
+    assert machine.run(20, gold=1.5, share=1.0) == (4, 2, 10)
+    machine.node.create("main", 4000, on="main")
+    assert machine.run(1) == (4, 2, 6)
+    machine.node.stop("main")
+    assert machine.run(1) == (4, 2, 10)
 
 
 def test_a_steady_load_moves_nobody():
-    day = Machine()
-    day.pass_by(gold=1.6, share=1.0)
-    before = day.node.state
-    day.pass_by(60, gold=1.6, share=1.0)
-    assert day.node.state is before
+    machine = peopled()
+    machine.run(20, gold=1.5, share=1.0)
+    before = machine.node.state
+    machine.run(60)
+    assert machine.node.state is before
+
+
+def test_a_new_member_has_room_before_it_has_a_load():
+    machine = peopled()
+    machine.run(20, gold=1.5, share=1.0)
+    machine.member("first", 3000, "silver")
+    assert "silver" not in machine.node.state.pools.tiers
+    machine.node.reconfigure(replace(machine.node.tuning, pools=(*PLAN, SILVER)))
+    machine.member("second", 3000, "silver")
+    machine.tick()
+    assert machine.node.state.pools.tiers["silver"].bit_count() == 3
+
+
+class TestDoubt:
+    def test_a_tier_that_cannot_be_read_has_what_its_members_ask_for(self):
+        machine = peopled()
+        assert machine.run(20, gold=1.5, share=1.0) == (4, 2, 10)
+        machine.silent = {"gold"}
+        assert machine.run(0.5) == (4, 2, 10)
+        assert machine.run(3.0) == (12, 2, 2)
+
+    def test_late_ticks_lend_no_more(self):
+        machine = peopled()
+        machine.run(9, gold=1.5, share=1.0)
+        machine.late_s = 0.5
+        assert machine.run(10) == (12, 2, 2)
+        machine.late_s = 0.0
+        assert machine.run(3) == (4, 2, 10)
+
+    def test_a_tick_that_is_much_too_late_takes_back_what_was_lent(self):
+        machine = peopled()
+        assert machine.run(20, gold=1.5, share=1.0) == (4, 2, 10)
+        machine.late_s = 2.0
+        machine.tick()
+        assert machine.sizes() == (12, 2, 2)
+        assert "2.00 s late" in machine.ticks[-1].because
+
+    def test_a_clock_that_went_back_begins_anew(self):
+        machine = peopled()
+        assert machine.run(20, gold=1.5, share=1.0) == (4, 2, 10)
+        machine.now -= 50
+        machine.tick()
+        assert machine.sizes() == (12, 2, 2)

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from nri_coloc.actuation import cgroups
+from nri_coloc.actuation import cgroups, files
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal, load
@@ -155,11 +155,12 @@ class TestRefusals:
 
 class TestJournal:
     @pytest.mark.parametrize("host", ["v1", "v2"])
-    def test_cpus_that_hold_already_are_neither_noted_nor_written(self, host, request):
+    def test_cpus_that_hold_already_are_noted_and_not_written(self, host, request):
         found = request.getfixturevalue(host)
         before = found.file("cpuset.cpus").stat().st_mtime_ns
         assert found.apply("0-7", journalled=True) == Applied(0xFF, 0xFF)
-        assert (found.file("cpuset.cpus").stat().st_mtime_ns, found.noted()) == (before, {})
+        assert found.file("cpuset.cpus").stat().st_mtime_ns == before
+        assert found.noted() == {"cpuset.cpus": "0-7"}
 
     def test_on_v2_a_set_that_others_cut_is_written_once(self, v2):
         v2.apply("2-7", journalled=True)
@@ -350,3 +351,29 @@ def test_the_actual_cpus_can_be_read_alone(v1, v2):
 
 def test_every_controller_is_searched_for_what_is_put_back():
     assert set(cgroups.CONTROLLERS) == set(get_args(Controller))
+
+
+class TestEmptySets:
+    """On v2 the kernel takes no set away from a cgroup that has tasks."""
+
+    @pytest.mark.parametrize("name", ["cpuset.cpus", "cpuset.mems"])
+    def test_a_set_that_cannot_be_taken_away_becomes_the_parents(self, v2, monkeypatch, name):
+        (v2.base / f"{name}.effective").write_text("0-5\n")
+        v2.file(name).write_text("2-3\n")
+        write = files.write
+
+        def refuse_empty(path: str, text: str) -> bool:
+            if not text.strip():
+                raise KernelInterfaceError(path, "write '\\n' to", "No space left on device")
+            return write(path, text)
+
+        monkeypatch.setattr(files, "write", refuse_empty)
+        assert cgroups.restore(str(v2.file(name)), "", 2)
+        assert v2.text(name) == "0-5"
+        (v2.base / f"{name}.effective").unlink()
+        with pytest.raises(KernelInterfaceError, match="No space left"):
+            cgroups.restore(str(v2.file(name)), "", 2)
+
+    def test_one_that_can_be_is(self, v2):
+        assert cgroups.restore(str(v2.file("cpuset.cpus")), "", 2)
+        assert v2.text("cpuset.cpus") == ""

@@ -92,7 +92,7 @@ ACCEPTED = [
     "reclaim: {members: [/hadoop-yarn, batch.slice/jobs.slice, system.slice/yarn.service]}",
     "reclaim: {members: }",
     "reclaim: {features: []}",
-    "reclaim: {features: [scheduler-hints, quota-burst, restore-on-exit]}",
+    "reclaim: {features: [scheduler-hints, scheduler-idle, quota-burst, restore-on-exit]}",
     "mode: observe",
     "strict: true",
     "apiVersion: coloc.nri.io/v1",

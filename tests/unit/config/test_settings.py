@@ -275,3 +275,17 @@ def test_the_annotations_are_read_without_pydantic_and_yaml():
     code = "import sys, nri_coloc.config.annotations; print({'pydantic', 'yaml'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("features", "slice_us", "policy"),
+    [
+        ("[]", 0, ""),
+        ("[scheduler-idle]", 0, ""),
+        ("[scheduler-hints]", 100, "SCHED_BATCH"),
+        ("[scheduler-hints, scheduler-idle]", 100, "SCHED_IDLE"),
+    ],
+)
+def test_what_tasks_are_told_is_a_matter_of_two_features(features, slice_us, policy):
+    found = settings.load(f"reclaim: {{features: {features}}}", "c.yaml").tuning.reclaim.hints
+    assert (found.online_slice_us, found.offline_policy) == (slice_us, policy)

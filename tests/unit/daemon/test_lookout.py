@@ -1,7 +1,12 @@
 """From the state to what the fast loop looks at."""
 
+from dataclasses import replace
+
+import pytest
+
 from nri_coloc.daemon import lookout
 from nri_coloc.model.readings import Role
+from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.sampling.groups import Group
 from tests.unit.daemon.kit import a_node, create, start_pod
 from tests.unit.policy import kit
@@ -38,6 +43,49 @@ def test_what_runs_beside_kubepods_is_the_rest_of_the_root():
     node = a_node()
     create(node, "app")
     assert [(group.add, group.less) for group in groups(node, Role.SYSTEM)] == [(("",), ("kubepods",))]
+
+
+class TestTiers:
+    PLAN = (PoolTuning("gold", band=(0.3, 0.5)), PoolTuning("name"))
+
+    def found(self, node) -> list[tuple[str, tuple[str, ...]]]:
+        return [(group.tier, group.add) for group in lookout.tier_groups_of(node.state)]
+
+    def node(self):
+        return a_node(Tuning(pools=self.PLAN))
+
+    def test_a_pod_is_measured_as_its_containers_tier(self):
+        node = self.node()
+        create(node, "app", replace(kit.SHARED, pool="gold"), on="one")
+        create(node, "other", replace(kit.SHARED, pool="name"), on="two")
+        assert self.found(node) == [("gold", ("kubepods/podone",)), ("share", ("kubepods/podtwo",))]
+
+    def test_containers_of_several_tiers_are_measured_one_by_one(self):
+        node = self.node()
+        create(node, "app", replace(kit.SHARED, pool="gold"))
+        create(node, "side")
+        assert self.found(node) == [("gold", ("kubepods/podweb/app",)), ("share", ("kubepods/podweb/side",))]
+
+    @pytest.mark.parametrize(
+        "wish",
+        [kit.RECLAIMED, kit.DEDICATED, kit.SYSTEM, replace(kit.SHARED, preserve=frozenset({"cpu"}))],
+        ids=["reclaimed", "dedicated", "system", "left alone"],
+    )
+    def test_who_is_in_no_pool_by_load_is_not_measured(self, wish):
+        node = self.node()
+        create(node, "app", wish, 2000)
+        assert self.found(node) == []
+
+    def test_a_sidecar_on_owned_cpus_is_no_tiers(self):
+        node = self.node()
+        create(node, "main", kit.DEDICATED, 2000)
+        create(node, "side", kit.DEDICATED, 100)
+        assert self.found(node) == []
+
+    def test_a_pod_without_a_container_is_not_measured(self):
+        node = self.node()
+        start_pod(node, "web", kit.SHARED)
+        assert self.found(node) == []
 
 
 def test_a_host_group_is_a_member_of_the_box():

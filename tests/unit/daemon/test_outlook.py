@@ -73,6 +73,42 @@ def test_two_pictures_make_an_offer_that_names_its_terms(rig):
     assert "8000m lendable" in offer.because
 
 
+class TestOfABoxWithCPUsOfItsOwn:
+    def test_no_more_is_offered_than_it_has(self, rig):
+        rig.scene = rig.scene._replace(box_milli=3000)
+        rig.turn()
+        rig.turn(1000)
+        assert rig.milli == 3000
+        assert "no more than the 3000m that the box has; memory" in rig.outlook.capacity.because
+
+    def test_a_box_that_shrank_ends_the_offer(self, rig):
+        rig.scene = rig.scene._replace(box_milli=4000)
+        rig.turn()
+        rig.turn(1000)
+        rig.scene = rig.scene._replace(box_milli=2000)
+        rig.turn(1000)
+        assert rig.milli == 2000
+
+    def test_one_that_grew_is_offered_when_the_minute_is_over(self, rig):
+        rig.scene = rig.scene._replace(box_milli=2000)
+        rig.turn()
+        rig.turn(1000)
+        rig.scene = rig.scene._replace(box_milli=4000)
+        rig.turn(1000)
+        assert rig.milli == 2000
+        rig.turn(1000, gap_s=61.0)
+        assert rig.milli == 4000
+
+    def test_where_memory_could_not_be_read_it_holds_all_the_same(self, rig):
+        rig.scene = rig.scene._replace(box_milli=4000)
+        rig.turn()
+        rig.turn(1000)
+        rig.scene = rig.scene._replace(box_milli=2000)
+        rig.at += 5
+        rig.see(Picture(rig.at, NodeReading(rig.at)))
+        assert rig.milli == 2000
+
+
 def test_an_offer_falls_as_soon_as_more_is_used(rig):
     rig.turn()
     rig.turn(1000)

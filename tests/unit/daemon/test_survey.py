@@ -10,6 +10,7 @@ from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import NAME, ForecastFile
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.survey import Survey
+from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.node_sim.memory_use import Held
@@ -75,6 +76,18 @@ def test_an_empty_node_offers_nearly_everything(rig):
     assert rig.offer.memory_bytes > 29 * GIB
     assert rig.metric("capacity_cpu_milli") == rig.offer.cpu_milli
     assert rig.metric("headroom_memory_bytes") > 29 * GIB
+
+
+def test_where_pools_are_sized_by_load_the_box_offers_its_own_cpus(sim, tmp_path):
+    tuning = Tuning(reclaim=ReclaimTuning(partition=True))
+    rig = Rig(sim, str(tmp_path), tuning)
+    start_pod(rig.node, "batch")
+    rig.survey.turn()
+    rig.survey.turn()
+    assert rig.offer.cpu_milli > 7000, "before they are sized it is as ever"
+    rig.node.decide(PoolsSized({"share": 6, "reclaim": 2}, "so it was told"))
+    rig.survey.turn()
+    assert rig.offer.cpu_milli == 2000
 
 
 def test_a_node_without_a_cgroup_for_pods_is_an_empty_one(sim, tmp_path):

@@ -44,9 +44,9 @@ class TestPartition:
         node = self.node()
         outcome = self.told(node, gold=2, share=2, reclaim=4)
         assert said(outcome) == [
-            ("pool.resize", "headroom"),
-            ("reclaim.suppress", "headroom"),
-            ("pool.resize", "headroom"),
+            ("pool.resize", "tier_load"),
+            ("reclaim.suppress", "tier_load"),
+            ("pool.resize", "tier_load"),
         ]
         assert moved(outcome) == ({"jobs"}, {"a", "online"})
 

@@ -6,9 +6,9 @@ from nri_coloc.model.state import Asked
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning
 from nri_coloc.model.workload import QoSClass
 from nri_coloc.reclaim import bands
-from nri_coloc.reclaim.bands import Idle, Memory, Tier
+from nri_coloc.reclaim.bands import Allocatable, Idle, Memory, Tier
 
-TUNING = ReclaimTuning(dwell_s=10.0)
+TUNING = ReclaimTuning(partition_dwell_s=10.0)
 GOLD = Tier("gold", priority=10, band=(0.3, 0.5), minimum=2, asked=12)
 SHARE = Tier("share", band=(0.4, 0.6), minimum=1, asked=8)
 RECLAIM = Tier("reclaim")
@@ -22,12 +22,13 @@ class Day:
         self.cpus = cpus
         self.memory = Memory(sizes or {})
         self.now = 0.0
+        self.step = cpus
         self.words = ""
 
     def tick(self, *, after: float = 1.0, **loads: float) -> dict[str, int]:
         self.now += after
         self.memory, sizes, self.words = bands.sizes(
-            self.tiers, loads, self.cpus, self.memory, TUNING, self.now
+            self.tiers, loads, Allocatable(self.cpus, self.step), self.memory, TUNING, self.now
         )
         return sizes
 
@@ -147,6 +148,60 @@ class TestGivingBack:
         assert day.tick(gold=2.0, share=2.0) == {"gold": 5, "share": 7, "reclaim": 4}
 
 
+class TestSteps:
+    def test_the_lowest_grows_by_a_step_at_a_time(self):
+        day = settled()
+        day.step = 2
+        found = [day.tick(gold=0.1, share=0.1, after=after)["reclaim"] for after in (1, 10, 1, 1, 1)]
+        assert found == [7, 9, 11, 13, 13]
+
+    def test_the_higher_tier_keeps_longer(self):
+        day = settled()
+        day.step = 2
+        sizes = [day.tick(gold=0.1, share=0.1, after=after) for after in (1, 10, 1)]
+        assert sizes[1:] == [
+            {"gold": 5, "share": 2, "reclaim": 9},
+            {"gold": 4, "share": 1, "reclaim": 11},
+        ]
+
+    def test_no_step_is_none(self):
+        day = settled()
+        day.step = 0
+        assert [day.tick(gold=0.1, share=0.1, after=10.0) for _ in range(3)] == [SETTLED] * 3
+
+    def test_what_comes_back_from_nobody_is_the_lowests_at_once(self):
+        day = settled()
+        day.step, day.cpus = 0, 20
+        assert day.tick(gold=2.0, share=2.0) == {"gold": 5, "share": 4, "reclaim": 11}
+
+    def test_fewer_members_give_back_without_steps(self):
+        day = Day(RECLAIM, SHARE, GOLD._replace(asked=1, minimum=0), sizes=SETTLED)
+        day.step = 1
+        assert day.tick(gold=0.4, share=2.0) == {"gold": 1, "share": 4, "reclaim": 11}
+
+    def test_a_little_more_load_on_the_way_ends_it_where_that_is_in_the_middle(self):
+        day = Day(RECLAIM, GOLD, sizes={"gold": 10, "reclaim": 6})
+        day.step = 1
+        loads = (0.9, 0.9, 0.9, 1.7, 1.7, 1.7, 1.7, 1.7, 1.7)
+        found = [day.tick(gold=gold, after=5.0 if n < 3 else 1.0)["gold"] for n, gold in enumerate(loads)]
+        assert found == [10, 10, 9, 8, 7, 6, 5, 5, 5]
+
+    def test_a_load_in_the_band_ends_it_at_once(self):
+        day = Day(RECLAIM, GOLD, sizes={"gold": 10, "reclaim": 6})
+        day.step = 1
+        loads = (0.9, 0.9, 0.9, 4.0, 4.0)
+        assert [day.tick(gold=gold, after=5.0)["gold"] for gold in loads] == [10, 10, 9, 9, 9]
+        assert day.memory.idle == {}
+
+    def test_a_reading_that_is_missing_on_the_way_does_not_end_it(self):
+        day = Day(RECLAIM, GOLD, sizes={"gold": 10, "reclaim": 6})
+        day.step = 1
+        for _ in range(3):
+            day.tick(gold=0.9, after=5.0)
+        assert day.tick() == {"gold": 9, "reclaim": 7}
+        assert day.tick(gold=0.9) == {"gold": 8, "reclaim": 8}
+
+
 class TestTooFewCPUs:
     def test_each_has_one_before_anybody_has_two(self):
         assert Day(RECLAIM, SHARE, GOLD, cpus=2).tick(gold=9.0, share=9.0) == {
@@ -174,14 +229,14 @@ class TestWords:
     def test_they_hold_the_figures_of_who_moved(self):
         day = settled()
         day.tick(gold=2.6, share=2.0)
-        assert day.words == "gold uses 2.60 of 5 CPUs, above 50%: 7 CPUs; 5 CPUs are left for reclaim"
+        assert day.words == "gold uses 2.60 of 5 CPUs, above 50%: 7 CPUs; 5 of 16 CPUs are left for reclaim"
 
     def test_they_say_who_made_room_and_who_got_too_little(self):
         crowded = Day(RECLAIM, SHARE, GOLD._replace(asked=16), sizes=SETTLED)
         crowded.tick(gold=6.0, share=1.6)
         assert crowded.words == (
             "gold uses 6.00 of 5 CPUs, above 50%: 13 CPUs of 15 wanted; "
-            "share makes room: 3 CPUs of 4 wanted; 0 CPUs are left for reclaim"
+            "share makes room: 3 CPUs of 4 wanted; 0 of 16 CPUs are left for reclaim"
         )
 
     def test_they_name_the_peak_behind_a_smaller_size(self):
@@ -189,13 +244,26 @@ class TestWords:
         for gold in (0.4, 1.2, 0.4):
             day.tick(gold=gold, share=2.0, after=5.0)
         assert day.words == (
-            "gold uses 0.40 of 5 CPUs, 1.20 at most of late, below 30%: 3 CPUs; 9 CPUs are left for reclaim"
+            "gold used 1.20 of 5 CPUs at most in 10 s, below 30%: 3 CPUs; 9 of 16 CPUs are left for reclaim"
         )
 
     def test_a_quiet_tick_says_only_what_is_left(self):
         day = settled()
         day.tick(gold=2.0, share=2.0)
-        assert day.words == "7 CPUs are left for reclaim"
+        assert day.words == "7 of 16 CPUs are left for reclaim"
+
+    def test_they_say_what_is_asked_for_where_the_load_would_give_more(self):
+        day = settled()
+        day.tick(gold=5.0, share=2.0)
+        assert day.words == (
+            "gold uses 5.00 of 5 CPUs, above 50%, and may have 12 as its members ask for 12: 12 CPUs; "
+            "0 of 16 CPUs are left for reclaim"
+        )
+
+    def test_they_say_who_has_what_is_asked_for(self):
+        day = Day(RECLAIM, SHARE, GOLD._replace(asked=3), sizes=SETTLED)
+        day.tick(gold=1.0, share=2.0)
+        assert day.words == "gold has what is asked for: 3 CPUs; 9 of 16 CPUs are left for reclaim"
 
 
 class TestTiers:
@@ -240,3 +308,26 @@ class TestTiers:
         found = self.tiers(share=1000, name=2000, agents=4000, mon=500, gone=100)
         assert (found["share"].asked, found["mon"].asked) == (4, 1)
         assert not found.keys() & {"name", "agents", "gone"}
+
+    def test_the_box_always_has_a_core(self):
+        plan = (PoolTuning("reclaim", maximum=1),)
+        assert bands.tiers(plan, {}, core=2)[-1] == Tier("reclaim", minimum=2, maximum=2)
+        assert bands.tiers((), {}, core=2)[-1] == Tier("reclaim", minimum=2)
+
+    @pytest.mark.parametrize(
+        ("pool", "tier"),
+        [
+            ("gold", "gold"),
+            ("etl/a", "etl/a"),
+            ("name", "share"),
+            ("share", "share"),
+            ("nobody's", "share"),
+            ("mon", "mon"),
+            ("agents", ""),
+            ("system", ""),
+            ("dedicated", ""),
+            ("reclaim", ""),
+        ],
+    )
+    def test_members_of_a_pool_are_in_its_tier_or_in_that_of_what_it_is_a_name_for(self, pool, tier):
+        assert bands.tier_of(pool, self.PLAN) == tier

@@ -18,8 +18,8 @@ def seen(*samples: Sample, box_milli: int = 4000, window_s: float = SOON) -> dic
     return gauges
 
 
-def group(at: float, stalled: int | None, throttled: int | None = 0, **more: bool) -> Sample:
-    return Sample(1, Role.ONLINE, at, 0, stalled, throttled, **more)
+def group(at: float, stalled: int | None, throttled: int | None = 0, *, shares_box: bool = True) -> Sample:
+    return Sample(1, Role.ONLINE, at, 0, stalled, throttled, shares_box)
 
 
 def judged(first: Sample, *second: Sample, box_milli: int = 4000, window_s: float = SOON) -> Stall:

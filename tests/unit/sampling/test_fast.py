@@ -208,6 +208,23 @@ class TestTurns:
         assert bed.tick() == ()
 
 
+class TestTiers:
+    def test_a_sample_says_whose_members_use_it_is(self, bed):
+        bed.make(ONE)
+        bed.use(ONE, 7)
+        bed.sampler.watch((Group(Role.TIER, (ONE,), tier="gold"),))
+        sample = bed.one()
+        assert (sample.role, sample.tier, sample.usage_us) == (Role.TIER, "gold", 7)
+
+    def test_they_take_turns_within_the_budget(self, bed):
+        paths = [f"kubepods/pod{n}" for n in range(12)]
+        bed.make(*paths)
+        bed.sampler.watch(tuple(Group(Role.TIER, (path,), tier="gold") for path in paths))
+        rounds = [{sample.key for sample in bed.tick(budget=4)} for _ in range(3)]
+        assert list(map(len, rounds)) == [4, 4, 4]
+        assert len(set.union(*rounds)) == 12
+
+
 class TestLife:
     def test_a_cgroup_that_ends_is_said_once_with_its_key_and_its_files_are_closed(self, bed):
         bed.make(ONE)
@@ -266,9 +283,25 @@ class TestLife:
         bed.sampler.watch((PODS, *box(ONE, TWO)))
         before = {sample.key for sample in bed.tick()}
         bed.sampler.watch((PODS, *box(ONE)))
-        after = {sample.key for sample in bed.tick()}
+        after = {sample.key for sample in bed.tick() if sample.usage_us is not None}
         assert after < before
         assert bed.sampler.open_files == 2
+
+    def test_of_a_group_that_is_chosen_no_more_a_last_sample_says_so(self, bed):
+        bed.make(ONE, TWO)
+        bed.sampler.watch(box(ONE, TWO))
+        keys = {sample.key for sample in bed.tick()}
+        bed.sampler.watch(box(ONE))
+        last, stays = bed.tick()
+        assert last == Sample(last.key, Role.BOX, bed.now)
+        assert {last.key, stays.key} == keys
+        assert [sample.key for sample in bed.tick()] == [stays.key]
+
+    def test_of_one_that_was_never_read_there_is_nothing_to_say(self, bed):
+        bed.sampler.watch(box(ONE))
+        bed.tick()
+        bed.sampler.watch((PODS,))
+        assert [sample.role for sample in bed.tick()] == [Role.PODS]
 
     def test_a_layout_without_cgroups_yields_nothing(self, tmp_path):
         sampler = FastSampler(cgroup_layout.detect(str(tmp_path)), str(tmp_path))

@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.model.readings import Role
 from nri_coloc.sampling import groups
-from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts
+from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
 
 BURSTABLE, BEST_EFFORT = "kubepods/burstable", "kubepods/besteffort"
 
@@ -105,6 +105,52 @@ class TestOnline:
     def test_a_pod_on_cpus_that_the_box_does_not_use_says_so(self):
         (found,) = chosen(Role.ONLINE, pod(BURSTABLE, "a", shares=False))
         assert not found.shares_box
+
+
+def tiers(*pods: TierFacts) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Return tier, what is added and what is taken off of each group."""
+    found = groups.choose_tiers("kubepods", pods)
+    assert {group.role for group in found} <= {Role.TIER}
+    return [(group.tier, group.add, group.less) for group in found]
+
+
+def members(parent: str, tier: str, count: int) -> tuple[TierFacts, ...]:
+    return tuple(TierFacts(f"{parent}/pod{tier}{n}", tier) for n in range(count))
+
+
+class TestTiers:
+    def test_a_qos_cgroup_with_members_of_one_tier_only_stands_for_all(self):
+        assert tiers(*members(BURSTABLE, "gold", 9)) == [("gold", (BURSTABLE,), ())]
+
+    def test_the_few_others_in_it_are_taken_off(self):
+        other, two = TierFacts(f"{BURSTABLE}/podx"), members(BURSTABLE, "gold", 2)
+        assert tiers(other, *members(BURSTABLE, "share", 9), *two) == [
+            ("share", (BURSTABLE,), (other.path, *(pod.path for pod in two))),
+            *(("gold", (pod.path,), ()) for pod in two),
+        ]
+
+    def test_one_member_is_read_itself(self):
+        assert tiers(*members(BURSTABLE, "gold", 1)) == [("gold", (f"{BURSTABLE}/podgold0",), ())]
+
+    def test_guaranteed_pods_are_read_themselves(self):
+        assert len(tiers(*members("kubepods", "gold", 9))) == 9
+
+    def test_a_pod_of_several_tiers_is_read_by_container(self):
+        mixed = TierFacts(f"{BURSTABLE}/podx", containers=(("x/a", "gold"), ("x/b", "share")))
+        assert tiers(mixed) == [("gold", ("x/a",), ()), ("share", ("x/b",), ())]
+
+    def test_a_qos_cgroup_with_containers_straight_in_it_stands_for_nobody(self):
+        straight = TierFacts("", containers=((f"{BURSTABLE}/c", "share"),))
+        found = tiers(straight, *members(BURSTABLE, "share", 9))
+        assert len(found) == 10
+        assert ("share", (f"{BURSTABLE}/c",), ()) in found
+
+    def test_a_sandbox_that_was_made_anew_is_counted_once(self):
+        pods = members(BURSTABLE, "share", 5)
+        assert tiers(*pods, TierFacts(pods[0].path)) == [("share", (BURSTABLE,), ())]
+
+    def test_who_is_in_no_tier_is_not_read(self):
+        assert tiers(TierFacts(f"{BEST_EFFORT}/podx"), TierFacts("")) == []
 
 
 def test_a_container_on_owned_cpus_counts_as_dedicated_and_its_neighbour_as_online():

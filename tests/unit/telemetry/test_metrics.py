@@ -106,6 +106,13 @@ def test_pools_and_containers_are_read_when_scraped(metrics):
     assert value(metrics, 'containers{class="reclaimed"}') == 0
 
 
+def test_loads_are_told_by_the_operators_name(metrics):
+    metrics.loaded({"gold": 1.5, "etl/a": 0.25, "etl/b": 0.5})
+    assert value(metrics, 'pool_load_cpus{pool="gold"}') == 1.5
+    assert value(metrics, 'pool_load_cpus{pool="etl"}') == 0.75
+    assert value(metrics, 'pool_load_cpus{pool="share"}') is None
+
+
 def test_before_the_first_state_pools_are_not_mentioned():
     assert b"pool_cpus" not in Metrics("1", lambda: None, key_label).render()
 

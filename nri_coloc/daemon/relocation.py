@@ -1,0 +1,107 @@
+"""What a new size of pools means for cgroups: who leaves CPUs goes first, who comes to them after.
+
+The loop's thread writes the box's cgroups itself: handed to the actuator, a cut would wait behind a sweep. All others
+go the usual way: files by the actuator, and then the runtime's spec by the pusher. A box that grows onto CPUs which
+others have to leave waits for them, for a moment.
+"""
+
+from typing import Final
+
+from nri_coloc.daemon import targets
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.model.decisions import Moves, Outcome
+from nri_coloc.model.state import RECLAIM, NodeState
+
+GUARD_EVERY_S: Final = 0.5
+"""Between two looks at a member's own files, in turn: what somebody reset is repaired before the next sweep. A look
+costs about as much as a tick."""
+
+LEAVE_WITHIN_S: Final = 0.02
+"""How long a growing box waits for those who leave its new CPUs: the loop stands still meanwhile. Whoever is later
+shares a CPU with tasks of the smallest weight for that long."""
+
+
+class Relocation:
+    """Belongs to the loop's thread. `host_groups`: members of the box outside Kubernetes."""
+
+    def __init__(self, node: Node, actuator: Actuator, pusher: Pusher) -> None:
+        self.host_groups: tuple[str, ...] = ()
+        self._node = node
+        self._actuator = actuator
+        self._pusher = pusher
+        self._members: tuple[object, object, bool] = (None, None, False)
+        self._guarded = 0
+        self._guarded_at = 0.0
+
+    def look_at(self, state: NodeState) -> None:
+        """Know the box's members outside Kubernetes; to be called when somebody came or went."""
+        self.host_groups = targets.host_groups(state, self._node.tuning)
+
+    def has_members(self, state: NodeState) -> bool:
+        """Whether anybody lives on what is lent; looked up only after somebody came or went."""
+        if self.host_groups:
+            return True
+        pods, containers, known = self._members
+        if pods is state.pods and containers is state.containers:
+            return known
+        boxed = any(place.boxed for place in state.pods.values())
+        found = boxed or any(a.pool == RECLAIM for a in state.containers.values())
+        self._members = (state.pods, state.containers, found)
+        return found
+
+    def carry_out(self, outcome: Outcome, before: NodeState) -> None:
+        """Bring everybody to an outcome that holds already."""
+        others = _leaving_first(outcome, before)
+        leaving = Moves(containers=_leaving_to_the_box(outcome, before))
+        if leaving:
+            gained = outcome.state.pools.reclaim & ~before.pools.reclaim
+            self._actuator.submit(others, RECLAIM, gained, leaving)
+            self._actuator.await_departure(RECLAIM, LEAVE_WITHIN_S)
+        for pod_id in outcome.moves.pods:
+            self._actuator.place_pod(pod_id)
+        if self.host_groups:
+            self._actuator.place_host_groups()
+        if not others:
+            return
+        if not leaving:
+            self._actuator.submit(others)
+        self._pusher.submit(others.containers)
+
+    def guard(self, state: NodeState, now: float) -> None:
+        """Look at one member of a box that is held back, once in a while: its pods, then its host groups, in turn."""
+        if now - self._guarded_at < GUARD_EVERY_S or state.pools.reclaim == state.pools.share:
+            return
+        self._guarded_at = now
+        self._guarded += 1
+        boxed = [k for k, place in state.pods.items() if place.boxed]
+        turn = self._guarded % max(1, len(boxed) + len(self.host_groups))
+        if turn < len(boxed):
+            self._actuator.guard_pod(boxed[turn])
+        elif self.host_groups:
+            self._actuator.guard_host_group(self.host_groups[turn - len(boxed)])
+
+
+def _leaving_first(outcome: Outcome, before: NodeState) -> Moves:
+    """Return the containers that move, those first that only lose CPUs."""
+    had = {
+        k: before.cpus_of(a) for k in outcome.moves.containers if (a := before.containers.get(k)) is not None
+    }
+    after = outcome.state
+    gains = {k: bool(after.cpus_of(after.containers[k]) & ~had.get(k, 0)) for k in outcome.moves.containers}
+    return Moves(containers=tuple(sorted(outcome.moves.containers, key=lambda k: gains[k])))
+
+
+def _leaving_to_the_box(outcome: Outcome, before: NodeState) -> tuple[str, ...]:
+    """Return who has to leave CPUs that the box comes to."""
+    after = outcome.state
+    gained = after.pools.reclaim & ~before.pools.reclaim
+    if not gained:
+        return ()
+    moving = ((k, before.containers.get(k), after.containers[k]) for k in outcome.moves.containers)
+    return tuple(
+        k
+        for k, was, now in moving
+        if was is not None and before.cpus_of(was) & gained and not after.cpus_of(now) & gained
+    )

@@ -1,0 +1,66 @@
+"""Pools sized by load on a real kernel, as far as two CPUs can show it: apart from each other, and loads that are real.
+
+Which sizes follow from which load is shown on the simulated node, which has more CPUs to share out.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.rig import cgroups, workloads
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS, Workload
+
+pytestmark = pytest.mark.containerd
+
+OwnDaemon = Callable[..., Daemon]
+PARTITION: Final = "pools: {share: {band: [40, 60]}}\nreclaim: {sharing: partition}\n"
+BURN: Final = ("/bin/sh", "-c", "exec yes > /dev/null")
+SOON_S: Final = 20
+SIBLINGS: Final = Path("/sys/devices/system/cpu")
+
+
+def cores() -> set[str]:
+    """The cores of this machine, each as its CPUs."""
+    return {(SIBLINGS / f"cpu{cpu}/topology/thread_siblings_list").read_text() for cpu in NODE_CPUS}
+
+
+def are_apart(web: Workload, batch: Workload) -> bool:
+    """Whether no CPU is both's, and none nobody's; one core for both is shared."""
+    online, offline = web.cpus, cgroups.cpus(batch.pod.cgroup)
+    if not online or not offline or online | offline != NODE_CPUS:
+        return False
+    return not online & offline if len(cores()) > 1 else online == offline == NODE_CPUS
+
+
+def test_online_and_offline_pods_have_cpus_of_their_own_and_loads_are_measured(
+    cri: Cri, own_daemon: OwnDaemon
+):
+    daemon = own_daemon(config=PARTITION)
+    batch = workloads.reclaimed(cri)
+    web = workloads.run(cri, "web", command=BURN, shares=1024)
+    wait_until(lambda: are_apart(web, batch), SOON_S, "CPUs of their own")
+    assert cgroups.allowed_cpus(cri.pid(web.id)) == web.cpus
+    assert cgroups.allowed_cpus(cri.pid(batch.id)) == cgroups.cpus(batch.pod.cgroup) == batch.cpus
+    wait_until(
+        lambda: daemon.metric('nri_coloc_pool_load_cpus{pool="share"}') > 0.3, SOON_S, "the burner's load"
+    )
+    wait_until(lambda: cgroups.members(web.spec_cpus) == web.cpus, SOON_S, "the runtime's record of it")
+    pools = daemon.state()["pools"]
+    assert cgroups.members(pools["share"]["cpus"]) == web.cpus
+    assert cgroups.members(pools["reclaim"]["cpus"]) == batch.cpus
+    told = [record for record in daemon.audit("pool.resize") if record["pool"] == "share"]
+    assert len(cores()) == 1 or told[-1]["reason"] == "tier_load"
+
+
+def test_an_observer_changes_nothing(cri: Cri, own_daemon: OwnDaemon):
+    daemon = own_daemon(config=f"mode: observe\n{PARTITION}")
+    batch, web = workloads.reclaimed(cri), workloads.shared(cri)
+    before = (web.cpus, cgroups.cpus(batch.pod.cgroup))
+    if len(cores()) > 1:
+        wait_until(lambda: daemon.audit("pool.resize"), SOON_S, "what it would do")
+    assert (web.cpus, cgroups.cpus(batch.pod.cgroup)) == before

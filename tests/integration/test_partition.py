@@ -1,0 +1,149 @@
+"""Pools sized by load in the daemon: a tier bursts and its pool grows at the box's cost, and gives back afterwards.
+
+Everything is read from the cgroups' own files, on the simulated node's own clock. Eight CPUs in cores of two; gold asks
+for four of them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nri_coloc.model import cpuset
+from nri_coloc.node_sim.node import Node
+from tests.integration import harness
+from tests.integration.harness import Lasting
+from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
+
+PARTITION = """
+pools:
+  gold: {members: [{label: "tier=gold"}], minCPUs: 2, priority: 10, band: [30, 50]}
+  share: {band: [40, 60]}
+reclaim: {sharing: partition}
+"""
+POOL = "coloc.nri.io/cpu-pool"
+REST = 0.1
+"""CPUs that gold uses at rest: far below its band, since a simulated clock that is held up moves counters in lumps."""
+
+DWELL_S = 40
+"""Ten seconds and the steps after them, on a machine with something else to do."""
+
+
+class Rig:
+    """A node with a pod in gold, one in share and a hungry one in the box."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.web = harness.shared(node, "web", 4000, annotations={POOL: "gold"})
+        self.shop = harness.shared(node, "shop", 1000)
+        self.batch = harness.reclaimed(node)
+        node.set_demand(self.web, REST)
+        node.set_demand(self.shop, 0.3)
+        node.set_demand(self.batch, 8)
+
+    def cpus(self) -> dict[str, int]:
+        """Return the CPUs of gold, share and the box, as their members' own files have them."""
+        of_batch = self.node.runtime.containers[self.batch].pod.id
+        owners = {"gold": self.web, "share": self.shop, "reclaim": of_batch}
+        return {
+            pool: cpuset.parse(harness.file(self.node, k, "cpuset.cpus") or "") for pool, k in owners.items()
+        }
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Return how many they are, or zeros while two of them still share one."""
+        found = self.cpus()
+        gold, share, box = (cpus.bit_count() for cpus in found.values())
+        union = found["gold"] | found["share"] | found["reclaim"]
+        return (gold, share, box) if union.bit_count() == gold + share + box else (0, 0, 0)
+
+    def have(self, gold: int, share: int, box: int, seconds: float) -> None:
+        wait_until(
+            lambda: self.sizes() == (gold, share, box), seconds, f"gold {gold}, share {share}, box {box}"
+        )
+
+
+@pytest.fixture(params=[1, 2], ids=["cgroup-v1", "cgroup-v2"])
+def lasting(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
+    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
+        node.start_clock()
+        with harness.daemon_of(node, config=PARTITION) as daemon:
+            harness.served(daemon)
+            yield Lasting(node, daemon)
+            harness.assert_unhurt(daemon)
+
+
+def resized(daemon: Daemon, event: str, pool: str) -> list[dict[str, Any]]:
+    return [record for record in daemon.audit(event) if record["pool"] == pool]
+
+
+def test_cpus_flow_to_a_tier_that_bursts_and_back_to_the_box_when_it_rests(lasting: Lasting):
+    rig, daemon = Rig(lasting.node), lasting.daemon
+    rig.have(4, 2, 2, 5)
+    rig.have(2, 2, 4, DWELL_S)
+    rig.node.set_demand(rig.web, 8)
+    rig.have(4, 2, 2, 5)
+    wait_until(lambda: "above 50%" in resized(daemon, "pool.resize", "gold")[-1]["because"], 5, "its record")
+    burst = resized(daemon, "pool.resize", "gold")[-1]
+    assert burst["reason"] == "tier_load"
+    box = resized(daemon, "reclaim.suppress", "reclaim")[-1]
+    assert (box["reason"], box["decision_id"]) == ("tier_load", burst["decision_id"])
+    assert daemon.metric('nri_coloc_pool_cpus{pool="gold"}') == 4
+    wait_until(
+        lambda: daemon.metric('nri_coloc_pool_load_cpus{pool="gold"}') > 3, 5, "the load of all its CPUs"
+    )
+    rig.node.set_demand(rig.web, REST)
+    rig.have(2, 2, 4, DWELL_S)
+    wait_until(
+        lambda: "gold used 0." in resized(daemon, "pool.resize", "gold")[-1]["because"], 5, "its record"
+    )
+    shown = {name: cpuset.parse(pool["cpus"]) for name, pool in daemon.state()["pools"].items()}
+    assert {name: shown[name] for name in ("gold", "share", "reclaim")} == rig.cpus()
+
+
+def test_the_runtimes_own_records_follow(lasting: Lasting):
+    rig = Rig(lasting.node)
+    rig.have(4, 2, 2, 5)
+    web = rig.node.runtime.containers[rig.web]
+    wait_until(
+        lambda: web.resources.cpu.cpus == harness.file(rig.node, rig.web, "cpuset.cpus"),
+        10,
+        "the runtime to know",
+    )
+
+
+def test_a_successor_begins_with_what_members_ask_for(lasting: Lasting):
+    rig, daemon = Rig(lasting.node), lasting.daemon
+    rig.have(2, 2, 4, DWELL_S)
+    daemon.kill()
+    assert rig.sizes() == (2, 2, 4)
+    daemon.start()
+    harness.served(daemon)
+    rig.have(4, 2, 2, 5)
+
+
+def test_sharing_can_be_changed_to_overlap_and_back(lasting: Lasting):
+    rig, daemon = Rig(lasting.node), lasting.daemon
+    rig.have(4, 2, 2, 5)
+    harness.reload(daemon, PARTITION.replace("partition", "overlap"))
+    wait_until(lambda: rig.cpus()["share"] & rig.cpus()["reclaim"], 5, "a box inside of share")
+    assert cpuset.parse(daemon.state()["pools"]["gold"]["cpus"]).bit_count() == 4, (
+        "it has CPUs of its own here, too"
+    )
+    harness.reload(daemon, PARTITION)
+    rig.have(4, 2, 2, 5)
+
+
+def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
+    with Node(tmp_path, "8cpu") as node:
+        node.start_clock()
+        rig = Rig(node)
+        before = rig.cpus()
+        with harness.daemon_of(node, config=PARTITION, flags=["--observe"]) as daemon:
+            harness.served(daemon)
+            wait_until(lambda: resized(daemon, "pool.resize", "share"), 5, "what it would do")
+            wait_until(
+                lambda: resized(daemon, "reclaim.grow", "reclaim"), DWELL_S, "what would be given back"
+            )
+            assert rig.cpus() == before
+            harness.assert_unhurt(daemon)

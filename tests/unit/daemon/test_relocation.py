@@ -1,0 +1,142 @@
+"""What a new size means for cgroups: in which order who is moved, and by whom."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
+from nri_coloc.model import cpuset
+from nri_coloc.model.events import PodRemoved, PoolsSized
+from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
+from tests.unit.daemon.kit import a_node, create, start_pod
+from tests.unit.policy import kit
+
+TUNING = Tuning(reclaim=ReclaimTuning(partition=True))
+
+
+class Crew:
+    """Stands for the actuator and the pusher: notes in which order it was told what."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def submit(self, moves: Any, *barrier: Any) -> None:
+        if isinstance(moves, tuple):
+            self.told.append(("push", moves))
+        elif barrier:
+            owner, taken, leaving = barrier
+            self.told.append(("move", moves.containers, owner, cpuset.render(taken), leaving.containers))
+        else:
+            self.told.append(("move", moves.containers))
+
+    def await_departure(self, owner: str, seconds: float) -> None:
+        self.told.append(("await", owner))
+
+    def place_pod(self, pod_id: str) -> None:
+        self.told.append(("place", pod_id))
+
+    def place_host_groups(self) -> None:
+        self.told.append(("place host groups",))
+
+    def guard_host_group(self, path: str) -> None:
+        self.told.append(("guard", path))
+
+    def guard_pod(self, pod_id: str) -> None:
+        self.told.append(("guard", pod_id))
+
+
+class Rig:
+    """Eight CPUs; `a` is online and `batch` lives on what is lent."""
+
+    def __init__(self, tuning: Tuning = TUNING) -> None:
+        self.node = a_node(tuning)
+        self.crew = Crew()
+        crew = cast("Any", self.crew)
+        self.relocation = Relocation(self.node, crew, crew)
+        create(self.node, "a", on="one")
+        start_pod(self.node, "batch")
+
+    def size(self, **counts: int) -> list[tuple[Any, ...]]:
+        before = self.node.state
+        self.crew.told.clear()
+        self.relocation.carry_out(self.node.decide(PoolsSized(counts, "so it was told")), before)
+        return self.crew.told
+
+
+def test_a_box_that_shrinks_is_cut_at_once_and_others_come_after():
+    rig = Rig()
+    rig.size(share=2, reclaim=6)
+    assert rig.size(share=6, reclaim=2) == [("place", "batch"), ("move", ("a",)), ("push", ("a",))]
+
+
+def test_a_box_that_grows_waits_for_those_who_leave():
+    rig = Rig()
+    rig.size(share=6, reclaim=2)
+    assert rig.size(share=2, reclaim=6) == [
+        ("move", ("a",), "reclaim", "2-5", ("a",)),
+        ("await", "reclaim"),
+        ("place", "batch"),
+        ("push", ("a",)),
+    ]
+
+
+def test_a_box_inside_of_share_waits_for_nobody():
+    rig = Rig()
+    rig.size(reclaim=2)
+    assert rig.size(reclaim=6) == [("place", "batch")]
+
+
+def test_who_only_loses_cpus_goes_first():
+    plan = (PoolTuning("gold", band=(0.3, 0.5)),)
+    rig = Rig(Tuning(pools=plan, reclaim=TUNING.reclaim))
+    create(rig.node, "b", replace(kit.SHARED, pool="gold"), on="two")
+    rig.size(gold=4, share=2, reclaim=2)
+    assert rig.size(gold=2, share=4, reclaim=2)[0] == ("move", ("b", "a"))
+    assert rig.size(gold=4, share=2, reclaim=2)[0] == ("move", ("a", "b"))
+
+
+def test_members_outside_kubernetes_follow():
+    rig = Rig(Tuning(reclaim=ReclaimTuning(partition=True, host_groups=("yarn",))))
+    rig.relocation.look_at(rig.node.state)
+    assert ("place host groups",) in rig.size(share=6, reclaim=2)
+    assert rig.relocation.has_members(rig.node.state)
+
+
+def test_members_are_looked_for_once_for_the_same_state():
+    rig = Rig()
+    assert rig.relocation.has_members(rig.node.state)
+    assert rig.relocation.has_members(rig.node.state)
+    assert not Relocation(rig.node, cast("Any", None), cast("Any", None)).has_members(a_node().state)
+
+
+def test_one_member_is_looked_at_once_in_a_while():
+    rig = Rig()
+    rig.size(share=6, reclaim=2)
+    rig.crew.told.clear()
+    for tick in range(9):
+        rig.relocation.guard(rig.node.state, 100.0 + tick * GUARD_EVERY_S / 4)
+    assert rig.crew.told == [("guard", "batch")] * 3
+
+
+def test_members_outside_kubernetes_have_their_turn():
+    rig = Rig(Tuning(reclaim=ReclaimTuning(partition=True, host_groups=("yarn",))))
+    rig.relocation.look_at(rig.node.state)
+    rig.size(share=6, reclaim=2)
+    rig.crew.told.clear()
+    for look in range(2):
+        rig.relocation.guard(rig.node.state, 100.0 + look * GUARD_EVERY_S)
+    assert set(rig.crew.told) == {("guard", "batch"), ("guard", "yarn")}
+
+
+def test_a_box_without_members_has_nobody_to_look_at():
+    rig = Rig()
+    rig.size(share=6, reclaim=2)
+    rig.node.decide(PodRemoved("batch"))
+    rig.crew.told.clear()
+    rig.relocation.guard(rig.node.state, 100.0)
+    assert rig.crew.told == []
+
+
+def test_a_box_that_is_not_held_back_needs_no_guard():
+    rig = Rig()
+    rig.relocation.guard(rig.node.state, 100.0)
+    assert rig.crew.told == []
