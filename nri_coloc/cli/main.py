@@ -178,6 +178,8 @@ def _restore(options: argparse.Namespace, _environment: Mapping[str, str]) -> in
     from nri_coloc.daemon.options import DEFAULT_STATE_DIR
 
     runtime = None if options.files_only else _runtime_at(options)
+    if runtime and not (options.nri_socket or options.config) and restore.is_absent(runtime):
+        runtime = None
     return restore.run(options.state_dir or DEFAULT_STATE_DIR, options.host_root, runtime)
 
 

@@ -9,6 +9,18 @@ from nri_coloc.daemon.restoration import RuntimeAt, Undone
 from nri_coloc.errors import SettingsError
 
 
+def is_absent(runtime: RuntimeAt) -> bool:
+    """Whether nothing is at the usual place of a runtime that nobody named; says so."""
+    if Path(runtime.nri_socket).exists():
+        return False
+    print(
+        f"nri-coloc: there is no runtime at {runtime.nri_socket}: kernel files alone are put back; "
+        "--nri-socket or --config names another",
+        file=sys.stderr,
+    )
+    return True
+
+
 def run(state_dir: str, host_root: str, runtime: RuntimeAt | None) -> int:
     """Restore everything, without a runtime the kernel's files alone; 1 if anything was left."""
     if not Path(state_dir).is_dir():

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from nri_coloc.cli import restore
+from nri_coloc.cli import main, restore
 from nri_coloc.daemon.instance_lock import InstanceLock
+from nri_coloc.daemon.restoration import RuntimeAt
 from nri_coloc.errors import SettingsError
 
 
@@ -46,3 +47,20 @@ def test_it_says_what_it_did(state, tmp_path, capsys):
 def test_without_a_journal_there_is_nothing_to_do(state, tmp_path, capsys):
     assert restore.run(str(state), str(tmp_path), None) == 0
     assert capsys.readouterr().out == "0 restored, 0 gone, 0 refused\n"
+
+
+def test_where_no_runtime_is_and_none_was_named_it_says_so(tmp_path, capsys):
+    assert restore.is_absent(RuntimeAt(str(tmp_path / "none.sock"), "", ""))
+    assert f"there is no runtime at {tmp_path / 'none.sock'}" in capsys.readouterr().err
+
+
+def test_a_runtime_at_the_usual_place_is_asked(tmp_path, capsys):
+    (tmp_path / "nri.sock").touch()
+    assert not restore.is_absent(RuntimeAt(str(tmp_path / "nri.sock"), "", ""))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_runtime_that_was_named_must_answer(state, tmp_path, capsys):
+    named = ["--nri-socket", str(tmp_path / "none.sock")]
+    assert main.main(["restore", "--state-dir", str(state), "--host-root", str(tmp_path), *named], {}) == 1
+    assert "the runtime's specs could not be looked at" in capsys.readouterr().err

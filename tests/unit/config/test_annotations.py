@@ -107,29 +107,30 @@ def test_another_vocabulary_passes_the_same_gate():
 # --- the other keys ------------------------------------------------------------------------------------
 
 
+EVERY_KEY = {
+    "qos_class": "dedicated",
+    "cpu_pool": "share",
+    "numa": "exclusive",
+    "numa_count": "2",
+    "numa_ids": "0-1",
+    "cpu_placement": "spread",
+    "memory_limit": "2Gi",
+    "memory_high": "50%",
+    "memory_low": "512Mi",
+    "memory_min": "25%",
+    "io_weight": "200",
+    "blockio_class": "fast",
+    "rdt_class": "gold",
+    "oom_score_adj": "-500",
+    "cpu_burst": "20",
+    "priority": "-7",
+    "avoidance": "none",
+    "preserve": "memory",
+}
+
+
 def test_every_key_reaches_the_wish():
-    asked = pod(
-        "guaranteed",
-        "kube-system",
-        qos_class="dedicated",
-        cpu_pool="share",
-        numa="exclusive",
-        numa_count="2",
-        numa_ids="0-1",
-        cpu_placement="spread",
-        memory_limit="2Gi",
-        memory_high="50%",
-        memory_low="512Mi",
-        memory_min="25%",
-        io_weight="200",
-        blockio_class="fast",
-        rdt_class="gold",
-        oom_score_adj="-500",
-        cpu_burst="20",
-        priority="-7",
-        avoidance="none",
-        preserve="memory",
-    )
+    asked = pod("guaranteed", "kube-system", **EVERY_KEY)
     knobs = Knobs(
         memory_limit=2 * GIB,
         memory_high=GIB,

@@ -46,8 +46,7 @@ def test_the_example_holds_every_key():
     assert sorted(keys(found)) == sorted(keys(effective))
 
 
-def test_every_key_reaches_the_settings():
-    text = """
+EVERY_KEY = """
 apiVersion: coloc.nri.io/v1
 node: {reservedCPUs: "0-1", reservedMemory: 2Gi, kubeletCPUManager: preserve-kubelet}
 classes:
@@ -63,7 +62,10 @@ telemetry: {http: off, auditRing: 5, logLevel: debug}
 mode: observe
 strict: true
 """
-    found = settings.load(text, "c.yaml")
+
+
+def test_every_key_reaches_the_settings():
+    found = settings.load(EVERY_KEY, "c.yaml")
     shared = ClassTuning(512, 200, 7, "90%", "1Gi", "5", ("a", "b-*"))
     assert found == Settings(
         Tuning(
