@@ -30,7 +30,7 @@ LOOK_EVERY_S: Final = 0.001
 BURST_S: Final = 0.5
 """Long enough for everything that answers a burst to have happened, and it ends before the next one."""
 
-GROWS_S: Final = 20
+GROWS_S: Final = 60
 RESTS_S: Final = (2.2, 2.8)
 """A box that was just given back is not taken for a steady one: see the dwell in docs/decisions/0013."""
 
@@ -78,12 +78,21 @@ def _stands(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
+def _rests_whole(file: Path) -> bool:
+    """Whether the box has the whole node now, and for the while that makes it a steady one."""
+    end = time.monotonic() + random.uniform(*RESTS_S)
+    while cgroups.members(file.read_text()) == NODE_CPUS:
+        if time.monotonic() >= end:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def _burst(offline: Workload, burners: list[int]) -> int:
     """Return the nanoseconds of one burst."""
     file = cgroups.file(offline.pod.cgroup, "cpuset", "cpuset.cpus")
-    if not poll(lambda: cgroups.members(file.read_text()) == NODE_CPUS, GROWS_S):
-        raise RigError(f"the box did not grow to the whole node within {GROWS_S} s")
-    time.sleep(random.uniform(*RESTS_S))
+    if not poll(lambda: _rests_whole(file), GROWS_S):
+        raise RigError(f"the box did not have the whole node within {GROWS_S} s: is the machine in use?")
     whole, found = len(NODE_CPUS), os.open(file, os.O_RDONLY)
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     try:
