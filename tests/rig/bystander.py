@@ -16,21 +16,21 @@ TAKEN_IN_SECONDS: Final = 20
 
 
 class Bystander:
-    """One plugin, used with `with`; `heard` counts hooks by their kind."""
+    """One plugin, used with `with`; `heard` counts hooks by kind. `index`: its place among plugins, ours is 50."""
 
-    def __init__(self, path: Path, index: str) -> None:
+    def __init__(self, path: Path, index: str, name: str = "bystander") -> None:
         self.heard: Counter[str] = Counter()
         self.dropped = Event()
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(path))
-        self._session = Session("bystander", index)
+        self._session = Session(name, index)
         self._welcome = Event()
-        self._thread = Thread(target=self._serve, name="bystander", daemon=True)
+        self._thread = Thread(target=self._serve, name=name, daemon=True)
 
     def __enter__(self) -> Self:
         self._socket.sendall(self._session.register())
         self._thread.start()
-        assert self._welcome.wait(TAKEN_IN_SECONDS), "the runtime did not take the bystander in"
+        assert self._welcome.wait(TAKEN_IN_SECONDS), f"the runtime did not take {self._thread.name} in"
         return self
 
     def __exit__(
@@ -51,7 +51,7 @@ class Bystander:
                 for event in found:
                     self._take(event)
         except (OSError, ProtocolError):
-            pass  # whoever drops a plugin says nothing
+            pass  # whoever drops a plugin, for being too slow as a rule, says nothing
         self.dropped.set()
 
     def _take(self, event: events.Event) -> None:
@@ -63,4 +63,7 @@ class Bystander:
                 self._welcome.set()
             case events.Hook():
                 self.heard[event.kind.value] += 1
-                self._socket.sendall(self._session.answer(event.call, None))
+                self._socket.sendall(self._session.answer(event.call, self.answer(event)))
+
+    def answer(self, hook: events.Hook) -> nri_pb2.CreateContainerResponse | None:
+        """Return what it wants: nothing; whoever is no bystander has another answer."""
