@@ -31,6 +31,9 @@ def main() -> None:
     if sys.argv[1:2] == ["colocation"]:
         _colocation()
         return
+    unknown = [name for name in sys.argv[1:] if name not in NAMED]
+    if unknown:
+        sys.exit(f"no benchmark {', '.join(unknown)}; there are {', '.join((*NAMED, 'colocation'))}")
     for name in sys.argv[1:] or ALL:
         if name in NEEDS_ROOT and os.geteuid() != 0:
             print(f"left out: {name}, which needs root")
