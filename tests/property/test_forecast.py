@@ -24,7 +24,7 @@ GAPS = st.sampled_from((1.0, 61.0, 3600.0, 86_400.0, 9e9, -5.0, -9e9))
 EVENTS = st.lists(
     st.tuples(GAPS, st.dictionaries(st.sampled_from(("p", "q", SYSTEM)), USES)), min_size=1, max_size=12
 )
-SUPPLIES = st.builds(Supply, MILLI, BYTES, st.integers(0, 1 << 28), st.none() | BYTES)
+SUPPLIES = st.builds(Supply, MILLI, BYTES, st.integers(0, 1 << 28), st.none() | BYTES, st.none() | MILLI)
 TUNINGS = st.builds(
     ReclaimTuning,
     percentile=st.floats(0.0, 1.0),

@@ -20,6 +20,9 @@ NICENESS = 19  # whoever runs the tests may have any niceness, and a child may a
 SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
 
 
+PRIVILEGED = pytest.mark.skipif(os.geteuid() != 0, reason="to leave SCHED_IDLE needs CAP_SYS_NICE")
+
+
 @pytest.fixture
 def child() -> Iterator[int]:
     """A process with a niceness of its own."""
@@ -49,6 +52,7 @@ def test_batch_is_set_and_niceness_stays(child):
     assert of(child) == before
 
 
+@PRIVILEGED
 def test_idle_is_set_and_taken_back_where_it_was_told(child):
     before = of(child)
     assert scheduler.tell(child, Hint(Policy.IDLE)) is None
@@ -144,7 +148,7 @@ class TestProbing:
 
 
 class TestTheTasksOfACgroup:
-    @pytest.mark.parametrize("told", [OFFLINE, Hint(Policy.IDLE)])
+    @pytest.mark.parametrize("told", [OFFLINE, pytest.param(Hint(Policy.IDLE), marks=PRIVILEGED)])
     @pytest.mark.parametrize(("version", "name"), [(1, "tasks"), (2, "cgroup.threads")])
     def test_all_are_told_also_those_below_and_told_back(self, tmp_path: Path, child, version, name, told):
         below = tmp_path / "below"
