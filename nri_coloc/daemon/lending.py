@@ -58,7 +58,7 @@ class Lending:
         self._relocation = Relocation(node, actuator, pusher)
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
-        self._memory = LoopMemory()
+        self._memory = _FORGOTTEN
         self._story = Story()
         self._untold: list[tuple[Tick, float]] = []
         self._told_at = 0.0

@@ -53,7 +53,7 @@ class Relocation:
 
     def carry_out(self, outcome: Outcome, before: NodeState) -> None:
         """Bring everybody to an outcome that holds already."""
-        others = _leaving_first(outcome, before)
+        others = Moves(containers=outcome.moves.containers)  # the policy lists who leaves first
         leaving = Moves(containers=_leaving_to_the_box(outcome, before))
         if leaving:
             gained = outcome.state.pools.reclaim & ~before.pools.reclaim
@@ -81,16 +81,6 @@ class Relocation:
             self._actuator.guard_pod(boxed[turn])
         elif self.host_groups:
             self._actuator.guard_host_group(self.host_groups[turn - len(boxed)])
-
-
-def _leaving_first(outcome: Outcome, before: NodeState) -> Moves:
-    """Return the containers that move, those first that only lose CPUs."""
-    had = {
-        k: before.cpus_of(a) for k in outcome.moves.containers if (a := before.containers.get(k)) is not None
-    }
-    after = outcome.state
-    gains = {k: bool(after.cpus_of(after.containers[k]) & ~had.get(k, 0)) for k in outcome.moves.containers}
-    return Moves(containers=tuple(sorted(outcome.moves.containers, key=lambda k: gains[k])))
 
 
 def _leaving_to_the_box(outcome: Outcome, before: NodeState) -> tuple[str, ...]:

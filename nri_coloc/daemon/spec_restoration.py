@@ -182,14 +182,8 @@ class SpecRestoration:
     def _inherited(self, subject: _Subject) -> Knobs:
         """Return what a container whose spec names no cpuset has: its pod's."""
         above = subject.path.rpartition("/")[0]
-        names = (
-            ("cpuset.cpus", "cpuset.mems")
-            if self._layout.version == 1
-            else (
-                "cpuset.cpus.effective",
-                "cpuset.mems.effective",
-            )
-        )
+        suffix = "" if self._layout.version == 1 else ".effective"
+        names = (f"cpuset.cpus{suffix}", f"cpuset.mems{suffix}")
         cpus, mems = (self._shown(above, FileValue("cpuset", name, "")) for name in names)
         return Knobs(cpus=cpus or None, mems=mems or None)
 
