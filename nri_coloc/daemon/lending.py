@@ -55,6 +55,7 @@ class Lending:
         self.ticked_at = 0.0
         self._node = node
         self._report = report
+        self._actuator = actuator
         self._relocation = Relocation(node, actuator, pusher)
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
@@ -83,7 +84,7 @@ class Lending:
             return
         if RECLAIM not in before.pools.counts:
             because = "reclaimed pods come; the box has what was measured last, its floor where nothing was"
-            outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.cpus}, because))
+            outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.box}, because))
             self._report.decided(outcome.decisions, outcome.state, before)
         self._alarm.ring()
 
@@ -124,6 +125,7 @@ class Lending:
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
             took_s=spent - self._spent,
+            yields=not self._relocation.host_groups and self._actuator.hints.box_yields(),
         )
         self._spent = spent
         next_s = self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, state)

@@ -27,9 +27,11 @@ class Policy(StrEnum):
 
 
 class SchedulerCapability(NamedTuple):
-    """What this kernel does with a hint, as probed: `slices`: a slice of one's own is kept and told again."""
+    """What this kernel does with a hint: `slices`: a slice of one's own is kept and told again, as probed; `idles`: a
+    CPU that runs nothing but SCHED_IDLE tasks counts as idle (Linux 5.4, by its number: nothing tells)."""
 
     slices: bool = False
+    idles: bool = False
 
 
 class Hint(NamedTuple):

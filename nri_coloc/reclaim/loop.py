@@ -17,7 +17,7 @@ from nri_coloc.reclaim import usage
 from nri_coloc.reclaim.pace import next_period
 from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.sentence import Grounds
-from nri_coloc.reclaim.stall import Gauge, Stall
+from nri_coloc.reclaim.stall import Cause, Gauge, Stall
 from nri_coloc.reclaim.usage import Meter, Use
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict, decide
 
@@ -28,7 +28,8 @@ class Rates(NamedTuple):
     """The last rates and their peak; milli-CPU, seconds.
 
     `online` and `system` as `usage.judged` has them. `rated_at`: when the newest interval of the pods ended, `oldest`:
-    when the oldest vital one did. `known_since`: since when `peaks` has no gap.
+    when the oldest vital one did. `known_since`: since when `peaks` has no gap. `rise`: how far the newest use lies
+    above the peak before it.
     """
 
     online: int = 0
@@ -37,6 +38,7 @@ class Rates(NamedTuple):
     oldest: float = _NEVER
     peaks: Peaks = Peaks()
     known_since: float = _NEVER
+    rise: int = 0
 
 
 class LoopMemory(NamedTuple):
@@ -83,7 +85,8 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     if use is not None and use.rated_at > rates.rated_at:
         rates = _learnt(memory, use, readings.lendable, tuning, now)
     box_milli = use.box if use else 0
-    gauges, stall = stalls.advance(memory.gauges, readings, box_milli, tuning.stall_window_s)
+    own = stalls.explained(rates.online + rates.system, readings.lendable)
+    gauges, stall = stalls.advance(memory.gauges, readings, Cause(box_milli, own), tuning.stall_window_s)
     scene = _scene(memory, rates, readings, stall, tuning, now)
     verdict = decide(_costed(memory, readings), scene, tuning)
     if verdict.binding is Binding.STALL:
@@ -109,10 +112,11 @@ def _learnt(memory: LoopMemory, use: Use, lendable: int, tuning: ReclaimTuning, 
     total = online + system
     if known_since == _NEVER or span > tuning.stale_s:
         # an average over more than stale_s hides whatever peaked within it
-        peaks, known_since = peak_window.begin(total, now), now
+        peaks, known_since, rise = peak_window.begin(total, now), now, 0
     else:
+        rise = max(0, total - rates.peaks.peak)
         peaks = peak_window.push(rates.peaks, total, now, memory.lent.dwell_s(now, tuning))
-    return Rates(online, system, use.rated_at, use.oldest, peaks, known_since)
+    return Rates(online, system, use.rated_at, use.oldest, peaks, known_since, rise)
 
 
 def _scene(
@@ -132,6 +136,8 @@ def _scene(
         _late(memory, readings, now),
         memory.period_s,
         stall,
+        rates.rise,
+        readings.yields,
     )
 
 
@@ -143,7 +149,7 @@ def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
 
 def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:
     lent = verdict.lent
-    target = CPUTarget(lent.cpus, _change(before.cpus, lent.cpus), verdict.binding)
+    target = CPUTarget(lent.box, _change(before.box, lent.box), verdict.binding)
     headroom = Headroom(lent.milli, 0, scene.online, verdict.binding)
     grounds = Grounds(before, verdict, scene, tuning)
     return Tick(memory, target, headroom, memory.period_s, scene.stall, grounds)

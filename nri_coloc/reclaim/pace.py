@@ -31,5 +31,5 @@ def next_period(
 
 def _nothing_to_do(verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> bool:
     lent = verdict.lent
-    at_floor = lent.cpus <= floor_cpus(scene.lendable, scene.threads)
+    at_floor = lent.box <= floor_cpus(scene.lendable, scene.threads)
     return at_floor and verdict.now_milli < lent.milli + dead_band_milli(scene.lendable, tuning)

@@ -39,7 +39,21 @@ def because(grounds: Grounds | None) -> str:
         f" - system {scene.system}m - reserve {tuning.reserve_milli}m leaves {verdict.now_milli}m, the peak of"
         f" {scene.dwell_s} s ({scene.peak}m) leaves {verdict.peak_milli}m; lent {after.milli}m after {before.milli}m"
         f" (step {step}m, dead band {band}m): {cpus}, in cores of {scene.threads} from {tuning.whole_core_from} on"
+        f"{_more(grounds)}"
     )
+
+
+def _more(grounds: Grounds) -> str:
+    """Return what a box of tasks that yield has beyond the sum."""
+    _, verdict, scene, tuning = grounds
+    if not scene.yields:
+        return ""
+    more, part = verdict.lent.more, tuning.yielded_from
+    if more.cpus:
+        return f"; its tasks yield and {part} of a core is left: {more.cpus} more, {verdict.lent.box} in all"
+    if more.back_at > scene.now:
+        return f"; none more for {more.back_at - scene.now:.2f} s, use rose by {scene.rise}m"
+    return f"; its tasks yield, none more without {part} of a core and the dead band"
 
 
 def _cause(grounds: Grounds) -> str:
@@ -47,7 +61,10 @@ def _cause(grounds: Grounds) -> str:
     before, verdict, scene, tuning = grounds
     if verdict.binding is Binding.STALL:
         waited = scene.stall.blamed
-        return f"online pods waited {waited:.3f} of the time, more than {tuning.stall}: cut to {tuning.cut}; "
+        return (
+            f"online pods waited {waited:.3f} of the time beyond {scene.stall.own:.3f} of their own making, more than"
+            f" {tuning.stall}: cut to {tuning.cut}; "
+        )
     if verdict.binding is Binding.LATE:
         return f"tick {scene.late_s:.3f} s late for {scene.period_s} s: no growth; "
     if verdict.binding is Binding.STALE:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import yielded
 from nri_coloc.reclaim.headroom import dead_band_milli, floor_cpus, headroom_milli, step_milli, whole_cpus
 from nri_coloc.reclaim.stall import Stall
+from nri_coloc.reclaim.yielded import Yielded
 
 _NEVER = float("-inf")
 
@@ -18,8 +20,9 @@ class Lent(NamedTuple):
     """What is lent between two ticks.
 
     `milli`: the headroom as granted, what the steps and the dead band act on; `cpus`: the box, whole cores of it
-    (0: nothing was decided yet). `cut_at`: when it last had to give way, `grown_at`: when it last grew; `hold_s`: the
-    dwell that the last cut left; `growth_took_s`: CPU time of the last tick that let it grow, with its writes.
+    (0: nothing was decided yet), `more`: what it has beyond that. `cut_at`: when it last had to give way, `grown_at`:
+    when it last grew; `hold_s`: the dwell that the last cut left; `growth_took_s`: CPU time of the last tick that let
+    it grow, with its writes.
     """
 
     milli: int = 0
@@ -28,6 +31,12 @@ class Lent(NamedTuple):
     grown_at: float = _NEVER
     hold_s: float = 0.0
     growth_took_s: float = 0.0
+    more: Yielded = Yielded()
+
+    @property
+    def box(self) -> int:
+        """CPUs of the box, all in all."""
+        return self.cpus + self.more.cpus
 
     def dwell_s(self, now: float, tuning: ReclaimTuning) -> float:
         """Return how long the headroom must have borne a growth, seconds.
@@ -51,7 +60,8 @@ class Scene(NamedTuple):
 
     `measured`: there is a new rate of this tick. `peak`: of the last `dwell_s`, `known_since`: since when that has no
     gap (-inf: there was no rate yet). `age_s`: of the oldest rate that counts. `late_s`: of the tick, `period_s`: what
-    was planned between two.
+    was planned between two. `rise`: how far the use lies above all of the dwell before, milli-CPU; `yields`: whether
+    every task of the box gives way at once.
     """
 
     now: float
@@ -67,6 +77,8 @@ class Scene(NamedTuple):
     late_s: float
     period_s: float
     stall: Stall
+    rise: int = 0
+    yields: bool = False
 
 
 class Verdict(NamedTuple):
@@ -93,17 +105,18 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
     now_milli = headroom_milli(scene.lendable, scene.online + scene.system, tuning)
     peak_milli = headroom_milli(scene.lendable, scene.peak, tuning)
     if scene.stall.blamed > tuning.stall:
-        after, binding = _cut(lent, scene, now_milli, tuning), Binding.STALL
-    elif now_milli < lent.milli or lent.cpus > scene.lendable:
+        after, binding = _relieved(lent, scene, now_milli, tuning), Binding.STALL
+        return Verdict(after, binding, now_milli, peak_milli)
+    if now_milli < lent.milli or lent.cpus > scene.lendable:
         after, binding = _shrunk(lent, scene, min(now_milli, lent.milli), tuning), Binding.ONLINE_USE
     else:
         after, binding = _grown(lent, scene, peak_milli, tuning)
-    return Verdict(after, binding, now_milli, peak_milli)
+    return Verdict(_with_more(after, scene, now_milli, tuning), binding, now_milli, peak_milli)
 
 
 def _floor(lent: Lent, scene: Scene, binding: Binding) -> Verdict:
     cpus = floor_cpus(scene.lendable, scene.threads)
-    return Verdict(lent._replace(milli=0, cpus=cpus, cut_at=scene.now), binding)
+    return Verdict(lent._replace(milli=0, cpus=cpus, cut_at=scene.now, more=Yielded()), binding)
 
 
 def _cpus(milli: int, scene: Scene, tuning: ReclaimTuning) -> int:
@@ -126,6 +139,30 @@ def _hold_s(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> float:
     if scene.now - lent.grown_at > 2 * held:
         return tuning.dwell_s
     return max(tuning.dwell_s, min(2 * held, tuning.dwell_max_s))
+
+
+def _relieved(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Lent:
+    """Give way to a stall: what the box has beyond its headroom goes first."""
+    after = lent if lent.more.cpus and now_milli >= lent.milli else _cut(lent, scene, now_milli, tuning)
+    if after.cpus == lent.box:
+        return after  # at its floor already, it is not the size of the box that they wait for
+    return after._replace(more=yielded.relieved(lent.more, scene.now, tuning))
+
+
+def _with_more(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Lent:
+    """Add what tasks that yield may have beyond the headroom."""
+    if not scene.yields:
+        return lent._replace(more=Yielded()) if lent.more.cpus else lent
+    ground = yielded.Ground(
+        scene.now,
+        min(scene.threads, scene.lendable - lent.cpus),
+        scene.threads,
+        now_milli,
+        dead_band_milli(scene.lendable, tuning),
+        scene.rise,
+        _forbids(scene) is not None or scene.now - scene.known_since < tuning.dwell_s,
+    )
+    return lent._replace(more=yielded.decide(lent.more, ground, tuning))
 
 
 def _cut(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Lent:
