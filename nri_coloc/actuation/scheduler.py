@@ -10,7 +10,6 @@ import ctypes
 import errno
 import os
 import platform
-import re
 import struct
 from pathlib import Path
 from threading import Thread
@@ -103,16 +102,7 @@ def probe(host_root: str) -> SchedulerCapability | None:
     trial = Thread(target=lambda: kept.append(_keeps_a_slice()), name="probe", daemon=True)
     trial.start()
     trial.join(5)
-    return SchedulerCapability(slices=bool(kept and kept[0]), idles=counts_as_idle(platform.release()))
-
-
-def counts_as_idle(release: str) -> bool:
-    """Whether a kernel of that release takes a CPU of nothing but SCHED_IDLE tasks for an idle one.
-
-    Since 5.4 (kernel/sched/fair.c, sched_idle_cpu); a release that cannot be read does not.
-    """
-    found = re.match(r"(\d+)\.(\d+)", release, re.ASCII)
-    return found is not None and (int(found[1]), int(found[2])) >= (5, 4)
+    return SchedulerCapability(slices=bool(kept and kept[0]))
 
 
 def _keeps_a_slice() -> bool:

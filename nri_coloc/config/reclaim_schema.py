@@ -77,7 +77,7 @@ class Reclaim(Section):
         Field(
             max_length=4,
             description="a list of scheduler-hints (a short slice for online tasks, SCHED_BATCH for reclaimed ones), "
-            "scheduler-idle (with it SCHED_IDLE for reclaimed ones: their CPUs count as idle), "
+            "scheduler-idle (with it SCHED_IDLE for reclaimed ones), "
             "quota-burst (throttled online containers get more while the node is idle) and restore-on-exit",
         ),
-    ] = ("scheduler-hints", "scheduler-idle")
+    ] = ("scheduler-hints",)

@@ -11,10 +11,10 @@ from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.state import RECLAIM, Assignment, NodeState
+from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.workload import Phase
 from nri_coloc.reclaim import hints
-from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability
+from nri_coloc.reclaim.hints import Hint, SchedulerCapability
 
 A_SWEEP: Final = 32
 """So many containers are told in one sweep at most: each costs a few system calls a thread."""
@@ -39,31 +39,7 @@ class Hints:
         self._tasks = tasks
         self._report = report
         self._told: dict[str, Hint] = {}
-        self._refused: set[str] = set()
-        self._judged: tuple[object, bool] = (None, False)
         self._turn = count()
-
-    def box_yields(self) -> bool:
-        """Whether all that runs in the box was told SCHED_IDLE, and this kernel counts its CPUs as idle then.
-
-        Asked at every tick, and looked up only after somebody came, went or was told.
-        """
-        if self.can is None or not self.can.idles:
-            return False
-        containers = self._node.state.containers
-        judged, yields = self._judged
-        if judged is not containers:
-            yields = all(
-                self._yields(a)
-                for a in containers.values()
-                if a.pool == RECLAIM and a.container.phase is not Phase.CREATED
-            )
-            self._judged = containers, yields
-        return yields
-
-    def _yields(self, assignment: Assignment) -> bool:
-        hint = self._told.get(assignment.id)
-        return hint is not None and hint.policy is Policy.IDLE and assignment.id not in self._refused
 
     def place(self, container_id: str) -> None:
         """Tell the tasks of a container that starts."""
@@ -101,8 +77,6 @@ class Hints:
                 self._say(self._tasks.unhint(path), state.containers[container_id])
                 self._told.pop(container_id, None)
         self._told = {k: hint for k, hint in self._told.items() if k in state.containers}
-        self._refused &= state.containers.keys()
-        self._judged = None, False
 
     def _wanted(self, assignment: Assignment) -> Hint | None:
         tuning, wish = self._node.tuning, assignment.wish
@@ -117,13 +91,7 @@ class Hints:
         if path is None:
             return
         self._told[assignment.id] = hint
-        failure = self._tasks.hint(path, hint)
-        if failure is None:
-            self._refused.discard(assignment.id)
-        else:
-            self._refused.add(assignment.id)
-        self._judged = None, False
-        self._say(failure, assignment)
+        self._say(self._tasks.hint(path, hint), assignment)
 
     def _say(self, failure: KernelInterfaceError | None, assignment: Assignment) -> None:
         if failure is not None:

@@ -8,11 +8,12 @@ member would be nobody's. When the first one comes the box gets the size that is
 is placed.
 """
 
+import platform
 import time
 from threading import Thread
 from typing import Final
 
-from nri_coloc.daemon import lookout, partition
+from nri_coloc.daemon import lookout, partition, probe
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.alarm import Alarm
 from nri_coloc.daemon.node import Node
@@ -55,8 +56,8 @@ class Lending:
         self.ticked_at = 0.0
         self._node = node
         self._report = report
-        self._actuator = actuator
         self._relocation = Relocation(node, actuator, pusher)
+        self._relocation.eevdf = probe.eevdf(platform.release())
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
         self._memory = _FORGOTTEN
@@ -125,7 +126,7 @@ class Lending:
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
             took_s=spent - self._spent,
-            yields=not self._relocation.host_groups and self._actuator.hints.box_yields(),
+            yields=self._relocation.yields(state),
         )
         self._spent = spent
         next_s = self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, state)

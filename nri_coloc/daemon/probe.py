@@ -55,6 +55,15 @@ def io_weights(layout: CgroupLayout, host_root: str) -> str:
     return f"where an I/O weight acts: {block_devices.words(disks)}" if disks else ""
 
 
+def eevdf(release: str) -> bool:
+    """Whether the fair class of a kernel of that release is EEVDF; one that cannot be read is not.
+
+    Since 6.6 (Documentation/scheduler/sched-eevdf.rst); by its number, for nothing else tells.
+    """
+    found = re.match(r"(\d+)\.(\d+)", release, re.ASCII)
+    return found is not None and (int(found[1]), int(found[2])) >= (6, 6)
+
+
 def _has_capability(host_root: str, pid: int, number: int) -> bool:
     """Whether a process has a capability; one that we cannot see is taken not to (a foreign PID namespace)."""
     try:

@@ -13,6 +13,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.model.workload import KubeQoS
 
 GUARD_EVERY_S: Final = 0.5
 """Between two looks at a member's own files, in turn: what somebody reset is repaired before the next sweep. A look
@@ -24,14 +25,18 @@ shares a CPU with tasks of the smallest weight for that long."""
 
 
 class Relocation:
-    """Belongs to the loop's thread. `host_groups`: members of the box outside Kubernetes."""
+    """Belongs to the loop's thread. `host_groups`: members of the box outside Kubernetes.
+
+    `eevdf`: whether this kernel's fair class keeps the waiting of heavy tasks behind the lightest ones short.
+    """
 
     def __init__(self, node: Node, actuator: Actuator, pusher: Pusher) -> None:
         self.host_groups: tuple[str, ...] = ()
+        self.eevdf = False
         self._node = node
         self._actuator = actuator
         self._pusher = pusher
-        self._members: tuple[object, object, bool] = (None, None, False)
+        self._members: tuple[object, object, bool, bool] = (None, None, False, False)
         self._guarded = 0
         self._guarded_at = 0.0
 
@@ -40,16 +45,31 @@ class Relocation:
         self.host_groups = targets.host_groups(state, self._node.tuning)
 
     def has_members(self, state: NodeState) -> bool:
-        """Whether anybody lives on what is lent; looked up only after somebody came or went."""
-        if self.host_groups:
-            return True
-        pods, containers, known = self._members
-        if pods is state.pods and containers is state.containers:
-            return known
-        boxed = any(place.boxed for place in state.pods.values())
-        found = boxed or any(a.pool == RECLAIM for a in state.containers.values())
-        self._members = (state.pods, state.containers, found)
-        return found
+        """Whether anybody lives on what is lent."""
+        return bool(self.host_groups) or self._looked_up(state)[0]
+
+    def yields(self, state: NodeState) -> bool:
+        """Whether all that runs in the box gives way at once.
+
+        The kubelet gives the class BestEffort the least weight there is and a pod in it no more; Burstable has the
+        requests of its pods, the reclaimed ones among them. A cgroup outside Kubernetes competes with all pods at once.
+        """
+        return self.eevdf and not self.host_groups and self._looked_up(state)[1]
+
+    def _looked_up(self, state: NodeState) -> tuple[bool, bool]:
+        """Return whether the box has members, and whether all are BestEffort; anew only after somebody came or went."""
+        pods, containers, known, lightest = self._members
+        if pods is not state.pods or containers is not state.containers:
+            boxed = [place.pod.kube_qos for place in state.pods.values() if place.boxed]
+            lodgers = [
+                state.pods.get(a.container.pod_id) for a in state.containers.values() if a.pool == RECLAIM
+            ]
+            known = bool(boxed or lodgers)
+            lightest = all(qos is KubeQoS.BEST_EFFORT for qos in boxed) and all(
+                p and p.boxed for p in lodgers
+            )
+            self._members = (state.pods, state.containers, known, lightest)
+        return known, lightest
 
     def carry_out(self, outcome: Outcome, before: NodeState) -> None:
         """Bring everybody to an outcome that holds already."""

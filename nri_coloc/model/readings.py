@@ -61,7 +61,7 @@ class FastReadings(NamedTuple):
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
     `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
-    before this one cost, with waking up for it. `yields`: whether all tasks of the box are SCHED_IDLE.
+    before this one cost, with waking up for it. `yields`: whether all of the box has the least weight.
     """
 
     at: float

@@ -27,11 +27,9 @@ class Policy(StrEnum):
 
 
 class SchedulerCapability(NamedTuple):
-    """What this kernel does with a hint: `slices`: a slice of one's own is kept and told again, as probed; `idles`: a
-    CPU that runs nothing but SCHED_IDLE tasks counts as idle (Linux 5.4, by its number: nothing tells)."""
+    """What this kernel does with a hint, as probed: `slices`: a slice of one's own is kept and told again."""
 
     slices: bool = False
-    idles: bool = False
 
 
 class Hint(NamedTuple):

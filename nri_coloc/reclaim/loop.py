@@ -85,8 +85,9 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     if use is not None and use.rated_at > rates.rated_at:
         rates = _learnt(memory, use, readings.lendable, tuning, now)
     box_milli = use.box if use else 0
+    windows_s = tuning.stall_window_s, tuning.lasting_window_s
     own = stalls.explained(rates.online + rates.system, readings.lendable)
-    gauges, stall = stalls.advance(memory.gauges, readings, Cause(box_milli, own), tuning.stall_window_s)
+    gauges, stall = stalls.advance(memory.gauges, readings, Cause(box_milli, own), windows_s)
     scene = _scene(memory, rates, readings, stall, tuning, now)
     verdict = decide(_costed(memory, readings), scene, tuning)
     if verdict.binding is Binding.STALL:

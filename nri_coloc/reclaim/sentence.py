@@ -43,6 +43,12 @@ def because(grounds: Grounds | None) -> str:
     )
 
 
+def _gives_way(grounds: Grounds) -> str:
+    if grounds.before.more.cpus:
+        return f"the core more away for {grounds.verdict.lent.more.relief_s} s"
+    return f"cut to {grounds.tuning.cut}"
+
+
 def _more(grounds: Grounds) -> str:
     """Return what a box of tasks that yield has beyond the sum."""
     _, verdict, scene, tuning = grounds
@@ -60,10 +66,11 @@ def _cause(grounds: Grounds) -> str:
     """Return what the sum alone does not show."""
     before, verdict, scene, tuning = grounds
     if verdict.binding is Binding.STALL:
-        waited = scene.stall.blamed
+        stall = scene.stall
         return (
-            f"online pods waited {waited:.3f} of the time beyond {scene.stall.own:.3f} of their own making, more than"
-            f" {tuning.stall}: cut to {tuning.cut}; "
+            f"online pods waited {stall.blamed:.3f} of the time ({stall.lasting:.3f} over {tuning.lasting_window_s} s)"
+            f" beyond {stall.own:.3f} of their own making, more than {tuning.stall} ({tuning.lasting_stall}):"
+            f" {_gives_way(grounds)}; "
         )
     if verdict.binding is Binding.LATE:
         return f"tick {scene.late_s:.3f} s late for {scene.period_s} s: no growth; "

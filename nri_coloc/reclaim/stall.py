@@ -17,7 +17,7 @@ from nri_coloc.reclaim.usage import LONGEST_S, SHORTEST_S
 class Gauge(NamedTuple):
     """One online group's last counters and its waiting, averaged: shares of wall time, 0 to 1.
 
-    `blamed`: what the box may have caused; `own`: the rest.
+    `blamed`: what the box may have caused, `lasting`: the same over the longer window; `own`: the rest.
     """
 
     at: float
@@ -25,6 +25,7 @@ class Gauge(NamedTuple):
     throttled_us: int | None
     blamed: float = 0.0
     own: float = 0.0
+    lasting: float = 0.0
 
 
 class Cause(NamedTuple):
@@ -39,6 +40,7 @@ class Stall(NamedTuple):
 
     blamed: float = 0.0
     own: float = 0.0
+    lasting: float = 0.0
 
 
 def explained(use_milli: int, cpus: int) -> float:
@@ -53,29 +55,33 @@ def explained(use_milli: int, cpus: int) -> float:
 
 
 def advance(
-    gauges: Mapping[int, Gauge], readings: FastReadings, cause: Cause, window_s: float
+    gauges: Mapping[int, Gauge], readings: FastReadings, cause: Cause, windows_s: tuple[float, float]
 ) -> tuple[dict[int, Gauge], Stall]:
     """Return the gauges after these samples, in the order of their reading, and the worst of those just read.
 
-    A group that is read by rotation speaks up when it is its turn.
+    A group that is read by rotation speaks up when it is its turn. `windows_s`: what is averaged over, and the longer
+    one of what lasts.
     """
     after = dict(gauges)
-    blamed = own = 0.0
+    blamed = own = lasting = 0.0
     for sample in readings.samples:
         if sample.role is not Role.ONLINE:
             continue
         gauge = after.pop(sample.key, None)
         if sample.stalled_us is not None:
-            gauge = _read(gauge, sample, sample.stalled_us, cause, window_s)
+            gauge = _read(gauge, sample, sample.stalled_us, cause, windows_s)
             after[sample.key] = gauge
             blamed, own = max(blamed, gauge.blamed), max(own, gauge.own)
+            lasting = max(lasting, gauge.lasting)
     horizon = readings.at - LONGEST_S
     while after and after[oldest := next(iter(after))].at < horizon:
         del after[oldest]
-    return after, Stall(blamed, own)
+    return after, Stall(blamed, own, lasting)
 
 
-def _read(gauge: Gauge | None, sample: Sample, stalled_us: int, cause: Cause, window_s: float) -> Gauge:
+def _read(
+    gauge: Gauge | None, sample: Sample, stalled_us: int, cause: Cause, windows_s: tuple[float, float]
+) -> Gauge:
     at, throttled = sample.at, sample.throttled_us
     if gauge is None:
         return Gauge(at, stalled_us, throttled)
@@ -89,7 +95,7 @@ def _read(gauge: Gauge | None, sample: Sample, stalled_us: int, cause: Cause, wi
     # run-queue delay is a sum over tasks and can exceed the wall time
     share = min(1.0, max(0, waited - held) / span / 1e6)
     blamed = min(max(0.0, share - cause.own), cause.box_milli / 1000) if sample.shares_box else 0.0
-    weight = span / (span + window_s)
+    weight, slow = (span / (span + window_s) for window_s in windows_s)
     own = min(1.0, waited / span / 1e6) - blamed
     return Gauge(
         at,
@@ -97,9 +103,10 @@ def _read(gauge: Gauge | None, sample: Sample, stalled_us: int, cause: Cause, wi
         throttled,
         gauge.blamed + (blamed - gauge.blamed) * weight,
         gauge.own + (own - gauge.own) * weight,
+        gauge.lasting + (blamed - gauge.lasting) * slow,
     )
 
 
 def forgiven(gauges: Mapping[int, Gauge]) -> dict[int, Gauge]:
     """Return the gauges after a cut: what was seen before it says nothing about the smaller box."""
-    return {key: gauge._replace(blamed=0.0) for key, gauge in gauges.items()}
+    return {key: gauge._replace(blamed=0.0, lasting=0.0) for key, gauge in gauges.items()}

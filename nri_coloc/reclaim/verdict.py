@@ -104,7 +104,8 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
         lent = lent._replace(cpus=floor)
     now_milli = headroom_milli(scene.lendable, scene.online + scene.system, tuning)
     peak_milli = headroom_milli(scene.lendable, scene.peak, tuning)
-    if scene.stall.blamed > tuning.stall:
+    lasts = lent.more.cpus > 0 and scene.stall.lasting > tuning.lasting_stall
+    if lasts or scene.stall.blamed > tuning.stall:
         after, binding = _relieved(lent, scene, now_milli, tuning), Binding.STALL
         return Verdict(after, binding, now_milli, peak_milli)
     if now_milli < lent.milli or lent.cpus > scene.lendable:

@@ -1,11 +1,10 @@
 """The core more of a box whose tasks yield: beyond the headroom, and gone at the first sign of harm.
 
-A CPU that runs nothing but SCHED_IDLE tasks counts as idle when a place is sought for an online task that wakes up
-(kernel/sched/fair.c, sched_idle_cpu), and a CPU that never rests is woken sooner than one that sleeps. So the core that
-online pods use in part is lent as well: on two CPUs it is half of the node (docs/decisions/0025). Yet the kernel looks
-for idle CPUs only as far as the machine's use lets it hope for one (SIS_UTIL), so that online tasks may pile up on one
-CPU while there is another to have. Then they wait, and the core is taken away for a moment: a CPU that is really idle
-pulls one of them over.
+A task of the least weight gives way to an online one that wakes up, and a CPU that never rests is woken sooner than one
+that sleeps. So the core that online pods use in part is lent as well: on two CPUs it is half of the node
+(docs/decisions/0026). Yet on a machine in full use the kernel looks no further than a task's last CPU for a place to
+wake it on, so that online tasks may pile up on one CPU while offline ones have the other. Then they wait, and the core
+is taken away for a moment: a CPU that is really idle pulls one of them over, and there it stays.
 """
 
 from typing import NamedTuple
@@ -37,14 +36,9 @@ class Ground(NamedTuple):
     doubtful: bool
 
 
-def bursts(rise: int, tuning: ReclaimTuning) -> bool:
-    """Whether online pods just began to use much more than at any time of the dwell; `rise` in milli-CPU."""
-    return rise > 1000 * tuning.yielded_from
-
-
 def decide(before: Yielded, ground: Ground, tuning: ReclaimTuning) -> Yielded:
-    """Return what the box has beyond its headroom: nothing while use rises steeply, and for the dwell after that."""
-    if bursts(ground.rise, tuning):
+    """Return what the box has beyond its headroom: nothing after use rose by more than a ripple, for the dwell."""
+    if ground.rise > ground.band:
         return before._replace(cpus=0, back_at=max(before.back_at, ground.now + tuning.dwell_s))
     spare = ground.milli - 1000 * ground.core * tuning.yielded_from
     if before.cpus:

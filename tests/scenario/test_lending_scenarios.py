@@ -216,3 +216,30 @@ def test_the_audit_of_a_burst_is_three_records():
     assert {record.change for record in records} == {Change.SUPPRESS}
     assert 1 <= len(records) <= 2
     assert (records[0].before, records[-1].after) == (6, 1)
+
+
+def yielding(cpus: int, online: Demand) -> Node:
+    """A node on which all that is reclaimed has the least weight, after ten seconds."""
+    return Node(cpus, online, noise=0.3, seed=3, yields=True).run(10)
+
+
+def test_a_small_node_whose_box_yields_lends_all_beside_a_moderate_load():
+    assert {node.box for node in (yielding(2, steady(milli)) for milli in (300, 600, 1_000))} == {2}
+
+
+@pytest.mark.parametrize(("cpus", "online"), [(2, 1_700), (8, 5_000), (16, 12_000)])
+def test_a_box_that_yields_has_a_core_more_at_most(cpus, online):
+    assert 0 <= yielding(cpus, steady(online)).box - settled(cpus, online).box <= 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("before", "after", "within_s"), [(50, 1_050, 0.1), (600, 2_000, 0.055)])
+def test_a_burst_takes_the_core_more_at_once(before, after, within_s, seed):
+    node = yielding(2, jump(before, after, 10.5)).copy(seed)
+    assert node.run(1.0).suppressed_after(10.5, 1) <= within_s
+
+
+def test_online_tasks_that_pile_up_are_pulled_apart_in_a_moment():
+    waiting = jump(0, 0.4, 10.0, lasts=0.2)
+    node = Node(2, steady(600), noise=0.3, stall=waiting, yields=True).run(12)
+    assert [node.box_at(second) for second in (9.9, 10.1, 10.5)] == [2, 1, 2]

@@ -98,3 +98,18 @@ def test_resctrl_is_there_when_it_is_mounted(tmp_path: Path):
     (node.host_root / "sys/fs/resctrl").mkdir()
     (node.host_root / "sys/fs/resctrl/schemata").write_text("L3:0=ff\n")
     assert look(node).resctrl
+
+
+@pytest.mark.parametrize(
+    ("release", "is_eevdf"),
+    [
+        ("6.6.0", True),
+        ("6.18.44-cloud", True),
+        ("7.0", True),
+        ("6.5.13-1", False),
+        ("5.15.0", False),
+        ("unknown", False),
+    ],
+)
+def test_the_fair_class_is_known_by_the_kernels_release(release, is_eevdf):
+    assert probe.eevdf(release) is is_eevdf

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
 from nri_coloc.model import cpuset
-from nri_coloc.model.events import PodRemoved, PoolsSized
+from nri_coloc.model.events import PodRemoved, PodStarted, PoolsSized
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from tests.unit.daemon.kit import a_node, create, start_pod
 from tests.unit.policy import kit
@@ -106,6 +108,57 @@ def test_members_are_looked_for_once_for_the_same_state():
     assert rig.relocation.has_members(rig.node.state)
     assert rig.relocation.has_members(rig.node.state)
     assert not Relocation(rig.node, cast("Any", None), cast("Any", None)).has_members(a_node().state)
+
+
+OF_BEST_EFFORT = "/kubepods/besteffort/podnight"
+
+
+def boxed(node: Any, cgroup_parent: str) -> None:
+    pod = replace(kit.pod("night"), cgroup_parent=cgroup_parent)
+    node.decide(PodStarted(pod, kit.RECLAIMED))
+
+
+@pytest.mark.parametrize(
+    ("cgroup_parent", "yields"),
+    [(OF_BEST_EFFORT, True), ("/kubepods/burstable/podnight", False), ("/kubepods/podnight", False)],
+)
+def test_a_box_of_best_effort_pods_yields(cgroup_parent, yields):
+    rig = Rig()
+    rig.node.decide(PodRemoved("batch"))
+    boxed(rig.node, cgroup_parent)
+    rig.relocation.eevdf = True
+    assert rig.relocation.yields(rig.node.state) is yields
+
+
+def test_one_member_that_does_not_yield_is_enough():
+    rig = Rig()
+    boxed(rig.node, OF_BEST_EFFORT)
+    rig.relocation.eevdf = True
+    assert not rig.relocation.yields(rig.node.state)
+
+
+def test_a_reclaimed_container_beside_online_ones_of_its_pod_has_their_weight():
+    rig = Rig()
+    rig.node.decide(PodRemoved("batch"))
+    create(rig.node, "helper", kit.RECLAIMED, on="one")
+    rig.relocation.eevdf = True
+    assert not rig.relocation.yields(rig.node.state)
+
+
+def test_members_outside_kubernetes_do_not_yield():
+    rig = Rig(Tuning(reclaim=ReclaimTuning(partition=True, host_groups=("yarn",))))
+    rig.node.decide(PodRemoved("batch"))
+    boxed(rig.node, OF_BEST_EFFORT)
+    rig.relocation.eevdf = True
+    rig.relocation.look_at(rig.node.state)
+    assert not rig.relocation.yields(rig.node.state)
+
+
+def test_nobody_yields_on_a_kernel_before_eevdf():
+    rig = Rig()
+    rig.node.decide(PodRemoved("batch"))
+    boxed(rig.node, OF_BEST_EFFORT)
+    assert not rig.relocation.yields(rig.node.state)
 
 
 def test_one_member_is_looked_at_once_in_a_while():

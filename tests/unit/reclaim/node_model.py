@@ -60,6 +60,7 @@ class Node:
     stall: Demand = field(default_factory=lambda: steady(0))
     members: bool = True
     always_late: float = 0.0
+    yields: bool = False
 
     def __post_init__(self) -> None:
         self.draw = Random(self.seed)
@@ -116,6 +117,7 @@ class Node:
         if self.members:
             samples += (Sample(3, Role.BOX, self.now, box),)
         readings = FastReadings(self.now, samples, self.now - self.due, self.cpus, self.threads, self.cpus)
+        readings = readings._replace(yields=self.yields)
         result = tick(self.memory, readings, self.tuning, self.now)
         self.memory, self.box = result.memory, result.target.cpus
         self.moments.append(Moment(self.now, self.box, result.target.change, result))

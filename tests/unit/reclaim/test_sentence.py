@@ -11,6 +11,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.sentence import Grounds, because
 from nri_coloc.reclaim.stall import Stall
 from nri_coloc.reclaim.verdict import Lent, Scene, decide
+from nri_coloc.reclaim.yielded import Yielded
 from tests.unit.reclaim.node_model import Node, jump
 
 NOW = 100.0
@@ -33,7 +34,10 @@ def test_growth_is_told_with_both_headrooms():
 @pytest.mark.parametrize(
     ("scene", "words"),
     [
-        ({"stall": Stall(0.4)}, "online pods waited 0.400 of the time, more than 0.1: cut to 0.5; 8 CPUs x"),
+        (
+            {"stall": Stall(0.4, 0.2, 0.03)},
+            "online pods waited 0.400 of the time (0.030 over 0.5 s) beyond 0.200 of their own making, more than",
+        ),
         ({"late_s": 0.05}, "tick 0.050 s late for 0.02 s: no growth; 8 CPUs x"),
         ({"measured": False, "age_s": 0.3}, "no new rate, the last is 0.300 s old: no growth; 8 CPUs x"),
         ({"known_since": 99.5}, "last cut 100.00 s ago, use known for 0.50 s, dwell 1.0 s; 8 CPUs x"),
@@ -44,6 +48,27 @@ def test_growth_is_told_with_both_headrooms():
 )
 def test_what_the_sum_does_not_show_is_said_first(scene, words):
     assert said(**scene).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("before", "scene", "words"),
+    [
+        (BEFORE, {}, "; its tasks yield and 0.5 of a core is left: 1 more, 5 in all"),
+        (BEFORE, {"rise": 600}, "; none more for 1.00 s, use rose by 600m"),
+        (
+            BEFORE._replace(cpus=1, milli=400), {"online": 6_600, "peak": 7_100},
+            "; its tasks yield, none more without 0.5 of a core and the dead band",
+        ),
+    ],
+)  # fmt: skip
+def test_a_box_whose_tasks_yield_says_what_it_has_beyond_the_sum(before, scene, words):
+    assert said(before, yields=True, **scene).endswith(words)
+
+
+def test_a_stall_that_takes_the_core_more_only_says_so():
+    words = said(BEFORE._replace(more=Yielded(cpus=1)), yields=True, stall=Stall(0.4))
+    assert ": the core more away for 0.1 s; 8 CPUs x" in words
+    assert words.endswith("; none more for 0.10 s, use rose by 0m")
 
 
 def test_a_box_never_cut_has_a_finite_age_of_its_last_cut():

@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.reclaim import stall
-from nri_coloc.reclaim.stall import Gauge, Stall
+from nri_coloc.reclaim.stall import Cause, Gauge, Stall, explained
 
 AT = 10.0
 SOON = 1e-9
@@ -14,7 +14,9 @@ SOON = 1e-9
 def seen(*samples: Sample, box_milli: int = 4000, window_s: float = SOON) -> dict[int, Gauge]:
     gauges: dict[int, Gauge] = {}
     for sample in samples:
-        gauges, _ = stall.advance(gauges, FastReadings(sample.at, (sample,)), box_milli, window_s)
+        gauges, _ = stall.advance(
+            gauges, FastReadings(sample.at, (sample,)), Cause(box_milli), (window_s, window_s)
+        )
     return gauges
 
 
@@ -22,10 +24,15 @@ def group(at: float, stalled: int | None, throttled: int | None = 0, *, shares_b
     return Sample(1, Role.ONLINE, at, 0, stalled, throttled, shares_box)
 
 
-def judged(first: Sample, *second: Sample, box_milli: int = 4000, window_s: float = SOON) -> Stall:
+def judged(
+    first: Sample, *second: Sample, box_milli: int = 4000, own: float = 0.0, window_s: float = SOON
+) -> Stall:
     """Return what the second reading, with all its samples, says."""
     gauges = seen(first)
-    gauges, found = stall.advance(gauges, FastReadings(first.at + 1, second), box_milli, window_s)
+    gauges, found = stall.advance(
+        gauges, FastReadings(first.at + 1, second), Cause(box_milli, own), (window_s, window_s)
+    )
+    assert found.lasting == found.blamed
     return Stall(round(found.blamed, 6), round(found.own, 6))
 
 
@@ -52,6 +59,31 @@ def test_no_more_is_blamed_than_the_box_ran():
     assert judged(START, group(AT + 1, 1_500_000), box_milli=200) == Stall(0.2, 0.3)
 
 
+def test_what_the_online_load_explains_is_nobodys_fault():
+    assert judged(START, group(AT + 1, 1_500_000), own=0.2) == Stall(0.3, 0.2)
+    assert judged(START, group(AT + 1, 1_500_000), own=0.6) == Stall(0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("use_milli", "cpus", "share"),
+    [
+        (0, 2, 0),
+        (260, 2, 0.008),
+        (660, 2, 0.099),
+        (800, 2, 0.177),
+        (3_000, 64, 0),
+        (50_000, 64, 0.27),
+        (2_000, 2, 1),
+    ],
+)
+def test_tasks_wait_for_one_another_the_more_the_fewer_cpus_are_left(use_milli, cpus, share):
+    assert explained(use_milli, cpus) == pytest.approx(share, abs=0.01)
+
+
+def test_a_node_without_a_lendable_cpu_explains_all_waiting():
+    assert explained(1_500, 0) == 1
+
+
 def test_run_queue_delay_of_many_tasks_is_at_most_all_the_time():
     assert judged(START, group(AT + 1, 9_000_000)) == Stall(1, 0)
 
@@ -76,7 +108,7 @@ def test_a_doubtful_interval_says_nothing(second):
 
 def test_a_doubtful_interval_does_not_wipe_out_what_was_seen():
     known = seen(START, group(AT + 1, 1_300_000))
-    after, _ = stall.advance(known, FastReadings(AT + 2, (group(AT + 2, 5),)), 4000, SOON)
+    after, _ = stall.advance(known, FastReadings(AT + 2, (group(AT + 2, 5),)), Cause(4000), (SOON, SOON))
     assert (after[1].blamed, after[1].stalled_us) == (known[1].blamed, 5)
 
 
@@ -96,7 +128,7 @@ def test_short_waiting_is_averaged_over_the_window():
 def test_the_worst_group_counts():
     known = seen(START, Sample(2, Role.ONLINE, AT, 0, 0, 0))
     both = (Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0), group(AT + 1, 1_800_000, 700_000))
-    _, found = stall.advance(known, FastReadings(AT + 1, both), 4000, SOON)
+    _, found = stall.advance(known, FastReadings(AT + 1, both), Cause(4000), (SOON, SOON))
     assert (round(found.blamed, 3), round(found.own, 3)) == (0.6, 0.7)
 
 
@@ -110,7 +142,7 @@ def test_a_group_that_is_gone_drops_out():
 
 def test_a_group_that_was_not_read_waits_for_its_turn():
     known = seen(START, group(AT + 1, 1_300_000))
-    assert stall.advance(known, FastReadings(AT + 1.02), 4000, SOON) == (known, Stall())
+    assert stall.advance(known, FastReadings(AT + 1.02), Cause(4000), (SOON, SOON)) == (known, Stall())
 
 
 def test_a_group_not_read_for_very_long_is_forgotten():

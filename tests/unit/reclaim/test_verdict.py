@@ -9,6 +9,7 @@ from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.stall import Stall
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict, decide
+from nri_coloc.reclaim.yielded import Yielded
 
 TUNING = ReclaimTuning(watermark=1.0)
 NOW = 100.0
@@ -219,3 +220,64 @@ def test_a_long_dwell_ends_after_four_times_itself_without_a_cut():
 
 def test_at_the_start_the_dwell_is_the_configured_one():
     assert Lent().dwell_s(NOW, TUNING) == TUNING.dwell_s
+
+
+YIELDING = Lent(milli=5_000, cpus=5, cut_at=0.0, grown_at=0.0, hold_s=1.0, more=Yielded(cpus=1))
+"""At rest on 5 CPUs of headroom, with one more whose tasks yield."""
+
+
+def test_a_box_whose_tasks_yield_has_a_core_more_than_its_headroom():
+    after = verdict(FULL, yields=True).lent
+    assert (after.cpus, after.box) == (5, 6)
+
+
+def test_a_box_whose_tasks_do_not_yield_any_more_loses_it():
+    assert verdict(YIELDING).lent.box == 5
+
+
+def test_the_core_more_needs_use_that_is_known_for_the_dwell():
+    assert verdict(FULL, yields=True, known_since=NOW - 0.9).lent.box == 5
+
+
+def test_the_core_more_never_comes_on_a_late_tick():
+    assert verdict(FULL, yields=True, late_s=0.04).lent.box == 5
+
+
+def test_all_of_a_node_is_the_most_that_is_lent():
+    assert verdict(Lent(milli=8_000, cpus=8), yields=True, online=0, system=0, peak=0).lent.box == 8
+
+
+def test_a_burst_takes_the_core_more_with_what_the_headroom_loses():
+    after = verdict(YIELDING, yields=True, online=6_000, rise=3_500).lent
+    assert (after.cpus, after.box) == (2, 2)
+
+
+def test_a_stall_takes_the_core_more_first():
+    found = verdict(YIELDING, yields=True, stall=Stall(blamed=0.11))
+    assert (found.lent.cpus, found.lent.box, found.binding) == (5, 5, Binding.STALL)
+    assert found.lent.cut_at == YIELDING.cut_at
+
+
+def test_a_stall_without_it_cuts_the_box_and_keeps_it_away_for_a_moment():
+    found = verdict(FULL, yields=True, stall=Stall(blamed=0.11)).lent
+    assert (found.box, found.more.back_at) == (2, NOW + 0.1)
+
+
+def test_a_small_stall_that_lasts_takes_the_core_more_only():
+    lasting = Stall(blamed=0.06, lasting=0.051)
+    assert verdict(YIELDING, yields=True, stall=lasting).lent.box == 5
+    assert verdict(FULL, stall=lasting) == verdict(FULL)
+
+
+def test_a_stall_at_the_floor_does_not_keep_the_core_more_away():
+    found = verdict(Lent(milli=800, cpus=1, cut_at=0.0), yields=True, stall=Stall(blamed=0.2)).lent
+    assert (found.box, found.more) == (1, Yielded())
+
+
+def test_a_stall_while_use_rises_cuts_the_box_itself_too():
+    found = verdict(YIELDING, yields=True, online=3_500, stall=Stall(blamed=0.2)).lent
+    assert found.box == 2
+
+
+def test_the_floor_of_stale_readings_has_nothing_more():
+    assert verdict(YIELDING, yields=True, age_s=1.01).lent.box == 1
