@@ -140,7 +140,7 @@ class HintTuning:
 
     100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
     (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them
-    theirs: SCHED_BATCH did no harm and little good there; of SCHED_IDLE see docs/decisions/0020.
+    theirs: SCHED_BATCH did no harm and little good there; of SCHED_IDLE see docs/decisions/0026.
     """
 
     online_slice_us: int = 100
@@ -167,8 +167,8 @@ class ReclaimTuning:
     `average_s`: the time constant over which use is averaged; bursts do not wait for it.
     `whole_core_from`: the part of a core from which it is lent whole (0 rounds up, as Koordinator; 1 rounds down: the
     last core's use is bounded by the box's weight anyway); `yielded_from`: the part of a core that must be left for a
-    core more to be lent to tasks that give way at once. `relief_s`: how long a stall takes that core away, and one of
-    no more than `lasting_stall` over `lasting_window_s`. `stall_window_s`: over what time other stalls are averaged.
+    core more to be lent to tasks that give way at once. `relief_s`: how long a stall takes that core away.
+    `stall_window_s`: over what time stalls are averaged, `lasting_window_s`: those behind tasks that give way.
     `quiet_tick_s`: the loop while nothing can be taken back, `idle_tick_s`: while there is no reclaimed pod,
     `tick_max_s`: while what can be taken back is not used, and the slowest it becomes when a tick costs more than
     `cost_share` of a CPU.
@@ -203,7 +203,6 @@ class ReclaimTuning:
     whole_core_from: float = 0.1
     yielded_from: float = 0.5
     relief_s: float = 0.1
-    lasting_stall: float = 0.05
     lasting_window_s: float = 0.5
     stall_window_s: float = 0.05
     quiet_tick_s: float = 0.1

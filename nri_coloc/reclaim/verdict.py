@@ -104,8 +104,7 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
         lent = lent._replace(cpus=floor)
     now_milli = headroom_milli(scene.lendable, scene.online + scene.system, tuning)
     peak_milli = headroom_milli(scene.lendable, scene.peak, tuning)
-    lasts = lent.more.cpus > 0 and scene.stall.lasting > tuning.lasting_stall
-    if lasts or scene.stall.blamed > tuning.stall:
+    if stalls(scene, tuning):
         after, binding = _relieved(lent, scene, now_milli, tuning), Binding.STALL
         return Verdict(after, binding, now_milli, peak_milli)
     if now_milli < lent.milli or lent.cpus > scene.lendable:
@@ -113,6 +112,16 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
     else:
         after, binding = _grown(lent, scene, peak_milli, tuning)
     return Verdict(_with_more(after, scene, now_milli, tuning), binding, now_milli, peak_milli)
+
+
+def stalls(scene: Scene, tuning: ReclaimTuning) -> bool:
+    """Whether online pods wait because of the box.
+
+    Behind tasks that yield they do so for moments, and a cut for each costs them more than it gives: what lasts counts,
+    but half of it.
+    """
+    stall = scene.stall
+    return stall.lasting > tuning.stall / 2 if scene.yields else stall.blamed > tuning.stall
 
 
 def _floor(lent: Lent, scene: Scene, binding: Binding) -> Verdict:

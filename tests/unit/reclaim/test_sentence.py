@@ -36,7 +36,7 @@ def test_growth_is_told_with_both_headrooms():
     [
         (
             {"stall": Stall(0.4, 0.2, 0.03)},
-            "online pods waited 0.400 of the time (0.030 over 0.5 s) beyond 0.200 of their own making, more than",
+            "online pods waited 0.400 of the time beyond 0.200 of their own making, more than 0.1: cut to 0.5; 8 CPUs",
         ),
         ({"late_s": 0.05}, "tick 0.050 s late for 0.02 s: no growth; 8 CPUs x"),
         ({"measured": False, "age_s": 0.3}, "no new rate, the last is 0.300 s old: no growth; 8 CPUs x"),
@@ -66,8 +66,11 @@ def test_a_box_whose_tasks_yield_says_what_it_has_beyond_the_sum(before, scene, 
 
 
 def test_a_stall_that_takes_the_core_more_only_says_so():
-    words = said(BEFORE._replace(more=Yielded(cpus=1)), yields=True, stall=Stall(0.4))
-    assert ": the core more away for 0.1 s; 8 CPUs x" in words
+    words = said(BEFORE._replace(more=Yielded(cpus=1)), yields=True, stall=Stall(0.4, 0.0, 0.06))
+    assert words.startswith(
+        "online pods waited 0.060 of the time over 0.5 s beyond 0.000 of their own making, more than"
+    )
+    assert " 0.05: the core more away for 0.1 s; 8 CPUs x" in words
     assert words.endswith("; none more for 0.10 s, use rose by 0m")
 
 
