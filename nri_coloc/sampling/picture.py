@@ -82,9 +82,9 @@ class PictureTaker:
         if subjects.kubepods:
             yield found.kubepods, subjects.kubepods, subjects.kubepods, self._groups.group
         for name, path in subjects.host_groups.items():
-            yield found.host_groups, name, path, self._groups.group
+            yield found.host_groups, name, path, self._groups.amounts
         for name, path in subjects.pods.items():
-            yield found.pods, name, path, self._groups.group
+            yield found.pods, name, path, self._groups.amounts
         for name, path in subjects.containers.items():
             yield found.containers, name, path, self._groups.container
 
