@@ -1,10 +1,10 @@
-"""Ticks that decide nothing: where the box is at rest and nothing that was read could take a CPU from it.
+"""Ticks that decide nothing: the box is at rest, and nothing that was read could take a CPU from it or give it one.
 
 A decision touches much code and data, all of it out of the processor's caches after a sleep, so that it costs more
-than half of a tick. What was read is judged as a tick judges it, and peaks are kept; but while the use leaves what is
-lent and nobody waited long enough for a stall, all a tick could do is to let the box grow, and growth can wait.
-Anything else, and anything doubtful, is the tick's: it is given the newest samples of what was passed over before its
-own, so that its rates are those of the last interval.
+than half of a tick. So what was read is judged as a tick judges it, and peaks are kept; while the use leaves what is
+lent and not so much more that the box might grow, and nobody waited long enough for a stall, that is all. Anything
+else, and anything doubtful, is the tick's: it is given the newest samples of what was passed over before its own, so
+that its rates are those of the last interval.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from nri_coloc.model.lending import Binding
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import peaks, usage
-from nri_coloc.reclaim.headroom import headroom_milli
+from nri_coloc.reclaim.headroom import dead_band_milli, headroom_milli
 from nri_coloc.reclaim.loop import LoopMemory, Rates, Tick
 from nri_coloc.reclaim.pace import QUIET_MILLI
 from nri_coloc.reclaim.stall import Gauge
 from nri_coloc.reclaim.usage import PLACE
 
 PASSES_S: Final = 0.5
-"""How long no tick has to decide: growth comes by so much later, after a dwell of a second at least."""
+"""How long no tick has to decide at most: what is told of ticks, and what else comes with them, waits for so long."""
 
 _AT_REST: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
 
@@ -75,9 +75,10 @@ def over(glance: Glance, memory: LoopMemory, readings: FastReadings, tuning: Rec
     online = usage.judged(newest[0], span, rates.online, window, cpus)
     system = usage.judged(newest[1], span, rates.system, window, cpus)
     total = online + system
-    if headroom_milli(cpus, total, tuning) < lent.milli:
-        return None
     known = peaks.push(rates.peaks, total, at, lent.dwell_s(at, tuning))
+    least, most = (headroom_milli(cpus, milli, tuning) for milli in (total, known.peak))
+    if least < lent.milli or most >= lent.milli + dead_band_milli(cpus, tuning):
+        return None
     after = Rates(online, system, found.rated_at, found.rated_at, known, rates.known_since)
     last = {**glance.last, **{sample.key: sample for sample in readings.samples}}
     return Passed(glance._replace(last=last), memory._replace(at=at, rates=after))
