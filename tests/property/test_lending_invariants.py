@@ -15,6 +15,7 @@ from nri_coloc.model.lending import Change
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import glance
+from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.headroom import floor_cpus, headroom_milli, step_milli, whole_cpus
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
 
@@ -230,7 +231,8 @@ def test_these_ticks_do_try_growth_and_suppression():
 
 @given(ticks(), tunings)
 def test_whatever_is_passed_over_would_not_have_shrunk_the_box(readings, tuning):
-    memory, known = LoopMemory(), None
+    memory = LoopMemory()
+    known: Glance | None = None
     for one in readings:
         passed = glance.over(known, memory, one, tuning) if known is not None else None
         result = tick(memory, glance.caught_up(known, one), tuning, one.at)
@@ -248,7 +250,8 @@ def test_some_of_these_readings_are_passed_over():
 
 
 def _passed(readings: list[FastReadings]) -> int:
-    memory, known, count = LoopMemory(), None, 0
+    memory, count = LoopMemory(), 0
+    known: Glance | None = None
     tuning = ReclaimTuning(dwell_s=0.02, dead_band_milli=500)
     for one in readings:
         passed = glance.over(known, memory, one, tuning) if known is not None else None
