@@ -185,9 +185,7 @@ class Trunk:
 
     def _read(self, connection: socket.socket, session: Session) -> None:
         while not self._stopping.is_set():
-            sys.setswitchinterval(HOOK_FIRST_S)
-            data = connection.recv(READ_SIZE)
-            sys.setswitchinterval(UNDISTURBED_S)
+            data = _wait_for_bytes(connection)
             read_at = time.monotonic()
             if not data:
                 raise TransportLost("the runtime closed the connection")
@@ -276,6 +274,14 @@ class Trunk:
             return
         self._report.log.warning("lost the runtime", error=str(error), attempt=attempts)
         self._report.said(AuditEvent.RUNTIME_LOST, Reason.LOST, f"{error}; reconnecting")
+
+
+def _wait_for_bytes(connection: socket.socket) -> bytes:
+    sys.setswitchinterval(HOOK_FIRST_S)
+    try:
+        return connection.recv(READ_SIZE)
+    finally:
+        sys.setswitchinterval(UNDISTURBED_S)
 
 
 def connect_to(path: str) -> socket.socket:
