@@ -1,12 +1,15 @@
 """`cost.*`: what the daemon costs a node of 110 pods that it lends from (DESIGN §7: 1 % of a core, 80 MiB PSS).
 
 `cost.second.quiet.110` is µs of CPU time in each second (10 000 are 1 %) while nobody uses anything, `….busy.110`
-while every container uses a twentieth of a CPU. Of the whole process tree, beside a simulated node in a process of its
-own. The memory is printed.
+while pods use what 110 containers of a twentieth of a CPU do, in steps as fine as a kernel's. Of the whole process
+tree, beside a simulated node in a process of its own. The memory is printed.
 """
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import figures, folders
@@ -28,18 +31,31 @@ def run() -> dict[str, figures.Figures]:
         daemon_of(node, config="reclaim: {enabled: true}\n") as daemon,
     ):
         served(daemon)
-        pods = [(shared, reclaimed)[number % 2](node, f"p{number}") for number in range(PODS)]
+        for number in range(PODS):
+            (shared, reclaimed)[number % 2](node, f"p{number}")
         time.sleep(SETTLES_S)
         results[f"cost.second.quiet.{PODS}"] = _seconds(daemon)
-        for container in pods:
-            node.set_demand(container, 0.05)
-        node.start_clock(period_s=0.1)
-        time.sleep(SETTLES_S)
-        results[f"cost.second.busy.{PODS}"] = _seconds(daemon)
+        with _used(node):
+            time.sleep(SETTLES_S)
+            results[f"cost.second.busy.{PODS}"] = _seconds(daemon)
         print(
             f"cost.pss.{PODS}: {_pss_kib(daemon) / 1024:.1f} MiB of {len(list(_tree(daemon.pid)))} processes"
         )
     return results
+
+
+@contextmanager
+def _used(node: Node) -> Iterator[None]:
+    """Let the counters of all pods together rise for as long as this holds, and the box's and the online ones' part."""
+    half = str(0.05 * PODS / 2)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.usage", str(node.host_root), half, half, half]
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(5)
 
 
 def _seconds(daemon: Daemon) -> figures.Figures:

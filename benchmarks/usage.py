@@ -1,7 +1,8 @@
 """Counters of a planted tree that rise with the time, as if its pods ran: `python -m benchmarks.usage HOST_ROOT`.
 
 In a process of its own, so that nobody who measures pays for it. The box uses four CPUs; what online pods use goes
-up and down every second, so that the box is cut and grows.
+up and down every second, so that the box is cut and grows. Three more arguments are CPUs of one's own choice: the
+box's, and the online pods' in one second and in the next.
 """
 
 import os
@@ -10,13 +11,14 @@ import time
 from pathlib import Path
 from typing import Final
 
-PERIOD_S: Final = 0.01
-BOX_CPUS: Final = 4.0
-ONLINE_CPUS: Final = (40.0, 120.0)
+PERIOD_S: Final = 0.004
+"""As the scheduler's tick: in coarser steps a counter would rise faster than the machine can run."""
+
+CPUS: Final = ("4", "40", "120")
 REST_CPUS: Final = 0.5
 
 
-def main(host: Path) -> None:
+def main(host: Path, box: float, *online_cpus: float) -> None:
     """Move the counters until somebody ends it."""
     mount = host / "sys/fs/cgroup/cpuacct"
     names = {"box": "kubepods/besteffort", "online": "kubepods/burstable", "pods": "kubepods", "all": "."}
@@ -27,8 +29,8 @@ def main(host: Path) -> None:
         time.sleep(PERIOD_S)
         now = time.monotonic()
         seconds, last = now - last, now
-        online = ONLINE_CPUS[int(now - began) % 2]
-        risen = {"box": BOX_CPUS, "online": online, "pods": BOX_CPUS + online}
+        online = online_cpus[int(now - began) % 2]
+        risen = {"box": box, "online": online, "pods": box + online}
         risen["all"] = risen["pods"] + REST_CPUS
         for name, descriptor in files.items():
             used[name] += risen[name] * seconds
@@ -36,4 +38,4 @@ def main(host: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(float, sys.argv[2:] or CPUS))

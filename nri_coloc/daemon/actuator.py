@@ -30,7 +30,7 @@ from nri_coloc.model.state import Assignment, NodeState
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 110 pods of one container cost 6 ms of one core each time."""
 
-SWEEP_COST_SHARE: Final = 0.0015
+SWEEP_COST_SHARE: Final = 0.001
 """Of a core, by which the pause between two sweeps stretches on a node of many pods; up to the longest."""
 
 LONGEST_SWEEP_S: Final = 4 * SWEEP_S
@@ -309,7 +309,8 @@ class Actuator:
                 # a pod that left the box, or was never in it: nothing of the box may stay on it
                 keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
                 failures += self._writer.put_back(target.path, frozenset(keep))
-            drift = self._drifts.judge(pod_id, target, replace(applied, failures=failures))
+                applied = replace(applied, failures=failures)
+            drift = self._drifts.judge(pod_id, target, applied)
         if not target.cpus and not state.boxed(pod_id):
             self.left_box(target.path)
         for failure in failures:

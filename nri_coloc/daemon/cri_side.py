@@ -1,9 +1,11 @@
 """The runtime through CRI: its list, for the comparison with Synchronize, and the relay's one call.
 
-The client (and with it gRPC, fifteen megabytes) is made when it is first needed.
+gRPC (fifteen megabytes) is imported when it is first needed, and each call has a client of its own: that costs 2 ms,
+while the threads of one that waits for the next call take 0.08 % of a core for ever.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from nri_coloc.model.knobs import Knobs
@@ -16,36 +18,31 @@ PATIENCE_S: Final = 120.0
 
 
 class CriSide:
-    """Raises ColocError while CRI cannot be asked; `socket_path` counts until it is first asked."""
+    """Raises ColocError while CRI cannot be asked."""
 
     def __init__(self, socket_path: str) -> None:
         self.socket_path = socket_path
-        self._client: CriClient | None = None
 
     def states(self) -> Mapping[str, str]:
         """Return every container's state by id."""
-        return {k: facts.state for k, facts in self._connected().list_containers().items()}
+        with self._client() as client:
+            return {k: facts.state for k, facts in client.list_containers().items()}
 
     def push(self, container_id: str, changes: Knobs) -> None:
         """Have the runtime's spec of a container hold these values; without a deadline."""
-        self._connected().update_resources(container_id, **_asked(changes))
+        with self._client() as client:
+            client.update_resources(container_id, **_asked(changes))
 
     def put_back(self, container_id: str, changes: Knobs, unified: Mapping[str, str]) -> None:
         """Push former values; the deadline is the kubelet's own, for somebody may stand and wait."""
         asked: ResourceChanges = {**_asked(changes), "unified": unified}
-        self._connected().update_resources(container_id, timeout=PATIENCE_S, **asked)
+        with self._client() as client:
+            client.update_resources(container_id, timeout=PATIENCE_S, **asked)
 
-    def close(self) -> None:
-        """Give the connection up, when no call is in flight."""
-        if self._client is not None:
-            self._client.close()
+    def _client(self) -> "closing[CriClient]":
+        from nri_coloc.cri.client import CriClient
 
-    def _connected(self) -> "CriClient":
-        if self._client is None:
-            from nri_coloc.cri.client import CriClient
-
-            self._client = CriClient(self.socket_path)
-        return self._client
+        return closing(CriClient(self.socket_path))
 
 
 def _asked(changes: Knobs) -> "ResourceChanges":

@@ -1,6 +1,7 @@
 """The fast loop: reads a few counters, lets `reclaim` decide how large the box is, and makes it so at once.
 
-What ticks did is told once a second and at each change of direction, with the extremes. In `observe` the loop runs
+Most readings of a box at rest need no decision and are passed over (`reclaim.glance`). What ticks did is told once a
+second and at each change of direction, with the extremes. In `observe` the loop runs
 and tells, and nothing changes. Where pools are sized by load, `Partition` takes the tick's readings instead.
 
 While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
@@ -28,8 +29,9 @@ from nri_coloc.model.lending import Change, Headroom
 from nri_coloc.model.readings import FastReadings
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.reclaim import loop, sentence, story
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.reclaim import glance, loop, sentence, story
+from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
 from nri_coloc.reclaim.story import Story
 from nri_coloc.sampling.fast import BUDGET, FastSampler
@@ -59,6 +61,8 @@ class Lending:
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
         self._memory = _FORGOTTEN
+        self._glance: Glance | None = None
+        self._glance_for: tuple[object, object] = (None, None)
         self._story = Story()
         self._untold: list[tuple[Tick, float]] = []
         self._told_at = 0.0
@@ -68,6 +72,8 @@ class Lending:
         self._tuned: Tuning | None = None
         self._budget = BUDGET
         self._spent = 0.0
+        self._decided = True
+        self._took_s = 0.0
         self._alarm = Alarm()
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
@@ -113,8 +119,8 @@ class Lending:
 
     def _tick(self, planned: float) -> float:
         """Read, decide, act, tell; returns the seconds to the next tick."""
-        now, spent = time.monotonic(), time.thread_time()
-        state = self._node.state
+        now = time.monotonic()
+        took_s, state = self._cost(), self._node.state
         self._watch(state, now)
         readings = FastReadings(
             at=now,
@@ -123,12 +129,18 @@ class Lending:
             lendable=self._lendable(state),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
-            took_s=spent - self._spent,
+            took_s=took_s,
         )
-        self._spent = spent
         next_s = self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, state)
         self._report.metrics.tick(readings.late_s, self.headroom.cpu_milli)
         return next_s
+
+    def _cost(self) -> float:
+        """Return what the last tick cost that decided: the pace is made for those."""
+        spent, self._spent = self._spent, time.thread_time()
+        if self._decided:
+            self._took_s = self._spent - spent
+        return self._took_s
 
     @property
     def _partitions(self) -> bool:
@@ -139,18 +151,34 @@ class Lending:
         return (state.pools.allocatable if self._partitions else state.pools.share).bit_count()
 
     def _by_tiers(self, readings: FastReadings, state: NodeState) -> float:
-        self._memory = _FORGOTTEN
+        self._memory, self._glance, self._decided = _FORGOTTEN, None, True
         tick = self._partition.tick(readings, state)
         self.headroom, self.ticked_at = tick.headroom, readings.at
         return tick.next_s
 
     def _by_headroom(self, readings: FastReadings, state: NodeState) -> float:
+        tuning = self._node.tuning.reclaim
+        self._decided = not self._passes_over(readings, state, tuning)
+        self.ticked_at = readings.at
+        if not self._decided:
+            return self._memory.period_s
         self._partition.forget()
-        tick = loop.tick(self._memory, readings, self._node.tuning.reclaim, readings.at)
-        self._memory, self.headroom, self.ticked_at = tick.memory, tick.headroom, readings.at
+        tick = loop.tick(self._memory, glance.caught_up(self._glance, readings), tuning, readings.at)
+        self._memory, self.headroom = tick.memory, tick.headroom
+        self._glance, self._glance_for = glance.begin(tick, readings), (state, tuning)
         self._act(tick, state)
         self._tell(tick, readings.at)
         return tick.next_s
+
+    def _passes_over(self, readings: FastReadings, state: NodeState, tuning: ReclaimTuning) -> bool:
+        """Whether nothing has to be decided about these readings; what they say is remembered then."""
+        before, known_for = self._glance, self._glance_for
+        if before is None or known_for[0] is not state or known_for[1] is not tuning:
+            return False
+        passed = glance.over(before, self._memory, readings, tuning)
+        if passed is not None:
+            self._glance, self._memory = passed
+        return passed is not None
 
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""

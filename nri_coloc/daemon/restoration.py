@@ -80,7 +80,6 @@ def restore(
         return Undone(put_back, SpecsRestored(), f"{runtime.nri_socket}: {error}")
     cri = CriSide(runtime.cri_socket)
     specs = SpecRestoration(layout, host_root, cri, entries).run(listed, until)
-    cri.close()
     files.keep(path, _of(specs.failed, entries))
     return Undone(put_back, specs)
 

@@ -25,9 +25,9 @@ LONGEST_S = 10.0
 SCHEDULER_TICK_S = 0.004
 """Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
 
-_PLACE = {role: place for place, role in enumerate(Role)}
-_PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]
-_DEDICATED, _RESERVED, _ONLINE = _PLACE[Role.DEDICATED], _PLACE[Role.RESERVED], _PLACE[Role.ONLINE]
+PLACE = {role: place for place, role in enumerate(Role)}
+_PODS, _SYSTEM, _BOX = PLACE[Role.PODS], PLACE[Role.SYSTEM], PLACE[Role.BOX]
+_DEDICATED, _RESERVED, _ONLINE = PLACE[Role.DEDICATED], PLACE[Role.RESERVED], PLACE[Role.ONLINE]
 _SUBTRACTED = frozenset((_BOX, _DEDICATED, _RESERVED))
 _VITAL = frozenset((_PODS, _SYSTEM))
 
@@ -87,19 +87,22 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
     if usage is None:
         return meter if meter is not None and meter.place in _VITAL else None
     if meter is None or meter.role is not sample.role:
-        return Meter(sample.role, _PLACE[sample.role], at, usage, tier=sample.tier)
+        return Meter(sample.role, PLACE[sample.role], at, usage, tier=sample.tier)
     span = at - meter.at
     if 0 <= span < SHORTEST_S:
         return meter
     risen = usage - meter.usage_us
-    # a clock that jumped, a counter that went back or rose faster than all CPUs together can run
-    most = cpus * (span + SCHEDULER_TICK_S) * 1e6 or inf
-    if not 0 <= span <= LONGEST_S or not 0 <= risen <= most:
+    if not 0 <= span <= LONGEST_S or not is_plausible(risen, span, cpus):
         return _without_rate(meter, at, usage)
     # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
     place = meter.place
     until = at + (stale_s if place == _BOX else max(stale_s, 2 * span))
     return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span, sample.tier)
+
+
+def is_plausible(risen_us: int, span_s: float, cpus: int) -> bool:
+    """Whether a counter neither went back nor rose faster than all CPUs together can run (0: not known)."""
+    return 0 <= risen_us <= (cpus * (span_s + SCHEDULER_TICK_S) * 1e6 or inf)
 
 
 def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:
@@ -115,7 +118,7 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
     full machine a burst of online use shows first in what the box loses, or in the online group itself.
     `system = system - reserved`, both never below 0.
     """
-    sums = [0] * len(_PLACE)
+    sums = [0] * len(PLACE)
     members, rated_at, span, oldest = 0, -inf, 0.0, inf
     for _, place, _, _, milli, until, rated, interval, _ in meters.values():
         if place in _VITAL:
@@ -128,10 +131,11 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
             sums[place] += milli
     if rated_at == -inf or oldest == -inf:
         return None
-    return Use(*_split(sums), sums[_BOX], members, rated_at, span, oldest)
+    return Use(*split(sums), sums[_BOX], members, rated_at, span, oldest)
 
 
-def _split(sums: list[int]) -> tuple[int, int]:
+def split(sums: list[int]) -> tuple[int, int]:
+    """Return the online and the system's use from the sums of rates by role's `PLACE`, all milli-CPU."""
     rest = sums[_SYSTEM] - sums[_RESERVED]
     remainder = sums[_PODS] - sums[_BOX] - sums[_DEDICATED]
     if rest < 0:

@@ -2,8 +2,7 @@
 
 Files are opened, read and closed again: each descriptor kept would hold a page of kernel memory (fs/seq_file.c),
 ten megabytes at 110 pods. What is not there is None in the reading; a cgroup that is not there, or was made anew
-while it was read, has none. A container's I/O and its stalls for memory and I/O are left to its pod's reading:
-on cgroup v1 they would be a third of the files.
+while it was read, has none. Who only wants to know what is used asks for that alone: it is a third of the files.
 """
 
 import os
@@ -40,8 +39,12 @@ class CgroupReader:
         """
         return self._read(cgroup_layout.below_root(path), at, self._cpu_and_memory)
 
+    def amounts(self, path: str, at: float) -> GroupReading | None:
+        """Read any cgroup's CPU time and memory, and nothing of how they were had; ValueError as above."""
+        return self._read(cgroup_layout.below_root(path), at, self._amounts)
+
     def group(self, path: str, at: float) -> GroupReading | None:
-        """Read any other cgroup: all of that, I/O and the stalls for memory and I/O; ValueError as above."""
+        """Read any cgroup's all: of a container's, and I/O and the stalls for memory and I/O; ValueError as above."""
         return self._read(cgroup_layout.below_root(path), at, self._everything)
 
     def _read(
@@ -57,15 +60,16 @@ class CgroupReader:
         found = parts(below, key, at)
         return found if descriptors.inode(folder) == key else None
 
+    def _amounts(self, below: str, key: int, at: float) -> GroupReading:
+        return GroupReading(key, at, self._usage_us(below), memory=self._memory(below))
+
     def _cpu_and_memory(self, below: str, key: int, at: float) -> GroupReading:
-        assert self._usage is not None  # nothing is read without it
-        usage = self._usage.parse(_content(self._usage.folder, below, self._usage.name))
         throttling = counters.throttling(_content(self._layout.cpu, below, "cpu.stat"))
         pressure = self._pressure(below, "cpu.pressure")
         return GroupReading(
             key=key,
             at=at,
-            usage_us=usage,
+            usage_us=self._usage_us(below),
             throttled_us=None if throttling is None else throttling.throttled_us,
             throttled_periods=None if throttling is None else throttling.periods,
             run_delay_us=self._run_delay_us(below) if pressure is None else None,
@@ -80,6 +84,10 @@ class CgroupReader:
             io_stall=self._pressure(below, "io.pressure"),
             io=self._io(below),
         )
+
+    def _usage_us(self, below: str) -> int | None:
+        assert self._usage is not None  # nothing is read without it
+        return self._usage.parse(_content(self._usage.folder, below, self._usage.name))
 
     def _pressure(self, below: str, name: str) -> Pressure | None:
         return counters.pressure(_content(self._layout.unified, below, name))

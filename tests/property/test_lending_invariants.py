@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from nri_coloc.model.lending import Change
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import glance
+from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.headroom import floor_cpus, headroom_milli, step_milli, whole_cpus
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
 
@@ -225,3 +227,37 @@ def test_these_ticks_do_try_growth_and_suppression():
         for s in steps(hostile(seed), ReclaimTuning(dwell_s=0.02))
     }
     assert len(wild) >= 8
+
+
+@given(ticks(), tunings)
+def test_whatever_is_passed_over_would_not_have_shrunk_the_box(readings, tuning):
+    memory = LoopMemory()
+    known: Glance | None = None
+    for one in readings:
+        passed = glance.over(known, memory, one, tuning) if known is not None else None
+        result = tick(memory, glance.caught_up(known, one), tuning, one.at)
+        if passed is not None:
+            assert result.target.change is not Change.SUPPRESS
+            assert passed.memory.rates.peaks.peak >= result.memory.rates.peaks.peak
+            known, memory = passed
+        else:
+            known, memory = glance.begin(result, one), result.memory
+
+
+def test_some_of_these_readings_are_passed_over():
+    ticks_of = (calm(seed) for seed in range(20))
+    assert any(_passed(readings) for readings in ticks_of)
+
+
+def _passed(readings: list[FastReadings]) -> int:
+    memory, count = LoopMemory(), 0
+    known: Glance | None = None
+    tuning = ReclaimTuning(dwell_s=0.02, dead_band_milli=500)
+    for one in readings:
+        passed = glance.over(known, memory, one, tuning) if known is not None else None
+        if passed is not None:
+            known, memory, count = *passed, count + 1
+            continue
+        result = tick(memory, glance.caught_up(known, one), tuning, one.at)
+        known, memory = glance.begin(result, one), result.memory
+    return count

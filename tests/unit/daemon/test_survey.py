@@ -112,19 +112,6 @@ def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
     assert ("reclaim.memory", "headroom") in rig.heard.said()
 
 
-def test_containers_are_in_one_picture_a_minute(rig):
-    create(rig.node, "app")
-    rig.sim.tree.make("kubepods/podweb")
-    rig.sim.tree.make("kubepods/podweb/app")
-    seen = []
-    for _ in range(2 * subject.EVERY_CONTAINER):
-        rig.survey.turn()
-        assert rig.survey.picture is not None
-        assert set(rig.survey.picture.pods) == {"web"}
-        seen.append(bool(rig.survey.picture.containers))
-    assert seen.count(True) == 2
-
-
 def test_switched_off_nothing_is_read_and_nothing_is_offered(sim, tmp_path):
     rig = Rig(sim, str(tmp_path), Tuning(reclaim=ReclaimTuning(enabled=False)))
     rig.survey.turn()
