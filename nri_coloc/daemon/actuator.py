@@ -143,10 +143,10 @@ class Actuator:
 
     def answered(self, container_id: str, state: NodeState) -> None:
         """Know which CPUs the runtime was told for a container that it is making."""
-        target = targets.of_container(state, container_id, self.can)
-        if target is not None:
+        expected = targets.cpuset_of(state, container_id)
+        if expected is not None:
             with self._turn:
-                self._drifts.expect(container_id, target.path, target.cpus)
+                self._drifts.expect(container_id, *expected)
 
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""

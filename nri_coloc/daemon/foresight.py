@@ -49,7 +49,7 @@ class Foresight:
         tuning = terms.tuning
         if tuning.strict or tuning.observe or tuning.kept_by_kubelet or after.pools.plan:
             return
-        if before.pools is not after.pools:
+        if before.pools is not after.pools or _names_cpus(hook):
             return
         if not self._holds(after.pools, terms) or len(self._answers) >= MOST:
             self._holds_for, self._answers = (after.pools, *terms), {}
@@ -69,8 +69,14 @@ class Foresight:
             return None
         if place.wish.qos is QoSClass.DEDICATED or container.id in state.containers:
             return None
-        linux = container.linux
-        if linux.resources.cpu.cpus or RECORD_KEY in container.annotations:
+        if RECORD_KEY in container.annotations:
             return None
+        linux = container.linux
         oom = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
         return id(place.wish), place.boxed, linux.resources.SerializeToString(), oom
+
+
+def _names_cpus(hook: Hook) -> bool:
+    """Whether its spec names CPUs; no answer is learnt from such a one, and none is found for it then: its resources
+    are in the key."""
+    return hook.container is not None and bool(hook.container.linux.resources.cpu.cpus)

@@ -6,6 +6,7 @@ last safe points for what NRI cannot carry. The one broad `except` stands in `se
 answered neutrally and audited, never passed to the runtime.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -109,6 +110,8 @@ class Hooks:
             self._decide_and_answer(hook, exchange)
         elif exchange.claim():
             exchange.send(foreseen)
+            # such an answer moves nobody, so nothing is urgent: a runtime that woke on this CPU goes first
+            os.sched_yield()
             self._decide_answered(hook, exchange, foreseen)
         else:
             self._too_late(hook, exchange)
@@ -120,12 +123,13 @@ class Hooks:
         outcome = self._node.decide(event)
         container_id = event.container.id
         decided = self._creation(outcome, container_id)
-        ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
-        self._pusher.learned(container_id, specs.of(event.container.resources).overlaid(ours))
         if decided is answer or decided == answer:
+            ours = outcome.state.containers[container_id].knobs.where_set(specs.PUSHED)
             self._actuator.answered(container_id, outcome.state)
         else:
+            ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
+        self._pusher.learned(container_id, specs.of(event.container.resources).overlaid(ours))
         self._after(outcome, before, exchange)
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:

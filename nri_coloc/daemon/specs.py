@@ -4,6 +4,7 @@ The kubelet compares shares, quota and memory limit with its own after an in-pla
 that one stands, unless the pod's annotation orders otherwise (DESIGN invariant 7).
 """
 
+from functools import lru_cache
 from typing import Final
 
 from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
@@ -30,8 +31,9 @@ def wanted(state: NodeState, assignment: Assignment) -> Knobs:
     )
 
 
+@lru_cache(maxsize=1024)
 def of(resources: Resources) -> Knobs:
-    """Return what a spec, or an update, says of what is pushed."""
+    """Return what a spec, or an update, says of what is pushed; remembered, as most containers agree."""
     return resources.knobs().where_set(PUSHED)
 
 

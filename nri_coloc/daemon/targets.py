@@ -8,6 +8,7 @@ from nri_coloc.actuation.cgroups import Target
 from nri_coloc.knobs import files
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import RECLAIM, Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
@@ -19,18 +20,33 @@ from nri_coloc.sampling import cgroup_layout
 
 def of_container(state: NodeState, container_id: str, can: Capability) -> Target | None:
     """Return a container's target: its cpuset, and the values that its runtime's spec does not carry."""
+    found = _ordered(state, container_id)
+    if found is None:
+        return None
+    assignment, path, orders = found
+    values = files.all_but_cpuset(orders, can) if assignment.by_file else files.beyond_nri(orders, can)
+    if "memory" in assignment.wish.preserve:
+        values = tuple(v for v in values if v.controller != "memory")
+    return Target(path, _mask(orders), values, journalled=assignment.by_file)
+
+
+def cpuset_of(state: NodeState, container_id: str) -> tuple[str, CPUMask] | None:
+    """Return a container's cgroup and the CPUs that it should have, 0 where it inherits them: of its target, what
+    its runtime is told."""
+    found = _ordered(state, container_id)
+    return (found[1], _mask(found[2])) if found is not None else None
+
+
+def _ordered(state: NodeState, container_id: str) -> tuple[Assignment, str, Knobs] | None:
     assignment = state.containers.get(container_id)
     if assignment is None or assignment.wish.handler != "container":
         return None
     path = container_path(assignment)
-    if path is None:
-        return None
-    orders = admission.orders(state, assignment)
-    values = files.all_but_cpuset(orders, can) if assignment.by_file else files.beyond_nri(orders, can)
-    if "memory" in assignment.wish.preserve:
-        values = tuple(v for v in values if v.controller != "memory")
-    cpus = cpuset.parse(orders.cpus) if orders.cpus else 0
-    return Target(path, cpus, values, journalled=assignment.by_file)
+    return (assignment, path, admission.orders(state, assignment)) if path is not None else None
+
+
+def _mask(orders: Knobs) -> CPUMask:
+    return cpuset.parse(orders.cpus) if orders.cpus else 0
 
 
 def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
@@ -42,8 +58,7 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     if not path:
         return None
     orders = box.knobs(state, pod_id)
-    cpus = cpuset.parse(orders.cpus) if orders.cpus else 0
-    return Target(path, cpus, files.all_but_cpuset(orders, can), journalled=True)
+    return Target(path, _mask(orders), files.all_but_cpuset(orders, can), journalled=True)
 
 
 def of_host_group(state: NodeState, path: str, can: Capability) -> Target:

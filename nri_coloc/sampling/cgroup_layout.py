@@ -158,7 +158,8 @@ def below_root(path: str) -> str:
     components = [component for component in path.split("/") if component not in ("", ".")]
     if ".." in components or "\0" in path:
         raise ValueError(f"{path[:200]!r} could lead out of the cgroup hierarchy")
-    if len(os.fsencode(path)) >= _PATH_MAX or any(len(os.fsencode(c)) > _NAME_MAX for c in components):
+    size = len(os.fsencode(path))
+    if size >= _PATH_MAX or (size > _NAME_MAX and any(len(os.fsencode(c)) > _NAME_MAX for c in components)):
         raise ValueError(f"{path[:200]!r}… is longer than a path may be")
     return "/".join(components)
 

@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,28 @@ def test_a_listener_whose_queue_is_full_is_an_error_and_no_wait_for_ever(
         guest.connect(path)
         with pytest.raises(BlockingIOError):
             trunk.connect_to(path)
+
+
+class NotingSocket(socket.socket):
+    """Notes how long others would keep the interpreter from whoever reads it."""
+
+    noted = 0.0
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        self.noted = sys.getswitchinterval()
+        return super().recv(bufsize, flags)
+
+
+def test_who_waits_for_a_hook_is_soon_given_the_interpreter_and_who_works_on_one_keeps_it():
+    runtime, ours = socket.socketpair()
+    with runtime, NotingSocket(fileno=ours.detach()) as reader:
+        runtime.sendall(b"hook")
+        assert trunk._wait_for_bytes(reader) == b"hook"
+        assert reader.noted == pytest.approx(trunk.HOOK_FIRST_S)
+    assert sys.getswitchinterval() == pytest.approx(trunk.UNDISTURBED_S)
+
+
+def test_who_reads_from_a_lost_connection_is_no_longer_waited_for():
+    with socket.socket(socket.AF_UNIX) as unconnected, pytest.raises(OSError, match=r"not connected|Invalid"):
+        trunk._wait_for_bytes(unconnected)
+    assert sys.getswitchinterval() == pytest.approx(trunk.UNDISTURBED_S)

@@ -1,5 +1,6 @@
 """telemetry/audit.py: records in the order of the contract, from any thread, and never in a hook's way."""
 
+import itertools
 import json
 import os
 import threading
@@ -215,6 +216,21 @@ class TestSubmission:
         log.submit(STARTED)
         assert reached.wait(10)
         assert log.close()
+
+    def test_records_go_out_in_short_bursts_for_the_hooks_and_in_long_ones_where_many_wait(
+        self, losses, monkeypatch
+    ):
+        null = os.open(os.devnull, os.O_WRONLY)
+        log = AuditLog(null, ring_size=10, lost=losses)
+        left: list[int] = []
+        monkeypatch.setattr("time.sleep", lambda _: left.append(len(log._queue)))
+        for _ in range(4 * audit.HASTE):
+            log.submit(STARTED)
+        log.drain()
+        os.close(null)
+        between = [before - after for before, after in itertools.pairwise(left)]
+        assert between[0] == audit.BURST + 3
+        assert between[-1] == audit.BURST
 
     def test_the_thread_sleeps_only_after_a_pause_without_records(self, log):
         log.submit(STARTED)
