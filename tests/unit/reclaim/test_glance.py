@@ -198,3 +198,38 @@ def test_so_much_headroom_that_the_box_may_grow_is_the_ticks(feed):
 def test_less_headroom_than_is_lent_is_the_ticks(feed):
     feed.tuning = replace(feed.tuning, reserve_milli=4_000)
     assert not feed.given()
+
+
+def yielding() -> Glancer:
+    """As at rest, with a core beyond the headroom."""
+    feed = at_rest()
+    while feed.memory.lent.more.cpus == 0:
+        feed.given(yields=True)
+    while feed.given(yields=True):
+        pass
+    return feed
+
+
+def test_a_box_with_a_core_beyond_its_headroom_rests_too():
+    feed = yielding()
+    assert all(feed.given(yields=True) for _ in range(10))
+    assert feed.memory.lent.box == feed.memory.lent.cpus + 1
+
+
+def test_a_rise_beyond_a_ripple_is_decided_about():
+    feed = yielding()
+    assert not feed.given(ONLINE + 2_000, yields=True)
+    assert feed.memory.lent.more.cpus == 0
+
+
+def test_a_box_whose_tasks_do_not_yield_any_more_is_decided_about():
+    feed = yielding()
+    assert not feed.given()
+    assert feed.memory.lent.more.cpus == 0
+
+
+def test_waiting_behind_tasks_that_yield_is_looked_at_from_half_a_stall_on():
+    feed = yielding()
+    assert not feed.given(yields=True, samples=[feed.stalled_for(0.0)])
+    assert feed.given(yields=True, samples=[feed.stalled_for(0.04)])
+    assert not feed.given(yields=True, samples=[feed.stalled_for(0.06)])
