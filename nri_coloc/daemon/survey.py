@@ -2,11 +2,13 @@
 
 The picture is taken in slices of about half a millisecond with a pause after each, in which a hook gets the
 interpreter's lock. Nothing is written here: what the box's memory may be goes to `BoxMemory`, whose worker
-writes, and what the node may advertise is `Outlook`'s.
+writes, and what the node may advertise is `Outlook`'s. One picture a minute has everything; what is decided here is
+decided by pods' CPU time and memory.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
@@ -30,6 +32,8 @@ COST_SHARE: Final = 0.001
 """Of a core, by which the period stretches on a node of many pods, up to the longest."""
 
 SLICE_PAUSE_S: Final = 0.002
+EVERY_WHOLE: Final = 12
+"""Pictures between two that have containers in them, and of pods their I/O, stalls and throttling: a minute."""
 
 SAVED_EVERY_S: Final = 600.0
 """A restart loses as much of what was learnt; a history fades by half in hours."""
@@ -53,6 +57,7 @@ class Survey:
         self._file = file
         self._report = report
         self._online: tuple[object, object, Online] = (None, None, {})
+        self._turns = 0
         self._saved_at = 0.0
         self._ending = Event()
         self._thread = Thread(target=self._run, name="survey", daemon=True)
@@ -101,6 +106,9 @@ class Survey:
         """Take a picture, hooks first after each slice; None at the end of the daemon."""
         groups = {path: path for path in targets.host_groups(state, self._node.tuning)}
         subjects = watched.with_kubepods(watched.subjects(state, groups), self._taker.layout)
+        self._turns += 1
+        if self._turns % EVERY_WHOLE:
+            subjects = replace(subjects, containers={}, amounts_only=True)
         for picture in self._taker.slices(subjects):
             if picture is not None:
                 nobody = not subjects.kubepods and not subjects.pods

@@ -19,14 +19,16 @@ _NO_HOST_GROUPS: Mapping[str, str] = {}
 
 
 def subjects(state: NodeState, host_groups: Mapping[str, str] = _NO_HOST_GROUPS) -> Subjects:
-    """Return every pod whose cgroup can be told: all is decided by pods; `host_groups`: path by name."""
+    """Return everybody whose cgroup can be told; `host_groups`: path by name."""
     pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
+    containers = {one.id: targets.container_path(one) for one in state.containers.values()}
     return Subjects(
         next(filter(None, map(groups.kubepods_of, pods.values())), ""),
         pods,
-        host_groups=host_groups,
-        reserved=state.pools.reserved,
-        nodes=tuple(node.id for node in state.topology.nodes),
+        {container_id: path for container_id, path in containers.items() if path},
+        host_groups,
+        state.pools.reserved,
+        tuple(node.id for node in state.topology.nodes),
     )
 
 

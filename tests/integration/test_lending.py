@@ -110,8 +110,13 @@ def test_a_besteffort_system_pod_is_left_alone_while_the_box_is_at_its_floor(len
 def test_the_capacity_follows_the_load_and_says_why(lending: Lasting):
     web, batch = online(lending.node), hungry(lending.node)
     lent(lending.node, batch)
-    calm = lending.daemon.capacity()
-    assert calm["headroom_cpu_milli"] >= 5000
+    daemon = lending.daemon
+    wait_until(
+        lambda: daemon.capacity()["headroom_cpu_milli"] >= 5000,
+        GROWS_WITHIN_S,
+        "a capacity of what is unused",
+    )
+    calm = daemon.capacity()
     lending.node.set_demand(web, CPUS)
     wait_until(
         lambda: lending.daemon.capacity()["headroom_cpu_milli"] < 1000, 3, "a capacity that follows the burst"

@@ -11,13 +11,14 @@ from tests.unit.daemon.kit import a_node, create
 from tests.unit.policy import kit
 
 
-def test_every_pod_is_in_the_picture_by_id():
+def test_everybody_is_in_the_picture_by_id():
     node = a_node()
     create(node, "app")
     found = watched.subjects(node.state, {"yarn": "yarn/nm"})
-    assert (found.kubepods, found.pods, found.host_groups) == (
+    assert (found.kubepods, found.pods, found.containers, found.host_groups) == (
         "kubepods",
         {"web": "kubepods/podweb"},
+        {"app": "kubepods/podweb/app"},
         {"yarn": "yarn/nm"},
     )
     assert found.nodes == tuple(one.id for one in node.state.topology.nodes)
