@@ -91,9 +91,8 @@ def _more_changes(lent: Lent, readings: FastReadings, milli: int, rise: int, tun
     """Whether what the box has beyond its headroom might come or go."""
     if not readings.yields:
         return lent.more.cpus > 0
-    core, cpus = readings.threads_per_core, readings.lendable
-    room, band = min(core, cpus - lent.cpus), dead_band_milli(cpus, tuning)
-    ground = yielded.Ground(readings.at, room, core, milli, band, rise, doubtful=False)
+    lendable, core = readings.lendable, readings.threads_per_core
+    ground = yielded.Ground(readings.at, lent.cpus, lendable, core, milli, rise, doubtful=False)
     return yielded.decide(lent.more, ground, tuning) != lent.more
 
 

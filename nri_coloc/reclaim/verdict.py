@@ -104,7 +104,7 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
         lent = lent._replace(cpus=floor)
     now_milli = headroom_milli(scene.lendable, scene.online + scene.system, tuning)
     peak_milli = headroom_milli(scene.lendable, scene.peak, tuning)
-    if stalls(scene, tuning):
+    if _stalls(scene, tuning):
         after, binding = _relieved(lent, scene, now_milli, tuning), Binding.STALL
         return Verdict(after, binding, now_milli, peak_milli)
     if now_milli < lent.milli or lent.cpus > scene.lendable:
@@ -114,7 +114,7 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
     return Verdict(_with_more(after, scene, now_milli, tuning), binding, now_milli, peak_milli)
 
 
-def stalls(scene: Scene, tuning: ReclaimTuning) -> bool:
+def _stalls(scene: Scene, tuning: ReclaimTuning) -> bool:
     """Whether online pods wait because of the box.
 
     Behind tasks that yield they do so for moments, and a cut for each costs them more than it gives: what lasts counts,
@@ -165,10 +165,10 @@ def _with_more(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) 
         return lent._replace(more=Yielded()) if lent.more.cpus else lent
     ground = yielded.Ground(
         scene.now,
-        min(scene.threads, scene.lendable - lent.cpus),
+        lent.cpus,
+        scene.lendable,
         scene.threads,
         now_milli,
-        dead_band_milli(scene.lendable, tuning),
         scene.rise,
         _forbids(scene) is not None or scene.now - scene.known_since < tuning.dwell_s,
     )

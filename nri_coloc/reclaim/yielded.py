@@ -10,6 +10,7 @@ is taken away for a moment: a CPU that is really idle pulls one of them over, an
 from typing import NamedTuple
 
 from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim.headroom import dead_band_milli
 
 
 class Yielded(NamedTuple):
@@ -21,30 +22,32 @@ class Yielded(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """What decides it. `room`: CPUs that the box might have beyond the headroom, a core at most; `core`: a core's CPUs.
+    """What decides it. `cpus`: of the box by its headroom, of so many `lendable`; `core`: a core's CPUs.
 
-    `milli`: the headroom by present use, `band`: its dead band; `rise`: how far use lies above all of the dwell before.
-    `doubtful`: nothing may grow on these readings.
+    `milli`: the headroom by present use; `rise`: how far use lies above all of the dwell before. `doubtful`: nothing
+    may grow on these readings.
     """
 
     now: float
-    room: int
+    cpus: int
+    lendable: int
     core: int
     milli: int
-    band: int
     rise: int
     doubtful: bool
 
 
 def decide(before: Yielded, ground: Ground, tuning: ReclaimTuning) -> Yielded:
     """Return what the box has beyond its headroom: nothing after use rose by more than a ripple, for the dwell."""
-    if ground.rise > ground.band:
+    band = dead_band_milli(ground.lendable, tuning)
+    if ground.rise > band:
         return before._replace(cpus=0, back_at=max(before.back_at, ground.now + tuning.dwell_s))
     spare = ground.milli - 1000 * ground.core * tuning.yielded_from
+    room = min(ground.core, ground.lendable - ground.cpus)
     if before.cpus:
-        return before._replace(cpus=ground.room) if spare >= 0 else relieved(before, ground.now, tuning)
+        return before._replace(cpus=room) if spare >= 0 else relieved(before, ground.now, tuning)
     waits = ground.doubtful or ground.now < before.back_at
-    return before if waits or spare < ground.band else before._replace(cpus=ground.room)
+    return before if waits or spare < band else before._replace(cpus=room)
 
 
 def relieved(before: Yielded, now: float, tuning: ReclaimTuning) -> Yielded:

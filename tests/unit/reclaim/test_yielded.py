@@ -7,7 +7,8 @@ from nri_coloc.reclaim.yielded import Ground, Yielded, decide, relieved
 
 NOW = 100.0
 TUNING = ReclaimTuning()
-CALM = Ground(now=NOW, room=1, core=1, milli=1_000, band=200, rise=0, doubtful=False)
+CALM = Ground(now=NOW, cpus=1, lendable=8, core=1, milli=1_000, rise=0, doubtful=False)
+"""The dead band of eight CPUs is 200m."""
 NOTHING, LENT = Yielded(), Yielded(cpus=1)
 
 
@@ -26,13 +27,13 @@ def test_it_stays_as_long_as_half_of_it_is_left(milli, cpus):
 
 
 def test_a_core_of_two_threads_is_lent_whole():
-    both = CALM._replace(room=2, core=2)
+    both = CALM._replace(core=2)
     assert decide(NOTHING, both._replace(milli=1_199), TUNING).cpus == 0
     assert decide(NOTHING, both._replace(milli=1_200), TUNING).cpus == 2
 
 
 def test_a_box_that_has_all_has_nothing_more():
-    assert decide(LENT, CALM._replace(room=0), TUNING).cpus == 0
+    assert decide(LENT, CALM._replace(cpus=8), TUNING).cpus == 0
 
 
 def test_on_doubtful_readings_it_does_not_come_but_stays():
