@@ -79,7 +79,7 @@ class Bandwidths:
             try:
                 here = self._read(path)
             except KernelInterfaceError as error:
-                failures.append(error)
+                failures.append(error.as_value())
                 continue
             if here is not None:
                 found[name] = here
@@ -140,7 +140,7 @@ class Bandwidths:
         try:
             files.write(file, text)
         except KernelInterfaceError as error:
-            return error
+            return error.as_value()
         self._wrote[file] = text
         if text == original:
             self._journal.forget(file)

@@ -61,7 +61,8 @@ class FastReadings(NamedTuple):
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
     `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
-    before this one cost, with waking up for it. `yields`: whether all of the box has the least weight.
+    before this one cost, with waking up for it; `mean_took_s`: the mean of the last ones. `yields`: whether all of the
+    box has the least weight.
     """
 
     at: float
@@ -71,6 +72,7 @@ class FastReadings(NamedTuple):
     threads_per_core: int = 1
     cpus: int = 0
     took_s: float = 0.0
+    mean_took_s: float = 0.0
     yields: bool = False
 
 
