@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nri_coloc.admin import http
-from nri_coloc.cli import main as cli
+from nri_coloc.cli import commands as cli
 from nri_coloc.config import settings as reader
 from nri_coloc.daemon import options as daemon_options
 from nri_coloc.model.tuning import Settings
