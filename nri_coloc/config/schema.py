@@ -5,7 +5,6 @@ a value is refused. Defaults are those of `model.tuning`, so that they are writt
 files or lines.
 """
 
-import re
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, field_validator
@@ -15,7 +14,7 @@ from nri_coloc.config.classes import BANDS
 from nri_coloc.config.pool_schema import Pools
 from nri_coloc.config.reclaim_schema import Reclaim
 from nri_coloc.config.section import Glob, Section, Selector, listed, section, written
-from nri_coloc.model import cpuset
+from nri_coloc.model import cpuset, endpoint
 from nri_coloc.model.tuning import Settings, default_classes
 from nri_coloc.model.workload import QoSClass
 
@@ -26,8 +25,6 @@ _CLASSES: Final = default_classes()
 
 _LONGEST_SOCKET: Final = 107
 """sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
-
-_HTTP: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
 
 
 def _quantity(value: str) -> str:
@@ -52,9 +49,8 @@ def _cpus(value: Any) -> str | int:
 
 
 def _listen(value: str) -> str:
-    found = _HTTP.fullmatch(value)
-    if value != "off" and (found is None or int(found["port"]) > 65535):
-        raise ValueError(f"{value[:80]!r} is not an address with a port")
+    if value != "off":
+        endpoint.split(value)
     return value
 
 
@@ -244,9 +240,7 @@ class Runtime(Section):
 class Telemetry(Section):
     """What we say about ourselves."""
 
-    http: Annotated[str, Field(description='"ADDR:PORT" such as 127.0.0.1:9744 or [::1]:9744, or "off"')] = (
-        _DEFAULTS.http
-    )
+    http: Annotated[str, Field(description=endpoint.OR_OFF)] = _DEFAULTS.http
     audit_ring: Annotated[
         int,
         Field(
