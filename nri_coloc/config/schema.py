@@ -13,7 +13,7 @@ from nri_coloc.config import quantity
 from nri_coloc.config.classes import BANDS
 from nri_coloc.config.pool_schema import Pools
 from nri_coloc.config.reclaim_schema import Reclaim
-from nri_coloc.config.section import Glob, Section, Selector, listed, section, written
+from nri_coloc.config.section import Glob, Section, Selector, decimal, listed, section, written
 from nri_coloc.model import cpuset, endpoint
 from nri_coloc.model.tuning import Settings, default_classes
 from nri_coloc.model.workload import QoSClass
@@ -28,18 +28,18 @@ _LONGEST_SOCKET: Final = 107
 
 
 def _quantity(value: str) -> str:
-    quantity.whole_bytes(value)
+    quantity.whole_bytes(decimal(value))
     return value
 
 
 def _amount(value: str) -> str:
-    quantity.amount(value)
+    quantity.amount(decimal(value))
     return value
 
 
 def _cpus(value: Any) -> str | int:
     if isinstance(value, str):
-        cpuset.parse(value)
+        cpuset.parse(decimal(value))
         return value
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("neither a cpulist nor a count")  # noqa: TRY004 - pydantic reports ValueError only
