@@ -3,9 +3,14 @@
 A burst is a percentage of a container's own quota, ordered by annotation; its pod's cgroup gets as much as its
 containers together, or a container's would never be used. Quotas are raised by the quota burst, where that is on.
 Pods of which nobody wants either are not even looked at.
+
+Hooks, the sweep and the quota burst write here. What is to hold is reckoned from the newest state while nobody else
+writes, and a raise counts for the quota that it was reckoned from only: neither can outlive a resize.
 """
 
 from collections.abc import Mapping
+from threading import Lock
+from typing import NamedTuple
 
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write
 from nri_coloc.actuation.cgroups import CgroupWriter
@@ -18,16 +23,24 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy import admission
 
 
+class Raised(NamedTuple):
+    """What a container's quota is raised to, and the own quota of which that was reckoned, µs."""
+
+    quota: int
+    own: int
+
+
 class PodBandwidths:
-    """`raised`: quotas of containers beyond their own, by id, µs; swapped whole by whoever runs the quota burst."""
+    """`raised`: quotas of containers beyond their own, by id; swapped whole by whoever runs the quota burst."""
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
-        self.raised: Mapping[str, int] = {}
+        self.raised: Mapping[str, Raised] = {}
         self._node = node
         self._writer = writer
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
         self._drifts = Drifts()
+        self._turn = Lock()
 
     def place(self, container_id: str) -> None:
         """Bring a container that starts, or was updated, and its pod to their values."""
@@ -37,9 +50,10 @@ class PodBandwidths:
 
     def apply(self, pod_id: str) -> None:
         """Bring one pod to its values."""
-        wanted = self._of_pod(self._node.state, pod_id)
-        if wanted is not None and not self._node.tuning.observe:
-            self._write(pod_id, wanted)
+        with self._turn:
+            wanted = self._of_pod(self._node.state, pod_id)
+            if wanted is not None and not self._node.tuning.observe:
+                self._write(pod_id, wanted)
 
     def sweep(self) -> None:
         """Bring every pod to its values, and put right what somebody reset, within the limit."""
@@ -48,23 +62,24 @@ class PodBandwidths:
             return
         wanting = {a.container.pod_id for a in state.containers.values() if _wants(a, self.raised)}
         for pod_id in wanting | self._applied.keys():
-            wanted = self._of_pod(state, pod_id)
-            if wanted is None:
-                self._forget(pod_id)
-            elif self._applied.get(pod_id) != wanted:
-                self._write(pod_id, wanted)
-            elif not self._drifts.too_often(pod_id):
-                self._say_repaired(pod_id, self._write(pod_id, wanted))
+            with self._turn:
+                self._keep(pod_id)
 
     def resized(self, container_id: str) -> None:
         """Go by a container's new quota before the runtime writes it: below a burst the kernel would refuse it.
 
         A raise ends here: the kubelet's new quota is the one to be seen.
         """
-        assignment = self._node.state.containers.get(container_id)
-        if assignment is not None and container_id in self.raised:
-            self.raised = {**self.raised, container_id: _own(assignment)}
         self.place(container_id)
+
+    def _keep(self, pod_id: str) -> None:
+        wanted = self._of_pod(self._node.state, pod_id)
+        if wanted is None:
+            self._forget(pod_id)
+        elif self._applied.get(pod_id) != wanted:
+            self._write(pod_id, wanted)
+        elif not self._drifts.too_often(pod_id):
+            self._say_repaired(pod_id, self._write(pod_id, wanted))
 
     def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
         place = state.pods.get(pod_id)
@@ -79,8 +94,10 @@ class PodBandwidths:
         return PodBandwidth(pod, shares)
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
-        raised = self.raised.get(assignment.id) or None
-        return Share(_own(assignment), raised, admission.orders(state, assignment).burst)
+        own, raised = _own(assignment), self.raised.get(assignment.id)
+        # of a quota that is not its own any more it goes back to its own; to none it can only be left
+        quota = None if raised is None else raised.quota if raised.own == own else own or None
+        return Share(own, quota, admission.orders(state, assignment).burst)
 
     def _write(self, pod_id: str, wanted: PodBandwidth) -> tuple[Write, ...]:
         self._applied[pod_id] = wanted
@@ -112,5 +129,5 @@ def _own(assignment: Assignment) -> int:
     return max(0, assignment.container.resources.quota or 0)
 
 
-def _wants(assignment: Assignment, raised: Mapping[str, int]) -> bool:
+def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:
     return assignment.wish.cpu_burst_percent is not None or assignment.id in raised

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.bandwidths import PodBandwidths, Raised
 from nri_coloc.daemon.node import Node
 from nri_coloc.model.lending import Binding, Headroom
 from nri_coloc.model.readings import GroupReading
@@ -59,13 +59,11 @@ class QuotaBursts:
         )
         # who was raised and is not any more keeps its place until its own quota is written
         former = self._bandwidths.raised
-        self._bandwidths.raised = {
-            k: quota for k, quota in quotas.items() if k in former or quota > containers[k].quota
-        }
+        reckoned = {k: Raised(quota, containers[k].quota) for k, quota in quotas.items()}
+        above = {k: one for k, one in reckoned.items() if one.quota > one.own}
+        self._bandwidths.raised = {k: one for k, one in reckoned.items() if k in former or k in above}
         self._bandwidths.sweep()
-        self._bandwidths.raised = {
-            k: quota for k, quota in self._bandwidths.raised.items() if quota > containers[k].quota
-        }
+        self._bandwidths.raised = above
 
     def _measured(self, state: NodeState, now: float) -> dict[str, Throttled]:
         found: dict[str, Throttled] = {}

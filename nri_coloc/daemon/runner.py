@@ -185,7 +185,6 @@ class Daemon:
             self.actuator.start()
             self.pusher.start()
             self.lending.start()
-            self._memory_worker.start()
             self.survey.start()
             self._start_trunk()
         while not self._stopping.wait(TICK_S):

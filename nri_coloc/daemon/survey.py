@@ -94,8 +94,9 @@ class Survey:
         self.picture = picture
         online, wall_s = self._online_of(state), self.wall()
         self.outlook.saw(before, picture, online, wall_s, tuning)
-        self._advertise(picture, _scene(state, online, tuning), wall_s)
+        # before the offer: nobody shall see one beside a headroom that is not known
         self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
+        self._advertise(picture, _scene(state, online, tuning), wall_s)
         self._keep()
         self.looked_at = time.monotonic()
         cost = time.thread_time() - began

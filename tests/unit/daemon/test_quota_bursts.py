@@ -1,6 +1,8 @@
 """Quotas of throttled online containers rise while the node is idle and fall when it is not, by file."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -24,7 +26,10 @@ QUOTA = 100_000
 
 
 class Files:
-    """Stands for the writer and for the reader: what is to hold by pod, counters by path."""
+    """Stands for the writer and for the reader: what is to hold by pod, counters by path.
+
+    `meanwhile` happens in the middle of a write.
+    """
 
     def __init__(self) -> None:
         self.applied: list[PodBandwidth] = []
@@ -34,8 +39,10 @@ class Files:
         self.held = 0
         self.gone = False
         self.key = 1
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def bandwidth(self, pod: PodBandwidth) -> Written:
+        self.meanwhile()
         self.applied.append(pod)
         done = (
             Write("", Correction("cpu.max.burst", "0", "50000")),
@@ -78,7 +85,15 @@ class Rig:
     def raised(self) -> int:
         self.pass_by()
         self.pass_by()
-        return self.bandwidths.raised["app"]
+        return self.bandwidths.raised["app"].quota
+
+    def resize(self, quota: int) -> None:
+        """The kubelet gives it another quota, and the hook of that writes."""
+        self.limit("app", quota)
+        self.bandwidths.resized("app")
+
+    def last_written(self) -> list[int | None]:
+        return [share.quota for share in self.files.applied[-1].containers.values()]
 
 
 @pytest.fixture
@@ -183,8 +198,39 @@ class TestPodsBandwidths:
         rig.raised()
         rig.limit("app", 150_000)
         rig.bandwidths.resized("app")
-        assert rig.bandwidths.raised == {"app": 150_000}
+        assert rig.last_written() == [150_000]
         assert rig.files.applied[-1].extra == 0
+
+    def test_a_raise_that_is_reckoned_while_it_is_resized_is_not_written(self, rig: Rig):
+        rig.raised()
+
+        def resized_meanwhile() -> Headroom:
+            rig.resize(50_000)
+            return rig.headroom
+
+        rig.bursts = QuotaBursts(rig.node, rig.bandwidths, rig.files, resized_meanwhile)
+        rig.pass_by()
+        assert rig.last_written() == [50_000]
+
+    def test_a_write_under_way_does_not_come_after_that_of_a_resize(self, rig):
+        rig.raised()
+        hook = Thread(target=rig.resize, args=(50_000,))
+
+        def resized_meanwhile() -> None:
+            rig.files.meanwhile = lambda: None
+            hook.start()
+            hook.join(0.2)  # it waits for its turn; one that did not would be through by now
+
+        rig.files.meanwhile = resized_meanwhile
+        rig.bandwidths.sweep()
+        hook.join(10)
+        assert rig.last_written() == [50_000]
+
+    def test_a_quota_that_is_gone_is_left_alone(self, rig):
+        rig.raised()
+        rig.limit("app", -1)
+        rig.bandwidths.resized("app")
+        assert rig.last_written() == [None]
 
     def test_what_somebody_resets_is_repaired_said_and_not_for_ever(self):
         rig = Rig(wish=self.BURSTING)
