@@ -189,7 +189,7 @@ def reload(daemon: Daemon, text: str, result: str = "valid") -> dict[str, Any]:
     """Publish a configuration as a ConfigMap does, and wait for what the daemon says of it."""
     before = len(daemon.audit("config.reload"))
     daemon.config.write(text)
-    wait_until(lambda: len(daemon.audit("config.reload")) > before, 5, f"a reload that is {result}")
+    wait_until(lambda: len(daemon.audit("config.reload")) > before, 20, f"a reload that is {result}")
     record = daemon.audit("config.reload")[-1]
     assert record["reason"] == result, record["because"]
     return record

@@ -217,7 +217,7 @@ def test_a_full_disk_under_the_journal_costs_no_placement_and_the_journal_is_mad
                 {node.tree.read(node.runtime.pods[k].cgroup, "cpuset.cpus") for k in node.runtime.pods}
                 >= {"2-7"}
             ),
-            5,
+            20,
             "the box to be limited",
         )
         assert_unhurt(daemon)
@@ -253,10 +253,10 @@ def test_a_port_that_is_taken_is_waited_for(node):
         daemon.kill()
         with socket.create_server(("127.0.0.1", daemon._port)):
             daemon.start()
-            wait_until(lambda: "cannot serve HTTP" in daemon.log(), 5, "the obstacle to be said")
+            wait_until(lambda: "cannot serve HTTP" in daemon.log(), 20, "the obstacle to be said")
             daemon.wait_synchronised()
             dedicated(node)
-        wait_until(lambda: status(daemon, "/healthz") == 200, 5, "the port")
+        wait_until(lambda: status(daemon, "/healthz") == 200, 20, "the port")
         assert len(assert_unhurt(daemon)["containers"]) == 1
 
 

@@ -133,7 +133,7 @@ def test_an_interrupted_demo_ends_the_daemon_and_removes_its_folder(number, shor
         _, err = process.communicate(timeout=10)
     assert (process.returncode, "interrupted" in err) == (1, True)
     assert list(short.iterdir()) == []
-    wait_until(lambda: not Path(f"/proc/{daemon}").exists(), 5, "the daemon's end")
+    wait_until(lambda: not Path(f"/proc/{daemon}").exists(), 20, "the daemon's end")
 
 
 def test_an_unknown_machine_is_named_with_those_that_exist():

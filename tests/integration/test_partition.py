@@ -83,19 +83,19 @@ def test_cpus_flow_to_a_tier_that_bursts_and_back_to_the_box_when_it_rests(lasti
     rig.have(2, 2, 4, DWELL_S)
     rig.node.set_demand(rig.web, 8)
     rig.have(4, 2, 2, 5)
-    wait_until(lambda: "above 50%" in resized(daemon, "pool.resize", "gold")[-1]["because"], 5, "its record")
+    wait_until(lambda: "above 50%" in resized(daemon, "pool.resize", "gold")[-1]["because"], 20, "its record")
     burst = resized(daemon, "pool.resize", "gold")[-1]
     assert burst["reason"] == "tier_load"
     box = resized(daemon, "reclaim.suppress", "reclaim")[-1]
     assert (box["reason"], box["decision_id"]) == ("tier_load", burst["decision_id"])
     assert daemon.metric('nri_coloc_pool_cpus{pool="gold"}') == 4
     wait_until(
-        lambda: daemon.metric('nri_coloc_pool_load_cpus{pool="gold"}') > 3, 5, "the load of all its CPUs"
+        lambda: daemon.metric('nri_coloc_pool_load_cpus{pool="gold"}') > 3, 20, "the load of all its CPUs"
     )
     rig.node.set_demand(rig.web, REST)
     rig.have(2, 2, 4, DWELL_S)
     wait_until(
-        lambda: "gold used 0." in resized(daemon, "pool.resize", "gold")[-1]["because"], 5, "its record"
+        lambda: "gold used 0." in resized(daemon, "pool.resize", "gold")[-1]["because"], 20, "its record"
     )
     shown = {name: cpuset.parse(pool["cpus"]) for name, pool in daemon.state()["pools"].items()}
     assert {name: shown[name] for name in ("gold", "share", "reclaim")} == rig.cpus()
@@ -107,7 +107,7 @@ def test_the_runtimes_own_records_follow(lasting: Lasting):
     web = rig.node.runtime.containers[rig.web]
     wait_until(
         lambda: web.resources.cpu.cpus == harness.file(rig.node, rig.web, "cpuset.cpus"),
-        10,
+        20,
         "the runtime to know",
     )
 
@@ -126,7 +126,7 @@ def test_sharing_can_be_changed_to_overlap_and_back(lasting: Lasting):
     rig, daemon = Rig(lasting.node), lasting.daemon
     rig.have(4, 2, 2, 5)
     harness.reload(daemon, PARTITION.replace("partition", "overlap"))
-    wait_until(lambda: rig.cpus()["share"] & rig.cpus()["reclaim"], 5, "a box inside of share")
+    wait_until(lambda: rig.cpus()["share"] & rig.cpus()["reclaim"], 20, "a box inside of share")
     assert cpuset.parse(daemon.state()["pools"]["gold"]["cpus"]).bit_count() == 4, (
         "it has CPUs of its own here, too"
     )
@@ -141,7 +141,7 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
         before = rig.cpus()
         with harness.daemon_of(node, config=PARTITION, flags=["--observe"]) as daemon:
             harness.served(daemon)
-            wait_until(lambda: resized(daemon, "pool.resize", "share"), 5, "what it would do")
+            wait_until(lambda: resized(daemon, "pool.resize", "share"), 20, "what it would do")
             wait_until(
                 lambda: resized(daemon, "reclaim.grow", "reclaim"), DWELL_S, "what would be given back"
             )
