@@ -236,7 +236,7 @@ def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(nod
         began = time.monotonic()
         container_id = node.runtime.create(pod_id, ContainerRequest("app", native(2000, 2000)))
         created = next(told for told in node.runtime.trace if told.kind is HookKind.CREATE_CONTAINER)
-        assert 0.3 < created.seconds < 0.5 + 0.05, "a quarter of the runtime's two seconds"
+        assert 0.3 < created.seconds < 0.9, "a quarter of the runtime's two seconds, not the decision's one"
         assert [answer.ByteSize() for kind, _, answer in answers if kind is HookKind.CREATE_CONTAINER] == [0]
         daemon.audited("container.late", container_id=container_id)
         assert time.monotonic() - began > 0.9

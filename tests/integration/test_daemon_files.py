@@ -15,6 +15,7 @@ from tests.integration.harness import (
     pod,
     reclaimed,
     served,
+    settled,
 )
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
@@ -116,10 +117,11 @@ def test_the_best_effort_class_itself_is_never_written(node, daemon):
 
 
 def test_a_pods_weights_that_somebody_resets_are_repaired_and_said_with_before_and_after(node, daemon):
-    request = PodRequest("batch", "shop", KubeQoS.BEST_EFFORT)
+    request = PodRequest("reset", "shop", KubeQoS.BEST_EFFORT)
     cgroup = node.runtime.containers[
         node.run_container(node.run_pod(request), ContainerRequest("app"))
     ].pod.cgroup
+    settled(daemon)
     name, light = node.tree.weight(2)
     io = "blkio.bfq.weight" if node.tree.version == 1 else "io.weight"
     wait_until(
@@ -130,9 +132,9 @@ def test_a_pods_weights_that_somebody_resets_are_repaired_and_said_with_before_a
     wait_until(
         lambda: (node.tree.read(cgroup, name), said_weight(node, cgroup, io)) == (light, "10"), 20, "repairs"
     )
-    wait_until(lambda: {"shares", "io.weight"} <= found(daemon, "batch").keys(), 20, "both in the audit")
-    assert 990 < found(daemon, "batch")["shares"] <= 1024  # the least shares that make this weight
-    assert {k: v for r in daemon.audit("drift.repair", pod="batch") for k, v in r["after"].items()} == {
+    wait_until(lambda: {"shares", "io.weight"} <= found(daemon, "reset").keys(), 20, "both in the audit")
+    assert 990 < found(daemon, "reset")["shares"] <= 1024  # the least shares that make this weight
+    assert {k: v for r in daemon.audit("drift.repair", pod="reset") for k, v in r["after"].items()} == {
         "shares": 2,
         "io.weight": 10,
     }
@@ -149,6 +151,7 @@ def found(daemon: Daemon, pod: str) -> dict[str, Any]:
 
 def test_what_somebody_resets_is_repaired_and_said(node, daemon):
     container_id = dedicated(node)
+    settled(daemon)
     node.tree.write(node.runtime.containers[container_id].cgroup, "cpuset.cpus", "0-7")
     wait_until(lambda: cpuset.render(node.cpus(container_id)) == "0-1", 20, "the repair")
     assert daemon.audited("drift.repair", container_id=container_id)["after"] == {"cpus": "0-1"}

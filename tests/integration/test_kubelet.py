@@ -131,7 +131,7 @@ def test_a_torn_state_file_takes_nothing_back_and_is_told(node):
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "nri_coloc", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_the_commands_show_what_the_daemon_knows(node):

@@ -16,6 +16,7 @@ from tests.integration.harness import (
     reclaimed,
     reload,
     served,
+    settled,
     shared,
     status,
 )
@@ -38,7 +39,7 @@ def test_a_valid_one_moves_who_is_affected_and_nobody_else(node, daemon):
 
 def test_the_same_text_again_moves_nobody(node, daemon):
     shared(node)
-    before = daemon.state()
+    before = settled(daemon)
     resized = len(daemon.audit("pool.resize"))
     reload(daemon, "")
     assert assert_unhurt(daemon) == before
@@ -69,6 +70,7 @@ def unimpressed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with Node(folder, cgroup=1) as node, daemon_of(node, config=ONE_RESERVED) as daemon:
         served(daemon)
         shared(node)
+        settled(daemon)
         yield daemon
 
 

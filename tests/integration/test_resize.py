@@ -195,7 +195,7 @@ def test_a_reload_that_changes_nothing_about_a_container_moves_nobody(lasting):
     grown = daemon.audited("container.update", container_id=web)
     reload(daemon, "apiVersion: coloc.nri.io/v1\nclasses: {shared: {ioWeight: 100}}\n")
     assert {k: on(node, k) for k in held} == held
-    assert events_after(daemon, grown) == {"config.reload"}
+    assert events_after(daemon, grown) - {"runtime.compare"} == {"config.reload"}
 
 
 def test_a_smaller_machine_moves_only_those_on_the_lost_cpus(lasting):

@@ -130,7 +130,7 @@ def test_it_refuses_beside_a_running_daemon(node, daemon, restore):
     done = restore()
     assert done.code == 2
     assert "stop it first" in done.err
-    assert journal(daemon) == before
+    assert journal(daemon)[: len(before)] == before, "it may have noted more since"
 
 
 def test_a_torn_journal_gives_back_what_is_whole(node, daemon, restore):

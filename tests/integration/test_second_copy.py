@@ -64,9 +64,10 @@ def test_the_heir_knows_the_originals_that_the_first_noted_after_it_had_begun_to
             wait_until(lambda: waits(second), 20, "the second to wait")
             reclaimed(node)
             pod_id = node.pod("shop/batch")
-            originals = {entry["file"]: entry["was"] for entry in journal(first)}
             first.kill()
+            originals = {entry["file"]: entry["was"] for entry in journal(first)}
             served(second)
             dedicated(node)
             wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 20, "the heir to act")
-            assert {entry["file"]: entry["was"] for entry in journal(second)} == originals
+            assert originals
+            assert originals.items() <= {entry["file"]: entry["was"] for entry in journal(second)}.items()

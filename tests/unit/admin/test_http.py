@@ -253,7 +253,7 @@ def served_again(server: HttpServer) -> bool:
 
     def is_served() -> bool:
         try:
-            return ask(server, "/healthz")[0] == 200
+            return bool(ask(server, "/healthz")[0] == 200)
         except (ConnectionError, http.client.HTTPException):  # sent away before the request was read
             return False
 
