@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.picture import PictureTaker, Subjects
-from tests.rig import kubepods
+from tests.rig import kubepods, open_files
 from tests.rig.waiting import poll, wait_until
 
 OWN = "nri-coloc-test-sampling"
@@ -157,7 +156,7 @@ def test_a_cgroup_that_is_removed_ends_its_key_and_one_made_anew_has_another(mac
 
 
 def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):
-    assert open_below(machine.root) == 0
+    assert open_files.below(machine.root) == 0
     for round_ in range(5):
         paths = [machine.make(f"pod{round_}-{number}") for number in range(10)]
         machine.sampler.watch(tuple(Group(Role.ONLINE, stalled=path, throttled=(path,)) for path in paths))
@@ -169,16 +168,7 @@ def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):
     machine.sampler.watch(())
     machine.read()
     assert machine.sampler.open_files == 0
-    assert open_below(machine.root) == 0
-
-
-def open_below(root: str) -> int:
-    """How many descriptors of this process lead to a test's cgroups; threads of other tests open and close theirs."""
-    found = 0
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):
-            found += root in str(descriptor.readlink())
-    return found
+    assert open_files.below(machine.root) == 0
 
 
 def test_a_picture_shows_what_a_process_holds_and_writes(machine, tmp_path):

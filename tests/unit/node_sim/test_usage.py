@@ -1,7 +1,5 @@
 """node_sim: what containers use and hold is seen through the daemon's own samplers, by both clocks."""
 
-from pathlib import Path
-
 import pytest
 
 from nri_coloc.model.readings import Role, Sample
@@ -14,6 +12,7 @@ from nri_coloc.sampling import cgroup_layout, counters, memory_files
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.memory_files import CgroupFiles
+from tests.rig import open_files
 from tests.rig.waiting import wait_until
 
 MIB = 1 << 20
@@ -194,7 +193,7 @@ def test_counter_files_show_what_is_put_however_many_there_are(node, tmp_path):
     name = "cpu.pressure"
     paths = [f"kubepods/pod{number}" for number in range(KEPT + 2)]
     files = CounterFiles(node.tree)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_files.below(tmp_path)
     for cgroup in paths:
         node.tree.make(cgroup)
         for text in ("a longer text", "short"):
@@ -207,4 +206,4 @@ def test_counter_files_show_what_is_put_however_many_there_are(node, tmp_path):
     files.put(paths[0], name, "anew")
     assert node.tree.read(paths[0], name) == "anew"
     files.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_files.below(tmp_path) == before
