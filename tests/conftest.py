@@ -9,8 +9,13 @@ import os
 import hypothesis
 import pytest
 
-# a deadline for one example measures how busy the machine is; what is to be fast is measured in benchmarks/
-hypothesis.settings.register_profile("nri-coloc", deadline=None)
+# how long an example takes says how busy the machine is; what is to be fast is measured in benchmarks/
+hypothesis.settings.register_profile(
+    "nri-coloc",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=os.environ.get("CI") == "true",
+)
 hypothesis.settings.load_profile("nri-coloc")
 
 LEFT_OUT = pytest.StashKey[list[str]]()
