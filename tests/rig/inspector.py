@@ -17,7 +17,7 @@ from tests.rig.waiting import poll
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 from tests.rig.writes import Writes
 
-SOUND_SECONDS: Final = 20
+SOUND_SECONDS: Final = 60
 ANCESTORS: Final = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
 LENT: Final = (
     *(("cpuset", "cpuset.cpus"), ("cpuset", "cpuset.mems"), ("cpu", "cpu.shares"), ("cpu", "cpu.weight")),

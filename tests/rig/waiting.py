@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 
 POLL_SECONDS = 0.02  # an emulated machine asks less often: there the asking itself costs
+PATIENCE_SECONDS = 60.0
+"""For what takes a fraction of a second, or seconds on an emulated machine: a wait ends as soon as it may."""
 
 
 def poll(predicate: Callable[[], object], seconds: float) -> bool:
@@ -14,6 +16,12 @@ def poll(predicate: Callable[[], object], seconds: float) -> bool:
             return False
         time.sleep(POLL_SECONDS)
     return True
+
+
+def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until `look` gives the wanted value; the failure shows what it gave last."""
+    if not poll(lambda: look() == wanted, seconds):
+        raise AssertionError(f"after {seconds:g} s it was\n{look()!r} and not\n{wanted!r}")
 
 
 def wait_until(predicate: Callable[[], object], seconds: float, what: str) -> None:

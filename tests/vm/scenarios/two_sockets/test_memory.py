@@ -15,7 +15,7 @@ DISK = "/dev/ram0"
 BOX = 256 * MIB
 """What the reclaimed pods may hold at the least (`reclaim.memory_floor`)."""
 
-TURNS = 60  # seconds; the slow loop looks every five, and writes after it
+TURNS = 240  # seconds; the slow loop looks every five to thirty, and writes after it
 
 
 @pytest.fixture(scope="module")
