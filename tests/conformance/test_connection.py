@@ -7,7 +7,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.go_plugins import GoNode
 from tests.rig.waiting import wait_until
 
-BACK_SECONDS = 10 + 2
+BACK_SECONDS = 10 + 30
 """The cap of the wait between two tries (DESIGN 4.3), and the handshake."""
 
 

@@ -93,6 +93,7 @@ def test_killed_while_it_is_told_what_exists(containerd: Containerd, inspector: 
         wait_until(lambda: first.is_dead, 60, "the daemon to die while synchronising")
         with Daemon(containerd, state_dir=first.state_dir) as second:
             second.wait_synchronised()
+            inspector.run("late", "shared")
             inspector.wait_until_sound()
 
 

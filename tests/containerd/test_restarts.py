@@ -114,8 +114,8 @@ def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: 
     wait_until(lambda: len(web.cpus or NODE_CPUS) == 1, 30, "the dedicated container to be placed")
     left = NODE_CPUS - (web.cpus or NODE_CPUS)
     wait_until(lambda: cgroups.cpus(batch.pod.cgroup) == batch.cpus == left, 30, "pod and container to agree")
-    assert cgroups.shares(batch.pod.cgroup) in (2, None)
-    assert cgroups.weighs(batch.pod.cgroup, 10)
+    wait_until(lambda: cgroups.shares(batch.pod.cgroup) in (2, None), 30, "the pod's CPU shares")
+    wait_until(lambda: cgroups.weighs(batch.pod.cgroup, 10), 30, "the pod's I/O weight")
     wait_until(lambda: cgroups.weighs(batch.cgroup, 10), 30, "the container's I/O weight")
 
 
