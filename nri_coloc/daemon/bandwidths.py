@@ -6,6 +6,7 @@ is on. Pods of which nobody wants either are not even looked at.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write, Written
 from nri_coloc.actuation.cgroups import CgroupWriter
@@ -15,6 +16,7 @@ from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import admission
 
 
@@ -28,6 +30,29 @@ class PodBandwidths:
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
         self._drifts = Drifts()
+
+    def take_over(self) -> None:
+        """Raise to its own quota whoever a former life raised higher, and have the next sweep see to all that it wrote.
+
+        To be called by who swaps `raised`, once the runtime has told everything.
+        """
+        state, left = self._node.state, self._writer.held_back()
+        paths = {a.id: targets.container_path(a) for a in state.containers.values()}
+        former = {
+            a.id: _own(a) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
+        }
+        self.raised = {**former, **self.raised}
+        for pod_id, place in state.pods.items():
+            mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
+            if mine & left:
+                self._applied.setdefault(pod_id, _OF_A_FORMER_LIFE)
+
+    def end(self) -> None:
+        """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full."""
+        containers = self._node.state.containers
+        self.raised = {k: _own(containers[k]) for k in self.raised if k in containers}
+        if self.raised:
+            self.sweep()
 
     def place(self, container_id: str) -> None:
         """Bring a container that starts, or was updated, and its pod to their values."""
@@ -124,6 +149,14 @@ class PodBandwidths:
         times = self._drifts.count(pod_id)
         for target, found in by_target.items():
             self._report.drifted(members.get(target, pod_id), state, worded(found, times))
+
+
+_OF_A_FORMER_LIFE: Final = PodBandwidth("")
+
+
+def may_be_raised(assignment: Assignment) -> bool:
+    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone."""
+    return assignment.qos is QoSClass.SHARED and not assignment.hands_off and _own(assignment) > 0
 
 
 def _own(assignment: Assignment) -> int:
