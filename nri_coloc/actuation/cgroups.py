@@ -71,6 +71,10 @@ class CgroupWriter:
         with self._lock:
             return self._bandwidths.apply(pod)
 
+    def held_back(self) -> set[str]:
+        """Return the cgroups whose quotas or bursts the journal holds: ours, or those of a former life."""
+        return self._journalled("cpu", NAMES)
+
     def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
         """Give the tasks of a cgroup a scheduling hint; the first refusal is returned."""
         folder = self._layout.folder("cpu", path)

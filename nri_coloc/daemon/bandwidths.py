@@ -10,7 +10,7 @@ writes, and a raise counts for the quota that it was reckoned from only: neither
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write, Written
 from nri_coloc.actuation.cgroups import CgroupWriter
@@ -20,6 +20,7 @@ from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import admission
 
 
@@ -41,6 +42,29 @@ class PodBandwidths:
         self._applied: dict[str, PodBandwidth] = {}
         self._drifts = Drifts()
         self._turn = Lock()
+
+    def take_over(self) -> None:
+        """Raise to its own quota whoever a former life raised higher, and have the next sweep see to all that it wrote.
+
+        To be called by who swaps `raised`, once the runtime has told everything.
+        """
+        state, left = self._node.state, self._writer.held_back()
+        paths = {a.id: targets.container_path(a) for a in state.containers.values()}
+        former = {
+            a.id: _back(a) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
+        }
+        self.raised = {**former, **self.raised}
+        for pod_id, place in state.pods.items():
+            mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
+            if mine & left:
+                self._applied.setdefault(pod_id, _OF_A_FORMER_LIFE)
+
+    def end(self) -> None:
+        """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full."""
+        containers = self._node.state.containers
+        self.raised = {k: _back(containers[k]) for k in self.raised if k in containers}
+        if self.raised:
+            self.sweep()
 
     def place(self, container_id: str) -> None:
         """Bring a container that starts, or was updated, and its pod to their values."""
@@ -144,9 +168,23 @@ class PodBandwidths:
             self._report.drifted(members.get(target, pod_id), state, worded(found, times))
 
 
+_OF_A_FORMER_LIFE: Final = PodBandwidth("")
+
+
+def may_be_raised(assignment: Assignment) -> bool:
+    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone."""
+    return assignment.qos is QoSClass.SHARED and not assignment.hands_off and _own(assignment) > 0
+
+
 def _own(assignment: Assignment) -> int:
     """Return the quota that the kubelet gave, 0 for none."""
     return max(0, assignment.container.resources.quota or 0)
+
+
+def _back(assignment: Assignment) -> Raised:
+    """Return a raise to no more than the own quota: who has it is written, and gets that."""
+    own = _own(assignment)
+    return Raised(own, own)
 
 
 def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:

@@ -161,6 +161,7 @@ class Daemon:
         self._quota_bursts = QuotaBursts(
             self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom
         )
+        self._quota_bursts.told_all = lambda: self.trunk.synchronized_at > 0.0
 
     def _make_survey(self) -> Survey:
         root = self._options.host_root
@@ -237,6 +238,8 @@ class Daemon:
         self.survey.stop()
         self.actuator.stop()
         self.pusher.stop()
+        if self._serves:
+            self._quota_bursts.end()
         if restores:
             self._restore()
         if self._http is not None:

@@ -40,6 +40,10 @@ class Files:
         self.gone = False
         self.key = 1
         self.meanwhile: Callable[[], None] = lambda: None
+        self.left: set[str] = set()
+
+    def held_back(self) -> set[str]:
+        return self.left
 
     def bandwidth(self, pod: PodBandwidth) -> Written:
         self.meanwhile()
@@ -115,6 +119,49 @@ def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
     shares = [share for pod in rig.files.applied for share in pod.containers.values()]
     assert [share.quota for share in shares][-1] in (QUOTA, None)
     assert QUOTA in [share.quota for share in shares]
+
+
+APP = "kubepods/podweb/app"
+
+
+@pytest.mark.parametrize("tuning", [ON, Tuning()], ids=["on", "off"])
+def test_what_a_former_life_raised_and_this_one_does_not_goes_back_to_the_kubelets_own(tuning):
+    rig = Rig(tuning)
+    rig.files.left = {APP, "kubepods/podweb"}
+    rig.pass_by(held=0.0)
+    assert [pod.containers[APP].quota for pod in rig.files.applied] == [QUOTA]
+    rig.pass_by(held=0.0)
+    assert rig.bandwidths.raised == {}
+
+
+def test_nobody_is_taken_over_before_the_runtime_has_told_everything():
+    rig = Rig(Tuning())
+    rig.bursts.told_all = lambda: False
+    rig.files.left = {APP}
+    rig.pass_by()
+    assert (rig.bandwidths.raised, rig.files.applied) == ({}, [])
+
+
+def test_a_burst_that_only_a_former_life_wanted_is_given_back():
+    rig = Rig(Tuning(), wish=bursting(None))
+    rig.files.left = {"kubepods/podweb"}
+    rig.pass_by()
+    rig.bandwidths.sweep()
+    assert last_burst(rig) is None
+    rig.bandwidths.sweep()
+    assert len(rig.files.applied) == 1
+
+
+def test_at_the_end_what_was_raised_is_the_kubelets_own_again(rig):
+    rig.raised()
+    rig.bursts.end()
+    assert rig.files.applied[-1].containers[APP].quota == QUOTA
+    assert rig.files.applied[-1].extra == 0
+
+
+def test_at_the_end_nothing_is_written_where_nobody_was_raised(rig):
+    rig.bursts.end()
+    assert rig.files.applied == []
 
 
 def bursting(percent: int | None) -> Wish:

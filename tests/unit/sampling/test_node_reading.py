@@ -9,7 +9,7 @@ from nri_coloc.node_sim import machines
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from nri_coloc.sampling.node_reading import NodeReader
+from nri_coloc.sampling.node_reading import NodeReader, whole
 
 GIB = 1 << 30
 
@@ -73,3 +73,24 @@ class TestCPU:
     )
     def test_the_reserved_cpus_have_a_usage_of_their_own(self, root, reserved, used):
         assert reader(root).read(1.0, reserved, (0,)).reserved_usage_us == used
+
+
+class TestLargeMachine:
+    @pytest.fixture
+    def large(self, tmp_path: Path) -> Path:
+        machines.plant(machines.MACHINES["epyc-256"], tmp_path)
+        return tmp_path
+
+    def test_the_watermarks_of_all_its_nodes_count(self, large):
+        assert (large / "proc/zoneinfo").stat().st_size > 1 << 18
+        found = reader(large).read(1.0, 0, range(8))
+        assert found.memory_total == 8 * 128 * GIB
+        assert found.watermark == 8 * (128 * GIB // 512)
+
+    def test_what_ran_on_its_reserved_cpus_is_known_behind_many_interrupts(self, large):
+        cpus = "".join(f"cpu{cpu} {10**9} 0 {10**8} {10**10} 0 0 0 0 0 0\n" for cpu in range(256))
+        (large / "proc/stat").write_text(f"cpu  1\n{cpus}intr 1{' 0' * 40_000}\n")
+        assert reader(large).read(1.0, 0b1, (0,)).reserved_usage_us == (10**9 + 10**8) * 10_000
+
+    def test_a_file_without_an_end_tells_nothing(self):
+        assert whole("/dev/zero") is None
