@@ -134,6 +134,15 @@ class TestForgetting:
         book.forget_gone()
         assert path.stat().st_ino == inode
 
+    def test_a_file_of_lines_that_say_nothing_any_more_is_written_anew(self, path, tmp_path):
+        book, _ = opened(path)
+        book.note(str(tmp_path), "1")
+        for _ in range(journal.SUPERFLUOUS // 2):
+            book.note("/cg/cpu.cfs_quota_us", "50000")
+            book.forget("/cg/cpu.cfs_quota_us")
+        book.forget_gone()
+        assert path.read_text() == journal.lines({str(tmp_path): "1"})
+
 
 class TestTornLines:
     @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ REFUSED: Final[dict[str, Callable[[Kernel], tuple[KernelInterfaceError | None, .
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     kernel = Kernel(tmp_path)
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: kernel)
+    monkeypatch.setattr(scheduler, "_libc", kernel)
     gc.disable()
     yield kernel
     gc.enable()
