@@ -1,4 +1,4 @@
-"""Mistakes planted in our own framing: the simulated runtime reads as Go does, and fails for each as containerd would."""
+"""Mistakes planted in our own framing: the simulated runtime, reading as Go does, fails as containerd would."""
 
 from collections.abc import Callable
 
