@@ -57,7 +57,10 @@ class Journal:
         """Drop a file that holds its former value again; what it holds the next time is another original."""
         file = file.removeprefix(self._root)
         if self._originals.pop(file, None) is not None:
-            self._in_folder[file.rpartition("/")[0]].discard(file)
+            folder = file.rpartition("/")[0]
+            self._in_folder[folder].discard(file)
+            if not self._in_folder[folder]:
+                del self._in_folder[folder]
             self._try_to_append(lines({file: None}))
 
     def forget_gone(self) -> None:

@@ -75,7 +75,7 @@ def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
             # a slice that is told back may be the kernel's own: given back it would become the task's
             write(tid, told if hint.slice_us is not None else told._replace(slice_us=_KERNELS_OWN))
     except KernelInterfaceError as error:
-        return error
+        return error.as_value()
     return None
 
 
@@ -86,7 +86,7 @@ def reset(tid: int, told: Policy = Policy.OTHER) -> KernelInterfaceError | None:
         if found is not None and found.policy in _ORDINARY | {_TOLD.get(told, OTHER)}:
             write(tid, found._replace(policy=OTHER, slice_us=_KERNELS_OWN))
     except KernelInterfaceError as error:
-        return error
+        return error.as_value()
     return None
 
 

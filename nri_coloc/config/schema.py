@@ -129,6 +129,15 @@ class ClassSection(Section):
     memory_high: Annotated[Memory, Field(alias="memoryHigh", description=_OF_LIMIT)] = None
     memory_low: Annotated[Memory, Field(alias="memoryLow", description=_OF_REQUEST)] = None
     memory_min: Annotated[Memory, Field(alias="memoryMin", description=_OF_REQUEST)] = None
+    cpu_burst: Annotated[
+        int,
+        Field(
+            alias="cpuBurst",
+            ge=0,
+            le=100,
+            description="a percentage of the CPU quota, from 0 (none) to 100",
+        ),
+    ] = 0
     allow_namespaces: Namespaces = _CLASSES[QoSClass.SHARED].allow_namespaces
 
     @field_validator("memory_high", "memory_low", "memory_min")

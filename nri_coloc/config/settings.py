@@ -223,6 +223,7 @@ def _class(section: schema.ClassSection) -> ClassTuning:
         memory_high=section.memory_high,
         memory_low=section.memory_low,
         memory_min=section.memory_min,
+        cpu_burst=section.cpu_burst,
         allow_namespaces=section.allow_namespaces,
     )
 

@@ -1,8 +1,8 @@
 """Which quotas and bursts pods and containers are to have now, by files: never in the runtime's spec.
 
-A burst is a percentage of a container's own quota, ordered by annotation; its pod's cgroup gets as much as its
-containers together, or a container's would never be used. Quotas are raised by the quota burst, where that is on.
-Pods of which nobody wants either are not even looked at.
+A burst is a percentage of a container's own quota, ordered by annotation or for its class; its pod's cgroup gets as
+much as its containers together, or a container's would never be used. Quotas are raised by the quota burst, where that
+is on. Pods of which nobody wants either are not even looked at.
 
 Hooks, the sweep and the quota burst write here. What is to hold is reckoned from the newest state while nobody else
 writes, and a raise counts for the quota that it was reckoned from only: neither can outlive a resize.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import NamedTuple
 
-from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write
+from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write, Written
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
 from nri_coloc.daemon import targets
@@ -48,6 +48,18 @@ class PodBandwidths:
         if assignment is not None and _wants(assignment, self.raised):
             self.apply(assignment.container.pod_id)
 
+    def follow(self, container_id: str) -> None:
+        """Bring a container's pod to its values where these are not the ones that it was given last."""
+        state = self._node.state
+        assignment = state.containers.get(container_id)
+        if assignment is None:
+            return
+        pod_id = assignment.container.pod_id
+        if pod_id in self._applied or _wants(assignment, self.raised):
+            wanted = self._of_pod(state, pod_id)
+            if wanted is not None and self._applied.get(pod_id) != wanted:
+                self.apply(pod_id)
+
     def apply(self, pod_id: str) -> None:
         """Bring one pod to its values."""
         with self._turn:
@@ -73,13 +85,16 @@ class PodBandwidths:
         self.place(container_id)
 
     def _keep(self, pod_id: str) -> None:
-        wanted = self._of_pod(self._node.state, pod_id)
+        state = self._node.state
+        wanted = self._of_pod(state, pod_id)
         if wanted is None:
             self._forget(pod_id)
+        elif not any(_wants(a, self.raised) for a in state.of_pod(pod_id)):
+            self._give_back(pod_id, wanted)
         elif self._applied.get(pod_id) != wanted:
             self._write(pod_id, wanted)
         elif not self._drifts.too_often(pod_id):
-            self._say_repaired(pod_id, self._write(pod_id, wanted))
+            self._say_repaired(pod_id, self._write(pod_id, wanted).done)
 
     def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
         place = state.pods.get(pod_id)
@@ -99,12 +114,17 @@ class PodBandwidths:
         quota = None if raised is None else raised.quota if raised.own == own else own or None
         return Share(own, quota, admission.orders(state, assignment).burst)
 
-    def _write(self, pod_id: str, wanted: PodBandwidth) -> tuple[Write, ...]:
+    def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
         self._applied[pod_id] = wanted
         written = self._writer.bandwidth(wanted)
         for failure in written.failures:
             self._report.refused_by_kernel(failure, pod_id, self._node.state)
-        return written.done
+        return written
+
+    def _give_back(self, pod_id: str, wanted: PodBandwidth) -> None:
+        """Have what was there before us again; once that stands, nobody looks at the pod any more."""
+        if not self._write(pod_id, wanted).failures:
+            self._forget(pod_id)
 
     def _forget(self, pod_id: str) -> None:
         self._applied.pop(pod_id, None)

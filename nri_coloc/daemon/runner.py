@@ -133,6 +133,7 @@ class Daemon:
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
+        self._comparison.vanished = self.pusher.forget
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.readiness.of_the_machine = partial(probe.io_weights, self._layout, self._options.host_root)
 

@@ -99,12 +99,13 @@ class Steering:
             return
         self._crew.readiness.config_problem = ""
         logs.configure(settings.log_level)
-        self._crew.report.metrics.config_reload("valid")
         fixed = _fixed_at_start(self.settings, settings)
         note = f"; only a restart changes {', '.join(fixed)}" if fixed else ""
         self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
         self.settings = replace(settings, **{name: getattr(self.settings, name) for name in FIXED})
         self._retune(self._crew.node.state.topology)
+        # the record comes before what it causes, so it is this that tells when the settings are in force
+        self._crew.report.metrics.config_reload("valid")
 
     def _look_at_kubelet(self) -> None:
         if self._kubelet.look():

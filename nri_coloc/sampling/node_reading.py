@@ -1,11 +1,11 @@
-"""What the machine as a whole tells: CPU time, memory by node, watermarks, pressure."""
+"""What the machine as a whole tells: CPU time, memory by node, watermarks."""
 
 import os
 from collections.abc import Iterable, Mapping
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.readings import NodeReading, NumaMemory, Pressure
+from nri_coloc.model.readings import NodeReading, NumaMemory
 from nri_coloc.sampling import counters, memory_files, sources
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.cgroup_reading import content
@@ -42,9 +42,6 @@ class NodeReader:
             slab_reclaimable=memory.slab_reclaimable,
             watermark=watermark,
             nodes=self._nodes(sorted(nodes), memory),
-            cpu=self._pressure("cpu"),
-            memory_stall=self._pressure("memory"),
-            io_stall=self._pressure("io"),
         )
 
     def _usage_us(self, busy: Mapping[int, int]) -> int | None:
@@ -61,9 +58,6 @@ class NodeReader:
         folder = f"{self._root}/sys/devices/system/node"
         read = {node: memory_files.numa_meminfo(content(f"{folder}/node{node}/meminfo")) for node in nodes}
         return {node: found for node, found in read.items() if found is not None}
-
-    def _pressure(self, resource: str) -> Pressure | None:
-        return counters.pressure(content(f"{self._root}/proc/pressure/{resource}"))
 
 
 def _of(busy: Mapping[int, int], cpus: CPUMask) -> int | None:

@@ -39,9 +39,23 @@ def daemon_of(
 
 
 def served(daemon: Daemon) -> Daemon:
-    """Wait until it knows the runtime's containers."""
+    """Wait until it knows the runtime's containers and tells of them."""
     daemon.wait_synchronised()
+    wait_until(lambda: status(daemon, "/healthz"), 20, "an answer over HTTP")
     return daemon
+
+
+def settled(daemon: Daemon) -> dict[str, Any]:
+    """Return the state once the CPUs of every container have been read back and the audit has told of all of them."""
+    known = [c["id"] for c in daemon.state()["containers"]]
+    for container_id in known:
+        daemon.audited("container.admit", 20, container_id=container_id)
+    wait_until(lambda: all(map(_is_read_back, daemon.state()["containers"])), 20, "all to be read back")
+    return daemon.state()
+
+
+def _is_read_back(container: Mapping[str, Any]) -> bool:
+    return bool(container["actual_cpus"] == container["cpus"])
 
 
 # ---- pods in a few words ----
@@ -88,7 +102,7 @@ def file(node: Node, container_or_pod: str, name: str) -> str | None:
 
 def status(daemon: Daemon, path: str) -> int:
     """The HTTP status of a path, 0 while nobody listens."""
-    connection = http.client.HTTPConnection("127.0.0.1", daemon._port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon._port, timeout=20)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
@@ -181,15 +195,21 @@ class Lasting(NamedTuple):
             served(self.daemon)
         if self.daemon.config.asked != config:
             reload(self.daemon, config)
-        assert self.daemon.state()["containers"] == []
+        wait_until(lambda: self.daemon.state()["containers"] == [], 20, "the daemon to know of no container")
         return self.node
 
 
 def reload(daemon: Daemon, text: str, result: str = "valid") -> dict[str, Any]:
-    """Publish a configuration as a ConfigMap does, and wait for what the daemon says of it."""
-    before = len(daemon.audit("config.reload"))
+    """Publish a configuration as a ConfigMap does, and wait until it is in force or refused, and said to be."""
+    said, counted = len(daemon.audit("config.reload")), _reloads(daemon)
     daemon.config.write(text)
-    wait_until(lambda: len(daemon.audit("config.reload")) > before, 5, f"a reload that is {result}")
+    wait_until(lambda: len(daemon.audit("config.reload")) > said, 20, f"a reload that is {result}")
+    wait_until(lambda: _reloads(daemon) > counted, 20, "its end")
     record = daemon.audit("config.reload")[-1]
     assert record["reason"] == result, record["because"]
     return record
+
+
+def _reloads(daemon: Daemon) -> float:
+    name = "nri_coloc_config_reload_total"
+    return sum(daemon.metric(f'{name}{{result="{result}"}}') for result in ("valid", "invalid"))

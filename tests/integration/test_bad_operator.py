@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from nri_coloc._pb import nri_pb2
 from nri_coloc.cli import main
 from nri_coloc.node_sim.node import Node
 from tests.integration.harness import (
-    QOS,
+    ENDS_WITHIN_S,
     assert_unhurt,
     daemon_of,
     dedicated,
@@ -25,11 +24,10 @@ from tests.integration.harness import (
     served,
     status,
 )
-from tests.rig.daemon import PROJECT, free_port
-from tests.rig.raw_runtime import RawPlugin
+from tests.rig.daemon import PROJECT
 from tests.rig.waiting import wait_until
 
-SOON_S = 10
+SOON_S = 60
 
 
 @pytest.fixture
@@ -217,7 +215,7 @@ def test_a_full_disk_under_the_journal_costs_no_placement_and_the_journal_is_mad
                 {node.tree.read(node.runtime.pods[k].cgroup, "cpuset.cpus") for k in node.runtime.pods}
                 >= {"2-7"}
             ),
-            5,
+            20,
             "the box to be limited",
         )
         assert_unhurt(daemon)
@@ -253,10 +251,10 @@ def test_a_port_that_is_taken_is_waited_for(node):
         daemon.kill()
         with socket.create_server(("127.0.0.1", daemon._port)):
             daemon.start()
-            wait_until(lambda: "cannot serve HTTP" in daemon.log(), 5, "the obstacle to be said")
+            wait_until(lambda: "cannot serve HTTP" in daemon.log(), 20, "the obstacle to be said")
             daemon.wait_synchronised()
             dedicated(node)
-        wait_until(lambda: status(daemon, "/healthz") == 200, 5, "the port")
+        wait_until(lambda: status(daemon, "/healthz") == 200, 20, "the port")
         assert len(assert_unhurt(daemon)["containers"]) == 1
 
 
@@ -286,98 +284,13 @@ def test_nobody_reads_the_audit_and_it_ends_in_time_all_the_same(node, tmp_path)
         for number in range(40):
             reclaimed(node, f"b{number}")
         process.terminate()
-        assert process.wait(2) == 0
+        assert process.wait(ENDS_WITHIN_S) == 0
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
     finally:
         process.kill()
         process.communicate()
         os.close(reading)
-
-
-# ---- launched by the runtime ----
-
-
-@contextmanager
-def launched(
-    node: Node, folder: Path, **environment: str
-) -> Iterator[tuple[RawPlugin, subprocess.Popen[str]]]:
-    """Start the program as containerd starts a plugin: descriptor 3, three variables, no arguments."""
-    ours, theirs = socket.socketpair()
-    state, port = folder / "state", free_port()
-    flags = f"--host-root {node.host_root} --state-dir {state} --http 127.0.0.1:{port}"
-    script = f"exec 3<&{theirs.fileno()}; exec {sys.executable} -m nri_coloc run {flags}"
-    variables = {"NRI_PLUGIN_NAME": "coloc", "NRI_PLUGIN_IDX": "33", "NRI_PLUGIN_SOCKET": "3", **environment}
-    process = subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=PROJECT,
-        env={"PATH": os.environ["PATH"], **variables},
-        pass_fds=[theirs.fileno()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    theirs.close()
-    try:
-        with RawPlugin(ours) as plugin:
-            yield plugin, process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def asked(milli: int = 1000) -> dict[str, object]:
-    pod = nri_pb2.PodSandbox(id="p", name="web", namespace="batch-1", annotations={QOS: "dedicated"})
-    container = nri_pb2.Container(id="c", pod_sandbox_id="p", name="app")
-    container.linux.resources.cpu.shares.value = milli * 1024 // 1000
-    return {"pod": pod, "container": container}
-
-
-def test_launched_it_uses_the_name_the_descriptor_and_the_text_that_it_was_given(node, tmp_path):
-    with launched(node, tmp_path) as (plugin, process):
-        name = plugin.take_registration()
-        assert (name.plugin_name, name.plugin_idx) == ("coloc", "33")
-        plugin.configure(config='node: {reservedCPUs: "0-3"}\n')
-        answer = plugin.hook("CreateContainer", **asked(2000))
-        assert answer.adjust.linux.resources.cpu.cpus == "4-5"
-        plugin.socket.close()
-        assert process.wait(3) == 0
-        assert process.stderr is not None
-        assert "Traceback" not in process.stderr.read()
-
-
-def test_launched_with_a_bad_text_the_defaults_hold(node, tmp_path):
-    with launched(node, tmp_path) as (plugin, process):
-        plugin.configure(config="node: [")
-        assert plugin.hook("CreateContainer", **asked(2000)).adjust.linux.resources.cpu.cpus == "0-1"
-        plugin.socket.close()
-        assert process.wait(3) == 0
-
-
-@pytest.mark.parametrize(
-    "descriptor", ["three", "-1", "99", "99999999999999999999", "9" * 5000, "0x3", "\u0663"]
-)
-def test_launched_with_a_descriptor_that_is_none_it_ends_with_a_sentence(descriptor, node, tmp_path, run):
-    done = run(
-        *("run", "--http", "off", "--host-root", str(node.host_root), "--state-dir", str(tmp_path / "s")),
-        NRI_PLUGIN_SOCKET=descriptor,
-    )
-    refused(done, "NRI_PLUGIN_SOCKET")
-
-
-def test_launched_with_a_descriptor_that_is_no_socket_it_ends_with_a_sentence(node, tmp_path, run):
-    done = run(
-        *("run", "--http", "off", "--host-root", str(node.host_root), "--state-dir", str(tmp_path / "s")),
-        NRI_PLUGIN_SOCKET="0",
-    )
-    refused(done, "NRI_PLUGIN_SOCKET")
-
-
-@pytest.mark.parametrize(("name", "index"), [("bad name", "1"), ("", ""), ("../x", "xx"), ("a\nb", "999")])
-def test_launched_under_a_name_that_no_plugin_can_have_it_takes_its_own(name, index, node, tmp_path):
-    with launched(node, tmp_path, NRI_PLUGIN_NAME=name, NRI_PLUGIN_IDX=index) as (plugin, _):
-        registered = plugin.take_registration()
-        assert (registered.plugin_name, registered.plugin_idx) == ("nri-coloc", "50")
 
 
 def test_the_journal_of_a_run_is_there_for_restore(node):

@@ -135,4 +135,4 @@ def test_hints_reach_every_task_of_a_cgroup_and_restore_finds_also_those_born_si
     finally:
         for pid in procs.read_text().split():
             os.kill(int(pid), 9)
-        shell.communicate(timeout=10)
+        shell.communicate(timeout=60)

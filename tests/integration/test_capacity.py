@@ -17,7 +17,7 @@ from tests.rig.waiting import wait_until
 
 LENDING = "reclaim: {enabled: true}\n"
 GIB = 1 << 30
-SOON_S = 3 * PERIOD_S + 15
+SOON_S = 3 * PERIOD_S + 30
 """Three turns of the slow loop, on a machine with something else to do."""
 
 BOUNDS = {1: "memory.limit_in_bytes", 2: "memory.max"}
@@ -46,8 +46,8 @@ def rig(request, tmp_path) -> Iterator[Rig]:
 
 def test_the_offer_follows_the_load_and_says_why(rig):
     web = shared(rig.node, "web", 100)
-    rig.node.set_demand(web, 1.0)
     rig.node.set_memory(web, Held(anon=4 * GIB))
+    rig.node.set_demand(web, 1.0)  # after its memory: a picture may be taken at any moment
     wait_until(lambda: 0 < rig.capacity()["cpu_milli"] < 6700, SOON_S, "an offer without what web uses")
     calm = rig.capacity()
     assert calm["reason"] == "learning"
@@ -74,7 +74,7 @@ def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(
     web = shared(rig.node, "web")
     rig.node.set_memory(web, Held(anon=20 * GIB))
     wait_until(lambda: int(rig.bound(batch)) < before - 18 * GIB, SOON_S, "less for the box")
-    wait_until(lambda: last_told(rig)["after"]["memory.high"] < 14 * GIB, 5, "a record of it")
+    wait_until(lambda: last_told(rig)["after"]["memory.high"] < 14 * GIB, 20, "a record of it")
     assert " free + " in last_told(rig)["because"]
     rig.daemon.terminate()
     assert int(rig.bound(batch)) < before - 18 * GIB, "the last limits stay"
@@ -110,8 +110,14 @@ def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
     reload(rig.daemon, "reclaim: {members: [/hadoop-yarn, kubelet/nothing-there]}\n")
     wait_until(lambda: tree.effective("hadoop-yarn").bit_count() <= 2, SOON_S, "the box's CPUs")
     wait_until(lambda: tree.read("hadoop-yarn", name) != before[name], SOON_S, "a part of its memory")
-    assert tree.read("hadoop-yarn", weight) in ("1", "2")
-    assert "hadoop-yarn" in rig.daemon.audit("pod.limit", reason="box_member")[0]["because"]
+    wait_until(lambda: tree.read("hadoop-yarn", weight) in ("1", "2"), SOON_S, "the smallest weight")
+    wait_until(
+        lambda: any(
+            "hadoop-yarn" in r["because"] for r in rig.daemon.audit("pod.limit", reason="box_member")
+        ),
+        SOON_S,
+        "the group to be told of",
+    )
     assert rig.daemon.container(web)["cpus"] == "0-7"
     tree.write("hadoop-yarn", weight, "500")
     wait_until(lambda: tree.read("hadoop-yarn", weight) in ("1", "2"), SOON_S, "its weight again")
@@ -132,11 +138,15 @@ def test_an_observer_tells_and_writes_nothing(tmp_path):
         wait_until(lambda: rig.capacity()["cpu_milli"] > 7000, SOON_S, "an offer")
         assert rig.bound(batch) == "max"
         assert not Path(daemon.state_dir, "restore.jsonl").exists()
-        assert daemon.readyz()["checks"]["readings"]["ok"]
+        wait_until(lambda: daemon.check("readings")["ok"], SOON_S, "readings")
 
 
 def test_metrics_say_what_is_lent_and_what_it_costs_to_know(rig):
-    wait_until(lambda: rig.daemon.metric("nri_coloc_capacity_cpu_milli") > 7000, SOON_S, "an offer")
-    assert rig.daemon.metric("nri_coloc_capacity_memory_bytes") > 28 * GIB
-    assert rig.daemon.metric("nri_coloc_headroom_memory_bytes") > 28 * GIB
-    assert rig.daemon.metric("nri_coloc_picture_seconds_count") >= 2
+    reaches(rig, "nri_coloc_capacity_cpu_milli", 7000)
+    reaches(rig, "nri_coloc_capacity_memory_bytes", 28 * GIB)
+    reaches(rig, "nri_coloc_headroom_memory_bytes", 28 * GIB)
+    reaches(rig, "nri_coloc_picture_seconds_count", 2)
+
+
+def reaches(rig: Rig, sample: str, least: float) -> None:
+    wait_until(lambda: rig.daemon.metric(sample) >= least, SOON_S, f"{sample} of {least}")

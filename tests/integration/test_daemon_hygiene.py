@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from nri_coloc._pb import nri_pb2
@@ -20,6 +21,11 @@ from tests.integration.harness import (
 from tests.rig.daemon import Daemon
 from tests.rig.raw_runtime import RawPlugin, RawRuntime
 from tests.rig.waiting import wait_until
+
+FLAT_AFTER = 3000
+"""Lives until the allocator has all that it ever needs: three runs had their last steady growth before."""
+
+STRETCH = 700
 
 
 def resident_kb(daemon: Daemon, name: str) -> int:
@@ -62,7 +68,7 @@ def live(plugin: RawPlugin, number: int) -> None:
         plugin.hook("RemovePodSandbox", pod=sandbox)
 
 
-def test_two_thousand_lives_leave_nothing_behind(tmp_path, record_testsuite_property):
+def test_thousands_of_lives_leave_nothing_behind(tmp_path, record_testsuite_property):
     node = Node(tmp_path, cgroup=1)
     few = "telemetry: {auditRing: 500}\n"  # kept records are no leak, so the ring is full before we look
     with (
@@ -72,17 +78,20 @@ def test_two_thousand_lives_leave_nothing_behind(tmp_path, record_testsuite_prop
     ):
         plugin.welcome()
         # from then on gRPC is loaded, with its threads and its megabytes
-        wait_until(lambda: "cannot compare" in daemon.check("synchronised")["detail"], 10, "a try to ask CRI")
-        for number in range(500):
+        wait_until(lambda: "cannot compare" in daemon.check("synchronised")["detail"], 20, "a try to ask CRI")
+        for number in range(FLAT_AFTER):
             live(plugin, number)
-        before, things = resident_kb(daemon, "Rss"), open_things(daemon)
-        for number in range(500, 2500):
-            live(plugin, number)
-        grown = resident_kb(daemon, "Rss") - before
+        things, sizes = open_things(daemon), [resident_kb(daemon, "Rss")]
+        for first in range(FLAT_AFTER, FLAT_AFTER + 3 * STRETCH, STRETCH):
+            for number in range(first, first + STRETCH):
+                live(plugin, number)
+            sizes.append(resident_kb(daemon, "Rss"))
+        grown = [after - before for before, after in pairwise(sizes)]
         record_testsuite_property("grown_kb", grown)
-        wait_until(lambda: open_things(daemon) <= things, 5, f"{things}, not {open_things(daemon)}")
+        wait_until(lambda: open_things(daemon) <= things, 20, f"{things}, not {open_things(daemon)}")
         assert assert_unhurt(daemon)["containers"] == []
-        assert grown < 3 * 1024, f"grown by {grown} kB"
+        # who leaves something behind does it in each stretch; the allocator's steps of up to 700 kB come in one of many
+        assert min(grown) < 256, f"grown by {grown} kB"
 
 
 def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_testsuite_property):
@@ -92,7 +101,7 @@ def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_testsu
             (shared, reclaimed)[number % 2](node, f"p{number}")
         began, used = time.monotonic(), cpu_seconds(daemon)
         wait_until(
-            lambda: time.monotonic() > began + 5, 10, "five idle seconds, the comparison with CRI in them"
+            lambda: time.monotonic() > began + 5, 20, "five idle seconds, the comparison with CRI in them"
         )
         share = (cpu_seconds(daemon) - used) / (time.monotonic() - began)
         pss = resident_kb(daemon, "Pss") / 1024
@@ -105,5 +114,5 @@ def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_testsu
 def test_a_daemon_that_is_killed_un_pins_nothing(node, daemon):
     owner, other = dedicated(node), shared(node)
     os.kill(daemon.pid, signal.SIGKILL)
-    wait_until(lambda: daemon.is_dead, 5, "its end")
+    wait_until(lambda: daemon.is_dead, 20, "its end")
     assert [cpuset.render(node.cpus(one)) for one in (owner, other)] == ["0-1", "2-7"]

@@ -22,7 +22,7 @@ CPUS = 8
 FLOOR = 2
 """One core: this machine has two threads on each."""
 
-GROWS_WITHIN_S = 15
+GROWS_WITHIN_S = 30
 
 
 @pytest.fixture(params=[1, 2], ids=["cgroup-v1", "cgroup-v2"])
@@ -66,8 +66,14 @@ def test_what_online_pods_leave_unused_is_lent(lending: Lasting):
     online(lending.node)
     batch = hungry(lending.node)
     lent(lending.node, batch)
-    assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == harness.file(
-        lending.node, lending.node.runtime.containers[batch].pod.id, "cpuset.cpus"
+    pod = lending.node.runtime.containers[batch].pod.id
+    wait_until(
+        lambda: (
+            lending.daemon.state()["pools"]["reclaim"]["cpus"]
+            == harness.file(lending.node, pod, "cpuset.cpus")
+        ),
+        GROWS_WITHIN_S,
+        "the state and the file to agree",
     )
 
 
@@ -75,9 +81,9 @@ def test_a_burst_takes_the_cpus_back_and_they_return_after_it(lending: Lasting):
     web, batch = online(lending.node), hungry(lending.node)
     lent(lending.node, batch)
     lending.node.set_demand(web, CPUS)
-    wait_until(lambda: box(lending.node, batch) == FLOOR, 2, "a box at its floor")
+    wait_until(lambda: box(lending.node, batch) == FLOOR, 20, "a box at its floor")
     wait_until(
-        lambda: any(map(tells_of_the_burst, lending.daemon.audit("reclaim.suppress"))), 5, "its record"
+        lambda: any(map(tells_of_the_burst, lending.daemon.audit("reclaim.suppress"))), 20, "its record"
     )
     lending.node.set_demand(web, 0.5)
     lent(lending.node, batch)
@@ -86,7 +92,7 @@ def test_a_burst_takes_the_cpus_back_and_they_return_after_it(lending: Lasting):
 def test_without_reclaimed_pods_the_pool_is_what_share_is(lending: Lasting):
     online(lending.node, CPUS)
     wait_until(
-        lambda: lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 3, 5, "some ticks of the loop"
+        lambda: lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 3, 20, "some ticks of the loop"
     )
     assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == EVERYTHING
 
@@ -119,7 +125,9 @@ def test_the_capacity_follows_the_load_and_says_why(lending: Lasting):
     calm = daemon.capacity()
     lending.node.set_demand(web, CPUS)
     wait_until(
-        lambda: lending.daemon.capacity()["headroom_cpu_milli"] < 1000, 3, "a capacity that follows the burst"
+        lambda: lending.daemon.capacity()["headroom_cpu_milli"] < 1000,
+        20,
+        "a capacity that follows the burst",
     )
     assert lending.daemon.capacity()["reason"]
     assert lending.daemon.capacity()["online_cpu_milli"] > calm["online_cpu_milli"]
@@ -132,8 +140,8 @@ def test_somebody_elses_hand_on_the_box_is_put_right(lending: Lasting):
     wait_until(lambda: 1 < box(node, batch) < 5, GROWS_WITHIN_S, "a box of about half the node")
     pod = node.runtime.containers[batch].pod
     node.tree.write(pod.cgroup, "cpuset.cpus", EVERYTHING)
-    wait_until(lambda: box(node, batch) < 5, 3, "the box as it was")
-    lending.daemon.audited("drift.repair")
+    wait_until(lambda: box(node, batch) < 5, 20, "the box as it was")
+    lending.daemon.audited("drift.repair", 20)
 
 
 def test_a_dedicated_container_takes_its_cpus_out_of_the_box_too(lending: Lasting):
@@ -144,6 +152,11 @@ def test_a_dedicated_container_takes_its_cpus_out_of_the_box_too(lending: Lastin
     web = harness.dedicated(node, "db", 2000)
     owned = cpuset.parse(harness.file(node, web, "cpuset.cpus") or "")
     pod = node.runtime.containers[batch].pod.id
+    wait_until(
+        lambda: not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned, 20, "the box to leave"
+    )
+    # and it stays off them when it next grows or shrinks
+    lent(node, batch, CPUS - 3)
     assert not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned
 
 
@@ -173,7 +186,7 @@ def test_a_successor_never_widens_a_box_that_it_finds_at_its_floor(lending: Last
         return lending.daemon.metric("nri_coloc_tick_late_seconds_count") > 20
 
     harness.served(lending.daemon)
-    wait_until(has_ticked, 10, "some ticks")
+    wait_until(has_ticked, 20, "some ticks")
     assert max(seen) == FLOOR
 
 
@@ -183,9 +196,9 @@ def test_lending_can_be_switched_off_and_on(lending: Lasting):
     batch = hungry(node)
     wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
     harness.reload(lending.daemon, "reclaim: {enabled: false}\n")
-    wait_until(lambda: box(node, batch) == CPUS, 3, "all of share")
+    wait_until(lambda: box(node, batch) == CPUS, 20, "all of share")
     harness.reload(lending.daemon, LENDING)
-    wait_until(lambda: box(node, batch) == FLOOR, 3, "the floor again")
+    wait_until(lambda: box(node, batch) == FLOOR, 20, "the floor again")
 
 
 def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
@@ -195,7 +208,7 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
         before = box(node, batch)
         with harness.daemon_of(node, config=LENDING, flags=["--observe"]) as daemon:
             harness.served(daemon)
-            daemon.audited("reclaim.suppress", 5)
+            daemon.audited("reclaim.suppress", GROWS_WITHIN_S)
             node.set_demand(web, 0.1)
             daemon.audited("reclaim.grow", GROWS_WITHIN_S)
             assert box(node, batch) == before

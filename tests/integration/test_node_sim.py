@@ -42,7 +42,7 @@ def node(tmp_path):
 def connect(node: Node, answers: Mapping[HookKind, Answer] | None = None, **options: Any) -> ScriptedPlugin:
     before = len(node.runtime.plugins.names)
     plugin = ScriptedPlugin(node.nri_socket, answers, **options)
-    wait_until(lambda: len(node.runtime.plugins.names) > before, 5, "a plugin that is served")
+    wait_until(lambda: len(node.runtime.plugins.names) > before, 20, "a plugin that is served")
     return plugin
 
 
@@ -118,13 +118,13 @@ def test_an_adjustment_is_in_the_files_and_comes_back_after_reconnect_and_restar
         with connect(node, answers):
             container_id = run_one(node)
             assert cpuset.render(node.cpus(container_id)) == "2-3"
-        wait_until(lambda: not node.runtime.plugins.names, 5, "the farewell")
+        wait_until(lambda: not node.runtime.plugins.names, 20, "the farewell")
         with connect(node) as again:
             (told,) = again.synchronized[0].containers
             assert told.annotations["coloc.nri.io/record"] == "mine"
             assert told.linux.resources.cpu.cpus == "2-3"
             node.kill_runtime()
-            wait_until(lambda: again.ended, 5, "the end of the connection")
+            wait_until(lambda: again.ended, 20, "the end of the connection")
         node.start_runtime()
         with connect(node) as after_restart:
             (told,) = after_restart.synchronized[0].containers
@@ -140,7 +140,7 @@ def test_a_plugin_that_is_late_is_closed_and_the_operation_goes_on(node):
         assert node.runtime.plugins.names == []
         assert node.runtime.plugins.farewells == ["50-scripted did not answer within 0.1 s"]
         awake.set()
-        wait_until(lambda: plugin.ended, 5, "the plugin to see its end")
+        wait_until(lambda: plugin.ended, 20, "the plugin to see its end")
 
 
 def test_a_plugin_that_dies_in_a_hook_does_not_fail_it(node):
@@ -247,11 +247,11 @@ def test_a_plugin_may_push_and_hears_of_failures(node):
     container_id = run_one(node)
     with connect(node) as plugin:
         plugin.push(update_of(container_id, "4"))
-        wait_until(lambda: plugin.answered, 5, "the answer")
+        wait_until(lambda: plugin.answered, 20, "the answer")
         bad = update_of(container_id)
         bad.linux.resources.unified["no.such.file"] = "1"
         plugin.push(bad)
-        wait_until(lambda: len(plugin.answered) == 2, 5, "the second answer")
+        wait_until(lambda: len(plugin.answered) == 2, 20, "the second answer")
     assert [answer.code for answer in plugin.answered] == [0, 2]
     assert cpuset.render(node.cpus(container_id)) == "4"
 
@@ -273,7 +273,7 @@ def test_a_late_synchronize_leaves_a_zombie_on_the_oldest_runtime(tmp_path):
     with Node(tmp_path, runtime_version="1.7.24") as node:
         node.runtime.plugins.request_timeout = 0.1
         plugin = ScriptedPlugin(node.nri_socket, on_synchronize=lambda _: awake.wait(10) and None)
-        wait_until(lambda: node.runtime.plugins.farewells, 5, "the runtime to lose patience")
+        wait_until(lambda: node.runtime.plugins.farewells, 20, "the runtime to lose patience")
         awake.set()
         run_one(node)
         assert (plugin.hooks, plugin.ended, node.runtime.plugins.names) == ([], False, [])
@@ -331,6 +331,6 @@ def test_a_written_pod_cpuset_is_inherited_at_once_and_shown_as_effective(node):
     pod = node.runtime.pods[pod_id].cgroup
     file = node.tree.folder("cpuset.cpus", pod) / "cpuset.cpus"
     file.write_text("4-7")
-    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "4-7", 5, "the kernel's part")
+    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "4-7", 20, "the kernel's part")
     file.write_text("5")
     assert cpuset.render(node.cpus(container_id)) == "5"

@@ -44,7 +44,7 @@ def test_what_was_lent_before_we_came_is_pushed_into_the_runtimes_spec(tmp_path:
         assert spec(node, job) == (2, 0, 0)
         with daemon_of(node) as daemon:
             served(daemon)
-            wait_until(lambda: spec(node, job) == (1024, 200_000, 256 << 20), 10, "the push")
+            wait_until(lambda: spec(node, job) == (1024, 200_000, 256 << 20), 20, "the push")
             quota = node.tree.read(
                 node.runtime.containers[job].cgroup, "cpu.max" if cgroup == 2 else "cpu.cfs_quota_us"
             )
@@ -60,7 +60,7 @@ def test_each_change_is_pushed_once_and_nothing_is_pushed_when_nothing_changed(t
         assert spec(node, job) == (1024, 200_000, 256 << 20)
         dedicated(node)
         sets = lambda: {node.runtime.containers[k].resources.cpu.cpus for k in crowd}  # noqa: E731 - asked twice
-        wait_until(lambda: sets() == {"2-7"}, 10, "the pushes")
+        wait_until(lambda: sets() == {"2-7"}, 20, "the pushes")
         assert not poll(lambda: updates(node) > 5, 1.5)
         assert daemon.audit("container.update") == []
 
@@ -71,7 +71,7 @@ def test_over_a_connection_on_which_it_is_safe_updates_go_natively(tmp_path: Pat
         served(daemon)
         neighbour = shared(node)
         dedicated(node)
-        wait_until(lambda: node.runtime.containers[neighbour].resources.cpu.cpus == "2-7", 10, "the update")
+        wait_until(lambda: node.runtime.containers[neighbour].resources.cpu.cpus == "2-7", 20, "the update")
         assert updates(node) == 0
         assert daemon.audit("push.failed") == []
 

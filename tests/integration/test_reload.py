@@ -16,6 +16,7 @@ from tests.integration.harness import (
     reclaimed,
     reload,
     served,
+    settled,
     shared,
     status,
 )
@@ -29,7 +30,7 @@ def test_a_valid_one_moves_who_is_affected_and_nobody_else(node, daemon):
     owner, neighbour = dedicated(node), shared(node)
     untouched = file(node, owner, "cpuset.cpus")
     reload(daemon, 'node: {reservedCPUs: "6-7"}\n')
-    wait_until(lambda: cpuset.render(node.cpus(neighbour)) == "2-5", 5, "the neighbour to leave")
+    wait_until(lambda: cpuset.render(node.cpus(neighbour)) == "2-5", 20, "the neighbour to leave")
     assert cpuset.render(node.cpus(owner)) == "0-1"
     assert file(node, owner, "cpuset.cpus") == untouched
     assert daemon.metric('nri_coloc_config_reload_total{result="valid"}') >= 1
@@ -38,7 +39,7 @@ def test_a_valid_one_moves_who_is_affected_and_nobody_else(node, daemon):
 
 def test_the_same_text_again_moves_nobody(node, daemon):
     shared(node)
-    before = daemon.state()
+    before = settled(daemon)
     resized = len(daemon.audit("pool.resize"))
     reload(daemon, "")
     assert assert_unhurt(daemon) == before
@@ -69,6 +70,7 @@ def unimpressed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with Node(folder, cgroup=1) as node, daemon_of(node, config=ONE_RESERVED) as daemon:
         served(daemon)
         shared(node)
+        settled(daemon)
         yield daemon
 
 
@@ -95,11 +97,11 @@ def test_a_file_that_disappears_changes_nothing_and_one_that_comes_back_counts(t
         link = daemon.config.file.parent / "..data"
         target = link.readlink()
         link.unlink()
-        wait_until(lambda: not daemon.check("config")["ok"], 5, "the file to be missed")
+        wait_until(lambda: not daemon.check("config")["ok"], 20, "the file to be missed")
         assert "cannot be read" in daemon.check("config")["detail"]
         assert assert_unhurt(daemon)["pools"]["reserved"]["cpus"] == "7"
         link.symlink_to(target)
-        wait_until(lambda: daemon.check("config")["ok"], 5, "the file to be found again")
+        wait_until(lambda: daemon.check("config")["ok"], 20, "the file to be found again")
         assert assert_unhurt(daemon)["pools"]["reserved"]["cpus"] == "7"
 
 
@@ -108,7 +110,7 @@ def test_a_file_that_becomes_a_folder_is_reported(tmp_path):
         served(daemon)
         daemon.config.file.unlink()
         daemon.config.file.mkdir()
-        wait_until(lambda: not daemon.check("config")["ok"], 5, "the folder to be noticed")
+        wait_until(lambda: not daemon.check("config")["ok"], 20, "the folder to be noticed")
         assert_unhurt(daemon)
 
 
@@ -122,13 +124,13 @@ def test_a_rule_makes_live_pods_reclaimed_and_its_end_gives_everything_back(node
     dedicated(node)
     reload(daemon, BATCH)
     assert daemon.container(container_id)["class"] == "reclaimed"
-    wait_until(lambda: file(node, pod_id, weight) in ("1", "2"), 5, "the smallest weight")
-    wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 5, "the box's CPUs")
+    wait_until(lambda: file(node, pod_id, weight) in ("1", "2"), 20, "the smallest weight")
+    wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 20, "the box's CPUs")
     reload(daemon, "")
     assert daemon.container(container_id)["class"] == "shared"
-    wait_until(lambda: file(node, pod_id, weight) == former, 5, "the weight to come back")
-    wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == cpus, 5, "its CPUs to come back")
-    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "2-7", 5, "its container to stay in share")
+    wait_until(lambda: file(node, pod_id, weight) == former, 20, "the weight to come back")
+    wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == cpus, 20, "its CPUs to come back")
+    wait_until(lambda: cpuset.render(node.cpus(container_id)) == "2-7", 20, "its container to stay in share")
     assert_unhurt(daemon)
 
 
@@ -147,8 +149,8 @@ def test_observing_begins_and_ends_by_a_reload(node, daemon):
     assert cpuset.render(node.cpus(watched)) == "0-7"
     assert assert_unhurt(daemon)["mode"] == "observe"
     reload(daemon, "mode: enforce\n")
-    wait_until(lambda: cpuset.render(node.cpus(watched)) == "2-7", 5, "what was only watched to be placed")
-    wait_until(lambda: cpuset.render(node.cpus(batch)) == "2-7", 5, "the box to be limited")
+    wait_until(lambda: cpuset.render(node.cpus(watched)) == "2-7", 20, "what was only watched to be placed")
+    wait_until(lambda: cpuset.render(node.cpus(batch)) == "2-7", 20, "the box to be limited")
     weight = ("cpu.shares", "2") if node.tree.version == 1 else ("cpu.weight", "1")
     assert file(node, node.pod("shop/batch"), weight[0]) == weight[1]
     assert_unhurt(daemon)
@@ -161,5 +163,5 @@ def test_what_was_created_while_we_only_observed_gets_all_its_values_when_we_act
     pid = node.runtime.containers[container_id].pid
     assert node.processes.oom_score_adj(pid) == 300
     reload(daemon, "mode: enforce\n")
-    wait_until(lambda: node.processes.oom_score_adj(pid) == 1000, 5, "the class's oom score")
+    wait_until(lambda: node.processes.oom_score_adj(pid) == 1000, 20, "the class's oom score")
     assert_unhurt(daemon)

@@ -82,10 +82,10 @@ def a_node_that_was_touched(node: Node, daemon: Daemon) -> tuple[list[str], dict
     daemon.start()
     served(daemon)
     node.run_container(web, ContainerRequest("app", native(2000, 2000)))
-    wait_until(lambda: values(node, paths) != before, 5, "the daemon to write something")
+    wait_until(lambda: values(node, paths) != before, 20, "the daemon to write something")
     wait_until(
         lambda: node.tree.read(node.runtime.pods[node.pod("shop/batch")].cgroup, "cpuset.cpus") == "2-7",
-        5,
+        20,
         "the box",
     )
     return paths, before
@@ -130,7 +130,7 @@ def test_it_refuses_beside_a_running_daemon(node, daemon, restore):
     done = restore()
     assert done.code == 2
     assert "stop it first" in done.err
-    assert journal(daemon) == before
+    assert journal(daemon)[: len(before)] == before, "it may have noted more since"
 
 
 def test_a_torn_journal_gives_back_what_is_whole(node, daemon, restore):
@@ -186,7 +186,7 @@ def test_what_was_given_back_once_is_not_given_back_again(node, daemon, restore)
     node.kill_runtime()
     node.start_runtime()
     wait_until(
-        lambda: node.tree.read(cgroup, name) == node.tree.weight(1024)[1], 15, "the weight to come back"
+        lambda: node.tree.read(cgroup, name) == node.tree.weight(1024)[1], 20, "the weight to come back"
     )
     node.tree.write(cgroup, *node.tree.weight(4096))
     daemon.terminate()
@@ -220,7 +220,7 @@ def test_bursts_of_pods_that_ran_before_and_after_are_given_back(node, daemon, r
     name = "cpu.cfs_burst_us" if node.tree.version == 1 else "cpu.max.burst"
     daemon.start()
     served(daemon)
-    wait_until(lambda: node.tree.read(cgroup, name) == "100000", 5, "the pod's burst")
+    wait_until(lambda: node.tree.read(cgroup, name) == "100000", 20, "the pod's burst")
     daemon.kill()
     assert restore().code == 0
     assert (node.tree.read(cgroup, name) or "").strip() == "0"
@@ -300,7 +300,7 @@ def test_who_ran_before_us_has_its_spec_back_though_no_record_tells(node, daemon
     daemon.start()
     served(daemon)
     node.run_container(web, ContainerRequest("app", native(2000, 2000)))
-    wait_until(lambda: spec_of(node, neighbour)["cpus"] == "2-7", 10, "the push or the reply")
+    wait_until(lambda: spec_of(node, neighbour)["cpus"] == "2-7", 20, "the push or the reply")
     daemon.kill()
     assert restore().code == 0
     assert spec_of(node, neighbour) == {**before, "cpus": "0-7"}
@@ -311,6 +311,6 @@ def test_at_its_end_the_daemon_tells_the_runtime_too(node, daemon):
     daemon.start()
     served(daemon)
     neighbour, _ = shared(node), dedicated(node)
-    wait_until(lambda: spec_of(node, neighbour)["cpus"] == "2-7", 10, "the push or the reply")
+    wait_until(lambda: spec_of(node, neighbour)["cpus"] == "2-7", 20, "the push or the reply")
     assert ends_well(daemon)
     assert spec_of(node, neighbour)["cpus"] == "0-7"

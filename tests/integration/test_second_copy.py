@@ -36,7 +36,7 @@ def test_the_second_waits_unready_and_takes_over_when_the_first_has_gone(node):
         served(first)
         owner = dedicated(node)
         with daemon_of(node, state_dir=first.state_dir) as second:
-            wait_until(lambda: waits(second), 10, "the second to wait")
+            wait_until(lambda: waits(second), 20, "the second to wait")
             assert (status(second, "/healthz"), status(second, "/readyz")) == (200, 503)
             assert node.runtime.plugins.names == ["50-nri-coloc"]
             first.kill()
@@ -51,7 +51,7 @@ def test_a_waiting_copy_ends_at_sigterm_and_the_first_does_not_notice(node):
     with daemon_of(node) as first:
         served(first)
         with daemon_of(node, state_dir=first.state_dir) as second:
-            wait_until(lambda: waits(second), 10, "the second to wait")
+            wait_until(lambda: waits(second), 20, "the second to wait")
             assert ends_well(second)
         dedicated(node)
         assert_unhurt(first)
@@ -61,12 +61,13 @@ def test_the_heir_knows_the_originals_that_the_first_noted_after_it_had_begun_to
     with daemon_of(node) as first:
         served(first)
         with daemon_of(node, state_dir=first.state_dir) as second:
-            wait_until(lambda: waits(second), 10, "the second to wait")
+            wait_until(lambda: waits(second), 20, "the second to wait")
             reclaimed(node)
             pod_id = node.pod("shop/batch")
-            originals = {entry["file"]: entry["was"] for entry in journal(first)}
             first.kill()
+            originals = {entry["file"]: entry["was"] for entry in journal(first)}
             served(second)
             dedicated(node)
-            wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 5, "the heir to act")
-            assert {entry["file"]: entry["was"] for entry in journal(second)} == originals
+            wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 20, "the heir to act")
+            assert originals
+            assert originals.items() <= {entry["file"]: entry["was"] for entry in journal(second)}.items()

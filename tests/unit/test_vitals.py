@@ -1,7 +1,8 @@
 """The soak's own instruments: a rise is seen, noise is none."""
 
-import os
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -28,10 +29,11 @@ def test_one_point_is_no_line():
 
 
 def test_a_process_has_memory_a_descriptor_and_a_thread():
-    with open(os.devnull) as file:  # noqa: PTH123 - an open descriptor is what is wanted
-        before = vitals.look(os.getpid())
-        assert file.fileno() >= 0
-    after = vitals.look(os.getpid())
-    assert before.pss_kib > before.anon_kib > 1000
-    assert before.threads >= 1
-    assert before.descriptors == after.descriptors + 1
+    program = [sys.executable, "-c", "print('there', flush=True); input()"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "there\n"
+        found = vitals.look(child.pid)
+        child.communicate("go\n", timeout=60)
+    assert found.pss_kib > found.anon_kib > 1000
+    assert (found.threads, found.descriptors) == (1, 3)

@@ -9,8 +9,9 @@ from tests.rig.daemon import Daemon
 from tests.rig.raw_runtime import RawPlugin
 
 RECORD = "coloc.nri.io/record"
-FIRST_TRY_S = 1.0
-"""Within this a lost connection is tried again the first time."""
+FIRST_TRY_S = 2.0
+"""Within this a lost connection is tried again the first time: after half a second at most, and the third time after
+two at least."""
 
 
 class Lasting(NamedTuple):

@@ -166,10 +166,11 @@ def test_a_pod_in_a_cgroup_that_is_not_its_own_never_limits_the_others_in_it(sha
     assert_unhurt(daemon)
 
 
-def test_a_hundred_thousand_annotations_are_answered_in_time(lasting):
+def test_twenty_thousand_annotations_are_answered_in_time(lasting):
+    """Twice as much as Kubernetes lets a pod have, which is 256 KiB."""
     _, daemon, plugin = lasting
-    many = {f"example.com/{number}": "x" for number in range(50_000)}
-    ours = {f"coloc.nri.io/unknown-{number}": "x" for number in range(50_000)}
+    many = {f"example.com/{number}": "x" for number in range(10_000)}
+    ours = {f"coloc.nri.io/unknown-{number}": "x" for number in range(10_000)}
     pod = a_pod(annotations={**many, **ours, QOS: "dedicated"})
     for method in ("RunPodSandbox", "CreateContainer", "StartContainer"):
         began = time.monotonic()

@@ -110,6 +110,13 @@ class TestForgetting:
         opened(path)[0].forget("/f")
         assert not path.exists()
 
+    def test_nothing_is_left_of_a_folder_whose_last_file_is_forgotten(self, path):
+        book, _ = opened(path)
+        for number in range(9):
+            book.note(f"/cg/pod{number}/cpu.shares", "512")
+            book.forget(f"/cg/pod{number}/cpu.shares")
+        assert book._in_folder == {}
+
     def test_cgroups_that_are_gone_are_forgotten(self, path, tmp_path):
         book, reports = opened(path)
         here = tmp_path / "here"

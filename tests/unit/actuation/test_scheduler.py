@@ -75,7 +75,7 @@ def test_what_is_told_is_inherited():
     script = "read go; chrt -p $$; sh -c 'chrt -p $$'"
     with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
         scheduler.tell(shell.pid, OFFLINE)
-        said, _ = shell.communicate(b"go\n", 10)
+        said, _ = shell.communicate(b"go\n", 60)
     assert said.decode().count("SCHED_BATCH") == 2
 
 

@@ -72,7 +72,7 @@ class Daemon:
         self.view = View()
         self._server = HttpServer("127.0.0.1:0", self.view, lambda _: None)  # type: ignore[arg-type]  # as much of a View as is asked
         self._server.start()
-        assert self._server.wait_bound(5)
+        assert self._server.wait_bound(30)
         self.address = f"127.0.0.1:{self._server.port}"
 
     def silence(self) -> None:

@@ -55,7 +55,7 @@ classes:
   - {annotation: "caster.io/resource-type=colocation", class: reclaimed}
   - {label: "a=b=c", namespace: "x-*", class: dedicated}
   shared: {cpuShares: 512, ioWeight: 200, oomScoreAdj: 7, memoryHigh: 90%, memoryLow: 1Gi, memoryMin: 5,
-           allowNamespaces: [a, "b-*"]}
+           cpuBurst: 40, allowNamespaces: [a, "b-*"]}
 reclaim: {enabled: false, sharing: partition, cpuWatermark: 120, stall: 20, memoryWatermark: 80}
 runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
           handlers: {kata: pod}}
@@ -67,7 +67,7 @@ strict: true
 
 def test_every_key_reaches_the_settings():
     found = settings.load(EVERY_KEY, "c.yaml")
-    shared = ClassTuning(512, 200, 7, "90%", "1Gi", "5", ("a", "b-*"))
+    shared = ClassTuning(512, 200, 7, "90%", "1Gi", "5", ("a", "b-*"), 40)
     assert found == Settings(
         Tuning(
             reserved=0b11,

@@ -184,7 +184,7 @@ def test_a_target_that_was_overtaken_is_never_written_last():
 
     rig.cgroups.before_writing = overtaken
     rig.actuator.guard_pod("batch")
-    quicker.join(5)
+    quicker.join(30)
     assert rig.cgroups.cpus_of[BATCH] == kit.mask("2-7")
     assert rig.heard.records == []
 

@@ -171,7 +171,7 @@ def test_the_thread_writes_what_was_submitted_last_and_gives_back_what_is_releas
     rig.worker.release(BATCH)
     becomes(lambda: rig.of(BATCH) == rig.nothing, "its own again")
     rig.worker.stop()
-    rig.worker._thread.join(5)
+    rig.worker._thread.join(30)
     assert not rig.worker._thread.is_alive()
 
 
@@ -231,4 +231,4 @@ def test_a_thread_outlives_what_nobody_foresaw(rig):
 
 
 def becomes(look: Callable[[], bool], what: str) -> None:
-    wait_until(look, 10, what)
+    wait_until(look, 20, what)

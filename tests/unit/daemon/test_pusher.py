@@ -62,7 +62,7 @@ def running(rig: Rig):
     rig.pusher.start()
     yield rig
     rig.pusher.stop()
-    rig.pusher._thread.join(5)
+    rig.pusher._thread.join(30)
     assert not rig.pusher._thread.is_alive()
 
 
@@ -144,19 +144,21 @@ def test_our_own_push_is_recognised_while_it_is_under_way_and_only_then(rig):
 
 def test_a_refusal_is_said_and_tried_again_later(rig):
     rig.runtime.raises = RuntimeRefused("not now")
+    began = time.monotonic()
     assert rig.pusher._push("app") == module.PAUSE_S
     assert rig.heard.said() == [("push.failed", "runtime_refused")]
     assert "not now; tried 1 times, the next time in 2 s" in rig.heard.records[0].because
-    assert rig.pusher._waiting["app"] > time.monotonic() + 1
+    assert rig.pusher._waiting["app"] >= began + module.BACK_OFF_S
     assert not rig.pusher.recognises("app", ALL)
 
 
 def test_refusals_that_go_on_are_said_ever_more_seldom_and_tried_once_a_minute(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     for _ in range(20):
+        began = time.monotonic()
         rig.pusher._push("app")
     assert len(rig.heard.records) == 5
-    assert time.monotonic() + 58 < rig.pusher._waiting["app"] <= time.monotonic() + 60
+    assert began <= rig.pusher._waiting["app"] - module.BACK_OFF_CAP_S <= time.monotonic()
 
 
 def test_a_lost_runtime_is_left_in_peace_for_everybody(rig):
@@ -226,7 +228,7 @@ def test_the_thread_pushes_one_after_the_other_with_a_pause_between(running):
     create(running.node, "second")
     began = time.monotonic()
     running.pusher.submit(["app", "second", "app"])
-    wait_until(lambda: len(running.runtime.pushed) == 2, 5, "both pushes")
+    wait_until(lambda: len(running.runtime.pushed) == 2, 20, "both pushes")
     assert running.runtime.pushed == [("app", ALL), ("second", ALL)]
     assert time.monotonic() - began >= module.PAUSE_S
 
@@ -235,16 +237,16 @@ def test_who_was_refused_keeps_nobody_else_waiting(running):
     create(running.node, "second")
     running.runtime.raises = RuntimeRefused("not now")
     running.pusher.submit(["app", "second"])
-    wait_until(lambda: len(running.runtime.pushed) == 2, 1.5, "both tries")
+    wait_until(lambda: len(running.runtime.pushed) >= 2, 20, "two tries")
+    assert [container_id for container_id, _ in running.runtime.pushed[:2]] == ["app", "second"]
 
 
 def test_what_nobody_foresaw_does_not_end_the_thread(running):
     create(running.node, "second")
     running.runtime.raises = ZeroDivisionError("whatever")
     running.pusher.submit(["app"])
-    wait_until(lambda: running.runtime.pushed, 5, "the try that fails")
+    began = time.monotonic()
+    wait_until(lambda: running.pusher._waiting.get("app", 0) > began, 20, "the try that fails, to be put off")
     running.runtime.raises = None
     running.pusher.submit(["second"])
-    wait_until(lambda: len(running.runtime.pushed) == 2, 5, "the next container's push")
-    assert running.runtime.pushed[1] == ("second", ALL)
-    assert running.pusher._waiting["app"] > time.monotonic()
+    wait_until(lambda: ("second", ALL) in running.runtime.pushed, 20, "the next container's push")

@@ -13,11 +13,11 @@ from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.events import ContainerGone, ContainerUpdating, PodRemoved
+from nri_coloc.model.events import ContainerGone, ContainerUpdating, PodRemoved, Reconfigured
 from nri_coloc.model.lending import Binding, Headroom
 from nri_coloc.model.readings import GroupReading
 from nri_coloc.model.tuning import BurstTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import Resources
+from nri_coloc.model.workload import Resources, Wish
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -115,6 +115,48 @@ def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
     shares = [share for pod in rig.files.applied for share in pod.containers.values()]
     assert [share.quota for share in shares][-1] in (QUOTA, None)
     assert QUOTA in [share.quota for share in shares]
+
+
+def bursting(percent: int | None) -> Wish:
+    return replace(kit.SHARED, cpu_burst_percent=percent)
+
+
+def reconfigured(rig: Rig, wish: Wish) -> None:
+    """New settings, under which the container wishes something else."""
+    rig.node.decide(Reconfigured(rig.node.state.topology, {"app": wish}, {}))
+    rig.bandwidths.follow("app")
+
+
+def last_burst(rig: Rig) -> int | None:
+    return rig.files.applied[-1].containers["kubepods/podweb/app"].burst
+
+
+def test_a_burst_follows_new_settings_and_its_end():
+    rig = Rig(wish=bursting(None))
+    for percent, burst in ((50, 50_000), (20, 20_000), (None, None)):
+        reconfigured(rig, bursting(percent))
+        assert last_burst(rig) == burst
+    assert len(rig.files.applied) == 3
+
+
+def test_a_move_that_changes_no_bandwidth_writes_none():
+    rig = Rig(wish=bursting(None))
+    rig.bandwidths.follow("app")
+    assert rig.files.applied == []
+    reconfigured(rig, bursting(50))
+    rig.bandwidths.follow("app")
+    rig.bandwidths.follow("gone")
+    assert len(rig.files.applied) == 1
+
+
+def test_a_pod_of_which_nobody_wants_anything_any_more_is_not_looked_at_again():
+    rig = Rig(wish=bursting(50))
+    rig.bandwidths.sweep()
+    reconfigured(rig, bursting(None))
+    rig.bandwidths.sweep()
+    looked = len(rig.files.applied)
+    rig.bandwidths.sweep()
+    assert len(rig.files.applied) == looked
 
 
 @pytest.mark.parametrize("binding", [Binding.STALE, Binding.NOT_MEASURED])

@@ -74,7 +74,7 @@ class TestWaitingForTheAnswer:
         thread = Thread(target=run)
         thread.start()
         answer()
-        thread.join(5)
+        thread.join(30)
         return heard[0]
 
     def test_a_yes_ends_it(self):

@@ -88,3 +88,11 @@ def test_a_machine_that_could_not_be_read_is_read_until_it_can(rig):
 def test_between_two_looks_the_machine_is_left_alone(rig):
     rig.steering.look(rig.now + 1)
     assert rig.reads == 0
+
+
+def test_settings_are_counted_once_they_are_in_force(rig, monkeypatch):
+    seen = []
+    metrics = rig.steering._crew.report.metrics
+    monkeypatch.setattr(metrics, "config_reload", lambda how: seen.append((how, rig.node.tuning.observe)))
+    rig.steering.apply(reader.load("mode: observe\n", "a test"))
+    assert seen == [("valid", True)]

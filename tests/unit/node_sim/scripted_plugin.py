@@ -57,7 +57,7 @@ class ScriptedPlugin:
     def close(self) -> None:
         with suppress(OSError):  # the runtime was quicker
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
+        self._thread.join(30)
         self._socket.close()
 
     def _run(self) -> None:

@@ -159,7 +159,7 @@ def test_the_kernel_settles_what_a_stranger_writes(tmp_path):
     with_child(tree)
     kernel.start()
     (tree.folder("cpuset.cpus", POD) / "cpuset.cpus").write_text("6-7")
-    wait_until(lambda: cpuset.render(tree.effective(CHILD)) == "6-7", 5, "the effective set")
+    wait_until(lambda: cpuset.render(tree.effective(CHILD)) == "6-7", 20, "the effective set")
     kernel.close()
 
 

@@ -1,17 +1,14 @@
 """sampling/descriptors.py: files stay open, belong to one cgroup, and are never too many."""
 
-import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from nri_coloc.sampling import descriptors
 from nri_coloc.sampling.descriptors import READ_SIZE, Descriptors, Vanished
-
-
-def descriptors_of_this_process() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+from tests.rig import open_files
 
 
 @pytest.fixture
@@ -50,12 +47,11 @@ def test_a_removed_folder_is_vanished_also_when_it_was_made_anew(folder):
 
 @pytest.mark.parametrize("name", ["absent", "usage/x"], ids=["file", "not a folder"])
 def test_what_is_not_there_is_none_and_leaves_nothing_open(folder, name):
-    before = descriptors_of_this_process()
     bank = Descriptors()
     assert bank.open(str(folder), name) is None
     assert bank.open(f"{folder}/absent", "usage") is None
     assert descriptors.inode(f"{folder}/absent") is None
-    assert (bank.count, descriptors_of_this_process()) == (0, before)
+    assert (bank.count, open_files.below(folder)) == (0, 0)
 
 
 def test_there_are_never_more_than_the_limit(folder):
@@ -88,12 +84,10 @@ def test_what_the_kernel_refuses_is_unreadable_and_not_vanished(folder):
     file.close()
 
 
-def test_a_process_that_has_ended_is_vanished(tmp_path):
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    file = Descriptors().open(f"/proc/{child}", "schedstat")
-    os.waitpid(child, 0)
+def test_a_process_that_has_ended_is_vanished():
+    child = subprocess.Popen(["true"])
+    file = Descriptors().open(f"/proc/{child.pid}", "schedstat")
+    child.wait()
     assert file is not None
     with pytest.raises(Vanished):  # ESRCH
         file.read()

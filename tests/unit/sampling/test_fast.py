@@ -10,6 +10,7 @@ from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.gauge import RETRY_S
 from nri_coloc.sampling.groups import Group
+from tests.rig import open_files
 
 PODS = Group(Role.PODS, ("kubepods",))
 REST = Group(Role.SYSTEM, ("",), ("kubepods",))
@@ -58,12 +59,11 @@ class Bed:
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
 def bed(request, tmp_path):
-    before = len(list(Path("/proc/self/fd").iterdir()))
     made = Bed(tmp_path, request.param)
     yield made
     made.sampler.close()
     assert made.sampler.open_files == 0
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_files.below(tmp_path) == 0
 
 
 def box(*paths: str) -> tuple[Group, ...]:

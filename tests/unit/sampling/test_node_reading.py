@@ -1,10 +1,10 @@
-"""sampling/node_reading.py: the machine's CPU time, memory and pressure."""
+"""sampling/node_reading.py: the machine's CPU time and memory."""
 
 from pathlib import Path
 
 import pytest
 
-from nri_coloc.model.readings import NumaMemory, Pressure
+from nri_coloc.model.readings import NumaMemory
 from nri_coloc.node_sim import machines
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout
@@ -49,13 +49,6 @@ def test_without_one_of_its_files_no_memory_is_free(root, name):
     (root / "proc" / name).write_text("garbage\n")
     found = reader(root).read(1.0, 0, (0,))
     assert (found.memory_total, found.memory_free, found.watermark, found.nodes) == (0, 0, 0, {})
-
-
-def test_pressure_is_read_of_each_resource(root):
-    (root / "proc/pressure/cpu").write_text("some avg10=0.00 total=5\nfull avg10=0.00 total=1\n")
-    (root / "proc/pressure/io").unlink()
-    found = reader(root).read(1.0, 0, (0,))
-    assert (found.cpu, found.memory_stall, found.io_stall) == (Pressure(5, 1), Pressure(0, 0), None)
 
 
 class TestCPU:

@@ -195,7 +195,7 @@ class TestSubmission:
             thread.start()
         for thread in threads:
             thread.join()
-        assert log.close(timeout_s=20)
+        assert log.close(timeout_s=30)
         os.close(null)
         records = log.query(limit=1000)["records"] + log.query(since=1000, limit=1000)["records"]
         assert [r["seq"] for r in records] == list(range(1, 1201))
@@ -214,8 +214,8 @@ class TestSubmission:
         monkeypatch.setattr(log._lines, "write", lambda line: reached.set())
         log.start()
         log.submit(STARTED)
-        assert reached.wait(10)
-        assert log.close()
+        assert reached.wait(30)
+        assert log.close(timeout_s=30)
 
     def test_records_go_out_in_short_bursts_for_the_hooks_and_in_long_ones_where_many_wait(
         self, losses, monkeypatch
@@ -247,7 +247,7 @@ class TestClose:
         log.start()
         for _ in range(5):
             log.submit(STARTED)
-        assert log.close()
+        assert log.close(timeout_s=30)
         assert len(written(pipe[0]())) == 5
 
     def test_closing_what_was_never_started_admits_what_is_left(self, log):
@@ -261,15 +261,15 @@ class TestClose:
 
         def hang(line: bytes) -> bool:
             hangs.set()
-            return go_on.wait(20)
+            return go_on.wait(60)
 
         monkeypatch.setattr(log._lines, "write", hang)
         log.start()
         log.submit(STARTED)
-        assert hangs.wait(10)
+        assert hangs.wait(30)
         assert not log.close(timeout_s=0.01)
         go_on.set()
-        log._thread.join(10)
+        log._thread.join(30)
 
 
 def test_the_ring_keeps_what_stdout_refused(losses):
