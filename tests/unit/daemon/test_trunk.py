@@ -139,6 +139,8 @@ def test_who_waited_long_for_a_runtime_is_back_within_a_second_of_its_first_loss
 
 # ---- when we leave ----
 
+PATIENCE_S = 30.0
+
 
 class Empty:
     """Stands for the hooks of a node on which nothing runs."""
@@ -169,20 +171,20 @@ def synchronised_late(plugin: RawPlugin, nri_version: str) -> None:
 
 
 def test_after_a_late_synchronize_a_runtime_that_drops_us_silently_is_asked_anew(runtime):
-    with runtime.accept() as plugin:
+    with runtime.accept(PATIENCE_S) as plugin:
         synchronised_late(plugin, "")
-        assert plugin.ends()
-    with runtime.accept() as again:
+        assert plugin.ends(PATIENCE_S)
+    with runtime.accept(PATIENCE_S) as again:
         assert again.take_registration().plugin_name == "nri-coloc"
 
 
 def test_after_a_late_synchronize_a_runtime_that_closes_by_itself_is_left_to_it(runtime):
-    with runtime.accept() as plugin:
+    with runtime.accept(PATIENCE_S) as plugin:
         synchronised_late(plugin, "v0.12.1")
         plugin.hook(HookKind.RUN_POD_SANDBOX.value)
 
 
 def test_a_synchronize_in_time_is_no_reason_to_leave_an_old_runtime(runtime):
-    with runtime.accept() as plugin:
+    with runtime.accept(PATIENCE_S) as plugin:
         plugin.welcome(runtime_version="v1.7.24", nri_version="")
         plugin.call("StateChange")
