@@ -47,9 +47,12 @@ class QuotaBursts:
         """Reckon all quotas anew and have them written; nothing while it is off and nobody is raised."""
         tuning = self._node.tuning.reclaim.burst
         self._take_over()
-        is_on = tuning.quota_percent > 100 and not self._node.tuning.observe
-        if now - self._looked_at < EVERY_S or not (is_on or self._bandwidths.raised):
+        wanted = tuning.quota_percent > 100
+        is_on = wanted and not self._node.tuning.observe
+        if not (is_on or self._bandwidths.raised):
             return
+        if wanted and now - self._looked_at < EVERY_S:
+            return  # switched off, what was raised goes back at once
         self._looked_at = now
         state = self._node.state
         containers = self._measured(state, now)

@@ -238,8 +238,8 @@ def test_a_class_percentage_is_of_the_containers_own():
     tuning = Tuning(
         classes={QoSClass.SHARED: ClassTuning(memory_high="90%", memory_low="50%", memory_min="1Mi")}
     )
-    found = wish(pod(), container(memory_limit=1000), tuning)
-    assert found.knobs == Knobs(memory_high=900, memory_low=16 * GIB, memory_min=1 << 20)
+    found = wish(pod(), container(memory_limit=40 * GIB), tuning)
+    assert found.knobs == Knobs(memory_high=36 * GIB, memory_low=16 * GIB, memory_min=1 << 20)
 
 
 def test_a_class_percentage_without_a_base_is_nothing():

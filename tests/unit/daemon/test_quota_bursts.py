@@ -251,10 +251,10 @@ def test_it_does_nothing_unless_it_is_on(tuning):
     assert rig.files.applied == []
 
 
-def test_switched_off_what_was_raised_goes_back(rig):
+def test_switched_off_what_was_raised_goes_back_at_once(rig):
     rig.raised()
     rig.node.tuning = Tuning()
-    rig.pass_by()
+    rig.bursts.look(rig.now + 0.1)
     assert rig.bandwidths.raised == {}
     assert [s.quota for s in rig.files.applied[-1].containers.values()] == [QUOTA]
 
