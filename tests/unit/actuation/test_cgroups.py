@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from nri_coloc.actuation import cgroups, files
+from nri_coloc.actuation.bandwidths import PodBandwidth, Share
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal, load
@@ -219,6 +220,18 @@ class TestPuttingBack:
     def test_a_value_that_no_journal_of_ours_holds_is_refused(self, v2):
         with pytest.raises(KernelInterfaceError, match="cannot write 'x' to"):
             cgroups.restore(str(v2.file("cpuset.cpus")), "x", 2)
+
+
+class TestBandwidths:
+    def test_whose_quota_or_burst_is_not_the_kubelets_is_known_to_the_next_life(self, v2):
+        for path, text in (("pod", "200000"), ("pod/a", "100000"), ("pod/b", "100000")):
+            (v2.base / path).mkdir(exist_ok=True)
+            (v2.base / path / "cpu.max").write_text(f"{text} 100000\n")
+        v2.writer.bandwidth(PodBandwidth("pod", {"pod/a": Share(100_000, 150_000), "pod/b": Share(100_000)}))
+        v2.apply("2-7", WEIGHT, path="pod/b", journalled=True)
+        layout = CgroupLayout(2, **dict.fromkeys(("cpu", "cpuset"), str(v2.base)))
+        successor = CgroupWriter(layout, Journal(str(v2.journal_path), print, str(v2.root)), str(v2.root))
+        assert successor.held_back() == {"pod", "pod/a"}
 
 
 class TestProtections:

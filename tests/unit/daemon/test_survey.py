@@ -125,6 +125,8 @@ def test_containers_and_pods_io_are_in_one_picture_a_minute(rig):
         moved.append(rig.survey.picture.pods["web"].io is not None)
     assert containers.count(True) == 2
     assert moved == containers
+    assert rig.metric('working_set_bytes{class="shared",pool="share"}') == 0
+    assert rig.metric('io_bytes_total{class="shared",direction="read"}') == 0
 
 
 def test_switched_off_nothing_is_read_and_nothing_is_offered(sim, tmp_path):
