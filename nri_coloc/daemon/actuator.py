@@ -93,7 +93,7 @@ class Actuator:
         self._drifts = Drifts()
         self._protections = Protections(node, writer, report)
         self._host_groups = HostGroups(node, writer, report)
-        self._scored: set[str] = set()
+        self._scored: dict[str, int | None] = {}
         self._sweeps = 0
         self._applied = 0
         self._wanted = Condition(Lock())
@@ -153,7 +153,7 @@ class Actuator:
         self.actual.pop(container_id, None)
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
-        self._scored.discard(container_id)
+        self._scored.pop(container_id, None)
 
     def place(self, container_id: str) -> Drift | None:
         """Bring one container to its values now, on the caller's thread; what somebody else had changed is returned."""
@@ -188,10 +188,10 @@ class Actuator:
 
     def set_oom_score(self, assignment: Assignment) -> None:
         """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
-        wanted, pid = assignment.knobs.oom_score_adj, assignment.container.pid
+        wanted, pid = _oom_score(assignment), assignment.container.pid
         if wanted is None or not pid:
             return
-        self._scored.add(assignment.id)
+        self._scored[assignment.id] = wanted
         path = targets.container_path(assignment) or ""
         members = dict.fromkeys((pid, *(self._writer.members(path) if path else ())))
         failure = self._writer.score(path, members, wanted)
@@ -278,7 +278,7 @@ class Actuator:
                 return None
             applied = self._writer.apply(target)
             drift = self._drifts.judge(container_id, target, applied)
-        if assignment.by_file and assignment.container.pid and container_id not in self._scored:
+        if assignment.by_file and self._scored.get(container_id) != _oom_score(assignment):
             self.set_oom_score(assignment)
         cpus = applied.cpus
         if target.cpus == 0:
@@ -333,3 +333,9 @@ class Actuator:
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         for barrier in list(self._barriers.values()):
             barrier.settle(kind, id_, cpus)
+
+
+def _oom_score(assignment: Assignment) -> int | None:
+    """Return what a container's processes are to have: ours, or what they had before us where ours was taken back."""
+    ours = assignment.knobs.oom_score_adj
+    return assignment.returned.oom_score_adj if ours is None else ours

@@ -80,7 +80,8 @@ class Assignment:
     `mems`: memory nodes, 0 = all of them. `hands_off`: we decided to leave its CPUs alone.
     `by_file`: no answer of ours to its creation reached the runtime, so files must carry every value.
     `original`: what the runtime's spec held before us, for `restore`. `granted`: of a loan, the values that are
-    other than those lent, because less is there to be lent.
+    other than those lent, because less is there to be lent. `returned`: values that are not ours any more, as they were
+    before us; they hold where nothing else is ordered.
     """
 
     container: Container
@@ -95,6 +96,7 @@ class Assignment:
     original: Knobs = NO_KNOBS
     wish: Wish = DEFAULT_WISH
     granted: Knobs = NO_KNOBS
+    returned: Knobs = NO_KNOBS
 
     @property
     def id(self) -> str:

@@ -298,6 +298,8 @@ def _permitted(assignment: Assignment) -> Knobs:
     """Take out of the wished values what `preserve` tells us to keep our hands off."""
     wish = assignment.wish
     knobs = wish.knobs if assignment.granted is NO_KNOBS else wish.knobs.overlaid(assignment.granted)
+    if assignment.returned is not NO_KNOBS:
+        knobs = assignment.returned.overlaid(knobs)
     if "cpu" in wish.preserve:
         knobs = knobs._replace(shares=None, quota=None, period=None)
     if "memory" in wish.preserve:
@@ -330,6 +332,7 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
         original=original,
         wish=assignment.wish,
         granted=assignment.granted,
+        returned=assignment.returned,
     )
 
 

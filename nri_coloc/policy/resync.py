@@ -28,6 +28,7 @@ from nri_coloc.policy import (
     pools,
     record,
     request,
+    returned,
     standing,
     supply,
     tiers,
@@ -169,7 +170,8 @@ def _replayed(
         state = change.without(state, (known,))
         container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
-    return lifecycle.admit_again(state, container, wish, tuning, by_file)
+    again = lifecycle.admit_again(state, container, wish, tuning, by_file)
+    return again if known is None else returned.given(again[0], known, again[1])
 
 
 def _but_rejoined(before: NodeState, decisions: list[Decision]) -> list[Decision]:
@@ -237,6 +239,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         state = change.without(state, (assignment,))
         listed = record.as_listed(assignment)
         state, said = lifecycle.admit_again(state, listed, wish, tuning, Reason.RECONFIGURED)
+        state, said = returned.given(state, assignment, said)
         decisions.extend(said)
     state = pools.settled(box_again(state), before.pools)
     decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]

@@ -116,7 +116,11 @@ def test_a_file_that_becomes_a_folder_is_reported(tmp_path):
 
 def test_a_rule_makes_live_pods_reclaimed_and_its_end_gives_everything_back(node, daemon):
     pod_id = node.run_pod(PodRequest("etl", "batch-7", shares=1024))
-    container_id = node.run_container(pod_id, ContainerRequest("app", native(500)))
+    container_id = node.run_container(pod_id, ContainerRequest("app", native(500), oom_score_adj=950))
+    disk, pid = (
+        "blkio.bfq.weight" if node.tree.version == 1 else "io.weight",
+        node.runtime.containers[container_id].pid,
+    )
     weight, former = (
         ("cpu.shares", "1024") if node.tree.version == 1 else ("cpu.weight", node.tree.weight(1024)[1])
     )
@@ -126,11 +130,21 @@ def test_a_rule_makes_live_pods_reclaimed_and_its_end_gives_everything_back(node
     assert daemon.container(container_id)["class"] == "reclaimed"
     wait_until(lambda: file(node, pod_id, weight) in ("1", "2"), 20, "the smallest weight")
     wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 20, "the box's CPUs")
+    wait_until(
+        lambda: (file(node, container_id, disk) or "").split()[-1:] == ["10"], 20, "the box's I/O weight"
+    )
+    wait_until(lambda: node.processes.oom_score_adj(pid) == 1000, 20, "the box's oom_score_adj")
     reload(daemon, "")
     assert daemon.container(container_id)["class"] == "shared"
     wait_until(lambda: file(node, pod_id, weight) == former, 20, "the weight to come back")
     wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == cpus, 20, "its CPUs to come back")
     wait_until(lambda: cpuset.render(node.cpus(container_id)) == "2-7", 20, "its container to stay in share")
+    wait_until(
+        lambda: (file(node, container_id, disk) or "").split()[-1:] == ["100"],
+        20,
+        "its I/O weight to come back",
+    )
+    wait_until(lambda: node.processes.oom_score_adj(pid) == 950, 20, "the kubelet's score to come back")
     assert_unhurt(daemon)
 
 

@@ -1,0 +1,60 @@
+"""What a live container gets back when a value of ours does not hold any more: its class or the class's values changed.
+
+A file keeps what was written until something else is, so what is no longer ours is ordered once more, with what
+stood there before us: the kubelet's oom_score_adj, and the kernel's own values of a new cgroup for what the kubelet
+never sets. Shares, quota and memory limit are not among them: they are the kubelet's to tell.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import AuditEvent
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.policy import admission, change
+
+_KERNELS_IO_WEIGHT: Final = 100
+
+_UNLIMITED: Final = 1 << 62
+"""A memory.high that nothing reaches, where nobody knows the machine's memory; "max" is no number."""
+
+
+def given(
+    state: NodeState, old: Assignment, said: tuple[Decision, ...]
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Give a container that was placed again back what is not ours any more, and say so where its placing is said."""
+    now = state.containers[old.id]
+    back = _back(state, old, now)
+    if not any(value is not None for value in back):
+        return state, said
+    again = replace(admission.remembered(state, replace(now, returned=back)), by_file=now.by_file)
+    had = _held(old).where_set(back)
+    told = tuple(
+        d._replace(subject=again, before=d.before.overlaid(had), after=d.after.overlaid(back))
+        if d.event is AuditEvent.UPDATE and d.subject is now
+        else d
+        for d in said
+    )
+    return change.with_container(state, again), told
+
+
+def _held(assignment: Assignment) -> Knobs:
+    return assignment.returned.overlaid(assignment.knobs)
+
+
+def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
+    """Return what was ours, or was given back already, and what nothing orders by now."""
+    if now.hands_off or now.wish.handler != "container":
+        return Knobs()
+    ours, orders = _held(old), admission.orders(state, now)
+    scored_first = old.knobs.oom_score_adj is not None
+    kernels = Knobs(
+        memory_high=sum(node.memory_bytes for node in state.topology.nodes) or _UNLIMITED,
+        memory_low=0,
+        memory_min=0,
+        oom_score_adj=(old.original if scored_first else old.returned).oom_score_adj,
+        io_weight=_KERNELS_IO_WEIGHT,
+    )
+    free = [value if order is None else None for value, order in zip(kernels, orders, strict=True)]
+    return Knobs._make(free).where_set(ours)

@@ -1,0 +1,105 @@
+"""policy/returned.py: what a live container gets back of values that are not ours any more."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.model.cpuset import of
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.workload import Finding, FindingKind, Wish
+from nri_coloc.policy import admission
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node, moved
+
+OURS = Knobs(memory_high=1 << 28, memory_low=1 << 27, memory_min=1 << 26, oom_score_adj=300, io_weight=400)
+TUNED = replace(SHARED, knobs=OURS)
+
+
+def rewished(*wishes: Wish, node: Node | None = None) -> Node:
+    """Create a container with the first wish, and let reloads give it the others."""
+    node = node or Node()
+    node.create("app", wish=wishes[0], oom_score_adj=950)
+    for wish in wishes[1:]:
+        node.reconfigure(wishes={"app": wish})
+    return node
+
+
+def ordered(node: Node) -> Knobs:
+    return admission.orders(node.state, node["app"])._replace(cpus=None)
+
+
+def test_it_gets_the_kernels_values_and_the_kubelets_score():
+    node = rewished(TUNED, SHARED)
+    memory = sum(each.memory_bytes for each in node.state.topology.nodes)
+    assert ordered(node) == Knobs(
+        memory_high=memory, memory_low=0, memory_min=0, oom_score_adj=950, io_weight=100
+    )
+    assert node["app"].by_file
+
+
+def test_a_machine_whose_memory_nobody_knows_brakes_nobody():
+    unknown = Topology.build([CPU(number, 0, 0) for number in range(2)])
+    node = Node()
+    node.create("app", wish=TUNED)
+    node.reconfigure(wishes={"app": SHARED}, topology=unknown)
+    assert node.state.topology.online == of([0, 1])
+    assert (ordered(node).memory_high or 0) >= 1 << 60
+
+
+def test_what_was_never_ours_is_left_alone():
+    node = rewished(replace(SHARED, knobs=Knobs(io_weight=400)), SHARED)
+    assert ordered(node) == Knobs(io_weight=100)
+    assert rewished(SHARED, replace(SHARED, because="another rule"))["app"].returned == NO_KNOBS
+
+
+def test_what_another_class_orders_is_not_given_back():
+    node = rewished(TUNED, replace(RECLAIMED, knobs=Knobs(oom_score_adj=1000, io_weight=10)))
+    assert (ordered(node).oom_score_adj, ordered(node).io_weight, ordered(node).memory_low) == (1000, 10, 0)
+
+
+@pytest.mark.parametrize("between", [TUNED, replace(SHARED, because="another rule")], ids=["ours", "nobodys"])
+def test_it_stays_given_back_through_further_reloads(between):
+    node = rewished(TUNED, SHARED, between, replace(SHARED, because="the last rule"))
+    assert (ordered(node).oom_score_adj, ordered(node).io_weight) == (950, 100)
+
+
+def test_shares_and_limit_are_left_to_the_kubelet():
+    node = rewished(replace(SHARED, knobs=Knobs(shares=50, memory_limit=1 << 28)), SHARED)
+    assert ordered(node) == NO_KNOBS
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        replace(SHARED, handler="pod"),
+        replace(SHARED, handler="ignore"),
+        replace(SHARED, preserve=frozenset({"cpu"})),
+    ],
+    ids=["pod", "ignored", "preserved"],
+)  # fmt: skip - one wish a line says less
+def test_who_is_not_ours_to_write_gets_nothing(wish):
+    assert rewished(TUNED, wish)["app"].returned == NO_KNOBS
+
+
+def test_it_is_said_and_only_its_cgroup_is_written():
+    node = rewished(TUNED)
+    node.create("other", wish=SHARED, on="other")
+    outcome = node.reconfigure(wishes={"app": SHARED})
+    assert moved(outcome) == (set(), {"app"})
+    (said,) = [each for each in outcome.decisions if each.subject and each.subject.id == "app"]
+    assert said.subject is node["app"]
+    assert (said.before.io_weight, said.after.io_weight) == (400, 100)
+    assert (said.before.oom_score_adj, said.after.oom_score_adj) == (300, 950)
+
+
+def test_what_does_not_count_is_said_beside_it():
+    bad = replace(SHARED, findings=(Finding(FindingKind.INVALID, "numa", "x", "one of none", "none"),))
+    outcome = rewished(TUNED).reconfigure(wishes={"app": bad})
+    assert [each.event.value for each in outcome.decisions] == ["container.update", "annotation.invalid"]
+
+
+def test_synchronising_with_it_changes_nothing():
+    node = rewished(TUNED, SHARED)
+    node.synchronize()
+    before = node.state
+    assert node.synchronize().state is before
