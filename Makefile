@@ -35,7 +35,7 @@ test: setup
 test-vm: setup
 	$(BIN)/python -m pytest tests/vm $(ARGS)
 
-# An hour of pods that come and go; `make test` plays some minutes of it. Figures: build/soak.json
+# An hour of pods that come and go; `make test` plays five minutes of it. Figures: build/soak.json
 soak: setup
 	$(BIN)/python -m pytest tests/soak/test_soak.py --soak-seconds=3600 $(ARGS)
 

@@ -2,13 +2,15 @@
 
 `.sim` rows read node_sim's files in a folder, the others cgroups that are made below `nri-coloc-bench` in every
 hierarchy of this machine (root) and removed again. Each pod has one container with a quota, which is the dearest
-kind for the fast tick; `.plain` rows have none.
+kind for the fast tick; `.plain` rows have none. Rows `….8cpu`, `….64cpu` and `….256cpu` are for
+machines of so many CPUs, with 110 pods; `sampling.amounts` is a picture of what is decided by: eleven of twelve are.
 """
 
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,10 @@ from nri_coloc.sampling.picture import PictureTaker, Subjects
 from tests.rig import kubepods
 
 SIZES: Final = (10, 50, 110)
+MACHINES: Final = {"8cpu": 8, "xeon-64": 64, "epyc-256": 256}
+RESERVED: Final = 0b11
+"""On machines of several sizes: /proc/stat is read for these, and /proc/zoneinfo has lines for each CPU."""
+
 TICKS: Final = 2000
 PICTURES: Final = 40
 OWN: Final = "nri-coloc-bench"
@@ -34,6 +40,9 @@ def run() -> dict[str, figures.Figures]:
     results: dict[str, figures.Figures] = {}
     with folders.planted() as folder, simulated(Path(folder)) as root:
         results |= _rows(root, ".sim")
+    for name, cpus in MACHINES.items():
+        with folders.planted() as folder, simulated(Path(folder), name) as root:
+            results |= _by_cpus(root, cpus)
     if os.geteuid() != 0:
         print("left out: sampling on real cgroups, which needs root")
         return results
@@ -51,6 +60,20 @@ def _rows(root: str, suffix: str) -> dict[str, figures.Figures]:
     rows[f"sampling.picture.{SIZES[-1]}{suffix}"] = pictures
     rows[f"sampling.slice.{SIZES[-1]}{suffix}"] = slices
     return rows
+
+
+def _by_cpus(root: str, cpus: int) -> dict[str, figures.Figures]:
+    """Measure the largest node on a machine with so many CPUs, two of them reserved."""
+    nodes = machines.topology(next(machines.MACHINES[n] for n, c in MACHINES.items() if c == cpus)).nodes
+    known = replace(subjects(SIZES[-1]), reserved=RESERVED, nodes=tuple(node.id for node in nodes))
+    pictures, _ = _pictures(root, known)
+    amounts, _ = _pictures(root, replace(known, containers={}, amounts_only=True))
+    fast = _ticks(root, replace(facts(SIZES[-1], limited=True), reserved=RESERVED))
+    return {
+        f"sampling.fast.{cpus}cpu.sim": fast,
+        f"sampling.picture.{cpus}cpu.sim": pictures,
+        f"sampling.amounts.{cpus}cpu.sim": amounts,
+    }
 
 
 def facts(size: int, *, limited: bool) -> Facts:
@@ -110,9 +133,9 @@ def _pictures(root: str, known: Subjects) -> tuple[figures.Figures, figures.Figu
 
 
 @contextmanager
-def simulated(folder: Path) -> Iterator[str]:
+def simulated(folder: Path, machine: str = "8cpu") -> Iterator[str]:
     """Plant a machine with all pods below a folder; yield the host root."""
-    machines.plant(machines.MACHINES["8cpu"], folder)
+    machines.plant(machines.MACHINES[machine], folder)
     tree = CgroupTree(folder, 1, 0xFF, 1)
     tree.plant()
     for path in (OWN, KUBEPODS, f"{KUBEPODS}/burstable", f"{KUBEPODS}/besteffort"):

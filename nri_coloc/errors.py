@@ -48,6 +48,14 @@ class KernelInterfaceError(ColocError):
         self.action = action
         self.reason = reason
 
+    def as_value(self) -> "KernelInterfaceError":
+        """Return an equal one to be handed on, never raised.
+
+        One that was raised holds the frames that it came through and, in their turn, those that called them, with all
+        that they knew. Whoever keeps it is one of these: a cycle, which only the collector would end.
+        """
+        return KernelInterfaceError(self.path, self.action, self.reason)
+
 
 class RuntimeRefused(ColocError):
     """The container runtime answered a call of ours with an error."""

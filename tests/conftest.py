@@ -9,6 +9,8 @@ import os
 import hypothesis
 import pytest
 
+from tests.rig.order import place
+
 # how long an example takes says how busy the machine is; what is to be fast is measured in benchmarks/
 hypothesis.settings.register_profile(
     "nri-coloc",
@@ -31,8 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak-seconds",
         type=float,
-        default=200,
-        help="how long pods come and go in the soak (default: 200)",
+        default=300,
+        help="how long pods come and go in the soak (default: 300)",
     )
     parser.addoption(
         "--pushes",
@@ -40,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=300,
         help="how many pushes the runtime must bear beside containers that come and go (default: 300)",
     )
+
+
+@pytest.hookimpl(trylast=True)  # the order within a folder, by fixtures, is pytest's own
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Emulated machines run beside what does not mind (`tests/vm/fleet.py`), so that comes before their own tests."""
+    items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -27,7 +27,7 @@ Folder = Callable[[str], str | None]
 
 
 class Share(NamedTuple):
-    """What a container is to have, µs; None leaves it as it is. `own`: the quota that is its own, 0 for none."""
+    """What a container is to have, µs; None is what was there before us. `own`: the kubelet's quota, 0 for none."""
 
     own: int = 0
     quota: int | None = None
@@ -79,11 +79,11 @@ class Bandwidths:
             try:
                 here = self._read(path)
             except KernelInterfaceError as error:
-                failures.append(error)
+                failures.append(error.as_value())
                 continue
             if here is not None:
                 found[name] = here
-        after = {path: _of_container(found[path], pod.containers[path]) for path in found if path != POD}
+        after = {path: self._of_container(found[path], pod.containers[path]) for path in found if path != POD}
         if POD in found:
             after[POD] = self._of_pod(pod, found[POD], after)
         before = {name: found[name].bandwidth for name in after}
@@ -108,6 +108,16 @@ class Bandwidths:
         if self._wrote.get(file, shown) != shown:
             self._journal.forget(file)
             del self._wrote[file]
+
+    def _of_container(self, here: "_Found", share: Share) -> Bandwidth:
+        quota, burst = here.bandwidth
+        if share.quota is not None and quota != UNLIMITED:
+            quota = share.quota
+        if share.burst is not None:
+            burst = share.burst
+        elif (original := self._journal.original(f"{here.folder}/{self._burst}")) is not None:
+            burst = int(original)
+        return _borne(here, quota, burst)
 
     def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
         quota = _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
@@ -140,7 +150,7 @@ class Bandwidths:
         try:
             files.write(file, text)
         except KernelInterfaceError as error:
-            return error
+            return error.as_value()
         self._wrote[file] = text
         if text == original:
             self._journal.forget(file)
@@ -163,13 +173,6 @@ class _Found(NamedTuple):
 def _quota_of(text: str) -> int:
     first = text.split(maxsplit=1)[0]
     return int(first) if first.isdigit() else UNLIMITED
-
-
-def _of_container(here: _Found, share: Share) -> Bandwidth:
-    quota, burst = here.bandwidth
-    if share.quota is not None and quota != UNLIMITED:
-        quota = share.quota
-    return _borne(here, quota, burst if share.burst is None else share.burst)
 
 
 def _borne(here: _Found, quota: int, burst: int) -> Bandwidth:

@@ -71,6 +71,10 @@ class CgroupWriter:
         with self._lock:
             return self._bandwidths.apply(pod)
 
+    def held_back(self) -> set[str]:
+        """Return the cgroups whose quotas or bursts the journal holds: ours, or those of a former life."""
+        return self._journalled("cpu", NAMES)
+
     def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
         """Give the tasks of a cgroup a scheduling hint; the first refusal is returned."""
         folder = self._layout.folder("cpu", path)
@@ -128,7 +132,7 @@ class CgroupWriter:
                 if folder is None or not self._bound(f"{folder}/{value.name}", int(value.text), corrected):
                     absent.append(value.name)
             except KernelInterfaceError as error:
-                failures.append(error)
+                failures.append(error.as_value())
         return Applied(None, None, tuple(failures), tuple(corrected), tuple(absent))
 
     def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
@@ -168,7 +172,7 @@ class CgroupWriter:
                 if not files.write(file, wanted):
                     return Applied(absent=(name,))
             except KernelInterfaceError as error:
-                return Applied(failures=(error,))
+                return Applied(failures=(error.as_value(),))
         return Applied(corrected=(Correction(name, current, wanted),))
 
     def protected(self) -> set[str]:
@@ -213,7 +217,7 @@ class CgroupWriter:
                 self._note_score(path, str(shown))
                 files.write(f"{self._proc}/{pid}/oom_score_adj", str(value))
         except KernelInterfaceError as error:
-            return error
+            return error.as_value()
         return None
 
     def remember(self, path: str, changes: Knobs) -> None:
@@ -264,7 +268,7 @@ class CgroupWriter:
                     restore(file, was, self._layout.version)
                     self._journal.forget(file)
                 except KernelInterfaceError as error:
-                    failures.append(error)
+                    failures.append(error.as_value())
         return tuple(failures)
 
     def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
@@ -297,7 +301,7 @@ class CgroupWriter:
                 return before, before
             return before, cpusets.move(folder, version, target.cpus, found)
         except KernelInterfaceError as error:
-            failures.append(error)
+            failures.append(error.as_value())
             return before, before
 
     def _write(
@@ -321,7 +325,7 @@ class CgroupWriter:
                     return False
                 corrected.append(Correction(value.name, current, value.text))
         except KernelInterfaceError as error:
-            failures.append(error)
+            failures.append(error.as_value())
         return True
 
 

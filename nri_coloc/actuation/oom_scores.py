@@ -35,7 +35,7 @@ def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterface
             if read(proc, pid) == given:
                 files.write(f"{proc}/{pid}/oom_score_adj", score)
     except KernelInterfaceError as error:
-        return error
+        return error.as_value()
     return None
 
 

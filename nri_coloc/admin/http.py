@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from nri_coloc.admin import audit_query
 from nri_coloc.admin.page import PAGE
 from nri_coloc.admin.request_reader import RequestReader
+from nri_coloc.model import endpoint
 
 MAX_CONNECTIONS: Final = 16
 """Prometheus, two probes and a few people; each costs a thread."""
@@ -85,7 +86,7 @@ class HttpServer:
     """Serves `view` at "ADDRESS:PORT" from its own threads; a port that is taken is tried again for ever."""
 
     def __init__(self, address: str, view: View, report: Report, retry_s: float = RETRY_S) -> None:
-        self._address = split_address(address)
+        self._address = endpoint.split(address)
         self._view = view
         self._report = report
         self._retry_s = retry_s
@@ -141,14 +142,6 @@ class HttpServer:
                 reported = problem
             self._closing.wait(self._retry_s)
         return None
-
-
-def split_address(text: str) -> tuple[str, int]:
-    """Split "ADDRESS:PORT"; an IPv6 address stands in brackets. Raises ValueError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"{text!r} is not ADDRESS:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 class _Server(ThreadingHTTPServer):

@@ -9,8 +9,8 @@ import json
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from nri_coloc.admin.http import split_address
 from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.model import endpoint
 
 TIMEOUT_S: Final = 5.0
 PAGE: Final = 1000
@@ -24,9 +24,9 @@ class DaemonSilent(ColocError):
 def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
     """Return what the daemon says at a path, whatever its status (a `/readyz` that says no is an answer too)."""
     try:
-        host, port = split_address(address)
+        host, port = endpoint.split(address)
     except ValueError as error:
-        raise SettingsError(f"--http {error}") from error
+        raise SettingsError(f"--http: {error}; allowed: {endpoint.ALLOWED}") from error
     try:
         connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     except http.client.InvalidURL as error:

@@ -199,7 +199,7 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
     subject = replace(subject, qos=qos)
     values: dict[str, Any] = {}
     origins: list[tuple[str, str, str]] = []
-    chosen_by = ""
+    chosen_by = burst_by = ""
     for key in reading.asked():
         found = reading.first(key, subject)
         if found is None or found.value is None:
@@ -209,10 +209,14 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
             origins.append((key, written.shown(found.claim.name), written.shown(found.claim.text)))
         if key == "cpu-pool":
             chosen_by = written.shown(found.because)
+        if key == "cpu-burst":
+            burst_by = written.shown(found.because)
         if key == "memory-limit":  # the limit that memory-high's percentage is of
             subject = replace(subject, limit=found.value)
     given = _Given(native, subject.limit, subject.request)
     base = _of_class(subject.pod, subject.tuning, qos, because, given)
+    if burst_by:
+        base = replace(base, cpu_burst_percent=values["cpu-burst"], burst_because=burst_by)
     wish = membership.joined(_overlaid(base, values, tuple(origins)), subject.pod, subject.tuning, chosen_by)
     findings = reading.findings(wish)
     return replace(wish, findings=findings) if findings else wish
@@ -246,7 +250,8 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
         init=values.get(INIT, False),
         knobs=base.knobs._replace(**ordered) if ordered else base.knobs,
         annotated=Knobs(**ordered) if ordered else NO_KNOBS,
-        cpu_burst_percent=values.get("cpu-burst"),
+        cpu_burst_percent=base.cpu_burst_percent,
+        burst_because=base.burst_because,
         priority=values.get("priority", 0),
         avoidance=values.get("avoidance"),
         preserve=values.get("preserve", frozenset()),
@@ -272,7 +277,14 @@ def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, g
         oom_score_adj=settings.oom_score_adj,
         io_weight=None if settings.io_weight == _DEFAULT_IO_WEIGHT else settings.io_weight,
     )
-    return Wish(qos, because, knobs=knobs, handler=handler)
+    return Wish(
+        qos,
+        because,
+        knobs=knobs,
+        cpu_burst_percent=settings.cpu_burst or None,
+        burst_because=f"classes.{qos}.cpuBurst" if settings.cpu_burst else "",
+        handler=handler,
+    )
 
 
 def _class_bytes(text: str | None, base: int) -> int | None:

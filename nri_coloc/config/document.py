@@ -23,6 +23,11 @@ from yaml.scanner import Scanner
 Path: TypeAlias = tuple[str | int, ...]
 
 _TAG: Final = "tag:yaml.org,2002:"
+
+MAX_NODES: Final = 50_000
+"""Keys and values. Twice what every pool with a hundred members comes to; a megabyte of them would keep a daemon that
+reads it busy for many seconds, and hold half a gigabyte."""
+
 _WORDS: Final = {"true": True, "True": True, "false": False, "False": False}
 
 
@@ -65,6 +70,7 @@ class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
         Parser.__init__(self)
         Composer.__init__(self)
         BaseResolver.__init__(self)
+        self._nodes = 0
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         # an alias of an alias of an alias grows without bound when it is written out
@@ -72,6 +78,10 @@ class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
             raise yaml.MarkedYAMLError(
                 problem="aliases such as *name are not supported", problem_mark=self.get_mark()
             )
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]  # a hole in the stubs
+            raise DocumentError(Problem(line, "", f"too much; allowed: at most {MAX_NODES} keys and values"))
         return super().compose_node(parent, index)
 
 

@@ -78,13 +78,17 @@ def certain_request(pod: Pod, container: Container, node_memory_bytes: int) -> i
     oom_score_adj = 1000 - floor(1000 * request / capacity), so request >= (1000 - oom_score_adj) * capacity
     / 1000 (pkg/kubelet/qos/policy.go). It raises 1000 to 999 and writes -997 for critical pods whatever they
     asked for: outside of 3 to 998 the value tells nothing.
+
+    An in-place resize leaves the score as it was. No request is above its limit: a limit below what the score tells
+    shows that the score is of a request that holds no more.
     """
-    qos, score = pod.kube_qos, container.oom_score_adj
+    qos, score, limit = pod.kube_qos, container.oom_score_adj, known_limit(container)
     if qos is KubeQoS.GUARANTEED:
-        return known_limit(container)
-    if qos is KubeQoS.BURSTABLE and score is not None and 3 <= score <= 998:
-        return max(0, node_memory_bytes) * (1000 - score) // 1000
-    return 0
+        return limit
+    if qos is not KubeQoS.BURSTABLE or score is None or not 3 <= score <= 998:
+        return 0
+    told = max(0, node_memory_bytes) * (1000 - score) // 1000
+    return 0 if 0 < limit < told else told
 
 
 def _need_namespace(pod: Pod, qos: QoSClass, tuning: Tuning, what: str) -> None:

@@ -5,7 +5,6 @@ a value is refused. Defaults are those of `model.tuning`, so that they are writt
 files or lines.
 """
 
-import re
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, field_validator
@@ -14,8 +13,8 @@ from nri_coloc.config import quantity
 from nri_coloc.config.classes import BANDS
 from nri_coloc.config.pool_schema import Pools
 from nri_coloc.config.reclaim_schema import Reclaim
-from nri_coloc.config.section import Glob, Section, Selector, listed, section, written
-from nri_coloc.model import cpuset
+from nri_coloc.config.section import Glob, Section, Selector, decimal, listed, section, written
+from nri_coloc.model import cpuset, endpoint
 from nri_coloc.model.tuning import Settings, default_classes
 from nri_coloc.model.workload import QoSClass
 
@@ -27,22 +26,20 @@ _CLASSES: Final = default_classes()
 _LONGEST_SOCKET: Final = 107
 """sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
 
-_HTTP: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})")
-
 
 def _quantity(value: str) -> str:
-    quantity.whole_bytes(value)
+    quantity.whole_bytes(decimal(value))
     return value
 
 
 def _amount(value: str) -> str:
-    quantity.amount(value)
+    quantity.amount(decimal(value))
     return value
 
 
 def _cpus(value: Any) -> str | int:
     if isinstance(value, str):
-        cpuset.parse(value)
+        cpuset.parse(decimal(value))
         return value
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("neither a cpulist nor a count")  # noqa: TRY004 - pydantic reports ValueError only
@@ -52,9 +49,8 @@ def _cpus(value: Any) -> str | int:
 
 
 def _listen(value: str) -> str:
-    found = _HTTP.fullmatch(value)
-    if value != "off" and (found is None or int(found["port"]) > 65535):
-        raise ValueError(f"{value[:80]!r} is not an address with a port")
+    if value != "off":
+        endpoint.split(value)
     return value
 
 
@@ -133,6 +129,15 @@ class ClassSection(Section):
     memory_high: Annotated[Memory, Field(alias="memoryHigh", description=_OF_LIMIT)] = None
     memory_low: Annotated[Memory, Field(alias="memoryLow", description=_OF_REQUEST)] = None
     memory_min: Annotated[Memory, Field(alias="memoryMin", description=_OF_REQUEST)] = None
+    cpu_burst: Annotated[
+        int,
+        Field(
+            alias="cpuBurst",
+            ge=0,
+            le=100,
+            description="a percentage of the CPU quota, from 0 (none) to 100",
+        ),
+    ] = 0
     allow_namespaces: Namespaces = _CLASSES[QoSClass.SHARED].allow_namespaces
 
     @field_validator("memory_high", "memory_low", "memory_min")
@@ -244,9 +249,7 @@ class Runtime(Section):
 class Telemetry(Section):
     """What we say about ourselves."""
 
-    http: Annotated[str, Field(description='"ADDR:PORT" such as 127.0.0.1:9744 or [::1]:9744, or "off"')] = (
-        _DEFAULTS.http
-    )
+    http: Annotated[str, Field(description=endpoint.OR_OFF)] = _DEFAULTS.http
     audit_ring: Annotated[
         int,
         Field(

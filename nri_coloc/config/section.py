@@ -1,8 +1,11 @@
 """What every section of the configuration file has in common, and the selectors that several of them use."""
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_LIKE_OCTAL: Final = re.compile(r"0[0-9]+")
 
 
 class MisplacedError(ValueError):
@@ -26,6 +29,13 @@ def listed(value: Any) -> Any:
 def written(value: Any) -> Any:
     """Read a text; a bare number is how people write bytes. A bool is an int to Python, but to nobody else."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def decimal(text: str) -> str:
+    """Refuse a number that is 10 to one reader of YAML and 8 to another."""
+    if _LIKE_OCTAL.fullmatch(text):
+        raise ValueError(f"{text[:80]!r} begins with a zero, which many readers of YAML take for octal")
+    return text
 
 
 class Section(BaseModel):

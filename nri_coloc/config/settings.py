@@ -64,13 +64,15 @@ def parse(text: str, where: str) -> schema.File:
         found = document.read(text)
     except DocumentError as error:
         raise _refused(where, [error.problem]) from error
-    problems = found.problems
+    problems, more = found.problems, 0
     try:
         file = schema.File.model_validate({} if found.data is None else found.data)
     except ValidationError as error:
-        problems += [_problem(detail, found) for detail in error.errors(include_url=False)]
+        details = _in_order(error, found)
+        problems += [_problem(detail, found) for detail in details[:_MAX_PROBLEMS]]
+        more = len(details[_MAX_PROBLEMS:])
     if problems:
-        raise _refused(where, sorted(problems, key=lambda problem: problem.line))
+        raise _refused(where, sorted(problems, key=lambda problem: problem.line), more)
     return file
 
 
@@ -89,10 +91,11 @@ def text_of(path: str | Path) -> str:
         raise SettingsError(f"{path!r}: is not a path") from error
 
 
-def _refused(where: str, problems: list[Problem]) -> SettingsError:
+def _refused(where: str, problems: list[Problem], more: int = 0) -> SettingsError:
     lines = [_line(where, problem) for problem in problems[:_MAX_PROBLEMS]]
-    if len(problems) > _MAX_PROBLEMS:
-        lines.append(f"{where}: and {len(problems) - _MAX_PROBLEMS} problems more")
+    more += len(problems) - len(lines)
+    if more:
+        lines.append(f"{where}: and {more} problems more")
     return SettingsError("\n".join(lines).encode("utf-8", "backslashreplace").decode())
 
 
@@ -101,9 +104,18 @@ def _line(where: str, problem: Problem) -> str:
     return f"{place}: {problem.path}: {problem.text}" if problem.path else f"{place}: {problem.text}"
 
 
-def _problem(detail: ErrorDetails, found: Document) -> Problem:
+def _in_order(error: ValidationError, found: Document) -> list[ErrorDetails]:
+    """Return what is wrong as it stands in the file: what is told of much is its beginning."""
+    return sorted(error.errors(include_url=False), key=lambda detail: found.line_of(_path(detail)))
+
+
+def _path(detail: ErrorDetails) -> tuple[str | int, ...]:
     misplaced = detail.get("ctx", {}).get("error")
-    path = (*detail["loc"], *(misplaced.at if isinstance(misplaced, MisplacedError) else ()))
+    return (*detail["loc"], *(misplaced.at if isinstance(misplaced, MisplacedError) else ()))
+
+
+def _problem(detail: ErrorDetails, found: Document) -> Problem:
+    path = _path(detail)
     return Problem(found.line_of(path), document.joined(path), _sentence(detail, path))
 
 
@@ -211,6 +223,7 @@ def _class(section: schema.ClassSection) -> ClassTuning:
         memory_high=section.memory_high,
         memory_low=section.memory_low,
         memory_min=section.memory_min,
+        cpu_burst=section.cpu_burst,
         allow_namespaces=section.allow_namespaces,
     )
 

@@ -220,6 +220,7 @@ class Actuator:
             self._guarded(self._apply_pod, pod_id)
         for container_id in containers:
             self._guarded(self._bring_container, container_id)
+            self._guarded(self.bandwidths.follow, container_id)
         if pods:
             self._protections.keep(self.can)
 

@@ -1,13 +1,18 @@
 """Which quotas and bursts pods and containers are to have now, by files: never in the runtime's spec.
 
-A burst is a percentage of a container's own quota, ordered by annotation; its pod's cgroup gets as much as its
-containers together, or a container's would never be used. Quotas are raised by the quota burst, where that is on.
-Pods of which nobody wants either are not even looked at.
+A burst is a percentage of a container's own quota, ordered by annotation or for its class; its pod's cgroup gets as
+much as its containers together, or a container's would never be used. Quotas are raised by the quota burst, where that
+is on. Pods of which nobody wants either are not even looked at.
+
+Hooks, the sweep and the quota burst write here. What is to hold is reckoned from the newest state while nobody else
+writes, and a raise counts for the quota that it was reckoned from only: neither can outlive a resize.
 """
 
 from collections.abc import Mapping
+from threading import Lock
+from typing import Final, NamedTuple
 
-from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write
+from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write, Written
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
 from nri_coloc.daemon import targets
@@ -15,19 +20,51 @@ from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import admission
 
 
+class Raised(NamedTuple):
+    """What a container's quota is raised to, and the own quota of which that was reckoned, µs."""
+
+    quota: int
+    own: int
+
+
 class PodBandwidths:
-    """`raised`: quotas of containers beyond their own, by id, µs; swapped whole by whoever runs the quota burst."""
+    """`raised`: quotas of containers beyond their own, by id; swapped whole by whoever runs the quota burst."""
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
-        self.raised: Mapping[str, int] = {}
+        self.raised: Mapping[str, Raised] = {}
         self._node = node
         self._writer = writer
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
         self._drifts = Drifts()
+        self._turn = Lock()
+
+    def take_over(self) -> None:
+        """Raise to its own quota whoever a former life raised higher, and have the next sweep see to all that it wrote.
+
+        To be called by who swaps `raised`, once the runtime has told everything.
+        """
+        state, left = self._node.state, self._writer.held_back()
+        paths = {a.id: targets.container_path(a) for a in state.containers.values()}
+        former = {
+            a.id: _back(a) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
+        }
+        self.raised = {**former, **self.raised}
+        for pod_id, place in state.pods.items():
+            mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
+            if mine & left:
+                self._applied.setdefault(pod_id, _OF_A_FORMER_LIFE)
+
+    def end(self) -> None:
+        """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full."""
+        containers = self._node.state.containers
+        self.raised = {k: _back(containers[k]) for k in self.raised if k in containers}
+        if self.raised:
+            self.sweep()
 
     def place(self, container_id: str) -> None:
         """Bring a container that starts, or was updated, and its pod to their values."""
@@ -35,11 +72,24 @@ class PodBandwidths:
         if assignment is not None and _wants(assignment, self.raised):
             self.apply(assignment.container.pod_id)
 
+    def follow(self, container_id: str) -> None:
+        """Bring a container's pod to its values where these are not the ones that it was given last."""
+        state = self._node.state
+        assignment = state.containers.get(container_id)
+        if assignment is None:
+            return
+        pod_id = assignment.container.pod_id
+        if pod_id in self._applied or _wants(assignment, self.raised):
+            wanted = self._of_pod(state, pod_id)
+            if wanted is not None and self._applied.get(pod_id) != wanted:
+                self.apply(pod_id)
+
     def apply(self, pod_id: str) -> None:
         """Bring one pod to its values."""
-        wanted = self._of_pod(self._node.state, pod_id)
-        if wanted is not None and not self._node.tuning.observe:
-            self._write(pod_id, wanted)
+        with self._turn:
+            wanted = self._of_pod(self._node.state, pod_id)
+            if wanted is not None and not self._node.tuning.observe:
+                self._write(pod_id, wanted)
 
     def sweep(self) -> None:
         """Bring every pod to its values, and put right what somebody reset, within the limit."""
@@ -48,23 +98,27 @@ class PodBandwidths:
             return
         wanting = {a.container.pod_id for a in state.containers.values() if _wants(a, self.raised)}
         for pod_id in wanting | self._applied.keys():
-            wanted = self._of_pod(state, pod_id)
-            if wanted is None:
-                self._forget(pod_id)
-            elif self._applied.get(pod_id) != wanted:
-                self._write(pod_id, wanted)
-            elif not self._drifts.too_often(pod_id):
-                self._say_repaired(pod_id, self._write(pod_id, wanted))
+            with self._turn:
+                self._keep(pod_id)
 
     def resized(self, container_id: str) -> None:
         """Go by a container's new quota before the runtime writes it: below a burst the kernel would refuse it.
 
         A raise ends here: the kubelet's new quota is the one to be seen.
         """
-        assignment = self._node.state.containers.get(container_id)
-        if assignment is not None and container_id in self.raised:
-            self.raised = {**self.raised, container_id: _own(assignment)}
         self.place(container_id)
+
+    def _keep(self, pod_id: str) -> None:
+        state = self._node.state
+        wanted = self._of_pod(state, pod_id)
+        if wanted is None:
+            self._forget(pod_id)
+        elif not any(_wants(a, self.raised) for a in state.of_pod(pod_id)):
+            self._give_back(pod_id, wanted)
+        elif self._applied.get(pod_id) != wanted:
+            self._write(pod_id, wanted)
+        elif not self._drifts.too_often(pod_id):
+            self._say_repaired(pod_id, self._write(pod_id, wanted).done)
 
     def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
         place = state.pods.get(pod_id)
@@ -79,15 +133,22 @@ class PodBandwidths:
         return PodBandwidth(pod, shares)
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
-        raised = self.raised.get(assignment.id) or None
-        return Share(_own(assignment), raised, admission.orders(state, assignment).burst)
+        own, raised = _own(assignment), self.raised.get(assignment.id)
+        # of a quota that is not its own any more it goes back to its own; to none it can only be left
+        quota = None if raised is None else raised.quota if raised.own == own else own or None
+        return Share(own, quota, admission.orders(state, assignment).burst)
 
-    def _write(self, pod_id: str, wanted: PodBandwidth) -> tuple[Write, ...]:
+    def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
         self._applied[pod_id] = wanted
         written = self._writer.bandwidth(wanted)
         for failure in written.failures:
             self._report.refused_by_kernel(failure, pod_id, self._node.state)
-        return written.done
+        return written
+
+    def _give_back(self, pod_id: str, wanted: PodBandwidth) -> None:
+        """Have what was there before us again; once that stands, nobody looks at the pod any more."""
+        if not self._write(pod_id, wanted).failures:
+            self._forget(pod_id)
 
     def _forget(self, pod_id: str) -> None:
         self._applied.pop(pod_id, None)
@@ -107,10 +168,24 @@ class PodBandwidths:
             self._report.drifted(members.get(target, pod_id), state, worded(found, times))
 
 
+_OF_A_FORMER_LIFE: Final = PodBandwidth("")
+
+
+def may_be_raised(assignment: Assignment) -> bool:
+    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone."""
+    return assignment.qos is QoSClass.SHARED and not assignment.hands_off and _own(assignment) > 0
+
+
 def _own(assignment: Assignment) -> int:
     """Return the quota that the kubelet gave, 0 for none."""
     return max(0, assignment.container.resources.quota or 0)
 
 
-def _wants(assignment: Assignment, raised: Mapping[str, int]) -> bool:
+def _back(assignment: Assignment) -> Raised:
+    """Return a raise to no more than the own quota: who has it is written, and gets that."""
+    own = _own(assignment)
+    return Raised(own, own)
+
+
+def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:
     return assignment.wish.cpu_burst_percent is not None or assignment.id in raised

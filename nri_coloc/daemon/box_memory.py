@@ -56,6 +56,11 @@ class BoxMemory:
         """What may be lent now, 0 while it is not known."""
         return 0 if self.headroom is None else self.headroom.amount
 
+    @property
+    def headroom_by_node(self) -> Mapping[int, int]:
+        """Of it by memory node, nothing while it is not known."""
+        return {} if self.headroom is None else self.headroom.by_node
+
     def turn(self, picture: Picture, state: NodeState, expected: Mapping[str, int]) -> None:
         """Reckon with a new picture; `expected`: bytes by online pod. To be called once per turn of the slow loop."""
         tuning = self._node.tuning.reclaim

@@ -48,12 +48,16 @@ def in_background(work: Callable[[], None]) -> None:
 
 
 class Comparison:
-    """Compares when it is time to and remembers the result; `spawn` runs what may have to wait for CRI."""
+    """Compares when it is time to and remembers the result; `spawn` runs what may have to wait for CRI.
+
+    `vanished` is told of whoever ended without a word: no hook will.
+    """
 
     def __init__(
         self, node: Node, trunk: Trunk, actuator: Actuator, report: Report, listing: Listing
     ) -> None:
         self.spawn: Callable[[Callable[[], None]], None] = in_background
+        self.vanished: Callable[[str], None] = lambda _container_id: None
         self.detail = "not compared with CRI yet"
         self._node = node
         self._trunk = trunk
@@ -77,8 +81,8 @@ class Comparison:
             return
         if self._registration != synchronised_at:
             self._registration, self._next_compare = synchronised_at, synchronised_at + COMPARE_AFTER_S
-            self._known_at.clear()
-        self._known_at.update(dict.fromkeys(self._node.state.containers, now))
+            self._known_at = {}
+        self._known_at = {**self._lately_known(now), **dict.fromkeys(self._node.state.containers, now)}
         if now < self._next_compare or self._asking:
             return
         self._asking = True
@@ -99,7 +103,7 @@ class Comparison:
             self._next_compare = now + RETRY_S
             return
         live = {k for k, state in states.items() if state in LIVE}
-        missing = live - known - set(self._node.state.containers) - self._lately_known(now)
+        missing = live - known - set(self._node.state.containers) - self._known_at.keys()
         exited = {k for k in known if states.get(k) == EXITED}
         self._drop_vanished(exited | self._long_unlisted(known - states.keys(), now))
         self._next_compare = now + COMPARE_AGAIN_S
@@ -119,10 +123,13 @@ class Comparison:
             self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
         self._compared_for, self.detail = synchronised_at, ""
 
-    def _lately_known(self, now: float) -> set[str]:
-        """Return what we knew under this registration and not long ago: told to be ending, listed as alive still."""
-        self._known_at = {k: at for k, at in self._known_at.items() if now - at < ENDS_WITHIN_S}
-        return set(self._known_at)
+    def _lately_known(self, now: float) -> dict[str, float]:
+        """Return what we knew under this registration and not long ago: told to be ending, listed as alive still.
+
+        Asked at every poll, since nothing is compared for as long as CRI cannot be asked; and never changed in place,
+        since the comparison reads it on another thread.
+        """
+        return {k: at for k, at in self._known_at.items() if now - at < ENDS_WITHIN_S}
 
     def _long_unlisted(self, unlisted: set[str], now: float) -> set[str]:
         """Return what CRI has not listed for so long that it cannot be in creation any more."""
@@ -136,6 +143,7 @@ class Comparison:
             self._report.decided(outcome.decisions, outcome.state, before)
             self._actuator.submit(outcome.moves)
             self._actuator.forget(container_id)
+            self.vanished(container_id)
 
     def _missing(self, missing: set[str], now: float) -> None:
         names = ", ".join(sorted(k[:12] for k in missing)[:5])

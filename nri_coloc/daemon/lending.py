@@ -22,6 +22,7 @@ from nri_coloc.daemon.partition import Partition
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.tick_cost import TickCost
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.events import PoolsSized
@@ -73,9 +74,7 @@ class Lending:
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
         self._budget = BUDGET
-        self._spent = 0.0
-        self._decided = True
-        self._took_s = 0.0
+        self._cost = TickCost()
         self._alarm = Alarm()
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
@@ -107,7 +106,8 @@ class Lending:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        planned, self._spent = time.monotonic(), time.thread_time()
+        planned = time.monotonic()
+        self._cost.begin()
         while not self._stopping:
             try:
                 next_s = self._tick(planned)
@@ -122,7 +122,7 @@ class Lending:
     def _tick(self, planned: float) -> float:
         """Read, decide, act, tell; returns the seconds to the next tick."""
         now = time.monotonic()
-        took_s, state = self._cost(), self._node.state
+        cost, state = self._cost.taken(), self._node.state
         self._watch(state, now)
         readings = FastReadings(
             at=now,
@@ -131,19 +131,13 @@ class Lending:
             lendable=self._lendable(state),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
-            took_s=took_s,
+            took_s=cost.took_s,
+            mean_took_s=cost.mean_took_s,
             yields=self._relocation.yields(state),
         )
         next_s = self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, state)
         self._report.metrics.tick(readings.late_s, self.headroom.cpu_milli)
         return next_s
-
-    def _cost(self) -> float:
-        """Return what the last tick cost that decided: the pace is made for those."""
-        spent, self._spent = self._spent, time.thread_time()
-        if self._decided:
-            self._took_s = self._spent - spent
-        return self._took_s
 
     @property
     def _partitions(self) -> bool:
@@ -154,16 +148,16 @@ class Lending:
         return (state.pools.allocatable if self._partitions else state.pools.share).bit_count()
 
     def _by_tiers(self, readings: FastReadings, state: NodeState) -> float:
-        self._memory, self._glance, self._decided = _FORGOTTEN, None, True
+        self._memory, self._glance = _FORGOTTEN, None
         tick = self._partition.tick(readings, state)
         self.headroom, self.ticked_at = tick.headroom, readings.at
         return tick.next_s
 
     def _by_headroom(self, readings: FastReadings, state: NodeState) -> float:
         tuning = self._node.tuning.reclaim
-        self._decided = not self._passes_over(readings, state, tuning)
+        passes_over = self._passes_over(readings, state, tuning)
         self.ticked_at = readings.at
-        if not self._decided:
+        if passes_over:
             return self._memory.period_s
         self._partition.forget()
         tick = loop.tick(self._memory, glance.caught_up(self._glance, readings), tuning, readings.at)

@@ -30,7 +30,9 @@ class Bounds(NamedTuple):
 
 
 class MemoryWorker:
-    """`submit` and `stop` may be called from any thread. `told_all`: whether the runtime has told who there is."""
+    """`submit` belongs to the survey's thread, `release` and `stop` to any. `told_all`: whether the runtime has told
+    who there is. Until somebody is bounded, now or by a former life, there is nothing to do and no thread to do it.
+    """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.told_all: Callable[[], bool] = lambda: True
@@ -46,10 +48,6 @@ class MemoryWorker:
         self._submitted = Condition(Lock())
         self._thread = Thread(target=self._run, name="memory", daemon=True)
 
-    def start(self) -> None:
-        """Begin to write."""
-        self._thread.start()
-
     def stop(self) -> None:
         """End after the write at hand; limits stay."""
         with self._submitted:
@@ -64,9 +62,19 @@ class MemoryWorker:
 
     def submit(self, bounds: Mapping[str, Bounds]) -> None:
         """Say what holds from now on, by cgroup path: all of it, also what holds already."""
+        if self._thread.ident is None and not self._is_needed(bounds):
+            return
         with self._submitted:
             self._wanted = bounds
             self._submitted.notify()
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def _is_needed(self, bounds: Mapping[str, Bounds]) -> bool:
+        """Whether there is anybody to bound or to put back; while nobody writes, a former life is learnt of here."""
+        if not bounds:
+            self._take_over()
+        return bool(bounds or self._bounded)
 
     def release(self, path: str) -> None:
         """Put a cgroup's limits back soon: its pod is no member any more."""
@@ -84,23 +92,27 @@ class MemoryWorker:
                     return
                 wanted, self._wanted = self._wanted, None
                 released, self._released = self._released, {}
-            try:
-                for path in released:
-                    self._put_back(path)
-                if wanted is not None:
-                    self.write(wanted)
-            except Exception as error:  # whatever one round met, the next one is tried
-                self._report.log.exception("the box's memory could not be dealt with", exc_info=error)
+            for path in released:
+                self._guarded(self._put_back, path)
+            if wanted is not None:
+                self._guarded(self.write, wanted)
+
+    def _guarded(self, act: Callable[..., None], *what: object) -> None:
+        """Deal with one cgroup, or one round: what nobody foresaw must not keep the others from their values."""
+        try:
+            act(*what)
+        except Exception as error:
+            self._report.log.exception("the box's memory could not be dealt with", exc_info=error)
 
     def write(self, wanted: Mapping[str, Bounds]) -> None:
         """Put back what is not wanted any more, then bring every file to its value."""
         self._take_over()
         for path in self._bounded - wanted.keys():
-            self._put_back(path)
+            self._guarded(self._put_back, path)
         for path, bounds in wanted.items():
             if self._stopping or self._wanted is not None:
                 return  # what is newer counts
-            self._bound(path, bounds)
+            self._guarded(self._bound, path, bounds)
 
     def _bound(self, path: str, bounds: Bounds) -> None:
         state = self._node.state

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nri_coloc.admin import http
 from nri_coloc.errors import SettingsError
+from nri_coloc.model import endpoint
 from nri_coloc.model.tuning import Settings
 
 DEFAULT_STATE_DIR = "/var/lib/nri-coloc"
@@ -87,6 +87,6 @@ class Options:
                 )
         try:
             if self.http not in ("", "off"):
-                http.split_address(self.http)
+                endpoint.split(self.http)
         except ValueError as error:
-            raise SettingsError(f"--http: {error}, and not off") from error
+            raise SettingsError(f"--http: {error}; allowed: {endpoint.OR_OFF}") from error

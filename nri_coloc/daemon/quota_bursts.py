@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.bandwidths import PodBandwidths, Raised, may_be_raised
 from nri_coloc.daemon.node import Node
 from nri_coloc.model.lending import Binding, Headroom
 from nri_coloc.model.readings import GroupReading
 from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.workload import QoSClass
 from nri_coloc.reclaim import burst
 from nri_coloc.reclaim.burst import NO_BURST, Throttled
 
@@ -29,11 +28,13 @@ class Reader(Protocol):
 
 
 class QuotaBursts:
-    """`look` is called by one thread."""
+    """`look` is called by one thread. `told_all`: whether the runtime has told who there is."""
 
     def __init__(
         self, node: Node, bandwidths: PodBandwidths, reader: Reader, headroom: Callable[[], Headroom]
     ) -> None:
+        self.told_all: Callable[[], bool] = lambda: True
+        self._knows_former = False
         self._node = node
         self._bandwidths = bandwidths
         self._reader = reader
@@ -45,9 +46,13 @@ class QuotaBursts:
     def look(self, now: float) -> None:
         """Reckon all quotas anew and have them written; nothing while it is off and nobody is raised."""
         tuning = self._node.tuning.reclaim.burst
-        is_on = tuning.quota_percent > 100 and not self._node.tuning.observe
-        if now - self._looked_at < EVERY_S or not (is_on or self._bandwidths.raised):
+        self._take_over()
+        wanted = tuning.quota_percent > 100
+        is_on = wanted and not self._node.tuning.observe
+        if not (is_on or self._bandwidths.raised):
             return
+        if wanted and now - self._looked_at < EVERY_S:
+            return  # switched off, what was raised goes back at once
         self._looked_at = now
         state = self._node.state
         containers = self._measured(state, now)
@@ -59,19 +64,27 @@ class QuotaBursts:
         )
         # who was raised and is not any more keeps its place until its own quota is written
         former = self._bandwidths.raised
-        self._bandwidths.raised = {
-            k: quota for k, quota in quotas.items() if k in former or quota > containers[k].quota
-        }
+        reckoned = {k: Raised(quota, containers[k].quota) for k, quota in quotas.items()}
+        above = {k: one for k, one in reckoned.items() if one.quota > one.own}
+        self._bandwidths.raised = {k: one for k, one in reckoned.items() if k in former or k in above}
         self._bandwidths.sweep()
-        self._bandwidths.raised = {
-            k: quota for k, quota in self._bandwidths.raised.items() if quota > containers[k].quota
-        }
+        self._bandwidths.raised = above
+
+    def end(self) -> None:
+        """Lower what was raised, for the time when nobody looks; after the last `look`."""
+        self._bandwidths.end()
+
+    def _take_over(self) -> None:
+        """Learn, once everybody is known, whom a former life had raised: who is not raised again goes back."""
+        if not self._knows_former and self.told_all():
+            self._knows_former = True
+            self._bandwidths.take_over()
 
     def _measured(self, state: NodeState, now: float) -> dict[str, Throttled]:
         found: dict[str, Throttled] = {}
         readings: dict[str, GroupReading] = {}
         for assignment in state.containers.values():
-            if not _may_burst(assignment):
+            if not may_be_raised(assignment):
                 continue
             path = targets.container_path(assignment)
             reading = self._reader.container(path, now) if path is not None else None
@@ -81,12 +94,6 @@ class QuotaBursts:
             found[assignment.id] = _throttled(assignment, self._before.get(assignment.id), reading)
         self._before = readings
         return found
-
-
-def _may_burst(assignment: Assignment) -> bool:
-    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone."""
-    quota = assignment.container.resources.quota or 0
-    return assignment.qos is QoSClass.SHARED and not assignment.hands_off and quota > 0
 
 
 def _throttled(assignment: Assignment, before: GroupReading | None, now: GroupReading) -> Throttled:

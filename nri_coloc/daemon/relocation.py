@@ -13,7 +13,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.model.workload import KubeQoS
+from nri_coloc.policy import box
 
 GUARD_EVERY_S: Final = 0.5
 """Between two looks at a member's own files, in turn: what somebody reset is repaired before the next sweep. A look
@@ -49,25 +49,14 @@ class Relocation:
         return bool(self.host_groups) or self._looked_up(state)[0]
 
     def yields(self, state: NodeState) -> bool:
-        """Whether all that runs in the box gives way at once.
-
-        The kubelet gives the class BestEffort the least weight there is and a pod in it no more; Burstable has the
-        requests of its pods, the reclaimed ones among them. A cgroup outside Kubernetes competes with all pods at once.
-        """
+        """Whether all that runs in the box gives way at once; a cgroup outside Kubernetes competes with all pods."""
         return self.eevdf and not self.host_groups and self._looked_up(state)[1]
 
     def _looked_up(self, state: NodeState) -> tuple[bool, bool]:
-        """Return whether the box has members, and whether all are BestEffort; anew only after somebody came or went."""
+        """Return whether the box has members, and whether they weigh least; anew only after somebody came or went."""
         pods, containers, known, lightest = self._members
         if pods is not state.pods or containers is not state.containers:
-            boxed = [place.pod.kube_qos for place in state.pods.values() if place.boxed]
-            lodgers = [
-                state.pods.get(a.container.pod_id) for a in state.containers.values() if a.pool == RECLAIM
-            ]
-            known = bool(boxed or lodgers)
-            lightest = all(qos is KubeQoS.BEST_EFFORT for qos in boxed) and all(
-                p and p.boxed for p in lodgers
-            )
+            known, lightest = box.has_members(state), box.weighs_least(state)
             self._members = (state.pods, state.containers, known, lightest)
         return known, lightest
 

@@ -133,6 +133,7 @@ class Daemon:
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
+        self._comparison.vanished = self.pusher.forget
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
         self.readiness.of_the_machine = partial(probe.io_weights, self._layout, self._options.host_root)
 
@@ -160,6 +161,7 @@ class Daemon:
         self._quota_bursts = QuotaBursts(
             self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom
         )
+        self._quota_bursts.told_all = lambda: self.trunk.synchronized_at > 0.0
 
     def _make_survey(self) -> Survey:
         root = self._options.host_root
@@ -184,7 +186,6 @@ class Daemon:
             self.actuator.start()
             self.pusher.start()
             self.lending.start()
-            self._memory_worker.start()
             self.survey.start()
             self._start_trunk()
         while not self._stopping.wait(TICK_S):
@@ -237,6 +238,8 @@ class Daemon:
         self.survey.stop()
         self.actuator.stop()
         self.pusher.stop()
+        if self._serves:
+            self._quota_bursts.end()
         if restores:
             self._restore()
         if self._http is not None:

@@ -156,7 +156,7 @@ class SpecRestoration:
             if shown is not None and not originals.holds(shown, value.text):
                 cgroups.restore(file, value.text, self._layout.version)
         except KernelInterfaceError as error:
-            return error
+            return error.as_value()
         return None
 
     def _reset_score(self, subject: _Subject) -> KernelInterfaceError | None:

@@ -2,8 +2,8 @@
 
 The picture is taken in slices of about half a millisecond with a pause after each, in which a hook gets the
 interpreter's lock. Nothing is written here: what the box's memory may be goes to `BoxMemory`, whose worker
-writes, and what the node may advertise is `Outlook`'s. One picture a minute has everything; what is decided here is
-decided by pods' CPU time and memory.
+writes, and what the node may advertise is `Outlook`'s. One picture a minute has everything, for the metrics; what is
+decided here is decided by pods' CPU time and memory.
 """
 
 import time
@@ -18,6 +18,7 @@ from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.outlook import Online, Outlook, Scene
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.tolls import Tolls
 from nri_coloc.model.readings import NodeReading, Picture
 from nri_coloc.model.state import SHARE, NodeState
 from nri_coloc.model.tuning import ReclaimTuning
@@ -33,7 +34,7 @@ COST_SHARE: Final = 0.001
 
 SLICE_PAUSE_S: Final = 0.002
 EVERY_WHOLE: Final = 12
-"""Pictures between two that have containers in them, and of pods their I/O, stalls and throttling: a minute."""
+"""Pictures between two that have containers in them, and of pods their I/O and stalls: a minute. Metrics show these."""
 
 SAVED_EVERY_S: Final = 600.0
 """A restart loses as much of what was learnt; a history fades by half in hours."""
@@ -57,6 +58,7 @@ class Survey:
         self._file = file
         self._report = report
         self._online: tuple[object, object, Online] = (None, None, {})
+        self._tolls = Tolls(report)
         self._turns = 0
         self._saved_at = 0.0
         self._ending = Event()
@@ -94,12 +96,17 @@ class Survey:
         self.picture = picture
         online, wall_s = self._online_of(state), self.wall()
         self.outlook.saw(before, picture, online, wall_s, tuning)
-        self._advertise(picture, _scene(state, online, tuning), wall_s)
+        # before the offer: nobody shall see one beside a headroom that is not known
         self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
+        self._advertise(picture, _scene(state, online, tuning), wall_s)
+        if not self._turns % EVERY_WHOLE:
+            self._tolls.turn(picture, state)
         self._keep()
         self.looked_at = time.monotonic()
         cost = time.thread_time() - began
-        self._report.metrics.surveyed(picture.took_s, self.memory.headroom_bytes)
+        self._report.metrics.surveyed(
+            picture.took_s, self.memory.headroom_bytes, self.memory.headroom_by_node
+        )
         return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
 
     def _look(self, state: NodeState) -> Picture | None:

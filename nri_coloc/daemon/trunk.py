@@ -185,15 +185,18 @@ class Trunk:
 
     def _read(self, connection: socket.socket, session: Session) -> None:
         while not self._stopping.is_set():
-            data = _wait_for_bytes(connection)
-            read_at = time.monotonic()
-            if not data:
-                raise TransportLost("the runtime closed the connection")
-            with self._sending:
-                found = session.receive_data(data)
-                self._send(session.data_to_send())
-            for event in found:
-                self._dispatch(event, read_at)
+            self._take(_wait_for_bytes(connection), session)
+
+    def _take(self, data: bytes, session: Session) -> None:
+        """Do what these bytes ask for; a method, so that its messages are freed now and not before the next answer."""
+        read_at = time.monotonic()
+        if not data:
+            raise TransportLost("the runtime closed the connection")
+        with self._sending:
+            found = session.receive_data(data)
+            self._send(session.data_to_send())
+        for event in found:
+            self._dispatch(event, read_at)
 
     def _dispatch(self, event: events.Event, read_at: float) -> None:
         match event:

@@ -11,7 +11,9 @@ from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.model import cpuset
+from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.readings import Picture
+from nri_coloc.reclaim.memory import MemoryHeadroom
 from nri_coloc.telemetry.audit import timestamp
 
 HEALTHY_WITHIN_S: Final = 10.0
@@ -58,20 +60,29 @@ class DaemonView:
         """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""
         now, survey = self._loops.lending.headroom, self._loops.survey
         offer = survey.outlook.capacity
+        reason, because = _reason(offer, survey.memory.headroom)
         return {
             "cpu_milli": offer.cpu_milli,
             "memory_bytes": offer.memory_bytes,
             "headroom_cpu_milli": now.cpu_milli,
             "headroom_memory_bytes": survey.memory.headroom_bytes,
             "online_cpu_milli": now.online_cpu_milli,
-            "reason": offer.binding.value,
-            "because": offer.because,
+            "reason": reason.value,
+            "because": because,
             "at": timestamp(time.time_ns() - _ns_since(survey.picture)),
         }
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
         """Return a page of records."""
         return self._report.audit.query(since, pod, limit)
+
+
+def _reason(offer: Capacity, memory: MemoryHeadroom | None) -> tuple[Binding, str]:
+    """Return why it is so much: a headroom of 0 that is only not known is no full node's."""
+    if memory is not None or offer.binding is Binding.DISABLED:
+        return offer.binding, offer.because
+    unknown = "how much memory may be lent now is not known: the node's or its pods' was not read"
+    return Binding.NOT_MEASURED, f"{offer.because}; {unknown}" if offer.because else unknown
 
 
 def _ns_since(picture: Picture | None) -> int:

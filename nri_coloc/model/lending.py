@@ -4,8 +4,7 @@ Amounts are milli-CPU and bytes. A `Binding` says which term of a formula was th
 `because`, it holds every figure that took part.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -73,6 +72,5 @@ class MemoryTarget:
 
     high: int | None = None
     limit: int | None = None
-    by_node: Mapping[int, int] = field(default_factory=dict)
     binding: Binding = Binding.NOT_MEASURED
     because: str = ""

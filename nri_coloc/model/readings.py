@@ -61,7 +61,8 @@ class FastReadings(NamedTuple):
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
     `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
-    before this one cost, with waking up for it. `yields`: whether all of the box has the least weight.
+    before this one cost, with waking up for it; `mean_took_s`: the mean of the last ones. `yields`: whether all of the
+    box has the least weight.
     """
 
     at: float
@@ -71,6 +72,7 @@ class FastReadings(NamedTuple):
     threads_per_core: int = 1
     cpus: int = 0
     took_s: float = 0.0
+    mean_took_s: float = 0.0
     yields: bool = False
 
 
@@ -108,7 +110,8 @@ class GroupReading:
     """One cgroup in the full picture; every part that its kernel does not offer is None.
 
     `run_delay_us`: only where there is no PSI, of a container's living threads; it falls when one of them ends.
-    A container's I/O and its stalls for memory and I/O are in its pod's reading only.
+    A container's I/O and its stalls for memory and I/O are in its pod's reading only; throttling and waiting for CPUs
+    are in containers' only.
     """
 
     key: int
@@ -122,6 +125,25 @@ class GroupReading:
     io_stall: Pressure | None = None
     memory: MemoryReading | None = None
     io: IOReading | None = None
+
+
+class Toll(NamedTuple):
+    """What sharing the node cost some cgroups in a while: sums of how far their counters rose.
+
+    Of containers: held back by a quota, waiting for a CPU, killed for memory. Of pods: bytes and operations of I/O,
+    stalled for memory and for I/O, and made to reclaim at memory.high.
+    """
+
+    throttled_us: int = 0
+    waited_us: int = 0
+    oom_kills: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    reads: int = 0
+    writes: int = 0
+    memory_stalled_us: int = 0
+    io_stalled_us: int = 0
+    high_events: int = 0
 
 
 class NumaMemory(NamedTuple):
@@ -149,9 +171,6 @@ class NodeReading:
     slab_reclaimable: int = 0
     watermark: int = 0
     nodes: Mapping[int, NumaMemory] = field(default_factory=dict)
-    cpu: Pressure | None = None
-    memory_stall: Pressure | None = None
-    io_stall: Pressure | None = None
 
 
 @dataclass(frozen=True, slots=True)

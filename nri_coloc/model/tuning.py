@@ -12,7 +12,10 @@ from nri_coloc.model.workload import QoSClass
 
 @dataclass(frozen=True, slots=True)
 class ClassTuning:
-    """Defaults of one class; `None` is "leave it", memory values are written as in annotations."""
+    """Defaults of one class; `None` is "leave it", memory values are written as in annotations.
+
+    `cpu_burst`: percent of the quota; 0 is "leave it".
+    """
 
     cpu_shares: int | None = None
     io_weight: int = 100
@@ -21,6 +24,7 @@ class ClassTuning:
     memory_low: str | None = None
     memory_min: str | None = None
     allow_namespaces: tuple[str, ...] = ("kube-system",)
+    cpu_burst: int = 0
 
     @property
     def has_memory(self) -> bool:

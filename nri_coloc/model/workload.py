@@ -167,7 +167,7 @@ class Wish:
     the request in thousandths of a CPU as told, 0 if only the kubelet's values tell it. `init`: told to be an init
     container. `origins`: (our key, their key, their
     value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
-    own; `pool_because`: what put it there.
+    own; `pool_because`: what put it there. `burst_because`: who ordered the CPU burst.
     """
 
     qos: QoSClass
@@ -185,6 +185,7 @@ class Wish:
     knobs: Knobs = NO_KNOBS
     annotated: Knobs = NO_KNOBS
     cpu_burst_percent: int | None = None
+    burst_because: str = ""
     priority: int = 0
     avoidance: frozenset[str] | None = None
     preserve: frozenset[str] = frozenset()

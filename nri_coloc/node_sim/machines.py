@@ -5,7 +5,7 @@ planted tree from a host. `topology` builds the same value without files, for be
 under test; a test holds the two together for every machine here and for random ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -277,12 +277,20 @@ def _node_files(folder: str, spec: MachineSpec) -> Iterator[tuple[str, str]]:
 _UNUSED: Final = ("Active(file)", "Inactive(file)", "AnonPages", "SReclaimable")
 
 
-def _zone(node: int, memory: int) -> str:
-    """A node's one zone; the low watermark as Linux sets it from min_free_kbytes: 5/4 of min, here 1/512 of all."""
+def _zone(node: int, memory: int, cpus: Iterable[int]) -> str:
+    """A node's one zone; the low watermark as Linux sets it from min_free_kbytes: 5/4 of min, here 1/512 of all.
+
+    Each zone has lines for every CPU of the machine, which make most of the file (mm/vmstat.c, zoneinfo_show_print).
+    """
     low = memory // 4096 // 512
     return (
         f"Node {node}, zone   Normal\n  pages free     {memory // 4096}\n        min      {low * 4 // 5}\n"
-        f"        low      {low}\n        high     {low * 6 // 5}\n"
+        f"        low      {low}\n        high     {low * 6 // 5}\n  pagesets\n"
+        + "".join(
+            f"    cpu: {cpu}\n              count:    0\n              high:     0\n              batch:    63\n"
+            "              high_min: 2081\n              high_max: 83240\n  vm stats threshold: 125\n"
+            for cpu in cpus
+        )
     )
 
 
@@ -290,7 +298,8 @@ def _proc_files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
     kib = sum(spec.memory.values()) // 1024
     amounts = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), kib) | dict.fromkeys(_UNUSED, 0)
     yield "proc/meminfo", "".join(f"{name + ':':<16}{amount:>8} kB\n" for name, amount in amounts.items())
-    yield "proc/zoneinfo", "".join(_zone(node, spec.memory[node]) for node in sorted(spec.memory))
+    every = sorted(cpu.id for cpu in spec.cpus)
+    yield "proc/zoneinfo", "".join(_zone(node, spec.memory[node], every) for node in sorted(spec.memory))
     idle = " ".join("0" * 10)
     yield "proc/stat", f"cpu  {idle}\n" + "".join(f"cpu{cpu.id} {idle}\n" for cpu in spec.cpus)
     zero = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"

@@ -4,10 +4,11 @@ A missing entry is the protocol error. The table says only what order things may
 about them is the session's business.
 """
 
-from enum import Enum
+from enum import StrEnum
 
 
-class State(Enum):
+# Strings, for these hash themselves; what an Enum does in Python instead, each hook would pay for twice.
+class State(StrEnum):
     CONNECTED = "connected"
     REGISTERING = "registering"
     CONFIGURED = "configured"
@@ -16,7 +17,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Input(Enum):
+class Input(StrEnum):
     REGISTER = "register"  # ours
     REGISTERED = "registered"
     REFUSED = "refused"

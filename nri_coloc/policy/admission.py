@@ -111,15 +111,23 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
         mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
         why = f"{asked.words}; {claimed.words}, still free"
         return Admission(_owner(container, wish, kept, mems), Reason.RESTORED, why)
-    if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
+    if memory and memory.qos is QoSClass.DEDICATED and not (memory.exclusive and claimed.cpus):
         if main is not None and memory.pool == DEDICATED:
             assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
             return Admission(assignment, Reason.RESTORED, f"{asked.words}; record says that it follows one")
         assignment = replace(_pooled(container, wish), pool=SHARE)
-        return Admission(assignment, Reason.RESTORED, f"{asked.words}; record gives no CPUs of its own")
+        why = f"{asked.words}; {_nothing_recorded(memory.exclusive)}"
+        return Admission(assignment, Reason.RESTORED, why)
     if partly := _around(state, container, wish, claimed):
         return partly
     return _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
+
+
+def _nothing_recorded(lapsed: CPUMask) -> str:
+    """Say why a record gives no CPUs; `lapsed` are those that it names all the same."""
+    if not lapsed:
+        return "record gives no CPUs of its own"
+    return f"its spec shows that it has given back CPUs {cpuset.render(lapsed)} of its record"
 
 
 def _believed(state: NodeState, container: Container, wish: Wish) -> Claim:

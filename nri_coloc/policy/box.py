@@ -15,12 +15,15 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import NodeState, PodPlace
-from nri_coloc.model.workload import Pod, QoSClass, Wish
+from nri_coloc.model.state import RECLAIM, NodeState, PodPlace
+from nri_coloc.model.workload import KubeQoS, Pod, QoSClass, Wish
 from nri_coloc.policy import change
 
 SHARES_OF_THE_BOX: Final = MIN_SHARES
 """The kernel's smallest weight: what keeps an online pod's p99."""
+
+
+_NOT_ABOVE_BURSTABLE: Final = (KubeQoS.BEST_EFFORT, KubeQoS.BURSTABLE)
 
 
 def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
@@ -51,6 +54,32 @@ def belongs(wish: Wish) -> bool:
 
 def _has_others(state: NodeState, pod_id: str) -> bool:
     return any(a.qos is not QoSClass.RECLAIMED for a in state.of_pod(pod_id))
+
+
+def has_members(state: NodeState) -> bool:
+    """Whether anybody lives on what is lent: a whole pod, or a container beside online ones of its pod."""
+    return bool(state.box) or any(a.pool == RECLAIM for a in state.containers.values())
+
+
+def weighs_least(state: NodeState) -> bool:
+    """Whether every member has the kernel's smallest weight beside everybody who shares CPUs with it.
+
+    The kubelet gives that weight to the class BestEffort as a whole. Burstable has the sum of its pods' requests, those
+    of the reclaimed ones among them: a member of it weighs least among its siblings only, so all others have to be
+    siblings. A container beside online ones of its pod has that pod's weight.
+    """
+    members = [state.pods[k] for k in state.box]
+    others = [a for a in state.containers.values() if not state.boxed(a.container.pod_id)]
+    if any(a.pool == RECLAIM for a in others):
+        return False
+    if all(place.pod.kube_qos is KubeQoS.BEST_EFFORT for place in members):
+        return True
+    rivals = {a.container.pod_id for a in others if not a.exclusive and not a.follows}
+    siblings = [state.pods.get(k) for k in rivals]
+    if any("cpu" in place.wish.preserve for place in members):
+        return False  # its weight is not ours
+    ours = all(place.pod.kube_qos in _NOT_ABOVE_BURSTABLE for place in members)
+    return ours and all(place and place.pod.kube_qos is KubeQoS.BURSTABLE for place in siblings)
 
 
 def knobs(state: NodeState, pod_id: str) -> Knobs:

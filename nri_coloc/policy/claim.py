@@ -45,7 +45,9 @@ def of(container: Container, wish: Wish) -> Claim:
     if memory is not None and memory.exclusive:
         if spec != memory.exclusive and _is_newer(spec, memory.exclusive, asked.whole):
             return Claim(spec, sure=bool(spec & memory.exclusive), recorded=True)
-        return Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive), recorded=True)
+        found = Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive), recorded=True)
+        # what a sidecar had before its main container came is given back, and its record cannot be rewritten
+        return NO_CLAIM if found.is_belied and 0 < asked.milli < 1000 else found
     # it got its own after its creation, or was placed by file; what only asks to be created claims nothing
     lives = memory is not None or container.phase is Phase.RUNNING
     as_asked = asked.milli >= 1000 and spec.bit_count() == asked.whole

@@ -19,7 +19,7 @@ _AGAIN = {
 
 def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | None) -> Decision:
     """Say where a container was put; `by_file` says why only files could put it there."""
-    because, event = admitted.because, AuditEvent.ADMIT
+    because, event = f"{admitted.because}{_burst(assignment)}", AuditEvent.ADMIT
     if by_file in _AGAIN:
         because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
     elif by_file is not None:
@@ -34,6 +34,14 @@ def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | 
         orders=assignment.knobs,
         considered=admitted.considered,
     )
+
+
+def _burst(assignment: Assignment) -> str:
+    wish = assignment.wish
+    if assignment.knobs.burst is None or not wish.burst_because:
+        return ""
+    quota = assignment.container.resources.quota
+    return f"; burst {wish.cpu_burst_percent} % of quota {quota} by {wish.burst_because}"
 
 
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:

@@ -73,7 +73,7 @@ def target(
         f"memory.high {step.high}, may hold {headroom.amount}, holds {headroom.held}; {headroom.because}"
     )
     control = MemoryControl(step.high, limit, now_s, step.since_s, step.borne)
-    return control, MemoryTarget(step.high, limit, apportion(step.high, headroom.by_node), binding, because)
+    return control, MemoryTarget(step.high, limit, binding, because)
 
 
 class _Step(NamedTuple):
@@ -114,13 +114,13 @@ def _unread(
     gap_s = now_s - control.read_s
     if 0.0 <= gap_s <= tuning.memory_stale_s:
         because = f"memory could not be read for {gap_s:.1f} s: nothing rises"
-        return control, MemoryTarget(high, control.limit, {}, Binding.STALE, because)
+        return control, MemoryTarget(high, control.limit, Binding.STALE, because)
     floor = min(high, tuning.memory_floor)
     high = max(floor, high - tuning.memory_step)
     # memory.max stays: nobody knows how much is in use, and below that it kills
     because = f"memory could not be read for {gap_s:.1f} s: down to the floor of {floor} step by step"
     binding = Binding.FLOOR if high == floor else Binding.STALE
-    return replace(control, high=high), MemoryTarget(high, control.limit, {}, binding, because)
+    return replace(control, high=high), MemoryTarget(high, control.limit, binding, because)
 
 
 # --- the members -----------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     verdict = decide(_costed(memory, readings), scene, tuning)
     if verdict.binding is Binding.STALL:
         gauges = stalls.forgiven(gauges)
-    next_s = next_period(verdict, scene, use, tuning, readings.took_s)
+    next_s = next_period(verdict, scene, use, tuning, readings.mean_took_s)
     after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s)
     return _told(after, memory.lent, verdict, scene, tuning)
 

@@ -10,9 +10,9 @@ QUIET_MILLI = 20
 
 
 def next_period(
-    verdict: Verdict, scene: Scene, use: Use | None, tuning: ReclaimTuning, took_s: float
+    verdict: Verdict, scene: Scene, use: Use | None, tuning: ReclaimTuning, mean_took_s: float
 ) -> float:
-    """Return the seconds to the next tick; `took_s`: what a tick costs, CPU time.
+    """Return the seconds to the next tick; `mean_took_s`: what a tick costs, CPU time.
 
     A box at its floor cannot be cut, so it is watched closely only when it might grow: the evidence for growth is
     always made of quick ticks. A large box that rests may wake up together with a burst, and is taken back in time even
@@ -26,7 +26,7 @@ def next_period(
             return tuning.quiet_tick_s
         if use.box < QUIET_MILLI:
             return tuning.tick_max_s
-    return max(tuning.tick_s, min(took_s / tuning.cost_share, tuning.tick_max_s))
+    return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
 
 
 def _nothing_to_do(verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> bool:

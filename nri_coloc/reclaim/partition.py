@@ -89,7 +89,7 @@ def tick(
         lasting = _lasting(memory.bands, tiers, loads, tuning, now)
         sized, sizes, because = bands.sizes(tiers, known, allocatable, lasting, tuning, now)
     grown = sizes[RECLAIM] > memory.bands.sizes.get(RECLAIM, sizes[RECLAIM])
-    next_s = _next_period(tiers, sizes, known, tuning, readings.took_s)
+    next_s = _next_period(tiers, sizes, known, tuning, readings.mean_took_s)
     after = PartitionMemory(now, meters, loads, sized, now if grown else memory.grown_at, next_s)
     used = sum(load.milli for load in loads.values())
     headroom = Headroom(1000 * sizes[RECLAIM], 0, used, Binding.TIERS)
@@ -171,7 +171,7 @@ def _next_period(
     sizes: Mapping[str, int],
     loads: Mapping[str, float],
     tuning: ReclaimTuning,
-    took_s: float,
+    mean_took_s: float,
 ) -> float:
     """Return the seconds to the next tick: quick while a tier that may grow uses half of what would make it grow."""
     growing = [tier for tier in tiers if tier.band is not None and sizes[tier.name] < tier.most]
@@ -179,8 +179,8 @@ def _next_period(
         return tuning.quiet_tick_s
     if not any(_is_loaded(tier, sizes, loads) for tier in growing):
         # each has room for twice its load in its own pool, and more
-        return max(tuning.tick_max_s, min(took_s / tuning.cost_share, tuning.quiet_tick_s))
-    return max(tuning.tick_s, min(took_s / tuning.cost_share, tuning.tick_max_s))
+        return max(tuning.tick_max_s, min(mean_took_s / tuning.cost_share, tuning.quiet_tick_s))
+    return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
 
 
 def _is_loaded(tier: Tier, sizes: Mapping[str, int], loads: Mapping[str, float]) -> bool:

@@ -7,7 +7,6 @@ while it was read, has none. Who only wants to know what is used asks for that a
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from nri_coloc.model.readings import GroupReading, IOReading, MemoryReading, Pressure
@@ -44,7 +43,7 @@ class CgroupReader:
         return self._read(cgroup_layout.below_root(path), at, self._amounts)
 
     def group(self, path: str, at: float) -> GroupReading | None:
-        """Read any cgroup's all: of a container's, and I/O and the stalls for memory and I/O; ValueError as above."""
+        """Read a pod's or such a one's all: CPU time, memory, I/O and the stalls for these two; ValueError as above."""
         return self._read(cgroup_layout.below_root(path), at, self._everything)
 
     def _read(
@@ -78,8 +77,11 @@ class CgroupReader:
         )
 
     def _everything(self, below: str, key: int, at: float) -> GroupReading:
-        return replace(
-            self._cpu_and_memory(below, key, at),
+        return GroupReading(
+            key=key,
+            at=at,
+            usage_us=self._usage_us(below),
+            memory=self._memory(below),
             memory_stall=self._pressure(below, "memory.pressure"),
             io_stall=self._pressure(below, "io.pressure"),
             io=self._io(below),

@@ -16,6 +16,10 @@ LIMIT: Final = 1024
 READ_SIZE: Final = 1 << 16
 """What fills this is no counter file: taken for unreadable rather than for complete."""
 
+MACHINE_SIZE: Final = 1 << 22
+"""As `READ_SIZE`, of the machine's own files, which have lines for each CPU: /proc/zoneinfo some 150 bytes for each CPU
+and zone (mm/vmstat.c, zoneinfo_show_print), so that 256 CPUs on eight nodes make half a megabyte; /proc/stat 80."""
+
 COUNTERS_SIZE: Final = 1 << 12
 """A page: four times the longest of a cgroup's counter files. A buffer is made for so many bytes at each read."""
 

@@ -121,6 +121,10 @@ class CgroupGauge:
         return add[0] if len(together) == 1 else -1 - hash(together) % _GENERATION
 
 
+STAT_SIZE: Final = 1 << 19
+"""Bytes of /proc/stat: room for 2048 CPUs and their interrupts. The kernel shows it in one piece (fs/proc/stat.c)."""
+
+
 class ReservedGauge:
     """Reads what ran on the reserved CPUs, all of it: /proc/stat, whose cost grows with the CPUs."""
 
@@ -132,7 +136,7 @@ class ReservedGauge:
 
     def read(self, now: float) -> Sample | None:
         """Return a sample, whose key stands for this set of CPUs; None where /proc/stat is not readable."""
-        busy = counters.busy_us(self._file.read(descriptors.READ_SIZE)) if self._file is not None else {}
+        busy = counters.busy_us(self._file.read(STAT_SIZE)) if self._file is not None else {}
         found = [busy[cpu] for cpu in cpuset.members(self._group.cpus) if cpu in busy]
         if not found:
             return None

@@ -1,12 +1,13 @@
-"""What the machine as a whole tells: CPU time, memory by node, watermarks, pressure."""
+"""What the machine as a whole tells: CPU time, memory by node, watermarks."""
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.readings import NodeReading, NumaMemory, Pressure
-from nri_coloc.sampling import counters, memory_files, sources
+from nri_coloc.model.readings import NodeReading, NumaMemory
+from nri_coloc.sampling import counters, descriptors, memory_files, sources
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.cgroup_reading import content
 from nri_coloc.sampling.memory_files import NodeMemory
@@ -26,9 +27,9 @@ class NodeReader:
         Its memory is read as a whole or not at all (`memory_total` 0): without the watermarks all of it would look
         free to be lent.
         """
-        busy = counters.busy_us(content(f"{self._root}/proc/stat"))
+        busy = counters.busy_us(whole(f"{self._root}/proc/stat"))
         memory = memory_files.meminfo(content(f"{self._root}/proc/meminfo"))
-        watermark = memory_files.watermark(content(f"{self._root}/proc/zoneinfo"), self._page_size)
+        watermark = memory_files.watermark(whole(f"{self._root}/proc/zoneinfo"), self._page_size)
         if memory is None or watermark is None:
             memory, watermark = NodeMemory(0, 0, 0, 0, 0), 0
         return NodeReading(
@@ -42,9 +43,6 @@ class NodeReader:
             slab_reclaimable=memory.slab_reclaimable,
             watermark=watermark,
             nodes=self._nodes(sorted(nodes), memory),
-            cpu=self._pressure("cpu"),
-            memory_stall=self._pressure("memory"),
-            io_stall=self._pressure("io"),
         )
 
     def _usage_us(self, busy: Mapping[int, int]) -> int | None:
@@ -62,8 +60,24 @@ class NodeReader:
         read = {node: memory_files.numa_meminfo(content(f"{folder}/node{node}/meminfo")) for node in nodes}
         return {node: found for node, found in read.items() if found is not None}
 
-    def _pressure(self, resource: str) -> Pressure | None:
-        return counters.pressure(content(f"{self._root}/proc/pressure/{resource}"))
+
+def whole(path: str) -> bytes | None:
+    """Return one of the machine's own files to its end; None where it is not there, refuses, or does not end.
+
+    One read may bring a part: /proc/zoneinfo is shown node by node, as many as fit into the kernel's buffer of the
+    moment (fs/seq_file.c, seq_read_iter). What is missing at its end would look like watermarks that are not there.
+    """
+    parts: list[bytes] = []
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            while sum(map(len, parts)) < descriptors.MACHINE_SIZE:
+                part = file.read(descriptors.READ_SIZE)
+                if not part:
+                    return b"".join(parts)
+                parts.append(part)
+    except OSError:
+        return None
+    return None
 
 
 def _of(busy: Mapping[int, int], cpus: CPUMask) -> int | None:

@@ -29,7 +29,7 @@ _Read = Callable[[str, float], GroupReading | None]
 @dataclass(frozen=True, slots=True)
 class Subjects:
     """Who is to be seen. `kubepods`: "" if it is not known; `nodes`: the memory nodes. `amounts_only`: of pods and host
-    groups their CPU time and memory is enough."""
+    groups their CPU time and memory is enough, as it always is of kubepods."""
 
     kubepods: str = ""
     pods: Paths = field(default_factory=dict)
@@ -83,7 +83,7 @@ class PictureTaker:
         """Yield where a reading goes, under which name, of which path, and how it is made."""
         read = self._groups.amounts if subjects.amounts_only else self._groups.group
         if subjects.kubepods:
-            yield found.kubepods, subjects.kubepods, subjects.kubepods, self._groups.group
+            yield found.kubepods, subjects.kubepods, subjects.kubepods, self._groups.amounts
         for name, path in subjects.host_groups.items():
             yield found.host_groups, name, path, read
         for name, path in subjects.pods.items():

@@ -19,6 +19,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from nri_coloc.model.decisions import Decision
+from nri_coloc.model.readings import Toll
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import POOLS, NodeState, Pools
 from nri_coloc.model.workload import QoSClass
@@ -58,6 +59,21 @@ class Metrics:
         self._ticks = _TickCollector()
         self._registry.register(self._ticks)
         self._memory = self._gauge("headroom_memory_bytes", "Bytes that the reclaim box may hold now.")
+        self._memory_of_node = Gauge(
+            "headroom_memory_node_bytes",
+            "Of these, by memory node.",
+            ("node",),
+            namespace=NAMESPACE,
+            registry=self._registry,
+        )
+        self._held: dict[tuple[str, str], int] = {}
+        self._working_sets = Gauge(
+            "working_set_bytes",
+            "Memory that containers work with.",
+            ("class", "pool"),
+            namespace=NAMESPACE,
+            registry=self._registry,
+        )
         self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
         self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
@@ -85,7 +101,21 @@ class Metrics:
         self._drift = self._counter("drift_repairs", "Values found changed by others and put back.")
         self._unmet = self._counter("unmet_requests", "Dedicated requests that ran in share: no free CPUs.")
         self._late = self._counter("late_exclusivity", "Starts that came before the former users had moved.")
+        self._make_tolls()
         self._audit_lost = self._counter("audit_lost", "Audit records or lines that were lost.", "why")
+
+    def _make_tolls(self) -> None:
+        """What one class costs the others, by class and pool: a pod's name is no label."""
+        whose = ("class", "pool")
+        self._throttled = self._counter(
+            "cpu_throttled_seconds", "Held back by quotas, summed over CPUs.", *whose
+        )
+        self._waited = self._counter("cpu_wait_seconds", "Containers that waited for a CPU.", *whose)
+        self._oom_kills = self._counter("oom_kills", "Processes killed for memory.", *whose)
+        self._io_bytes = self._counter("io_bytes", "Bytes read and written.", "class", "direction")
+        self._io_operations = self._counter("io_operations", "Reads and writes.", "class", "direction")
+        self._stalled = self._counter("stalled_seconds", "Pods that waited.", "class", "resource")
+        self._high_events = self._counter("memory_high_events", "Reclaims at memory.high.", "class")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, namespace=NAMESPACE, registry=self._registry)
@@ -119,10 +149,36 @@ class Metrics:
         """Say how many CPUs the members of each pool use, where pools are sized by that."""
         self._loads = loads
 
-    def surveyed(self, picture_s: float, headroom_bytes: int) -> None:
-        """Observe one turn of the slow loop."""
+    def surveyed(self, picture_s: float, headroom_bytes: int, by_node: Mapping[int, int]) -> None:
+        """Observe one turn of the slow loop; `by_node`: of the headroom, by memory node."""
         self._picture.observe(picture_s)
         self._memory.set(headroom_bytes)
+        for node, amount in by_node.items():
+            self._memory_of_node.labels(str(node)).set(amount)
+
+    def working_sets(self, held: Mapping[tuple[str, str], int]) -> None:
+        """Say what containers hold, by class and pool; who has none any more holds nothing."""
+        self._held = dict.fromkeys(self._held, 0) | dict(held)
+        for labels, amount in self._held.items():
+            self._working_sets.labels(*labels).set(amount)
+
+    def containers_felt(self, qos: str, pool: str, toll: Toll) -> None:
+        """Count what containers of a class and a pool had to bear since the last time."""
+        self._throttled.labels(qos, pool).inc(toll.throttled_us / 1e6)
+        self._waited.labels(qos, pool).inc(toll.waited_us / 1e6)
+        self._oom_kills.labels(qos, pool).inc(toll.oom_kills)
+
+    def pods_felt(self, qos: str, toll: Toll) -> None:
+        """Count what pods of a class moved, and had to bear, since the last time."""
+        for direction, moved, served in (
+            ("read", toll.read_bytes, toll.reads),
+            ("write", toll.written_bytes, toll.writes),
+        ):
+            self._io_bytes.labels(qos, direction).inc(moved)
+            self._io_operations.labels(qos, direction).inc(served)
+        self._stalled.labels(qos, "memory").inc(toll.memory_stalled_us / 1e6)
+        self._stalled.labels(qos, "io").inc(toll.io_stalled_us / 1e6)
+        self._high_events.labels(qos).inc(toll.high_events)
 
     def advertised(self, cpu_milli: int, memory_bytes: int) -> None:
         """Say what is advertised."""

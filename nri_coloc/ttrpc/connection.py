@@ -1,7 +1,7 @@
 """One ttrpc connection, either side of it, without I/O: bytes in, events out, calls in, bytes out.
 
 It knows frames, envelopes and the rules of stream ids; of services and payloads it knows nothing.
-Streaming is left out: the only peer we have makes unary calls.
+Streaming is left out, for the only peer we have makes unary calls, and a request's metadata, for nobody reads it.
 
 The subtle thing: each message that a verb returns, and each one in the outbox, must reach the layer
 below on its own. Joining two is legal in ttrpc and fatal below it (see multiplex). A fault that a
@@ -39,7 +39,6 @@ class Request(NamedTuple):
     method: str
     payload: bytes
     timeout_nano: int
-    metadata: tuple[tuple[str, str], ...]
 
 
 class Response(NamedTuple):
@@ -209,12 +208,7 @@ class Connection:
             self._refuse(stream, Code.RESOURCE_EXHAUSTED, "too many requests are unanswered")
             return
         self._open.add(stream)
-        # The test spares a generator on every hook: only a runtime that traces sends any.
-        entries = envelope.metadata
-        metadata = tuple((entry.key, entry.value) for entry in entries) if entries else ()
-        request = Request(
-            stream, envelope.service, envelope.method, envelope.payload, envelope.timeout_nano, metadata
-        )
+        request = Request(stream, envelope.service, envelope.method, envelope.payload, envelope.timeout_nano)
         events.append(request)
 
     def _on_answer(

@@ -47,7 +47,7 @@ def test_a_plugin_that_sets_the_same_field_fails_the_creation_and_costs_us_nothi
         pytest.raises(RuntimeRefused, match=r"plugins \S+ and \S+ both tried to set .*[cC][pP][uU]"),
     ):
         dedicated(node)
-    wait_until(lambda: owned(daemon) == "", 5, "the CPUs to be given back")
+    wait_until(lambda: owned(daemon) == "", 30, "the CPUs to be given back")
     assert len(daemon.audit("runtime.lost")) == lost
     assert_unhurt(daemon)
     node.remove_pod(node.pod("shop/web"))
@@ -85,7 +85,7 @@ def test_an_earlier_plugins_update_of_a_neighbour_does_not_fail_a_creation_becau
     with node.nri.companion("rival", BEFORE_US, CreateContainer=lambda _: answer):
         web = dedicated(node)
     assert cpuset.render(cpus(node, web)) == "0-1"
-    wait_until(lambda: not node.cpus(neighbour) & node.cpus(web), 5, "the neighbour to leave")
+    wait_until(lambda: not node.cpus(neighbour) & node.cpus(web), 30, "the neighbour to leave")
     assert_unhurt(daemon)
 
 
@@ -137,8 +137,8 @@ def test_a_creation_that_a_validator_rejects_leaves_no_cpus_taken(node: GoNode, 
         pytest.raises(RuntimeRefused, match="no pinning here"),
     ):
         dedicated(node)
-    wait_until(lambda: owned(daemon) == "", 5, "the CPUs to be given back")
-    wait_until(lambda: cpuset.render(node.cpus(neighbour)) == "0-7", 5, "the neighbour to grow back")
+    wait_until(lambda: owned(daemon) == "", 30, "the CPUs to be given back")
+    wait_until(lambda: cpuset.render(node.cpus(neighbour)) == "0-7", 30, "the neighbour to grow back")
     assert_unhurt(daemon)
 
 
@@ -150,8 +150,9 @@ def test_what_another_plugin_pushes_over_our_placement_is_put_back(node: GoNode,
     pushed = len(node.nri.pushed)
     with node.nri.companion("pusher", AFTER_US) as pusher:
         pusher.push(update_of(neighbour, "0-7"))
-    assert [update.container_id for update in node.nri.pushed[pushed:]] == [neighbour]
-    wait_until(lambda: not node.cpus(neighbour) & node.cpus(web), 6, "the repair")
+    # the repair may be pushed the same way by now
+    assert {update.container_id for update in node.nri.pushed[pushed:]} == {neighbour}
+    wait_until(lambda: not node.cpus(neighbour) & node.cpus(web), 30, "the repair")
     assert daemon.audited("drift.repair", container_id=neighbour)
     node.nri.pushed.clear()
 

@@ -18,7 +18,7 @@ def test_what_no_reply_carries_is_pushed_the_safe_way(edition: Edition, node: Go
     pushed = len(node.nri.pushed)
     dedicated(node)
     left = cpuset.parse("2-7")
-    wait_until(lambda: all(cpus(node, one) == left for one in crowd), 15, "the specs to follow")
+    wait_until(lambda: all(cpus(node, one) == left for one in crowd), 30, "the specs to follow")
     natively = [update.container_id for update in node.nri.pushed[pushed:]]
     assert sorted(natively) == (sorted(crowd) if version.native_updates_are_safe(edition.number) else [])
     assert daemon.audit("push.failed") == []

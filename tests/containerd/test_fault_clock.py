@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.rig import unsteady_daemon
+from tests.rig import load, unsteady_daemon, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
-from tests.rig.waiting import poll, wait_until
+from tests.rig.waiting import becomes, poll, wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 from tests.rig.writes import Writes
 
@@ -22,7 +22,8 @@ OwnDaemon = Callable[..., Daemon]
 DAYS = str(3 * 86_400)
 LENDS = "reclaim:\n  enabled: true\n"
 STANDS_SECONDS = 3.0  # longer than the two seconds that the runtime gives a plugin
-ARRIVES_SECONDS = 60
+LOOKS_ON_SECONDS = 0.5
+ARRIVES_SECONDS = 120
 
 
 @pytest.mark.invariant(1, 2, 3, 6, 7)
@@ -39,7 +40,7 @@ def test_clocks_that_stand_elsewhere_after_a_restart_move_nothing(
     assert inspector.breaches() == []
 
 
-@pytest.mark.invariant(1, 3, 5, 8)
+@pytest.mark.invariant(1, 3, 8)
 def test_clocks_that_are_set_while_it_runs_stop_nothing(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
 ):
@@ -61,7 +62,7 @@ def test_a_container_that_came_while_the_plugin_stood_still_is_placed_when_it_go
 ):
     daemon = own_daemon()
     neighbour, _batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
-    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    wait_until(lambda: not inspector.breaches(), 30, "everybody to be in place")
     with ThreadPoolExecutor(1) as kubelet, _standing_still(daemon):
         web = kubelet.submit(inspector.run, "web", "dedicated").result(ARRIVES_SECONDS)
     inspector.wait_until_sound()
@@ -69,30 +70,35 @@ def test_a_container_that_came_while_the_plugin_stood_still_is_placed_when_it_go
 
 
 @pytest.mark.invariant(1, 5, 6)
-def test_a_loop_that_stood_still_lends_no_more_than_before(own_daemon: OwnDaemon, inspector: Inspector):
+def test_a_loop_that_stood_still_lends_no_more_than_before(
+    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
+):
     daemon = own_daemon(config=LENDS)
     inspector.run("neighbour", "shared")
     batch = inspector.run("batch", "reclaimed")
-    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    # it burns all the while, so that nothing but the pause could make the box grow
+    workloads.run(cri, "burner", command=load.burners(2 * len(NODE_CPUS)), shares=1024)
+    becomes(lambda: len(batch.cpus or NODE_CPUS), 1)
+    inspector.wait_until_sound()
     late = _late_ticks(daemon)
     with _standing_still(daemon):
-        before = batch.cpus or NODE_CPUS
         assert not poll(inspector.breaches, STANDS_SECONDS)
-    wait_until(lambda: _late_ticks(daemon) > late, 10, "the late tick to be counted")
-    assert (batch.cpus or NODE_CPUS) <= before
+    wait_until(lambda: _late_ticks(daemon) > late, 30, "the late tick to be counted")
+    assert not poll(lambda: len(batch.cpus or NODE_CPUS) > 1, LOOKS_ON_SECONDS)
     assert inspector.breaches() == []
 
 
 def _one_of_each(inspector: Inspector) -> list[Workload]:
     found = [inspector.run(f"{qos}-one", qos) for qos in ("dedicated", "shared", "reclaimed")]
-    wait_until(lambda: not inspector.breaches(), 10, "everybody to be in place")
+    wait_until(lambda: not inspector.breaches(), 30, "everybody to be in place")
     return found
 
 
 def _late_ticks(daemon: Daemon) -> float:
     """Ticks that came half a second late or more."""
     name = "nri_coloc_tick_late_seconds"
-    return daemon.metric(f"{name}_count") - daemon.metric(f'{name}_bucket{{le="0.5"}}')
+    every, in_time = daemon.metrics(f"{name}_count", f'{name}_bucket{{le="0.5"}}')
+    return every - in_time
 
 
 @contextmanager

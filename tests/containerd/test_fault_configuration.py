@@ -8,6 +8,7 @@ from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 from tests.rig.waiting import wait_until
+from tests.rig.workloads import NODE_CPUS
 
 pytestmark = pytest.mark.containerd
 
@@ -20,17 +21,18 @@ def test_broken_and_mended_again_and_again_moves_nothing_while_pods_come_and_go(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
 ):
     daemon = own_daemon()
-    inspector.run("neighbour", "shared")
-    inspector.run("batch", "reclaimed")
+    neighbour, batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
     for number, text in enumerate(BROKEN):
         daemon.config.write(text)
-        wait_until(lambda: not daemon.check("config")["ok"], 10, "readiness to refuse it")
+        wait_until(lambda: not daemon.check("config")["ok"], 30, "readiness to refuse it")
         web = inspector.run(f"web-{number}", "dedicated")
         inspector.wait_until_sound()
         daemon.config.write("")
-        inspector.holds_until(lambda: daemon.check("config")["ok"], 10, "the mended file to count")
+        inspector.holds_until(lambda: daemon.check("config")["ok"], 30, "the mended file to count")
         inspector.forget(web)
         cri.remove_pod(web.pod.id)
+        wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 30, "the CPUs to come back")
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
     assert "Traceback" not in daemon.log()
 
 
@@ -45,7 +47,7 @@ def test_a_plugin_that_cannot_start_for_its_configuration_leaves_everything_and_
     daemon.kill()
     daemon.config.write(BROKEN[0])
     daemon.start()
-    inspector.holds_until(lambda: daemon.is_dead, 20, "the daemon to refuse to start")
+    inspector.holds_until(lambda: daemon.is_dead, 60, "the daemon to refuse to start")
     daemon.config.write("")
     daemon.start()
     daemon.wait_synchronised()

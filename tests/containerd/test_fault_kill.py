@@ -30,7 +30,7 @@ def test_killed_while_a_dedicated_container_comes(
     daemon = own_daemon(program=(*mortal_daemon.PROGRAM, step))
     neighbour, _batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
     web = inspector.run("web", "dedicated", annotations=DEATH)
-    wait_until(lambda: daemon.is_dead, 10, f"the daemon to die while {step}")
+    wait_until(lambda: daemon.is_dead, 30, f"the daemon to die while {step}")
     assert cri.pid(web.id) in cgroups.pids(web.cgroup), "its container runs all the same"
     own_daemon(state_dir=daemon.state_dir)
     inspector.wait_until_sound()
@@ -45,7 +45,7 @@ def test_killed_while_an_offline_pod_comes(cri: Cri, own_daemon: OwnDaemon, insp
     inspector.run("neighbour", "shared")
     inspector.wait_until_sound()
     late = inspector.run("batch", "reclaimed", annotations=DEATH)
-    wait_until(lambda: daemon.is_dead, 10, f"the daemon to die while {step}")
+    wait_until(lambda: daemon.is_dead, 30, f"the daemon to die while {step}")
     inspector.forget(late)
     assert inspector.breaches() == [], "who was placed before stays placed while nobody is there"
     inspector.watch(late, "reclaimed")
@@ -64,7 +64,7 @@ def test_killed_while_the_kubelet_resizes_a_container(cri: Cri, own_daemon: OwnD
     resized = inspector.run("neighbour", "shared", annotations=DEATH)
     cri.update(resized.id, shares=SHARES, quota=QUOTA, period=PERIOD)
     inspector.resized(resized, SHARES, QUOTA)
-    wait_until(lambda: daemon.is_dead, 10, "the daemon to die while updating")
+    wait_until(lambda: daemon.is_dead, 30, "the daemon to die while updating")
     own_daemon(state_dir=daemon.state_dir)
     inspector.wait_until_sound()
 
@@ -77,9 +77,9 @@ def test_killed_while_a_dedicated_container_goes(cri: Cri, own_daemon: OwnDaemon
     inspector.wait_until_sound()
     inspector.forget(web)
     cri.remove_pod(web.pod.id)
-    wait_until(lambda: daemon.is_dead, 10, "the daemon to die while releasing")
+    wait_until(lambda: daemon.is_dead, 30, "the daemon to die while releasing")
     own_daemon(state_dir=daemon.state_dir)
-    wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 10, "the CPUs to come back")
+    wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 30, "the CPUs to come back")
     inspector.wait_until_sound()
 
 
@@ -90,13 +90,14 @@ def test_killed_while_it_is_told_what_exists(containerd: Containerd, inspector: 
     inspector.run("neighbour", "shared")
     inspector.run("batch", "reclaimed")
     with Daemon(containerd, program=(*mortal_daemon.PROGRAM, mortal_daemon.SYNCHRONISING)) as first:
-        wait_until(lambda: first.is_dead, 20, "the daemon to die while synchronising")
+        wait_until(lambda: first.is_dead, 60, "the daemon to die while synchronising")
         with Daemon(containerd, state_dir=first.state_dir) as second:
             second.wait_synchronised()
+            inspector.run("late", "shared")
             inspector.wait_until_sound()
 
 
 def _restore(daemon: Daemon) -> None:
     command = [sys.executable, "-m", "nri_coloc", "restore", *daemon.places()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

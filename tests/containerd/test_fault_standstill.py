@@ -18,7 +18,7 @@ pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
 STANDS_SECONDS = 3.0  # longer than the two seconds that the runtime gives a plugin
-TOO_LONG_SECONDS = 40  # the kubelet would wait for 120
+TOO_LONG_SECONDS = 120  # as long as the kubelet would wait
 
 
 @pytest.mark.invariant(1, 3, 6, 7, 8)
@@ -58,7 +58,7 @@ def test_a_runtime_that_stumbles_again_and_again_is_never_wedged(
         finally:
             over.set()
         assert going.result(2 * TOO_LONG_SECONDS) > 0
-    wait_until(lambda: daemon.check("connected")["ok"], 30, "the daemon to be connected")
+    wait_until(lambda: daemon.check("connected")["ok"], 60, "the daemon to be connected")
     inspector.run("last", "dedicated")
     inspector.wait_until_sound()
 

@@ -7,7 +7,6 @@ import pytest
 from tests.rig import cgroups
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
-from tests.rig.waiting import poll
 
 pytestmark = pytest.mark.containerd
 
@@ -31,7 +30,7 @@ def test_meddling_with_what_is_the_kubelets_is_seen(own_daemon: Callable[..., Da
     own_daemon()
     neighbour = inspector.run("neighbour", "shared")
     inspector.run("batch", "reclaimed")
-    assert poll(lambda: not inspector.breaches(), 10)
+    inspector.wait_until_sound()
     besteffort = _share_file("/kubepods/besteffort")
     for group in (neighbour.cgroup, neighbour.pod.cgroup):
         _share_file(group).write_text("77")

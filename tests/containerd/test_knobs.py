@@ -29,15 +29,15 @@ def test_an_annotated_memory_limit_holds_in_the_cgroup_and_the_spec(cri: Cri, as
 @pytest.mark.parametrize(("asked", "weight"), [(1, 1), (100, 100), (300, 118), (10000, 1000)])
 def test_an_io_weight_acts_along_the_whole_path(cri: Cri, asked: int, weight: int):
     web = workloads.run(cri, "web", annotations={f"{PREFIX}io-weight": str(asked)}, request=0.1)
-    assert cgroups.bfq_weight(web.pod.cgroup) in (weight, None)
-    assert cgroups.bfq_weight(web.cgroup) in (weight, None)
+    assert cgroups.weighs(web.pod.cgroup, weight)
+    assert cgroups.weighs(web.cgroup, weight)
 
 
 def test_an_io_weight_is_in_force_at_the_first_instruction(cri: Cri):
     pod = cri.run_pod("web", annotations={f"{PREFIX}io-weight": "300"})
-    assert cgroups.bfq_weight(pod.cgroup) in (118, None)
+    assert cgroups.weighs(pod.cgroup, 118)
     web = workloads.add(cri, pod, "app")
-    assert cgroups.bfq_weight(web.cgroup) in (118, None)
+    assert cgroups.weighs(web.cgroup, 118)
 
 
 def test_one_containers_values_are_its_own(cri: Cri):
@@ -54,7 +54,7 @@ def test_an_offline_pod_is_limited_from_its_sandbox_on(cri: Cri):
     left = NODE_CPUS - web.first_cpus()
     assert cgroups.cpus(pod.cgroup) == left
     assert cgroups.shares(pod.cgroup) in (2, None)
-    assert cgroups.bfq_weight(pod.cgroup) in (10, None)
+    assert cgroups.weighs(pod.cgroup, 10)
     assert cgroups.cpus(f"{pod.cgroup}/{pod.id}") == left
 
 
@@ -64,7 +64,7 @@ def test_an_offline_container_inherits_its_pods_cpus(cri: Cri):
     assert batch.first_cpus() == batch.cpus == NODE_CPUS - web.first_cpus()
     assert batch.spec_cpus == ""
     assert cgroups.shares(batch.cgroup) in (2, None)
-    assert cgroups.bfq_weight(batch.cgroup) in (10, None)
+    assert cgroups.weighs(batch.cgroup, 10)
 
 
 def test_an_offline_pod_is_never_limited_above_itself(cri: Cri):
@@ -72,7 +72,7 @@ def test_an_offline_pod_is_never_limited_above_itself(cri: Cri):
     batch = workloads.reclaimed(cri)
     above = [path for path in kubepods.parents(batch.pod.cgroup) if "besteffort" in path]
     assert [cgroups.cpus(path) for path in above] == [NODE_CPUS]
-    assert cgroups.bfq_weight(above[0]) in (100, None)
+    assert cgroups.weighs(above[0], 100)
 
 
 def test_an_annotation_makes_a_pod_of_any_kind_an_offline_one(cri: Cri):
@@ -107,8 +107,7 @@ def test_an_oom_score_that_the_kernel_refuses_never_fails_the_container(daemon: 
     if workloads.may_lower_oom_scores():
         assert cgroups.oom_score_adj(cri.pid(web.id)) == -500
     else:
-        refused = daemon.audited("write.failed")
-        assert "oom_score_adj" in refused["because"]
+        assert daemon.audited("write.failed", saying="oom_score_adj")
         assert cgroups.oom_score_adj(cri.pid(web.id)) == 300
 
 
@@ -137,4 +136,4 @@ def test_an_offline_pod_with_an_online_container_is_no_part_of_the_box(
     offline = workloads.add(cri, mixed, "batch")
     assert cgroups.cpus(mixed.cgroup) == NODE_CPUS
     assert cgroups.shares(mixed.cgroup) != 2
-    wait_until(lambda: online.cpus == offline.cpus == NODE_CPUS - web.first_cpus(), 2, "both to make room")
+    wait_until(lambda: online.cpus == offline.cpus == NODE_CPUS - web.first_cpus(), 30, "both to make room")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"
 BURN: Final = ("/bin/sh", "-c", "exec yes > /dev/null")
-SOON_S: Final = 40
+SOON_S: Final = 120
 TERMS: Final = re.compile(
     r"CPU (\d+)m = (\d+)m lendable \* 0\.95 - 0m reserve - (\d+)m of (\d+) online pods(?: \(most: (\S+) (\d+)m\))?"
     r" - (\d+)m of the system; memory (\d+) = "
@@ -52,30 +52,37 @@ def offer(daemon: Daemon) -> Offer | None:
     return Offer(told, int(lendable), int(pods), int(system), first or "", int(milli or 0))
 
 
-def named(daemon: Daemon, workload: str, milli: int) -> bool:
-    """Whether the offer leaves out so much for a workload, as its largest one."""
-    made = offer(daemon)
-    return made is not None and made.first == workload and made.first_milli >= milli
+def naming(daemon: Daemon, workload: str, milli: int) -> Offer:
+    """Wait for an offer that leaves out so much for a workload, as its largest one."""
+    found: list[Offer] = []
+
+    def look() -> bool:
+        made = offer(daemon)
+        found.extend([made] if made else [])
+        return made is not None and made.first == workload and made.first_milli >= milli
+
+    wait_until(look, SOON_S, f"an offer that keeps {milli}m for {workload}")
+    return found[-1]
 
 
 def test_what_is_offered_follows_the_load_and_says_why(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=LENDING)
     wait_until(lambda: offer(daemon), SOON_S, "an offer")
     workloads.run(cri, "quiet")
-    wait_until(lambda: named(daemon, "default/quiet", 0), SOON_S, "an offer that knows it")
-    before = offer(daemon)
+    before = naming(daemon, "default/quiet", 0)
     workloads.run(cri, "burner", command=BURN, shares=100)
-    wait_until(lambda: named(daemon, "default/burner", 120), SOON_S, "what it uses beyond its request of 98m")
-    after = offer(daemon)
-    assert before is not None
-    assert after is not None
+    after = naming(daemon, "default/burner", 120)  # beyond its request of 98m
     assert before.adds_up, before.told
     assert after.adds_up, after.told
     assert after.lendable == 1000 * len(workloads.NODE_CPUS)
     assert after.pods >= before.pods + 100
     assert after.told["reason"] == "learning"
     assert after.told["online_cpu_milli"] > 0
-    assert daemon.metric("nri_coloc_capacity_cpu_milli") == offer(daemon).told["cpu_milli"]  # type: ignore[union-attr]  # just seen
+    wait_until(
+        lambda: daemon.metric("nri_coloc_capacity_cpu_milli") == daemon.capacity()["cpu_milli"],
+        SOON_S,
+        "the same as a metric",
+    )
 
 
 def test_the_boxs_members_have_memory_limits_that_can_be_put_back(cri: Cri, own_daemon: OwnDaemon):
@@ -83,10 +90,9 @@ def test_the_boxs_members_have_memory_limits_that_can_be_put_back(cri: Cri, own_
     batch, web = workloads.reclaimed(cri), workloads.shared(cri)
     agent = workloads.run(cri, "agent", "system", namespace="kube-system", parent=kubepods.BESTEFFORT)
     wait_until(lambda: cgroups.memory_limit(batch.pod.cgroup), SOON_S, "a limit of the reclaimed pod")
-    record = daemon.audited("reclaim.memory")
+    record = daemon.audited("reclaim.memory", saying="default/batch")
     assert record["after"]["memory.limit"] > 0
-    assert "default/batch" in record["because"]
-    wait_until(lambda: daemon.check("readings")["ok"], 10, "a first sweep")
+    wait_until(lambda: daemon.check("readings")["ok"], 30, "a first sweep")
     for other in (web.pod.cgroup, agent.pod.cgroup, batch.cgroup, "/kubepods/besteffort", "/kubepods"):
         assert cgroups.memory_limit(other) is None
     daemon.terminate()

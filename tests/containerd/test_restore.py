@@ -78,7 +78,7 @@ def spec(workload: Workload) -> dict[str, Any]:
 
 def restore(daemon: Daemon, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "nri_coloc", "restore", *daemon.places(), *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def everything(pods: list[Workload]) -> list[Any]:
@@ -105,13 +105,13 @@ def twins(cri: Cri, own_daemon: OwnDaemon) -> list[Any]:
 def at_work(daemon: Daemon, pods: dict[str, Workload]) -> None:
     """Wait until it has moved, limited, lent, pushed and hinted."""
     owned = pods["web"]
-    wait_until(lambda: len(owned.cpus or ()) == 1, 10, "a CPU of its own")
+    wait_until(lambda: len(owned.cpus or ()) == 1, 30, "a CPU of its own")
     wait_until(
-        lambda: pods["neighbour"].cpus == NODE_CPUS - (owned.cpus or NODE_CPUS), 10, "the other to leave"
+        lambda: pods["neighbour"].cpus == NODE_CPUS - (owned.cpus or NODE_CPUS), 30, "the other to leave"
     )
-    wait_until(lambda: spec(pods["neighbour"])["cpus"] != "", 10, "its spec to say so")
-    wait_until(lambda: spec(pods["lent"])["quota"] == PERIOD // 2, 10, "what was lent in the spec")
-    wait_until(lambda: cgroups.memory_limit(pods["idle"].pod.cgroup), 40, "a limit of the box")
+    wait_until(lambda: spec(pods["neighbour"])["cpus"] != "", 30, "its spec to say so")
+    wait_until(lambda: spec(pods["lent"])["quota"] == PERIOD // 2, 30, "what was lent in the spec")
+    wait_until(lambda: cgroups.memory_limit(pods["idle"].pod.cgroup), 120, "a limit of the box")
     assert daemon.audit("write.failed") == []
 
 
@@ -163,7 +163,7 @@ def test_what_was_restored_outlives_the_kubelets_next_update_and_a_new_daemon_ta
 def test_without_the_runtime_files_are_back_and_it_says_what_is_not(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=LENDING)
     lent = run(cri, "lent")
-    wait_until(lambda: cgroups.memory_limit(lent.pod.cgroup), 40, "a limit of the box")
+    wait_until(lambda: cgroups.memory_limit(lent.pod.cgroup), 120, "a limit of the box")
     daemon.kill()
     done = restore(daemon, "--nri-socket", "/nowhere/nri.sock")
     assert done.returncode == 1
@@ -178,6 +178,6 @@ def test_at_its_end_it_restores_what_it_is_told_to(cri: Cri, own_daemon: OwnDaem
     pods = {name: run(cri, name) for name in ("web", "neighbour")}
     before = everything(list(pods.values()))
     daemon = own_daemon(config="reclaim: {enabled: true, features: [scheduler-hints, restore-on-exit]}\n")
-    wait_until(lambda: spec(pods["neighbour"])["cpus"] != "", 10, "its spec to say so")
+    wait_until(lambda: spec(pods["neighbour"])["cpus"] != "", 30, "its spec to say so")
     assert daemon.terminate() == 0
     assert everything(list(pods.values())) == before

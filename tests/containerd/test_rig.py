@@ -107,7 +107,8 @@ def test_a_plugin_is_launched_by_containerd(own_containerd: Callable[[Options], 
     # 1.7 does not come up when a launched plugin does not register in time; 2.x goes on without it
     with suppress(RigError):
         own_containerd(options)
-    assert "NRI_PLUGIN_SOCKET=3" in (tmp_path / "launched").read_text()
+    launched = tmp_path / "launched"
+    wait_until(lambda: launched.exists() and "NRI_PLUGIN_SOCKET=3" in launched.read_text(), 30, "its words")
 
 
 def test_the_product_lists_what_the_runtime_runs(containerd: Containerd, cri: Cri):
@@ -140,7 +141,7 @@ def test_the_product_sees_a_refusal_and_a_loss_as_its_own_errors(containerd: Con
     containerd.kill()
     assert _is_lost(client)
     containerd.start()
-    wait_until(lambda: not _is_lost(client), 5, "the client to connect again")
+    wait_until(lambda: not _is_lost(client), 30, "the client to connect again")
     client.close()
 
 

@@ -6,6 +6,8 @@ failure comes back; the input is in the failure's own text.
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,6 +16,11 @@ from nri_coloc.config.annotations import resolve, resolve_pod
 from nri_coloc.errors import SettingsError
 from nri_coloc.model.tuning import Settings, Tuning
 from nri_coloc.model.workload import Container, Pod, Resources, Wish
+from tests.fuzz import corpus
+
+NOUN: Final = "annotations"
+MOST_FINDINGS: Final = 64
+"""A pod's author decides how much is written, not how much is said of it."""
 
 TUNING = Tuning()
 CONTAINER = Container(
@@ -133,6 +140,35 @@ YAML_PIECES = (
     "é",
     '"\\ud800"',
 )  # fmt: skip - as above
+
+
+def check(data: bytes) -> None:
+    """Read lines of a name, a blank and a value as what a pod carries, in each of Kubernetes' classes."""
+    lines = (line.partition(" ") for line in data.decode(errors="surrogateescape").split("\n"))
+    annotations = {name: value for name, blank, value in lines if blank}
+    for parent in PARENTS:
+        pod = Pod("p", annotations=annotations, labels=annotations, cgroup_parent=parent)
+        for wish in (resolve(pod, CONTAINER, TUNING, 1 << 36), resolve_pod(pod, TUNING)):
+            assert len(wish.findings) <= MOST_FINDINGS + len(annotations)
+            assert all(len(each.value) <= 256 and each.value.encode() for each in wish.findings if each.value)
+
+
+@corpus.replayed(NOUN)
+def test_kept_annotations_give_a_wish(seed: Path):
+    check(seed.read_bytes())
+
+
+def test_any_annotations_near_kept_ones_give_a_wish(fuzz_inputs: int):
+    corpus.made_up(NOUN, check, fuzz_inputs)
+
+
+@pytest.mark.parametrize("seed", corpus.seeds(NOUN), ids=lambda path: path.name)
+def test_a_kept_pod_is_told_what_is_wrong_with_it(seed: Path):
+    lines = seed.read_bytes().decode(errors="surrogateescape").splitlines()
+    annotations = dict(line.split(" ", 1) for line in lines)
+    pod = Pod("p", annotations=annotations, cgroup_parent=PARENTS[1])
+    told = resolve(pod, CONTAINER, TUNING, 1 << 36).findings
+    assert bool(told) is not seed.name.startswith("good-"), told
 
 
 @pytest.fixture

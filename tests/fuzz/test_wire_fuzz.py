@@ -6,6 +6,8 @@ with a few bytes changed: pure noise rarely gets past the first header.
 """
 
 import random
+from pathlib import Path
+from typing import Final
 
 import pytest
 from google.protobuf.message import Message
@@ -20,7 +22,9 @@ from nri_coloc.nri.subscription import HookKind
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc.connection import Connection, Role
 from nri_coloc.ttrpc.errors import TtrpcError
+from tests.fuzz import corpus
 
+NOUN: Final = "wire"
 POD = nri_pb2.PodSandbox(id="p", name="web", namespace="shop", annotations={"k": "v"})
 CONTAINER = nri_pb2.Container(id="c", pod_sandbox_id="p", name="app", args=["run"])
 CONTAINER.linux.resources.cpu.shares.value = 1024
@@ -128,6 +132,54 @@ def feed_session(source: random.Random) -> None:
     except ProtocolError:
         # Only a fault of the peer ends it here, and it is ended then.
         assert session.state is State.CLOSED
+
+
+def check(data: bytes) -> None:
+    """Give it to a session that has registered, whole and byte by byte, and to both ends of a connection."""
+    for size in (max(1, len(data)), 1):
+        session = Session("fuzz", "00")
+        session.register()
+        try:
+            for at in range(0, len(data), size):
+                _hear(session, data[at : at + size])
+            session.receive_end()
+        except ProtocolError:
+            pass  # a fault of the peer, which ends it as the end of the stream does
+        assert session.state is State.CLOSED
+    for role in Role:
+        _feed(Connection(role), data)
+
+
+def _hear(session: Session, data: bytes) -> None:
+    for event in session.receive_data(data):
+        if isinstance(event, events.Hook | events.Synchronize | events.Configured):
+            session.neutral(event.call)
+    assert len(session.data_to_send()) <= MAX_UNSENT_BYTES
+
+
+def _feed(connection: Connection, data: bytes) -> None:
+    try:
+        connection.receive_data(data)
+        assert kept_bytes(connection) <= len(data) + 200 * (1 + len(data) // frames.HEADER_SIZE)
+        connection.receive_end()
+    except TtrpcError:
+        pass
+
+
+@corpus.replayed(NOUN)
+def test_a_kept_conversation_is_taken_or_refused(seed: Path):
+    check(seed.read_bytes())
+
+
+def test_any_conversation_near_a_kept_one_is_taken_or_refused(fuzz_inputs: int):
+    corpus.made_up(NOUN, check, fuzz_inputs)
+
+
+def test_the_kept_conversations_are_not_all_refused():
+    session = Session("fuzz", "00")
+    session.register()
+    heard = session.receive_data((corpus.CORPUS / NOUN / "good-conversation").read_bytes())
+    assert len(heard) >= len(MESSAGES) - 2  # the registration is answered, and chunks are joined
 
 
 @pytest.fixture

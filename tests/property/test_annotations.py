@@ -85,7 +85,7 @@ TUNINGS = st.sampled_from(
         Tuning(rules=(ClassRule(QoSClass.RECLAIMED, namespace="batch-*"),)),
         Tuning(
             classes={
-                q: ClassTuning(memory_high="90%", memory_min="1%", allow_namespaces=("shop",))
+                q: ClassTuning(memory_high="90%", memory_min="1%", cpu_burst=20, allow_namespaces=("shop",))
                 for q in QoSClass
             }
         ),
@@ -111,6 +111,18 @@ def test_every_wish_keeps_within_what_its_pod_may_have(pod, container, tuning):
         assert not wish.preserve
         assert wish.avoidance != frozenset()
         assert wish.qos is not QoSClass.SYSTEM
+
+
+@given(PODS, CONTAINERS, TUNINGS)
+def test_a_burst_is_a_percentage_that_an_annotation_or_the_class_orders(pod, container, tuning):
+    wish = resolve(pod, container, tuning)
+    of_class = tuning.classes[wish.qos].cpu_burst
+    if wish.burst_because.startswith("annotation "):
+        assert 0 <= (-1 if wish.cpu_burst_percent is None else wish.cpu_burst_percent) <= 100
+    elif of_class:
+        assert (wish.cpu_burst_percent, wish.burst_because) == (of_class, f"classes.{wish.qos}.cpuBurst")
+    else:
+        assert (wish.cpu_burst_percent, wish.burst_because) == (None, "")
 
 
 @given(PODS, CONTAINERS, TUNINGS)

@@ -54,6 +54,7 @@ def hostile(seed: int) -> list[FastReadings]:
                 threads,
                 draw.choice((0, 8)),
                 draw.choice((0.0, 0.0001, 0.01)),
+                draw.choice((0.0, 0.0001, 0.01)),
                 yields,
             )
         )
@@ -70,7 +71,7 @@ def calm(seed: int) -> list[FastReadings]:
         for role, most in ((Role.PODS, 4_000), (Role.SYSTEM, 300), (Role.BOX, 900)):
             used[role] += draw.randrange(most) * 20
         read = tuple(Sample(key, role, now, used[role]) for key, role in enumerate(ROLES))
-        found.append(FastReadings(now, read, draw.choice((0.0, 0.004)), 8, threads, 8, 0.0, yields))
+        found.append(FastReadings(now, read, draw.choice((0.0, 0.004)), 8, threads, 8, yields=yields))
     return found
 
 

@@ -91,6 +91,12 @@ def bfq_weight(cgroup: str) -> int | None:
     return _number(text.split()[-1]) if text else None
 
 
+def weighs(cgroup: str, weight: int) -> bool:
+    """Whether it has this BFQ weight; true of every cgroup that is there where the kernel has no BFQ."""
+    path = file(cgroup, "blkio", "io.bfq.weight" if is_v2() else "blkio.bfq.weight")
+    return bfq_weight(cgroup) == weight if path.exists() else path.parent.is_dir()
+
+
 def pids(cgroup: str) -> frozenset[int]:
     """The processes directly in it."""
     return frozenset(int(word) for word in _words(file(cgroup, "cpuset", "cgroup.procs")))

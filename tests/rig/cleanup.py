@@ -43,11 +43,11 @@ def clear(found: Traces) -> None:
     """Take everything away; raises RigError naming what would not go."""
     for cgroup in _pods(found):  # before the shims: they are the ones who reap
         kubepods.kill(cgroup)
-    poll(lambda: not any(kubepods.processes(cgroup) for cgroup in _pods(found)), 5)
+    poll(lambda: not any(kubepods.processes(cgroup) for cgroup in _pods(found)), 60)
     for pid in _processes(found):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    poll(lambda: not _processes(found), 5)
+    poll(lambda: not _processes(found), 60)
     for path in reversed(_mounts(found.folder)):
         subprocess.run(["umount", "--no-mtab", "--lazy", path], check=False, capture_output=True)
     for cgroup in found.cgroups:

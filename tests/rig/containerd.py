@@ -20,7 +20,7 @@ from tests.rig.configuration import Options, Version
 from tests.rig.cri import Cri
 from tests.rig.waiting import poll
 
-READY_SECONDS: Final = 90  # an emulated machine needs 8 of them, a real one a fraction of one
+READY_SECONDS: Final = 180  # an emulated machine needs 8 of them, a real one a fraction of one
 LONGEST_SOCKET_PATH: Final = 107  # unix(7): sun_path is 108 bytes with its zero
 LONGEST_LOG_LINE: Final = 300  # containerd prints its whole configuration on one
 LOGS: Final = Path("build/rig")
@@ -83,7 +83,7 @@ class Containerd:
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(10)
+                self._process.wait(30)
         self.kill()
 
     def wait(self) -> None:
@@ -145,7 +145,7 @@ class Containerd:
         ctr = str(self.package.program("ctr"))
         command = [ctr, "--address", str(self.cri_socket), "--namespace", "k8s.io", "images", "import"]
         done = subprocess.run(
-            [*command, str(archive)], capture_output=True, text=True, timeout=120, check=False
+            [*command, str(archive)], capture_output=True, text=True, timeout=300, check=False
         )
         if done.returncode:
             raise RigError(f"the images could not be imported: {done.stderr}\n{self.log_tail()}")

@@ -21,6 +21,7 @@ from nri_coloc._pb import cri_pb2, cri_pb2_grpc
 from tests.rig import image, kubepods
 
 CALL_SECONDS: Final = 120  # as the kubelet's
+COMMAND_SECONDS: Final = 300
 _CHANNEL_OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),
     ("grpc.max_receive_message_length", -1),
@@ -180,8 +181,8 @@ class Cri:
 
     def execute(self, container: str, *command: str) -> str:
         """Run a command inside and give back what it printed; raises when it failed."""
-        request = cri_pb2.ExecSyncRequest(container_id=container, cmd=command, timeout=60)
-        reply = self._call("ExecSync", request)
+        request = cri_pb2.ExecSyncRequest(container_id=container, cmd=command, timeout=COMMAND_SECONDS)
+        reply = self._call("ExecSync", request, COMMAND_SECONDS)
         if reply.exit_code:
             raise AssertionError(f"{command} ended with {reply.exit_code}: {reply.stderr.decode()}")
         return str(reply.stdout.decode())
@@ -222,7 +223,7 @@ class Cri:
         self._call("StopPodSandbox", cri_pb2.StopPodSandboxRequest(pod_sandbox_id=pod), seconds)
         self._call("RemovePodSandbox", cri_pb2.RemovePodSandboxRequest(pod_sandbox_id=pod), seconds)
 
-    def remove_all(self, seconds: float = 30) -> None:
+    def remove_all(self, seconds: float = 60) -> None:
         """Remove every pod, and the pods' cgroups; raises grpc's error when the runtime does not."""
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda pod: self.remove_pod(pod, seconds), self.list_pods(seconds)))

@@ -18,10 +18,10 @@ from typing import Any, Final, Self, TypedDict, Unpack
 
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
-from tests.rig.waiting import poll, wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
 
-READY_SECONDS: Final = 20
-HTTP_SECONDS: Final = 5
+READY_SECONDS: Final = 60
+HTTP_SECONDS: Final = 30
 PROGRAM: Final = ("-m", "nri_coloc")
 SLOW_PROGRAM: Final = ("-m", "tests.rig.slow_daemon")
 PROJECT: Final = Path(__file__).parents[2]
@@ -145,11 +145,11 @@ class Daemon:
         """End it at once."""
         self._end(signal.SIGKILL)
 
-    def terminate(self, seconds: float = 10) -> int:
+    def terminate(self, seconds: float = PATIENCE_SECONDS) -> int:
         """Ask it to end and return its exit code."""
         return self._end(signal.SIGTERM, seconds)
 
-    def _end(self, number: signal.Signals, seconds: float = 10) -> int:
+    def _end(self, number: signal.Signals, seconds: float = PATIENCE_SECONDS) -> int:
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -203,8 +203,13 @@ class Daemon:
 
     def metric(self, sample: str) -> float:
         """Return a sample such as `nri_coloc_connected`, labels included; 0 if there is none."""
+        return self.metrics(sample)[0]
+
+    def metrics(self, *samples: str) -> list[float]:
+        """Return several samples of one moment."""
         lines = (line.rpartition(" ") for line in self._get("/metrics").splitlines())
-        return next((float(value) for name, _, value in lines if name == sample), 0.0)
+        found = {name: value for name, _, value in lines}
+        return [float(found.get(sample, "0")) for sample in samples]
 
     def audit(self, event: str = "", **fields: Any) -> list[dict[str, Any]]:
         """Return the audit records since its last start that have these fields, oldest first."""
@@ -215,10 +220,16 @@ class Daemon:
         records = [json.loads(line) for line in lines]
         return [r for r in records if all(r.get(name) == value for name, value in wanted.items())]
 
-    def audited(self, event: str, seconds: float = 5, **fields: Any) -> dict[str, Any]:
-        """Wait for an audit record and return it: they are written after the reply."""
-        wait_until(lambda: self.audit(event, **fields), seconds, f"{event} {fields} in the audit")
-        return self.audit(event, **fields)[-1]
+    def audited(
+        self, event: str, seconds: float = PATIENCE_SECONDS, *, saying: str = "", **fields: Any
+    ) -> dict[str, Any]:
+        """Wait for an audit record, whose reason says something, and return it: they are written after the reply."""
+
+        def found() -> list[dict[str, Any]]:
+            return [record for record in self.audit(event, **fields) if saying in record.get("because", "")]
+
+        wait_until(found, seconds, f"{event} {fields} {saying} in the audit")
+        return found()[-1]
 
     def log(self) -> str:
         """Return what it wrote to stderr."""
@@ -244,7 +255,7 @@ def fetch(port: int, path: str) -> str:
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()
-    except (ConnectionRefusedError, TimeoutError):
+    except (ConnectionError, TimeoutError):
         return ""
     finally:
         connection.close()

@@ -24,7 +24,7 @@ from tests.rig.go_peer import GoError, Peer
 from tests.rig.go_programs import Edition
 from tests.rig.waiting import wait_until
 
-SETTLE_SECONDS: Final = 20
+SETTLE_SECONDS: Final = 60
 
 Answer = Callable[[Any], Message]
 """From a companion's request to its answer."""

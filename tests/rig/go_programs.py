@@ -14,6 +14,7 @@ from typing import Final
 
 from nri_coloc.nri.version import NriVersion
 from tests.rig import RigError, go_compiler, packages
+from tests.rig.waiting import tried
 
 SOURCES: Final = Path(__file__).parents[1] / "conformance/go"
 BUILD_SECONDS: Final = 600
@@ -91,7 +92,8 @@ def _build(edition: Edition, target: Path) -> None:
         tree = Path(scratch, "bin")
         tree.mkdir()
         arguments = [f"-modfile=versions/{edition.nri}.mod", f"-tags={','.join(edition.tags)}"]
-        _run([go_compiler.found().command, "build", *arguments, "-o", f"{tree}/", "./..."])
+        command = [go_compiler.found().command, "build", *arguments, "-o", f"{tree}/", "./..."]
+        tried(lambda: _run(command))  # it fetches modules, and a newer compiler if one asks for it
         shutil.rmtree(target, ignore_errors=True)
         tree.rename(target)
 

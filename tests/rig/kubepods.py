@@ -84,8 +84,8 @@ def kill(cgroup: str) -> None:
 
 
 def remove(cgroup: str) -> bool:
-    """Remove it with all below it; False when the kernel would not let go of it within five seconds."""
-    return poll(lambda: _removed(cgroup), 5)
+    """Remove it with all below it; False when the kernel would not let go of it within twenty seconds."""
+    return poll(lambda: _removed(cgroup), 20)
 
 
 def _removed(cgroup: str) -> bool:

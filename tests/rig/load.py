@@ -20,7 +20,7 @@ class Tap:
 
     def __init__(self, workload: Workload, threads: int) -> None:
         self._workload = workload
-        wait_until(lambda: len(self._pids()) > threads, 10, "its loops to be there")
+        wait_until(lambda: len(self._pids()) > threads, 60, "its loops to be there")
 
     def off(self) -> None:
         """Let it stand still."""

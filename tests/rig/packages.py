@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.rig import RigError
+from tests.rig.waiting import tried
 
 KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 STAMP: Final = "stamp.json"
@@ -77,7 +78,7 @@ def unpacked_as(name: str, wanted: Wanted) -> Unpacked:
     folder = cache() / name
     with locked(cache() / f".{name}.lock"):
         if not (folder / STAMP).is_file():
-            _fetch(wanted, folder)
+            tried(lambda: _fetch(wanted, folder))
     stamp = json.loads((folder / STAMP).read_text())
     return Unpacked(folder, stamp["version"], stamp["suite"])
 

@@ -60,7 +60,7 @@ class Workload:
     def first_cpus(self) -> frozenset[int]:
         """The CPUs on which its very first instructions could run, by its own words."""
         path = Path(self.cri.status(self.id).status.log_path)
-        wait_until(lambda: path.exists() and "Cpus_allowed_list" in path.read_text(), 10, f"words in {path}")
+        wait_until(lambda: path.exists() and "Cpus_allowed_list" in path.read_text(), 60, f"words in {path}")
         line = path.read_text().splitlines()[0]
         return cgroups.members(line.rpartition(":")[2])
 

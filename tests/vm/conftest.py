@@ -6,53 +6,17 @@ the guest's record. Only the chosen ones are sent to the machine.
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.rig import RigError
-from tests.vm.machine import FOLDER, Machine, Record
-from tests.vm.shapes import SHAPES
+from tests.vm.fleet import Ahead, Machines
+from tests.vm.machine import FOLDER, Record
 
 SCENARIOS: Final = Path(__file__).parent / "scenarios"
 PLAYED: Final = pytest.StashKey[list[Record]]()
-
-
-class Machines:
-    """At most one is running: they share the host's few CPUs. One that cannot be switched on is not tried again."""
-
-    def __init__(self, scenarios: list[pytest.Item]) -> None:
-        self._scenarios = scenarios
-        self._current: Machine | None = None
-        self._broken: dict[str, str] = {}
-
-    def of(self, item: pytest.Item) -> Machine:
-        """The machine for a scenario, booted by the first that needs it."""
-        name = item.path.parent.name
-        if name in self._broken:
-            raise RigError(self._broken[name])
-        if self._current is None or self._current.shape.name != name:
-            self.close()
-            mine = [other.nodeid for other in self._scenarios if other.path.parent.name == name]
-            self._current = self._switched_on(name, mine)
-        return self._current
-
-    def _switched_on(self, name: str, scenarios: list[str]) -> Machine:
-        machine = Machine(SHAPES[name], scenarios)
-        try:
-            machine.start()
-        except RigError as error:
-            self._broken[name] = str(error)
-            raise
-        return machine
-
-    def close(self) -> None:
-        """Switch the running one off."""
-        if self._current is not None:
-            self._current.close()
-            self._current = None
+MACHINES: Final = pytest.StashKey[Machines]()
 
 
 def is_scenario(item: pytest.Item) -> bool:
@@ -68,13 +32,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.fixturenames[:] = ["machines"]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Only now is it known which scenarios are played."""
+    found = Machines(item for item in session.items if is_scenario(item))
+    session.config.stash[MACHINES] = found
+    if os.geteuid() == 0 and not session.config.option.collectonly:
+        session.config.pluginmanager.register(Ahead(found), "vm-ahead")
+
+
 @pytest.fixture(scope="session")
-def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
+def machines(request: pytest.FixtureRequest) -> Machines:
     if os.geteuid() != 0:
         pytest.skip("an emulated machine takes the host's files as its own, which needs root")
-    found = Machines([item for item in request.session.items if is_scenario(item)])
-    yield found
-    found.close()
+    return request.config.stash[MACHINES]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,7 +11,7 @@ from tests.vm.node import ROOT, Container, until
 
 _LOOP: Final = 'echo $$ > "$0/cgroup.procs"; while :; do :; done'
 _READER: Final = Path(__file__).parent / "guest/reader.py"
-_STARTED_S: Final = 60
+_STARTED_S: Final = 180
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from tests.vm.shapes import Shape
 
 PROJECT: Final = Path(__file__).parents[2]
 FOLDER: Final = PROJECT / "build/vm"
-BOOT_SECONDS: Final = 240
-SCENARIO_SECONDS: Final = 400  # emulated, on an idle host, each takes 1 to 60
+BOOT_SECONDS: Final = 300
+SCENARIO_SECONDS: Final = 900  # emulated, on an idle host, each takes 1 to 60; its own waits end before
 # it ends with whoever started it, however that one ends
 EMULATOR: Final = ("setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64")
 COMMAND_LINE: Final = (
@@ -83,17 +83,17 @@ class Machine:
 
     def record(self, scenario: str) -> Record:
         """Wait for a scenario's end; raises RigError when the machine went away or stands still."""
-        poll(lambda: scenario in self._records() or self._is_off or self._is_stuck, 3600)
+        poll(lambda: scenario in self._records() or self.is_off or self._is_stuck, 3600)
         found = self._records().get(scenario)
         if found is None:
-            state = "is off" if self._is_off else "stands still"
+            state = "is off" if self.is_off else "stands still"
             raise RigError(f"the machine {self.shape.name} {state} before the scenario's end\n{self.tail()}")
         return found
 
     def close(self) -> None:
         """Switch it off, at once."""
         if self._process is not None and self._process.poll() is None:
-            poll(lambda: self._is_off, 20 if self._records().keys() >= set(self._scenarios) else 0)
+            poll(lambda: self.is_off, 20 if self._records().keys() >= set(self._scenarios) else 0)
             self._process.kill()
             self._process.wait()
 
@@ -107,7 +107,8 @@ class Machine:
         return "\n".join(parts)
 
     @property
-    def _is_off(self) -> bool:
+    def is_off(self) -> bool:
+        """Whether it runs no more, or never did."""
         return self._process is None or self._process.poll() is not None
 
     @property

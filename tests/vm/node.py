@@ -14,15 +14,16 @@ from tests.rig.configuration import Options
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri, Limits, Pod
 from tests.rig.daemon import Daemon
-from tests.rig.waiting import poll, wait_until
+from tests.rig.waiting import PATIENCE_SECONDS as PATIENCE
+from tests.rig.waiting import becomes, wait_until
 from tests.vm import slices
 from tests.vm.shapes import Shape
 
+__all__ = ["ROOT", "Container", "Node", "becomes", "cpus", "read", "until"]
+
 ROOT: Final = Path("/sys/fs/cgroup")
 PERIOD: Final = 100_000
-SYNCHRONISED_SECONDS: Final = 180  # importing the daemon alone takes ten here
-PATIENCE: Final = 20
-"""Seconds for what takes a fraction of one on a machine that is not emulated."""
+SYNCHRONISED_SECONDS: Final = 300  # importing the daemon alone takes ten here
 
 CGROUPFS: Final = {
     "guaranteed": "/kubepods/pod{uid}",
@@ -131,7 +132,7 @@ class Node:
         """Remove every pod."""
         if self.containerd.pid is None:
             self.containerd.start()
-        self.cri.remove_all(seconds=120)
+        self.cri.remove_all(seconds=300)
 
     def pod(
         self, name: str, *, kube_qos: str = "burstable", namespace: str = "default", **wishes: Any
@@ -194,12 +195,6 @@ def read(cgroup: str, file: str) -> str:
 def cpus(text: str) -> frozenset[int]:
     """A list such as "0-3,8"."""
     return cgroups.members(text)
-
-
-def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE) -> None:
-    """Wait until `look` gives the wanted value; the failure shows what it gave last."""
-    if not poll(lambda: look() == wanted, seconds):
-        raise AssertionError(f"after {seconds:g} s it was\n{look()!r} and not\n{wanted!r}")
 
 
 def until(predicate: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:

@@ -14,7 +14,7 @@ PACKAGES: Final = {
     "depmod": "kmod",
     str(SYSTEMD): "systemd",  # the guest has the host's files; here it is only a file, and not started
 }
-_TRIES: Final = 2
+_TRIES: Final = 3
 _SECONDS: Final = 600
 
 

@@ -37,7 +37,7 @@ class SystemdCri(Cri):
         systemctl("start", cgroup)
         self._slices.append(cgroup)
 
-    def remove_all(self, seconds: float = 30) -> None:
+    def remove_all(self, seconds: float = 60) -> None:
         """Remove every pod, then stop their slices as the kubelet does."""
         super().remove_all(seconds)
         for name in self._slices:
@@ -48,6 +48,6 @@ class SystemdCri(Cri):
 
 def systemctl(*arguments: str) -> None:
     """Ask the first process for something; raises RigError with what it said."""
-    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RigError(f"systemctl {' '.join(arguments)} failed: {done.stderr}")

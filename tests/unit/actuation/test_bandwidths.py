@@ -162,6 +162,15 @@ def test_a_burst_that_nobody_wants_any_more_leaves_the_pod_as_it_was(kernel):
     assert kernel.get("pod", "burst") == 0
 
 
+def test_a_burst_that_is_not_wanted_any_more_is_what_it_was_before_us_on_the_container_too(kernel):
+    kernel.set("pod/b", "burst", 10 * MS)
+    kernel.apply(a=Share(100 * MS, burst=50 * MS), b=Share(100 * MS, burst=50 * MS))
+    kernel.start()
+    assert kernel.apply(a=Share(100 * MS), b=Share(100 * MS)) != ()
+    assert [kernel.get(path, "burst") for path in ("pod/a", "pod/b", "pod")] == [0, 10 * MS, 0]
+    assert kernel.noted() == {}
+
+
 def test_a_kernel_without_bursts_has_only_quotas(tmp_path, monkeypatch):
     old = Kernel(tmp_path, 1)
     old.make("pod", 100 * MS, None)

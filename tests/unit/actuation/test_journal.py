@@ -110,6 +110,13 @@ class TestForgetting:
         opened(path)[0].forget("/f")
         assert not path.exists()
 
+    def test_nothing_is_left_of_a_folder_whose_last_file_is_forgotten(self, path):
+        book, _ = opened(path)
+        for number in range(9):
+            book.note(f"/cg/pod{number}/cpu.shares", "512")
+            book.forget(f"/cg/pod{number}/cpu.shares")
+        assert book._in_folder == {}
+
     def test_cgroups_that_are_gone_are_forgotten(self, path, tmp_path):
         book, reports = opened(path)
         here = tmp_path / "here"
@@ -126,6 +133,15 @@ class TestForgetting:
         inode = path.stat().st_ino
         book.forget_gone()
         assert path.stat().st_ino == inode
+
+    def test_a_file_of_lines_that_say_nothing_any_more_is_written_anew(self, path, tmp_path):
+        book, _ = opened(path)
+        book.note(str(tmp_path), "1")
+        for _ in range(journal.SUPERFLUOUS // 2):
+            book.note("/cg/cpu.cfs_quota_us", "50000")
+            book.forget("/cg/cpu.cfs_quota_us")
+        book.forget_gone()
+        assert path.read_text() == journal.lines({str(tmp_path): "1"})
 
 
 class TestTornLines:

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import gc
 import os
 import platform
 import subprocess
@@ -95,6 +96,17 @@ def test_a_task_that_is_gone_is_nothing():
     assert scheduler.reset(process.pid) is None
 
 
+def test_a_look_at_a_task_leaves_nothing_to_the_collector_of_cycles():
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            scheduler.read(0)
+        assert gc.collect() < 20
+    finally:
+        gc.enable()
+
+
 class Kernel:
     """Stands for libc: refuses."""
 
@@ -104,7 +116,7 @@ class Kernel:
 
 
 def test_a_refusal_is_returned(monkeypatch):
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Kernel())
+    monkeypatch.setattr(scheduler, "_libc", Kernel())
     for refused in (scheduler.tell(7, SHORT), scheduler.reset(7)):
         assert isinstance(refused, KernelInterfaceError)
         assert str(refused) == "cannot ask /proc/7/sched: Operation not permitted"

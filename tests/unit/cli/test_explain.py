@@ -185,7 +185,7 @@ def test_a_daemon_that_is_not_there_is_a_failure(capsys):
     assert "cannot ask the daemon" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1", "a:b"])
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1", "a:b", ":9744"])
 def test_an_address_that_is_none_is_wrong_usage(address):
     assert main.main(["explain", "shop/web", "--http", address], {}) == 2
 

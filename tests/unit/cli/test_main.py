@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nri_coloc.cli import main
+from nri_coloc.cli import commands, main
 from nri_coloc.errors import KernelInterfaceError, SettingsError
 
 
@@ -22,7 +22,7 @@ def topology(monkeypatch):
     """Have the command `topology` do something else."""
 
     def do(command):
-        monkeypatch.setattr(main, "_topology", command)
+        monkeypatch.setattr(commands, "_topology", command)
         return main.main(["topology"], {})
 
     return do
@@ -33,7 +33,7 @@ def topology(monkeypatch):
     [
         (SettingsError("mend this"), 2, "nri-coloc: mend this\n"),
         (KernelInterfaceError("/x", "read", "gone"), 1, "nri-coloc: cannot read /x: gone\n"),
-        (KeyboardInterrupt(), 1, ""),
+        (KeyboardInterrupt(), 130, ""),
         (SystemExit(0), 0, ""),
         (SystemExit(3), 2, ""),
     ],
@@ -64,7 +64,7 @@ def test_launched_without_arguments_it_runs(monkeypatch):
         seen.append(environment)
         return 0
 
-    monkeypatch.setattr(main, "_run", run)
+    monkeypatch.setattr(commands, "_run", run)
     environment = {"NRI_PLUGIN_SOCKET": "3"}
     assert main.main([], environment) == 0
     assert seen == [environment]
@@ -111,3 +111,22 @@ def test_the_module_is_the_program():
     )
     assert done.returncode == 0
     assert done.stdout.startswith("usage: nri-coloc")
+
+
+@pytest.mark.parametrize("module", ["nri_coloc.model.tuning", "nri_coloc.config.settings", "pydantic"])
+def test_ctrl_c_while_it_is_loaded_ends_it_quietly(module, tmp_path):
+    program = f"""
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from nri_coloc.cli.main import entry
+entry()
+"""
+    command = [sys.executable, "-c", program, "check-config", str(tmp_path / "none.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -152,6 +152,7 @@ def test_every_key_reaches_the_wish():
         knobs=knobs,
         annotated=knobs,
         cpu_burst_percent=20,
+        burst_because="annotation coloc.nri.io/cpu-burst",
         priority=-7,
         avoidance=frozenset(),
         preserve=frozenset({"memory"}),
@@ -237,8 +238,8 @@ def test_a_class_percentage_is_of_the_containers_own():
     tuning = Tuning(
         classes={QoSClass.SHARED: ClassTuning(memory_high="90%", memory_low="50%", memory_min="1Mi")}
     )
-    found = wish(pod(), container(memory_limit=1000), tuning)
-    assert found.knobs == Knobs(memory_high=900, memory_low=16 * GIB, memory_min=1 << 20)
+    found = wish(pod(), container(memory_limit=40 * GIB), tuning)
+    assert found.knobs == Knobs(memory_high=36 * GIB, memory_low=16 * GIB, memory_min=1 << 20)
 
 
 def test_a_class_percentage_without_a_base_is_nothing():
@@ -327,3 +328,43 @@ def test_an_annotated_pods_containers_are_looked_at_one_by_one():
 def test_a_memory_setting_of_the_class_depends_on_the_container():
     tuning = Tuning(classes={QoSClass.SHARED: ClassTuning(memory_high="90%")})
     assert not resolve_pod(pod(), tuning).plain
+
+
+# --- the class's CPU burst -----------------------------------------------------------------------------
+
+BURSTING = Tuning(classes={QoSClass.SHARED: ClassTuning(cpu_burst=30)})
+
+
+def burst(of: Pod, tuning: Tuning = BURSTING) -> tuple[int | None, str]:
+    found = wish(of, tuning=tuning)
+    return found.cpu_burst_percent, found.burst_because
+
+
+def test_a_class_bursts_as_its_operator_says():
+    assert burst(pod()) == (30, "classes.shared.cpuBurst")
+    assert resolve_pod(pod(), BURSTING).plain
+
+
+def test_an_annotation_goes_before_the_burst_of_the_class():
+    by_annotation = "annotation coloc.nri.io/cpu-burst"
+    assert burst(pod(cpu_burst="50")) == (50, by_annotation)
+    assert burst(pod(cpu_burst="0")) == (0, by_annotation)
+
+
+def test_an_annotation_about_something_else_leaves_the_burst_of_the_class():
+    assert burst(pod(io_weight="50")) == (30, "classes.shared.cpuBurst")
+
+
+def test_an_invalid_burst_is_told_and_the_burst_of_the_class_is_used():
+    (finding,) = wish(pod(cpu_burst="400"), tuning=BURSTING).findings
+    assert (finding.kind, finding.used) == (FindingKind.INVALID, "30")
+    assert burst(pod(cpu_burst="400")) == (30, "classes.shared.cpuBurst")
+
+
+def test_another_vocabularys_burst_goes_before_the_classs_too():
+    theirs = {"koordinator.sh/cpuBurst": '{"policy": "cpuBurstOnly", "cpuBurstPercent": 60}'}
+    assert burst(Pod("p", annotations=theirs, cgroup_parent=PARENTS["burstable"]))[0] == 60
+
+
+def test_a_class_without_a_burst_orders_none():
+    assert burst(pod(), Tuning()) == (None, "")

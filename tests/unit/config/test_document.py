@@ -110,6 +110,18 @@ def test_what_is_no_yaml_is_refused_with_its_line(text, line, said):
     assert (problem.line, said in problem.text) == (line, True)
 
 
+def test_what_is_more_than_any_configuration_is_refused_where_it_gets_too_much(monkeypatch):
+    monkeypatch.setattr(document, "MAX_NODES", 50)
+    problem = refused("".join(f"k{i}: 1\n" for i in range(70)))
+    assert problem == Problem(25, "", "too much; allowed: at most 50 keys and values")
+
+
+def test_as_much_as_is_allowed_is_read(monkeypatch):
+    monkeypatch.setattr(document, "MAX_NODES", 50)
+    items = 50 - 3  # the file, the key and its list
+    assert document.read(f"a: [{','.join('1' * items)}]").data == {"a": (1,) * items}
+
+
 def test_a_failure_without_a_place_is_told_without_one():
     assert document.not_yaml(yaml.MarkedYAMLError(problem="odd")) == Problem(0, "", "not YAML: odd")
 

@@ -49,6 +49,9 @@ def test_a_memory_limit_is_known_or_not(limit, expected):
         (BURSTABLE, 500, None, 32 * GIB),
         (BURSTABLE, 998, None, 64 * GIB * 2 // 1000),
         (BURSTABLE, 3, None, 64 * GIB * 997 // 1000),
+        (BURSTABLE, 500, 32 * GIB, 32 * GIB),
+        (BURSTABLE, 500, 48 * GIB, 32 * GIB),
+        (BURSTABLE, 500, 32 * GIB - 1, 0),
         (BURSTABLE, 999, GIB, 0),
         (BURSTABLE, 2, GIB, 0),
         (BURSTABLE, -997, GIB, 0),
@@ -62,6 +65,9 @@ def test_a_memory_limit_is_known_or_not(limit, expected):
         "half the machine",
         "smallest certain",
         "largest certain",
+        "as much as its limit",
+        "resized to a higher limit",
+        "resized to a limit below it",
         "raised by the kubelet",
         "below the kubelet's range",
         "critical pod",
@@ -72,6 +78,11 @@ def test_a_memory_limit_is_known_or_not(limit, expected):
 )
 def test_a_request_is_certain_or_nothing(pod, score, limit, expected):
     assert gate.certain_request(pod, container(score, limit), 64 * GIB) == expected
+
+
+def test_a_guaranteed_request_is_that_of_the_last_resize():
+    grown, shrunk = container(-997, 2 * GIB), container(-997, GIB // 2)
+    assert [gate.certain_request(GUARANTEED, one, 64 * GIB) for one in (grown, shrunk)] == [2 * GIB, GIB // 2]
 
 
 def test_an_unknown_machine_makes_no_request_certain():

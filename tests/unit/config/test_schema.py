@@ -42,8 +42,9 @@ def test_every_key_but_the_class_of_a_rule_has_a_default():
 
 
 def test_an_operator_touches_at_most_forty_keys():
-    # a key that every class has is one key to learn; apiVersion has one value, and nobody touches it
-    assert len({alias for _, alias in leaves()} - {"apiVersion"}) <= 40
+    # a key that every class has is one key to learn; apiVersion has one value, and nobody touches it; pools is a
+    # section, though its parts are named by the operator
+    assert len({alias for _, alias in leaves()} - {"apiVersion", "pools"}) <= 40
 
 
 def test_every_key_is_documented():

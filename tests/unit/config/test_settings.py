@@ -1,5 +1,6 @@
 """A configuration becomes settings, or one error that lists everything that is wrong with it."""
 
+import difflib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ classes:
   - {annotation: "caster.io/resource-type=colocation", class: reclaimed}
   - {label: "a=b=c", namespace: "x-*", class: dedicated}
   shared: {cpuShares: 512, ioWeight: 200, oomScoreAdj: 7, memoryHigh: 90%, memoryLow: 1Gi, memoryMin: 5,
-           allowNamespaces: [a, "b-*"]}
+           cpuBurst: 40, allowNamespaces: [a, "b-*"]}
 reclaim: {enabled: false, sharing: partition, cpuWatermark: 120, stall: 20, memoryWatermark: 80}
 runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
           handlers: {kata: pod}}
@@ -66,7 +67,7 @@ strict: true
 
 def test_every_key_reaches_the_settings():
     found = settings.load(EVERY_KEY, "c.yaml")
-    shared = ClassTuning(512, 200, 7, "90%", "1Gi", "5", ("a", "b-*"))
+    shared = ClassTuning(512, 200, 7, "90%", "1Gi", "5", ("a", "b-*"), 40)
     assert found == Settings(
         Tuning(
             reserved=0b11,
@@ -197,6 +198,57 @@ def test_a_problem_is_told_with_its_place_and_what_is_allowed(text, said):
     assert refused(text) == said
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node: {reservedCPUs: 010}",
+        "node: {reservedCPUs: '010'}",
+        "node: {reservedCPUs: 00}",
+        "node: {reservedMemory: 010}",
+        "classes: {shared: {memoryHigh: 0777}}",
+    ],
+)
+def test_a_number_that_could_be_octal_is_refused(text):
+    assert "begins with a zero, which many readers of YAML take for octal; allowed: a" in refused(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node: {reservedCPUs: 1.0}",
+        "node: {reservedCPUs: 1e3}",
+        "node: {reservedCPUs: 0x10}",
+        "node: {reservedCPUs: 0o10}",
+        "node: {reservedCPUs: 1_0}",
+        "node: {reservedCPUs: +1}",
+        "node: {reservedCPUs: 12:30}",
+        "node: {reservedCPUs: yes}",
+        "node: {reservedMemory: 0x10}",
+        "node: {reservedMemory: 1_000}",
+        "node: {reservedMemory: 12:30}",
+        "node: {reservedMemory: .inf}",
+        "classes: {shared: {ioWeight: 010}}",
+        "classes: {shared: {ioWeight: 1e2}}",
+        "classes: {rules: [{namespace: true, class: shared}]}",
+        "classes: {rules: [{namespace: 12, class: shared}]}",
+        "runtime: {updatesPerReply: 1.0}",
+        "runtime: {pluginIndex: 010}",
+        "telemetry: {auditRing: 2001-01-01}",
+        "strict: yes",
+        "strict: on",
+        "strict: TRUE",
+    ],
+)
+def test_what_readers_of_yaml_disagree_about_is_refused(text):
+    assert "; allowed: " in refused(text)
+
+
+@pytest.mark.parametrize("word", ["yes", "off", "1.0", "1e3", "12:30", "2001-01-01", "0x10", "NULL"])
+def test_where_a_word_is_wanted_a_word_is_what_was_written(word):
+    found = settings.load(f"classes: {{rules: [{{namespace: {word}, class: shared}}]}}", "c.yaml")
+    assert found.tuning.rules[0].namespace == word
+
+
 def test_a_file_that_is_no_mapping_is_told_what_it_should_hold():
     assert refused("- 1").startswith("c.yaml:1: a list does not fit; allowed: apiVersion, node,")
 
@@ -218,6 +270,24 @@ def test_duplicate_keys_alone_are_refused():
 def test_the_list_of_problems_is_bounded():
     said = refused("".join(f"k{i}: 1\n" for i in range(60))).splitlines()
     assert (len(said), said[-1]) == (51, "c.yaml: and 10 problems more")
+
+
+def test_only_the_problems_that_are_told_are_put_into_words(monkeypatch):
+    worded: list[str] = []
+
+    def matches(word: str, *_: object, **__: object) -> list[str]:
+        worded.append(word)
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", matches)
+    said = refused("".join(f"k{i}: 1\n" for i in range(5000))).splitlines()
+    assert (len(worded), said[-1]) == (50, "c.yaml: and 4950 problems more")
+
+
+def test_of_many_problems_the_first_of_the_file_are_told():
+    text = "strict: 7\n" + "".join(f"k{i}: 1\n" for i in range(60)) + "mode: enforce\nmode: enforce\n"
+    lines = [line.split(": ")[0] for line in refused(text).splitlines()]
+    assert lines == [f"c.yaml:{number}" for number in range(1, 51)] + ["c.yaml"]
 
 
 def test_a_problem_can_be_printed_whatever_the_file_holds():

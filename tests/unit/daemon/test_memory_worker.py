@@ -121,6 +121,27 @@ def test_what_a_former_life_bounded_is_given_back_once_everybody_is_known(rig):
     assert (rig.of(BATCH), rig.of(SECOND)) == (rig.expected(GIB, 2 * GIB), rig.nothing)
 
 
+def test_without_a_member_there_is_no_thread(rig):
+    rig.worker.submit({})
+    rig.worker.release(BATCH)
+    rig.worker.submit({})
+    assert rig.worker._thread.ident is None
+    assert rig.worker.ended(0)
+
+
+def test_what_a_former_life_bounded_is_given_back_though_there_is_no_member(rig):
+    rig.worker.write(bounds())
+    worker = rig.again()
+    known: list[bool] = []
+    worker.told_all = lambda: bool(known)
+    worker.submit({})
+    assert rig.of(BATCH) != rig.nothing
+    known.append(True)
+    worker.submit({})
+    becomes(lambda: rig.of(BATCH) == rig.nothing, "its own again")
+    worker.stop()
+
+
 def test_a_pod_that_is_gone_troubles_nobody(rig):
     rig.worker.write(bounds())
     rig.node.decide(PodRemoved("batch"))
@@ -143,7 +164,6 @@ def test_a_refusal_is_told_once_and_the_others_are_served(rig):
 
 
 def test_the_thread_writes_what_was_submitted_last_and_gives_back_what_is_released(rig):
-    rig.worker.start()
     rig.worker.submit(bounds(2 * GIB, 3 * GIB))
     rig.worker.submit(bounds())
     becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the newest bounds")
@@ -202,10 +222,11 @@ def test_a_host_groups_bound_is_told_with_its_path(rig):
 
 
 def test_a_thread_outlives_what_nobody_foresaw(rig):
-    rig.worker.start()
-    rig.worker.submit({"../out": Bounds(Part(GIB, GIB))})
-    rig.worker.submit(bounds())
-    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the next round")
+    odd = {"../out": Bounds(Part(GIB, GIB))}
+    rig.worker.submit(odd | bounds())
+    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "who comes after it")
+    rig.worker.submit(bounds(GIB // 2, GIB))
+    becomes(lambda: rig.of(BATCH) == rig.expected(GIB // 2, GIB), "the next round")
     rig.worker.stop()
 
 

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from nri_coloc.config import settings as config
 from nri_coloc.daemon import options
 from nri_coloc.daemon.options import Launched, Options
 from nri_coloc.errors import SettingsError
@@ -32,10 +33,17 @@ def test_a_launched_plugin_goes_by_the_name_that_the_runtime_gave():
     assert (found.plugin_name, found.plugin_index) == ("coloc", "33")
 
 
-@pytest.mark.parametrize("address", ["nowhere", "1.2.3.4", ":", "1.2.3.4:x", "1.2.3.4:65536"])
-def test_an_address_that_is_none_is_refused(address):
-    with pytest.raises(SettingsError, match=f"--http: '{address}' is not ADDRESS:PORT"):
+@pytest.mark.parametrize(
+    "address", ["nowhere", "1.2.3.4", ":", ":9744", "::1:9744", "1.2.3.4:x", "1.2.3.4:65536"]
+)
+def test_an_address_is_judged_as_the_file_judges_it(address):
+    with pytest.raises(SettingsError) as of_the_flag:
         Options(http=address).over(Settings())
+    with pytest.raises(SettingsError) as of_the_file:
+        config.load(f"telemetry: {{http: '{address}'}}", "f")
+    assert str(of_the_flag.value).removeprefix("--http: ") == str(of_the_file.value).removeprefix(
+        "f:1: telemetry.http: "
+    )
 
 
 @pytest.mark.parametrize("flag", ["nri_socket", "cri_socket"])

@@ -1,6 +1,8 @@
 """Quotas of throttled online containers rise while the node is idle and fall when it is not, by file."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -11,11 +13,11 @@ from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.events import ContainerGone, ContainerUpdating, PodRemoved
+from nri_coloc.model.events import ContainerGone, ContainerUpdating, PodRemoved, Reconfigured
 from nri_coloc.model.lending import Binding, Headroom
 from nri_coloc.model.readings import GroupReading
 from nri_coloc.model.tuning import BurstTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import Resources
+from nri_coloc.model.workload import Resources, Wish
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -24,7 +26,10 @@ QUOTA = 100_000
 
 
 class Files:
-    """Stands for the writer and for the reader: what is to hold by pod, counters by path."""
+    """Stands for the writer and for the reader: what is to hold by pod, counters by path.
+
+    `meanwhile` happens in the middle of a write.
+    """
 
     def __init__(self) -> None:
         self.applied: list[PodBandwidth] = []
@@ -34,8 +39,14 @@ class Files:
         self.held = 0
         self.gone = False
         self.key = 1
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.left: set[str] = set()
+
+    def held_back(self) -> set[str]:
+        return self.left
 
     def bandwidth(self, pod: PodBandwidth) -> Written:
+        self.meanwhile()
         self.applied.append(pod)
         done = (
             Write("", Correction("cpu.max.burst", "0", "50000")),
@@ -78,7 +89,15 @@ class Rig:
     def raised(self) -> int:
         self.pass_by()
         self.pass_by()
-        return self.bandwidths.raised["app"]
+        return self.bandwidths.raised["app"].quota
+
+    def resize(self, quota: int) -> None:
+        """The kubelet gives it another quota, and the hook of that writes."""
+        self.limit("app", quota)
+        self.bandwidths.resized("app")
+
+    def last_written(self) -> list[int | None]:
+        return [share.quota for share in self.files.applied[-1].containers.values()]
 
 
 @pytest.fixture
@@ -100,6 +119,91 @@ def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
     shares = [share for pod in rig.files.applied for share in pod.containers.values()]
     assert [share.quota for share in shares][-1] in (QUOTA, None)
     assert QUOTA in [share.quota for share in shares]
+
+
+APP = "kubepods/podweb/app"
+
+
+@pytest.mark.parametrize("tuning", [ON, Tuning()], ids=["on", "off"])
+def test_what_a_former_life_raised_and_this_one_does_not_goes_back_to_the_kubelets_own(tuning):
+    rig = Rig(tuning)
+    rig.files.left = {APP, "kubepods/podweb"}
+    rig.pass_by(held=0.0)
+    assert [pod.containers[APP].quota for pod in rig.files.applied] == [QUOTA]
+    rig.pass_by(held=0.0)
+    assert rig.bandwidths.raised == {}
+
+
+def test_nobody_is_taken_over_before_the_runtime_has_told_everything():
+    rig = Rig(Tuning())
+    rig.bursts.told_all = lambda: False
+    rig.files.left = {APP}
+    rig.pass_by()
+    assert (rig.bandwidths.raised, rig.files.applied) == ({}, [])
+
+
+def test_a_burst_that_only_a_former_life_wanted_is_given_back():
+    rig = Rig(Tuning(), wish=bursting(None))
+    rig.files.left = {"kubepods/podweb"}
+    rig.pass_by()
+    rig.bandwidths.sweep()
+    assert last_burst(rig) is None
+    rig.bandwidths.sweep()
+    assert len(rig.files.applied) == 1
+
+
+def test_at_the_end_what_was_raised_is_the_kubelets_own_again(rig):
+    rig.raised()
+    rig.bursts.end()
+    assert rig.files.applied[-1].containers[APP].quota == QUOTA
+    assert rig.files.applied[-1].extra == 0
+
+
+def test_at_the_end_nothing_is_written_where_nobody_was_raised(rig):
+    rig.bursts.end()
+    assert rig.files.applied == []
+
+
+def bursting(percent: int | None) -> Wish:
+    return replace(kit.SHARED, cpu_burst_percent=percent)
+
+
+def reconfigured(rig: Rig, wish: Wish) -> None:
+    """New settings, under which the container wishes something else."""
+    rig.node.decide(Reconfigured(rig.node.state.topology, {"app": wish}, {}))
+    rig.bandwidths.follow("app")
+
+
+def last_burst(rig: Rig) -> int | None:
+    return rig.files.applied[-1].containers["kubepods/podweb/app"].burst
+
+
+def test_a_burst_follows_new_settings_and_its_end():
+    rig = Rig(wish=bursting(None))
+    for percent, burst in ((50, 50_000), (20, 20_000), (None, None)):
+        reconfigured(rig, bursting(percent))
+        assert last_burst(rig) == burst
+    assert len(rig.files.applied) == 3
+
+
+def test_a_move_that_changes_no_bandwidth_writes_none():
+    rig = Rig(wish=bursting(None))
+    rig.bandwidths.follow("app")
+    assert rig.files.applied == []
+    reconfigured(rig, bursting(50))
+    rig.bandwidths.follow("app")
+    rig.bandwidths.follow("gone")
+    assert len(rig.files.applied) == 1
+
+
+def test_a_pod_of_which_nobody_wants_anything_any_more_is_not_looked_at_again():
+    rig = Rig(wish=bursting(50))
+    rig.bandwidths.sweep()
+    reconfigured(rig, bursting(None))
+    rig.bandwidths.sweep()
+    looked = len(rig.files.applied)
+    rig.bandwidths.sweep()
+    assert len(rig.files.applied) == looked
 
 
 @pytest.mark.parametrize("binding", [Binding.STALE, Binding.NOT_MEASURED])
@@ -147,10 +251,10 @@ def test_it_does_nothing_unless_it_is_on(tuning):
     assert rig.files.applied == []
 
 
-def test_switched_off_what_was_raised_goes_back(rig):
+def test_switched_off_what_was_raised_goes_back_at_once(rig):
     rig.raised()
     rig.node.tuning = Tuning()
-    rig.pass_by()
+    rig.bursts.look(rig.now + 0.1)
     assert rig.bandwidths.raised == {}
     assert [s.quota for s in rig.files.applied[-1].containers.values()] == [QUOTA]
 
@@ -183,8 +287,39 @@ class TestPodsBandwidths:
         rig.raised()
         rig.limit("app", 150_000)
         rig.bandwidths.resized("app")
-        assert rig.bandwidths.raised == {"app": 150_000}
+        assert rig.last_written() == [150_000]
         assert rig.files.applied[-1].extra == 0
+
+    def test_a_raise_that_is_reckoned_while_it_is_resized_is_not_written(self, rig: Rig):
+        rig.raised()
+
+        def resized_meanwhile() -> Headroom:
+            rig.resize(50_000)
+            return rig.headroom
+
+        rig.bursts = QuotaBursts(rig.node, rig.bandwidths, rig.files, resized_meanwhile)
+        rig.pass_by()
+        assert rig.last_written() == [50_000]
+
+    def test_a_write_under_way_does_not_come_after_that_of_a_resize(self, rig):
+        rig.raised()
+        hook = Thread(target=rig.resize, args=(50_000,))
+
+        def resized_meanwhile() -> None:
+            rig.files.meanwhile = lambda: None
+            hook.start()
+            hook.join(0.2)  # it waits for its turn; one that did not would be through by now
+
+        rig.files.meanwhile = resized_meanwhile
+        rig.bandwidths.sweep()
+        hook.join(10)
+        assert rig.last_written() == [50_000]
+
+    def test_a_quota_that_is_gone_is_left_alone(self, rig):
+        rig.raised()
+        rig.limit("app", -1)
+        rig.bandwidths.resized("app")
+        assert rig.last_written() == [None]
 
     def test_what_somebody_resets_is_repaired_said_and_not_for_ever(self):
         rig = Rig(wish=self.BURSTING)

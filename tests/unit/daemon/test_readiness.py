@@ -10,6 +10,7 @@ from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.comparison import (
     COMPARE_AFTER_S,
     COMPARE_AGAIN_S,
+    ENDS_WITHIN_S,
     RESYNCHRONISE_S,
     RETRY_S,
     UNLISTED_FOR_S,
@@ -18,6 +19,7 @@ from nri_coloc.daemon.comparison import (
 from nri_coloc.daemon.readiness import Readiness, Reading
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
+from nri_coloc.model.events import ContainerGone
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -155,6 +157,23 @@ def test_a_container_that_has_exited_unseen_is_released(rig):
     rig.at(COMPARE_AFTER_S)
     assert "app" not in rig.node.state.containers
     assert ("container.release", "vanished") in rig.heard.said()
+
+
+def test_whoever_vanished_is_told_of_for_no_hook_will_come(rig):
+    gone: list[str] = []
+    rig.comparison.vanished = gone.append
+    rig.listing.found["app"] = "exited"
+    rig.at(COMPARE_AFTER_S)
+    assert gone == ["app"]
+
+
+def test_who_came_and_went_while_cri_could_not_be_asked_is_forgotten(rig):
+    rig.listing.fails = True
+    for number in range(50):
+        create(rig.node, f"guest{number}")
+        rig.at(COMPARE_AFTER_S + 2 * number)
+        rig.node.decide(ContainerGone(f"guest{number}"))
+    assert len(rig.comparison._known_at) <= 1 + ENDS_WITHIN_S / 2, "the one that stays, and a minute's guests"
 
 
 def test_one_that_is_not_listed_may_be_in_creation_and_is_kept_for_a_while(rig):

@@ -134,7 +134,7 @@ def test_the_schedulers_refusal_is_returned_and_ends_the_round(rig, monkeypatch,
             ctypes.set_errno(getattr(errno, error))
             return -1
 
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Kernel())
+    monkeypatch.setattr(scheduler, "_libc", Kernel())
     folder = Path(rig.writer._layout.folder("cpu", APP) or "")
     (folder / "tasks").write_text("7\n8\n9\n")
     failure = tasks.tell(str(folder), 1, Hint(Policy.BATCH))

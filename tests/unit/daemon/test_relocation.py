@@ -113,8 +113,8 @@ def test_members_are_looked_for_once_for_the_same_state():
 OF_BEST_EFFORT = "/kubepods/besteffort/podnight"
 
 
-def boxed(node: Any, cgroup_parent: str) -> None:
-    pod = replace(kit.pod("night"), cgroup_parent=cgroup_parent)
+def boxed(node: Any, cgroup_parent: str, pod_id: str = "night") -> None:
+    pod = replace(kit.pod(pod_id), cgroup_parent=cgroup_parent)
     node.decide(PodStarted(pod, kit.RECLAIMED))
 
 
@@ -122,7 +122,7 @@ def boxed(node: Any, cgroup_parent: str) -> None:
     ("cgroup_parent", "yields"),
     [(OF_BEST_EFFORT, True), ("/kubepods/burstable/podnight", False), ("/kubepods/podnight", False)],
 )
-def test_a_box_of_best_effort_pods_yields(cgroup_parent, yields):
+def test_beside_a_guaranteed_pod_a_box_of_best_effort_pods_yields(cgroup_parent, yields):
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, cgroup_parent)
@@ -133,6 +133,7 @@ def test_a_box_of_best_effort_pods_yields(cgroup_parent, yields):
 def test_one_member_that_does_not_yield_is_enough():
     rig = Rig()
     boxed(rig.node, OF_BEST_EFFORT)
+    boxed(rig.node, "/kubepods/podnight", "odd")
     rig.relocation.eevdf = True
     assert not rig.relocation.yields(rig.node.state)
 

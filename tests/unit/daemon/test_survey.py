@@ -112,19 +112,19 @@ def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
     assert ("reclaim.memory", "headroom") in rig.heard.said()
 
 
-def test_containers_and_pods_throttling_are_in_one_picture_a_minute(rig):
+def test_containers_and_pods_io_are_in_one_picture_a_minute(rig):
     create(rig.node, "app")
     rig.sim.tree.make("kubepods/podweb")
     rig.sim.tree.make("kubepods/podweb/app")
-    containers, throttling = [], []
+    containers, moved = [], []
     for _ in range(2 * subject.EVERY_WHOLE):
         rig.survey.turn()
         assert rig.survey.picture is not None
         assert rig.survey.picture.pods["web"].memory is not None
         containers.append(bool(rig.survey.picture.containers))
-        throttling.append(rig.survey.picture.pods["web"].throttled_us is not None)
+        moved.append(rig.survey.picture.pods["web"].io is not None)
     assert containers.count(True) == 2
-    assert throttling == containers
+    assert moved == containers
 
 
 def test_switched_off_nothing_is_read_and_nothing_is_offered(sim, tmp_path):

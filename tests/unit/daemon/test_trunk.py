@@ -1,13 +1,21 @@
-"""daemon/trunk.py: the one part without a runtime, how the socket is connected."""
+"""daemon/trunk.py: how the socket is connected, how often it is tried, and when we leave by ourselves."""
 
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
+from typing import Any, cast
 
 import pytest
 
 from nri_coloc.daemon import trunk
+from nri_coloc.daemon.trunk import Trunk
+from nri_coloc.nri import events
+from nri_coloc.nri.subscription import HookKind
+from tests.rig.raw_runtime import RawPlugin, RawRuntime
+from tests.unit.daemon.kit import a_node, a_report
 
 
 def test_connecting_and_sending_give_up_in_time(tmp_path: Path):
@@ -56,3 +64,127 @@ def test_who_reads_from_a_lost_connection_is_no_longer_waited_for():
     with socket.socket(socket.AF_UNIX) as unconnected, pytest.raises(OSError, match=r"not connected|Invalid"):
         trunk._wait_for_bytes(unconnected)
     assert sys.getswitchinterval() == pytest.approx(trunk.UNDISTURBED_S)
+
+
+# ---- how often ----
+
+
+class Waits:
+    """Stands for the event that ends the loop: notes how long it would have waited, and ends it after so many."""
+
+    def __init__(self, most: int) -> None:
+        self.seconds: list[float] = []
+        self._most = most
+
+    def is_set(self) -> bool:
+        return len(self.seconds) >= self._most
+
+    def wait(self, seconds: float) -> bool:
+        self.seconds.append(seconds)
+        return self.is_set()
+
+    def set(self) -> None:
+        self._most = 0
+
+
+def nobody() -> socket.socket:
+    raise FileNotFoundError("there is no such socket")
+
+
+def somebody_who_leaves() -> socket.socket:
+    theirs, ours = socket.socketpair()
+    theirs.close()
+    return ours
+
+
+def a_trunk(connect: Callable[[], socket.socket], hooks: Any = None) -> Trunk:
+    report, _ = a_report(a_node())
+    return Trunk(connect, ("nri-coloc", "50"), cast("Any", hooks), report, lambda _: None)
+
+
+def waits(count: int, connect: Callable[[], socket.socket]) -> list[float]:
+    """The seconds between tries, the loop run to its end."""
+    subject, found = a_trunk(connect), Waits(count)
+    subject._stopping = cast("Any", found)
+    subject.run()
+    subject.stop()
+    return found.seconds
+
+
+@pytest.mark.parametrize(
+    "connect", [nobody, somebody_who_leaves], ids=["nobody listens", "it leaves at once"]
+)
+def test_the_first_try_comes_within_a_second_and_none_later_than_ten_after_the_last(connect):
+    found = waits(12, connect)
+    assert 0 < found[0] <= 1
+    assert max(found) <= trunk.RETRY_CAP_S == 10
+    assert min(found[6:]) >= trunk.RETRY_CAP_S / 2
+
+
+def test_tries_are_not_in_step_with_those_of_other_nodes():
+    assert len({round(seconds, 6) for seconds in waits(30, nobody)[10:]}) > 10
+
+
+def test_who_waited_long_for_a_runtime_is_back_within_a_second_of_its_first_loss():
+    tried: list[None] = []
+
+    def comes_at_last() -> socket.socket:
+        tried.append(None)
+        return nobody() if len(tried) < 10 else somebody_who_leaves()
+
+    found = waits(10, comes_at_last)
+    assert found[8] > 1
+    assert found[9] <= 1
+
+
+# ---- when we leave ----
+
+PATIENCE_S = 30.0
+
+
+class Empty:
+    """Stands for the hooks of a node on which nothing runs."""
+
+    def synchronize(self, listed: events.Synchronize, answers: Trunk) -> None:
+        answers.answer(listed.call, None)
+
+    def serve(self, hook: events.Hook, answers: Trunk, *_: Any) -> None:
+        answers.answer(hook.call, None)
+
+
+@pytest.fixture
+def runtime(tmp_path: Path):
+    with RawRuntime(tmp_path / "nri.sock") as listening:
+        subject = a_trunk(lambda: trunk.connect_to(str(tmp_path / "nri.sock")), Empty())
+        thread = Thread(target=subject.run, daemon=True)
+        thread.start()
+        yield listening
+        subject.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def synchronised_late(plugin: RawPlugin, nri_version: str) -> None:
+    """A runtime that gave the plugin a nanosecond for its answer."""
+    plugin.configure(runtime_version="v1.7.24" if not nri_version else "v2.4.0", nri_version=nri_version)
+    assert plugin.call("Synchronize", timeout_nano=1).code == 0
+
+
+def test_after_a_late_synchronize_a_runtime_that_drops_us_silently_is_asked_anew(runtime):
+    with runtime.accept(PATIENCE_S) as plugin:
+        synchronised_late(plugin, "")
+        assert plugin.ends(PATIENCE_S)
+    with runtime.accept(PATIENCE_S) as again:
+        assert again.take_registration().plugin_name == "nri-coloc"
+
+
+def test_after_a_late_synchronize_a_runtime_that_closes_by_itself_is_left_to_it(runtime):
+    with runtime.accept(PATIENCE_S) as plugin:
+        synchronised_late(plugin, "v0.12.1")
+        plugin.hook(HookKind.RUN_POD_SANDBOX.value)
+
+
+def test_a_synchronize_in_time_is_no_reason_to_leave_an_old_runtime(runtime):
+    with runtime.accept(PATIENCE_S) as plugin:
+        plugin.welcome(runtime_version="v1.7.24", nri_version="")
+        plugin.call("StateChange")

@@ -12,6 +12,7 @@ from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView, Loops
 from nri_coloc.model.lending import Binding, Capacity, Headroom
+from nri_coloc.reclaim.memory import MemoryHeadroom
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -32,7 +33,8 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
 
 def a_survey() -> Survey:
     offer = Capacity(1200, 5, Binding.FORECAST, "CPU 1200m = …")
-    outlook, memory = SimpleNamespace(capacity=offer), SimpleNamespace(headroom_bytes=7)
+    outlook = SimpleNamespace(capacity=offer)
+    memory = SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY, ""), headroom_bytes=7)
     return cast("Survey", SimpleNamespace(outlook=outlook, memory=memory, picture=None))
 
 
@@ -65,6 +67,25 @@ def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts)
         "reason": "forecast",
         "because": "CPU 1200m = …",
     }
+
+
+@pytest.mark.parametrize(
+    ("offer", "reason", "because"),
+    [
+        (Capacity(), "lending_not_measured", "how much memory may be lent now is not known"),
+        (Capacity(5, 5, Binding.FORECAST, "CPU 5m"), "lending_not_measured", "CPU 5m; how much memory"),
+        (Capacity(0, 0, Binding.DISABLED, "switched off"), "lending_disabled", "switched off"),
+    ],
+    ids=["at the beginning", "while it cannot be read", "while nothing is lent"],
+)
+def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, because, parts):
+    view = parts[0]
+    survey = view._loops.survey
+    survey.outlook.capacity = offer
+    survey.memory.headroom, survey.memory.headroom_bytes = None, 0
+    told = view.capacity()
+    assert (told["headroom_memory_bytes"], told["reason"]) == (0, reason)
+    assert told["because"].startswith(because)
 
 
 def test_the_rest_is_handed_on(parts):

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from nri_coloc.admin import http
-from nri_coloc.cli import main as cli
+from nri_coloc.cli import commands as cli
 from nri_coloc.config import settings as reader
 from nri_coloc.daemon import options as daemon_options
+from nri_coloc.model import endpoint
 from nri_coloc.model.tuning import Settings
 from nri_coloc.sampling import kubelet
 
@@ -160,7 +161,7 @@ def test_every_mount_has_a_volume_and_every_volume_a_mount():
 @pytest.mark.parametrize("name", PROBES)
 def test_a_probe_asks_where_the_program_listens(name):
     probe = PROBES[name]
-    host, port = http.split_address(FLAGS.http or SETTINGS.http)
+    host, port = endpoint.split(FLAGS.http or SETTINGS.http)
     assert (probe["host"], probe["port"]) == (host, port)
     assert probe["path"] in http._ROUTES
 

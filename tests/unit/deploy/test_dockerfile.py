@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nri_coloc.cli import main as cli
+from nri_coloc.cli import commands as cli
 
 PROJECT = Path(__file__).parents[3]
 TEXT = (PROJECT / "deploy" / "Dockerfile").read_text()

@@ -19,7 +19,7 @@ def test_a_target_changes_nothing_unless_it_says_so():
 
 def test_a_memory_target_limits_nothing_unless_it_says_so():
     target = MemoryTarget()
-    assert (target.high, target.limit, dict(target.by_node)) == (None, None, {})
+    assert (target.high, target.limit) == (None, None)
 
 
 def test_a_binding_is_a_code_that_can_be_told_to_others():

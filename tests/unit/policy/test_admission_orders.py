@@ -43,6 +43,24 @@ class TestOrders:
         node.create("c", wish=wish, resources=Resources(quota=quota))
         assert node["c"].knobs.burst == burst
 
+    @pytest.mark.parametrize(
+        "said_by",
+        ["classes.shared.cpuBurst", "annotation coloc.nri.io/cpu-burst"],
+        ids=["class", "annotation"],
+    )
+    def test_the_audit_says_who_ordered_a_burst_and_of_what_it_is_a_part(self, said_by):
+        node = Node()
+        wish = replace(SHARED, cpu_burst_percent=25, burst_because=said_by)
+        (decision,) = node.create("c", wish=wish, resources=Resources(quota=100_000)).decisions
+        assert decision.because.endswith(f"; burst 25 % of quota 100000 by {said_by}")
+        assert decision.after.burst == 25_000
+
+    def test_the_audit_says_nothing_of_a_burst_that_has_no_quota_to_be_part_of(self):
+        node = Node()
+        wish = replace(SHARED, cpu_burst_percent=25, burst_because="classes.shared.cpuBurst")
+        (decision,) = node.create("c", wish=wish).decisions
+        assert "burst" not in decision.because
+
     def test_a_member_of_the_box_may_burst_too(self):
         node = Node()
         wish = replace(RECLAIMED, cpu_burst_percent=50)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.model.decisions import NOBODY
+from nri_coloc.model.events import PodStarted
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.policy import box
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, everyone_in, pod, said
@@ -131,6 +132,53 @@ class TestVirtualMachines:
         node = Node()
         node.start_pod(wish=replace(SHARED, handler="pod"))
         assert box.knobs(node.state, "web") == NO_KNOBS
+
+
+BEST_EFFORT, BURSTABLE, GUARANTEED = "/kubepods/besteffort/podx", "/kubepods/burstable/podx", "/kubepods/podx"
+
+
+class TestWeight:
+    """Weights compete among siblings, and the kubelet gives the classes theirs."""
+
+    def node(self, night=BURSTABLE, wish=RECLAIMED):
+        node = Node()
+        node.happen(PodStarted(replace(pod("night"), cgroup_parent=night), wish))
+        return node
+
+    def online(self, node, parent, wish=SHARED, milli=500):
+        node.happen(PodStarted(replace(pod("day"), cgroup_parent=parent), wish))
+        node.create("app", milli, wish, on="day")
+        return node
+
+    @pytest.mark.parametrize("parent", [BEST_EFFORT, BURSTABLE, GUARANTEED])
+    def test_best_effort_pods_weigh_least_beside_anybody(self, parent):
+        assert box.weighs_least(self.online(self.node(BEST_EFFORT), parent).state)
+
+    @pytest.mark.parametrize(
+        ("parent", "least"), [(BURSTABLE, True), (BEST_EFFORT, False), (GUARANTEED, False), ("/odd", False)]
+    )
+    def test_burstable_pods_weigh_least_beside_their_siblings_alone(self, parent, least):
+        assert box.weighs_least(self.online(self.node(), parent).state) is least
+
+    def test_who_has_cpus_of_its_own_is_no_rival(self):
+        assert box.weighs_least(self.online(self.node(), GUARANTEED, DEDICATED, milli=2000).state)
+
+    def test_guaranteed_pods_stand_beside_the_classes(self):
+        assert not box.weighs_least(self.node(GUARANTEED).state)
+
+    def test_a_weight_that_is_not_ours_is_whatever_the_kubelet_made_it(self):
+        kept = replace(RECLAIMED, preserve=frozenset({"cpu"}))
+        assert not box.weighs_least(self.node(wish=kept).state)
+
+    def test_a_container_beside_online_ones_has_their_weight(self):
+        node = self.online(self.node(BEST_EFFORT), BURSTABLE)
+        node.create("helper", wish=RECLAIMED, on="day")
+        assert not box.weighs_least(node.state)
+
+    def test_a_container_whose_pod_nobody_told_us_of_is_a_rival(self):
+        state = self.online(self.node(), BURSTABLE).state
+        known = {k: place for k, place in state.pods.items() if k != "day"}
+        assert not box.weighs_least(replace(state, pods=known))
 
 
 class TestWords:

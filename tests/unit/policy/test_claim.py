@@ -56,6 +56,15 @@ class TestWithARecordOfCPUs:
         source, cpus, *sure = claim_.split()
         assert claimed(spec, milli) == Claim(mask(cpus), source, bool(sure), recorded=True)
 
+    @pytest.mark.parametrize(
+        ("spec", "found"),
+        [("", "record"), ("0-1", "record"), ("0", "spec"), ("2-7", ""), ("4-6", "")],
+        ids=["no-cpus", "as-created", "a-part", "the-pools", "the-main-containers"],
+    )
+    def test_a_sidecar_claims_nothing_by_a_record_that_its_spec_belies(self, spec, found):
+        claim_ = claimed(spec, 500)
+        assert (claim_.source if claim_.cpus else "") == found
+
 
 class TestWithoutARecordOfCPUs:
     def test_who_got_its_own_after_its_creation_has_it_in_its_spec(self):

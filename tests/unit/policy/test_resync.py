@@ -74,6 +74,21 @@ class TestAfterARestart:
         node.push()
         assert node.owners() == node.anew().owners() == {}
 
+    @pytest.mark.parametrize("pushed", [True, False])
+    def test_a_sidecar_whose_main_container_has_ended_does_not_own_again_what_it_gave_back(self, pushed):
+        """Its record names the CPU that was its own until the main container came."""
+        node = Node()
+        node.create("side", 100)
+        node.create("main", 2000)
+        node.push()
+        node.stop("main")
+        if pushed:
+            node.push()
+        again = node.anew()
+        assert again.owners() == node.owners() == {}
+        assert again.state.pools == node.state.pools
+        assert again.cpus("side") == node.cpus("side")
+
     def test_restored_containers_are_said(self):
         node = Node()
         node.create("main", 2000)

@@ -108,11 +108,6 @@ def test_the_wall_stands_above_what_cannot_be_reclaimed():
     assert (found.high, found.limit) == (5 * GIB - 256 * MIB, 5 * GIB + 256 * MIB)
 
 
-def test_memory_nodes_share_what_is_written():
-    found = Box().tick(0.0, may(4 * GIB, by_node={0: 3 * GIB, 1: GIB}))
-    assert found.by_node == {0: 3 * GIB, 1: GIB}
-
-
 def test_targets_are_whole_pages():
     box = Box()
     found = [box.tick(0.0, may(GIB + 1)), box.tick(1.0, may(GIB // 2 + 77, held=GIB + 5))]

@@ -50,6 +50,13 @@ def test_what_a_growth_cost_is_told_by_the_next_reading_and_kept():
     assert feed.memory.lent.growth_took_s == 0.01
 
 
+def test_one_dear_tick_does_not_slow_the_loop_that_costs_little_in_the_mean():
+    feed = Feed()
+    feed.ticks(3, 2_000)
+    assert feed.tick(2_000, took_s=0.01, mean_took_s=0.0001).next_s == feed.tuning.tick_s
+    assert feed.tick(2_000, took_s=0.0001, mean_took_s=0.01).next_s == feed.tuning.tick_max_s
+
+
 def test_a_burst_takes_the_cpus_back_with_the_tick_that_shows_it():
     feed = grown()
     found = feed.tick(7_500, box=100)

@@ -16,10 +16,10 @@ SCENE = Scene(0.0, 8, 1, True, 2_000, 0, 2_000, 1.0, 0.0, 0.0, 0.0, 0.02, Stall(
 BUSY = Use(online=2_000, system=0, box=3_000, members=2, rated_at=0.0, span_s=0.02, oldest=0.0)
 
 
-def period(use: Use | None = BUSY, cpus: int = 4, took_s: float = 0.0, **more: Any) -> float:
+def period(use: Use | None = BUSY, cpus: int = 4, mean_took_s: float = 0.0, **more: Any) -> float:
     lent = Lent(milli=1_000 * cpus, cpus=cpus)
     verdict = Verdict(lent, Binding.DEAD_BAND, more.pop("now_milli", 5_000))
-    return next_period(verdict, SCENE._replace(**more), use, TUNING, took_s)
+    return next_period(verdict, SCENE._replace(**more), use, TUNING, mean_took_s)
 
 
 def test_while_something_is_lent_and_used_the_loop_is_quick():
@@ -51,6 +51,6 @@ def test_before_the_first_rate_it_is_quick():
 
 
 def test_a_dear_tick_comes_less_often_within_what_still_protects():
-    assert period(took_s=0.0001) == TUNING.tick_s
-    assert period(took_s=0.0002) == pytest.approx(0.04)
-    assert period(took_s=0.001) == TUNING.tick_max_s
+    assert period(mean_took_s=0.0001) == TUNING.tick_s
+    assert period(mean_took_s=0.0002) == pytest.approx(0.04)
+    assert period(mean_took_s=0.001) == TUNING.tick_max_s

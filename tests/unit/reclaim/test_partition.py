@@ -180,6 +180,13 @@ class TestPace:
         sizes = {"gold": 4, "reclaim": 12}
         assert partition._next_period((GOLD, BOX), sizes, loads, TUNING, took_s) == pytest.approx(next_s)
 
+    def test_one_dear_tick_does_not_slow_what_costs_little_in_the_mean(self):
+        feed = Feed()
+        feed.settled()
+        readings = FastReadings(feed.now + 0.02, lendable=16, took_s=0.01, mean_took_s=0.0001)
+        tick = partition.tick(feed.memory, readings, feed.tiers, TUNING, readings.at)
+        assert tick.next_s == TUNING.tick_s
+
     def test_where_nobody_may_grow_it_is_slow(self):
         full = Feed(GOLD._replace(band=None), BOX)
         assert full.tick(gold_a=1.0).next_s == TUNING.quiet_tick_s

@@ -49,6 +49,11 @@ class Bed:
     def file(self, name: str) -> Path:
         return self.tree.folder(name, POD) / name
 
+    def container(self) -> GroupReading:
+        found = self.reader.container(POD, 7.0)
+        assert found is not None
+        return found
+
     def group(self) -> GroupReading:
         found = self.reader.group(POD, 7.0)
         assert found is not None
@@ -63,8 +68,7 @@ def bed(request, tmp_path):
 def test_both_versions_tell_the_same(bed):
     found = bed.group()
     assert (found.at, found.usage_us) == (7.0, 5000)
-    assert (found.throttled_us, found.throttled_periods, found.run_delay_us) == (70, 3, None)
-    assert (found.cpu, found.memory_stall, found.io_stall) == (Pressure(1, 2), Pressure(3, 4), Pressure(5, 6))
+    assert (found.memory_stall, found.io_stall) == (Pressure(3, 4), Pressure(5, 6))
     assert found.memory is not None
     assert (found.memory.working_set, found.memory.limit) == (800, 4096)
     assert found.io == IOReading(10, 20, 1, 2)
@@ -76,10 +80,15 @@ def test_its_key_is_the_one_that_the_fast_tick_uses(bed):
 
 
 def test_a_containers_reading_leaves_to_its_pod_what_costs_a_third_more(bed):
-    found = bed.reader.container(POD, 7.0)
-    assert found is not None
+    found = bed.container()
     assert (found.io, found.memory_stall, found.io_stall) == (None, None, None)
     assert (found.usage_us, found.memory, found.cpu) == (5000, bed.group().memory, Pressure(1, 2))
+
+
+def test_how_cpu_time_was_had_is_in_the_containers_reading_alone(bed):
+    found = bed.container()
+    assert (found.throttled_us, found.throttled_periods, found.run_delay_us) == (70, 3, None)
+    assert (bed.group().throttled_us, bed.group().throttled_periods, bed.group().cpu) == (None, None, None)
 
 
 @pytest.mark.parametrize("read", ["group", "container"])
@@ -92,17 +101,18 @@ def test_files_that_make_no_sense_are_parts_that_are_none(bed, content):
     for path in bed.folder.rglob(f"**/{POD}/*"):
         if path.is_file():
             path.write_bytes(content)
-    found = bed.group()
-    assert (found.usage_us, found.throttled_us, found.throttled_periods) == (None, None, None)
-    assert (found.cpu, found.memory, found.memory_stall, found.io_stall) == (None, None, None, None)
+    found, of_container = bed.group(), bed.container()
+    assert (of_container.throttled_us, of_container.throttled_periods, of_container.cpu) == (None, None, None)
+    assert (found.usage_us, found.memory, found.memory_stall, found.io_stall) == (None, None, None, None)
 
 
 def test_files_that_are_not_there_are_parts_that_are_none(bed):
     for path in bed.folder.rglob(f"**/{POD}/*"):
         if path.is_file():
             path.unlink()
-    found = bed.group()
-    assert (found.usage_us, found.throttled_us, found.cpu, found.memory, found.io) == (None,) * 5
+    found, of_container = bed.group(), bed.container()
+    assert (found.usage_us, found.memory, found.io) == (None,) * 3
+    assert (of_container.throttled_us, of_container.cpu) == (None, None)
 
 
 def test_a_file_that_refuses_to_be_read_is_none(bed):
@@ -168,16 +178,16 @@ class TestRunDelay:
 
     def test_where_there_is_no_psi_the_threads_waiting_is_added_up(self, old):
         self.threads(old, 40, 2)
-        assert old.group().run_delay_us == 42
+        assert old.container().run_delay_us == 42
 
     def test_a_thread_that_has_ended_is_left_out(self, old):
         self.threads(old, 40, 2)
         (old.folder / "proc/100/schedstat").unlink()
-        assert old.group().run_delay_us == 2
+        assert old.container().run_delay_us == 2
 
     def test_without_threads_there_is_none(self, old):
-        assert old.group().run_delay_us is None
+        assert old.container().run_delay_us is None
 
     def test_no_more_threads_are_asked_than_the_bound(self, old):
         self.threads(old, *([1] * (MOST_TASKS + 9)))
-        assert old.group().run_delay_us == MOST_TASKS
+        assert old.container().run_delay_us == MOST_TASKS

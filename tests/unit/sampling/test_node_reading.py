@@ -1,15 +1,15 @@
-"""sampling/node_reading.py: the machine's CPU time, memory and pressure."""
+"""sampling/node_reading.py: the machine's CPU time and memory."""
 
 from pathlib import Path
 
 import pytest
 
-from nri_coloc.model.readings import NumaMemory, Pressure
+from nri_coloc.model.readings import NumaMemory
 from nri_coloc.node_sim import machines
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from nri_coloc.sampling.node_reading import NodeReader
+from nri_coloc.sampling.node_reading import NodeReader, whole
 
 GIB = 1 << 30
 
@@ -51,13 +51,6 @@ def test_without_one_of_its_files_no_memory_is_free(root, name):
     assert (found.memory_total, found.memory_free, found.watermark, found.nodes) == (0, 0, 0, {})
 
 
-def test_pressure_is_read_of_each_resource(root):
-    (root / "proc/pressure/cpu").write_text("some avg10=0.00 total=5\nfull avg10=0.00 total=1\n")
-    (root / "proc/pressure/io").unlink()
-    found = reader(root).read(1.0, 0, (0,))
-    assert (found.cpu, found.memory_stall, found.io_stall) == (Pressure(5, 1), Pressure(0, 0), None)
-
-
 class TestCPU:
     def test_the_root_cgroups_counter_is_the_usage(self, root):
         tree = CgroupTree(root, 1, 0b11, 1)
@@ -80,3 +73,24 @@ class TestCPU:
     )
     def test_the_reserved_cpus_have_a_usage_of_their_own(self, root, reserved, used):
         assert reader(root).read(1.0, reserved, (0,)).reserved_usage_us == used
+
+
+class TestLargeMachine:
+    @pytest.fixture
+    def large(self, tmp_path: Path) -> Path:
+        machines.plant(machines.MACHINES["epyc-256"], tmp_path)
+        return tmp_path
+
+    def test_the_watermarks_of_all_its_nodes_count(self, large):
+        assert (large / "proc/zoneinfo").stat().st_size > 1 << 18
+        found = reader(large).read(1.0, 0, range(8))
+        assert found.memory_total == 8 * 128 * GIB
+        assert found.watermark == 8 * (128 * GIB // 512)
+
+    def test_what_ran_on_its_reserved_cpus_is_known_behind_many_interrupts(self, large):
+        cpus = "".join(f"cpu{cpu} {10**9} 0 {10**8} {10**10} 0 0 0 0 0 0\n" for cpu in range(256))
+        (large / "proc/stat").write_text(f"cpu  1\n{cpus}intr 1{' 0' * 40_000}\n")
+        assert reader(large).read(1.0, 0b1, (0,)).reserved_usage_us == (10**9 + 10**8) * 10_000
+
+    def test_a_file_without_an_end_tells_nothing(self):
+        assert whole("/dev/zero") is None

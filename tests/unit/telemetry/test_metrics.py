@@ -7,6 +7,7 @@ import pytest
 
 from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import Decision
+from nri_coloc.model.readings import Toll
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, Pools
 from nri_coloc.model.topology import CPU, Topology
@@ -135,6 +136,41 @@ def test_two_daemons_in_one_process_do_not_mix(metrics):
 def test_no_series_tells_when_it_was_created(metrics):
     metrics.hook("CreateContainer", 0.001)
     assert b"_created" not in metrics.render()
+
+
+def test_what_containers_bore_is_by_class_and_pool(metrics):
+    for _ in range(2):
+        metrics.containers_felt(
+            "shared", "gold", Toll(throttled_us=1_500_000, waited_us=500_000, oom_kills=3)
+        )
+    whose = '{class="shared",pool="gold"}'
+    assert value(metrics, f"cpu_throttled_seconds_total{whose}") == 3
+    assert value(metrics, f"cpu_wait_seconds_total{whose}") == 1
+    assert value(metrics, f"oom_kills_total{whose}") == 6
+
+
+def test_what_pods_moved_and_bore_is_by_class(metrics):
+    metrics.pods_felt("reclaimed", Toll(0, 0, 0, 10, 20, 30, 40, 5_000_000, 6_000_000, 7))
+    for direction, moved, served in (("read", 10, 30), ("write", 20, 40)):
+        whose = f'{{class="reclaimed",direction="{direction}"}}'
+        assert value(metrics, f"io_bytes_total{whose}") == moved
+        assert value(metrics, f"io_operations_total{whose}") == served
+    assert value(metrics, 'stalled_seconds_total{class="reclaimed",resource="memory"}') == 5
+    assert value(metrics, 'stalled_seconds_total{class="reclaimed",resource="io"}') == 6
+    assert value(metrics, 'memory_high_events_total{class="reclaimed"}') == 7
+
+
+def test_who_holds_nothing_any_more_is_told_with_nothing(metrics):
+    metrics.working_sets({("shared", "share"): 5})
+    metrics.working_sets({("system", "system"): 7})
+    assert value(metrics, 'working_set_bytes{class="shared",pool="share"}') == 0
+    assert value(metrics, 'working_set_bytes{class="system",pool="system"}') == 7
+
+
+def test_the_headroom_is_told_by_memory_node(metrics):
+    metrics.surveyed(0.01, 7, {0: 3, 1: 4})
+    assert value(metrics, "headroom_memory_bytes") == 7
+    assert value(metrics, 'headroom_memory_node_bytes{node="1"}') == 4
 
 
 class TestDoc:

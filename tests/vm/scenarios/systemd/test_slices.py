@@ -5,7 +5,7 @@ import pytest
 from tests.vm import slices
 from tests.vm.node import Container, Node, becomes, cpus, until
 
-SWEEPS = 10  # seconds; the plugin looks every two, and everything is slower here
+SWEEPS = 120  # seconds; the plugin looks every two, and everything is slower here
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,12 @@ def test_values_outlive_a_daemon_reload_or_are_repaired(web: Container, batch: C
     becomes(lambda: values(web, batch), WANTED, SWEEPS)
 
 
-def told(node: Node, pod: str) -> dict[str, object]:
-    """What the audit says that it found on a pod and put right, each knob as it was found last."""
-    found: dict[str, object] = {}
+def told(node: Node, pod: str) -> dict[str, list[object]]:
+    """What the audit says that it found on a pod and put right, each knob as often as it was found."""
+    found: dict[str, list[object]] = {}
     for record in node.plugin.audit("drift.repair", pod=pod):
-        found |= record["before"]
+        for name, value in record["before"].items():
+            found.setdefault(name, []).append(value)
     return found
 
 
@@ -74,7 +75,8 @@ def test_what_systemd_writes_itself_is_put_right_and_told(node: Node, web: Conta
     slices.systemctl("set-property", "--runtime", name, "CPUWeight=200", "AllowedCPUs=0-7", "IOWeight=400")
     becomes(lambda: values(web, batch), WANTED, SWEEPS)
     until(lambda: told(node, "batch").keys() >= {"cpus", "shares", "io.weight"}, "every repair in the audit")
-    assert (told(node, "batch")["cpus"], told(node, "batch")["io.weight"]) == ("0-7", 400)
+    assert "0-7" in told(node, "batch")["cpus"]
+    assert 400 in told(node, "batch")["io.weight"]
 
 
 def test_a_daemon_reload_after_it_is_survived_and_told_as_it_was(
@@ -90,4 +92,4 @@ def test_a_daemon_reload_after_it_is_survived_and_told_as_it_was(
 
 def test_an_update_by_the_kubelet_leaves_a_dedicated_containers_cpus(web: Container):
     web.update(cpus="0-7")
-    assert web.cpus == cpus(web.cgroup("cpuset.cpus")) == cpus("0-1")
+    becomes(lambda: (web.cpus, web.cgroup("cpuset.cpus")), (cpus("0-1"), "0-1"))

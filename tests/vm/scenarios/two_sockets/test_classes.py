@@ -45,7 +45,7 @@ def test_everyone_may_use_all_memory_nodes(pods: Pods):
 
 
 def test_a_reclaimed_pod_is_limited_at_its_own_cgroup(pods: Pods):
-    assert cpus(pods.batch.pod_cgroup("cpuset.cpus")) == cpus("0-7") - pods.web.cpus
+    becomes(lambda: cpus(pods.batch.pod_cgroup("cpuset.cpus")), cpus("0-7") - pods.web.cpus)
     assert pods.batch.pod_cgroup("cpu.weight") == "1"
     assert pods.batch.pod_cgroup("io.weight") == "default 10"
     assert pods.batch.pod_cgroup("io.bfq.weight") == "default 10"

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.rig import packages
-from tests.vm.node import ROOT, Container, Node, becomes, read
+from tests.vm.node import ROOT, Container, Node, becomes, read, until
 
 MIB = 1 << 20
 DISK = "/dev/ram0"
 BOX = 256 * MIB
 """What the reclaimed pods may hold at the least (`reclaim.memory_floor`)."""
 
-TURNS = 60  # seconds; the slow loop looks every five, and writes after it
+MOST, CLEARLY = 80, 16
+"""MiB, of the 96 that a pod has read: what is kept whole, and what makes a difference."""
+
+TURNS = 240  # seconds; the slow loop looks every five to thirty, and writes after it
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +84,9 @@ def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(node: N
     limit.write_text(str(int(read("kubepods", "memory.current")) + 8 * MIB))
     try:
         read_file(hog, "hog", 200)
-        assert (cached(kept) >= 90, cached(lost) < 70) == (True, True), (cached(kept), cached(lost))
+        held = {"kept": cached(kept), "lost": cached(lost)}
+        assert held["kept"] >= MOST, held
+        assert held["lost"] <= held["kept"] - CLEARLY, held
     finally:
         limit.write_text("max")
 
@@ -107,11 +112,20 @@ def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_po
     read_file(web, "online", 96)
     with limited(int(read("kubepods", "memory.current")) + BOX + 32 * MIB):
         read_file(batch, "offline", 500)
-        assert int(batch.pod_cgroup("memory.current")) < BOX + 16 * MIB
+        assert int(batch.pod_cgroup("memory.current")) < BOX + 32 * MIB
         assert events(batch, "high") > 0
         assert events(batch, "oom") == 0
-        assert cached(web) >= 90
+        assert cached(web) >= MOST
         node.plugin.config.write("")
         becomes(lambda: batch.pod_cgroup("memory.high"), "max", TURNS)
-        read_file(batch, "offline", 500)
-        assert cached(web) < 85, "without the bound it would have been the online pod's"
+        until(
+            lambda: robbed(batch, web),
+            "the online pod's pages to go, which the bound was there to keep",
+            TURNS,
+        )
+
+
+def robbed(batch: Container, web: Container) -> bool:
+    """Whether another turn of the offline pod's reading leaves the online one with less than the most of its file."""
+    read_file(batch, "offline", 500)
+    return cached(web) <= MOST - CLEARLY

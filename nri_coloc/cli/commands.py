@@ -1,0 +1,227 @@
+"""The commands: what each one's arguments are, and one function for each, which returns its exit code.
+
+Commands import what they need when they run: `check-config` needs no gRPC, the daemon no terminal drawing.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nri_coloc.cli.exit_codes import DONE, WRONG_USAGE
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.tuning import Settings
+
+if TYPE_CHECKING:
+    from nri_coloc.daemon.restoration import RuntimeAt
+
+DAEMON = "127.0.0.1:9744"
+"""Where the daemon answers by default."""
+
+
+def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run one command; raises what it raises."""
+    try:
+        options = _parser().parse_args(arguments)
+        return int(options.command(options, environment))
+    except SystemExit as stop:
+        return WRONG_USAGE if stop.code not in (0, None) else DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nri-coloc", description="Online and offline pods on one machine.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _run_arguments(commands.add_parser("run", help="serve the container runtime (the daemon)"))
+    demo = commands.add_parser("demo", help="play a day on a simulated node, with the real daemon")
+    demo.add_argument(
+        "--seconds", type=_positive, default=30, metavar="N", help="how long the day takes (30)"
+    )
+    demo.add_argument("--topology", default="8cpu", metavar="NAME", help="the simulated machine (8cpu)")
+    demo.set_defaults(command=_demo)
+    check = commands.add_parser("check-config", help="read a configuration file and show what it means")
+    check.add_argument("file", metavar="FILE")
+    check.set_defaults(command=_check_config)
+    _restore_arguments(commands.add_parser("restore", help="put back everything that the daemon changed"))
+    audit = commands.add_parser("audit", help="print the daemon's last decisions")
+    audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    audit.add_argument("--pod", default="", metavar="[NAMESPACE/]NAME")
+    audit.add_argument("--limit", type=_positive, default=100, metavar="N")
+    audit.set_defaults(command=_audit)
+    top = commands.add_parser("top", help="show who has which CPUs, what is lent and why, as it happens")
+    top.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    top.add_argument(
+        "--interval", type=_positive, default=1, metavar="SECONDS", help="between two pictures (1)"
+    )
+    top.set_defaults(command=_top)
+    topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
+    topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
+    topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    topology.add_argument("--http", default="", metavar="ADDR:PORT", help="ask this daemon who is where")
+    topology.set_defaults(command=_topology)
+    explain = commands.add_parser("explain", help="say why a pod's containers are where they are")
+    explain.add_argument("pod", metavar="NAMESPACE/POD[/CONTAINER]")
+    explain.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    explain.set_defaults(command=_explain)
+    _doctor_arguments(
+        commands.add_parser("doctor", help="look whether this machine has what the daemon needs")
+    )
+    return parser
+
+
+def _run_arguments(run: argparse.ArgumentParser) -> None:
+    run.add_argument(
+        "--config", default="", metavar="FILE", help="configuration; without one the defaults hold"
+    )
+    run.add_argument("--nri-socket", default="", metavar="PATH")
+    run.add_argument("--cri-socket", default="", metavar="PATH")
+    run.add_argument("--host-root", default="/", metavar="DIR", help="prefix of every /sys and /proc path")
+    run.add_argument("--state-dir", default="", metavar="DIR")
+    run.add_argument("--admin-socket", default="", metavar="PATH")
+    run.add_argument("--http", default="", metavar="ADDR:PORT|off")
+    run.add_argument("--observe", action="store_true", help="decide and audit, change nothing")
+    run.set_defaults(command=_run)
+
+
+def _restore_arguments(restore: argparse.ArgumentParser) -> None:
+    restore.add_argument(
+        "--config", default="", metavar="FILE", help="the daemon's, for the runtime's sockets"
+    )
+    restore.add_argument("--nri-socket", default="", metavar="PATH")
+    restore.add_argument("--cri-socket", default="", metavar="PATH")
+    restore.add_argument("--state-dir", default="", metavar="DIR")
+    restore.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
+    restore.add_argument(
+        "--files-only", action="store_true", help="leave the runtime's specs of containers as they are"
+    )
+    restore.set_defaults(command=_restore)
+
+
+def _doctor_arguments(doctor: argparse.ArgumentParser) -> None:
+    doctor.add_argument("--nri-socket", default="", metavar="PATH")
+    doctor.add_argument("--cri-socket", default="", metavar="PATH")
+    doctor.add_argument(
+        "--host-root", default="/", metavar="DIR", help="prefix of /sys, /proc and /var/lib/kubelet"
+    )
+    doctor.add_argument("--state-dir", default="", metavar="DIR")
+    doctor.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    doctor.set_defaults(command=_doctor)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from nri_coloc.daemon import options as daemon_options
+    from nri_coloc.daemon import runner
+
+    return runner.run(
+        daemon_options.Options(
+            config=options.config,
+            nri_socket=options.nri_socket,
+            cri_socket=options.cri_socket,
+            host_root=options.host_root,
+            state_dir=options.state_dir or daemon_options.DEFAULT_STATE_DIR,
+            admin_socket=options.admin_socket or daemon_options.DEFAULT_ADMIN_SOCKET,
+            http=options.http,
+            observe=options.observe,
+            launched=daemon_options.launched(environment),
+        )
+    )
+
+
+def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import demo
+
+    return int(demo.run(options.seconds, options.topology))
+
+
+def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.config import check
+
+    code, text = check.report(options.file)
+    print(text.rstrip("\n"), file=sys.stdout if code == DONE else sys.stderr)
+    return code
+
+
+def _restore(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import restore
+    from nri_coloc.daemon.options import DEFAULT_STATE_DIR
+
+    runtime = None if options.files_only else _runtime_at(options)
+    if runtime and not (options.nri_socket or options.config) and restore.is_absent(runtime):
+        runtime = None
+    return restore.run(options.state_dir or DEFAULT_STATE_DIR, options.host_root, runtime)
+
+
+def _runtime_at(options: argparse.Namespace) -> "RuntimeAt":
+    from nri_coloc.daemon.restoration import RuntimeAt
+
+    settings = Settings()
+    if options.config:
+        from nri_coloc.config import settings as reader
+
+        settings = reader.read(options.config)
+    return RuntimeAt(
+        options.nri_socket or settings.nri_socket,
+        options.cri_socket or settings.cri_socket,
+        settings.plugin_name,
+    )
+
+
+def _audit(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import audit
+
+    return audit.run(options.http, options.pod, options.limit)
+
+
+def _top(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import top
+
+    return top.run(options.http, options.interval)
+
+
+def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import topology
+    from nri_coloc.sampling import topology as machine
+
+    found = machine.read(options.host_root)
+    whose = _owners(options.http) if options.http else {}
+    if options.output == "json":
+        named = {"owners": {name: cpuset.render(cpus) for name, cpus in whose.items()}} if whose else {}
+        print(json.dumps({**topology.as_json(found), **named}, indent=2))
+    else:
+        print(topology.draw(found, whose))
+    return DONE
+
+
+def _owners(address: str) -> dict[str, CPUMask]:
+    from nri_coloc.cli import asking, owners
+
+    return owners.owners(asking.ask(address, "/v1/state"))
+
+
+def _explain(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import explain
+
+    return explain.run(options.http, options.pod)
+
+
+def _doctor(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import doctor
+    from nri_coloc.daemon.options import DEFAULT_STATE_DIR
+
+    defaults = Settings()
+    return doctor.run(
+        doctor.Patient(
+            nri_socket=options.nri_socket or defaults.nri_socket,
+            cri_socket=options.cri_socket or defaults.cri_socket,
+            host_root=options.host_root,
+            state_dir=options.state_dir or DEFAULT_STATE_DIR,
+            http=options.http,
+        )
+    )

@@ -1,0 +1,6 @@
+"""What the program's exit code says."""
+
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+
+INTERRUPTED = 130
+"""What a shell says of who ended at a SIGINT: 128 and the signal's number."""

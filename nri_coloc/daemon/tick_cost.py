@@ -1,0 +1,36 @@
+"""What the ticks of a loop cost: CPU time of the thread that runs it, with waking up and writing."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+COST_OF_LATE: Final = 16
+"""Ticks that a mean is of: the pace keeps to a share of a core in the mean, so one that met a page fault or waited for
+the interpreter must not make the loop slow when it has to be quick."""
+
+
+class Cost(NamedTuple):
+    """Seconds: what the tick before this one took, and the mean of the last ones, decided or passed over."""
+
+    took_s: float
+    mean_took_s: float
+
+
+class TickCost:
+    """Used by one thread: `begin` before the first tick, `taken` at the start of each."""
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._spent = 0.0
+        self._late: deque[float] = deque(maxlen=COST_OF_LATE)
+
+    def begin(self) -> None:
+        """Count from now."""
+        self._spent = self._clock()
+
+    def taken(self) -> Cost:
+        """Return the cost since this was asked last, all of it one tick's."""
+        before, self._spent = self._spent, self._clock()
+        self._late.append(self._spent - before)
+        return Cost(self._late[-1], sum(self._late) / len(self._late))

@@ -1,0 +1,70 @@
+"""The quota burst end to end: throttled online containers get more by file while the node is idle, and it goes back."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
+from tests.rig.waiting import wait_until
+
+ON = "reclaim: {enabled: true, features: [quota-burst]}\n"
+QUOTA = 100_000
+MOST = 3 * QUOTA
+LOOKS_S = 30
+"""Some turns of two seconds, on a machine with something else to do."""
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
+    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
+        node.start_clock()
+        with daemon_of(node, config=ON) as daemon:
+            yield Lasting(node, served(daemon))
+
+
+def throttled(node: Node) -> str:
+    """Run an online container that wants more than its quota; its pod has the same quota, as the kubelet sets it."""
+    pod_id = node.run_pod(PodRequest("web", shares=512))
+    name, rest = ("cpu.cfs_quota_us", "") if node.tree.version == 1 else ("cpu.max", " 100000")
+    node.tree.write(node.runtime.pods[pod_id].cgroup, name, f"{QUOTA}{rest}")
+    web = node.run_container(pod_id, ContainerRequest("app", native(500, 1000)))
+    node.set_demand(web, 2.0)
+    return web
+
+
+def quota(node: Node, owner: str) -> int:
+    name = "cpu.cfs_quota_us" if node.tree.version == 1 else "cpu.max"
+    return int((file(node, owner, name) or "0").split()[0])
+
+
+def raised(node: Node, web: str) -> None:
+    pod = node.runtime.containers[web].pod.id
+    wait_until(lambda: quota(node, web) > QUOTA, LOOKS_S, "a raised quota")
+    wait_until(lambda: quota(node, pod) >= quota(node, web), 10, "its pod's quota to bear it")
+    assert quota(node, web) <= MOST
+
+
+def in_spec(node: Node, web: str) -> int:
+    return int(node.runtime.containers[web].resources.cpu.quota.value)
+
+
+def test_a_throttled_container_gets_more_while_the_node_is_idle_and_its_own_when_it_is_not(rig):
+    web = throttled(rig.node)
+    pod = rig.node.runtime.containers[web].pod.id
+    raised(rig.node, web)
+    assert in_spec(rig.node, web) == QUOTA
+    neighbour = shared(rig.node, "neighbour", 6000)
+    rig.node.set_demand(neighbour, 6.5)
+    wait_until(lambda: [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2, LOOKS_S, "their own quotas")
+    assert in_spec(rig.node, web) == QUOTA
+    assert_unhurt(rig.daemon)
+
+
+def test_a_daemon_that_is_told_to_end_leaves_no_quota_raised(rig):
+    web = throttled(rig.node)
+    raised(rig.node, web)
+    assert rig.daemon.terminate() == 0
+    pod = rig.node.runtime.containers[web].pod.id
+    assert [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2

@@ -1,0 +1,89 @@
+"""What containers were lent follows what there is to lend: pushed as updates, seldom, once each, and read back."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from nri_coloc.daemon import loans
+from nri_coloc.model.workload import KubeQoS, Resources
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
+from nri_coloc.nri.subscription import HookKind
+from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
+from tests.rig import brief_daemon
+from tests.rig.waiting import poll, wait_until
+
+LENDING = "reclaim: {enabled: true}\n"
+SPEC = "node.koordinator.sh/extended-resource-spec"
+LENT_MILLI = 3000
+SOON_S = 60
+"""The dwell and some looks, on a machine with something else to do."""
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
+    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
+        node.start_clock()
+        with daemon_of(node, config=LENDING, program=brief_daemon.PROGRAM) as daemon:
+            yield Lasting(node, served(daemon))
+
+
+def lent(node: Node, name: str) -> str:
+    """Run an offline container that was lent three CPUs and wants more."""
+    amounts = {
+        "requests": {"kubernetes.io/batch-cpu": LENT_MILLI},
+        "limits": {"kubernetes.io/batch-cpu": LENT_MILLI},
+    }
+    annotations = {SPEC: json.dumps({"containers": {"app": amounts}})}
+    pod = node.run_pod(PodRequest(name, "shop", KubeQoS.BEST_EFFORT, annotations))
+    container = node.run_container(pod, ContainerRequest("app", Resources(shares=2)))
+    node.set_demand(container, 8)
+    return container
+
+
+def in_spec(node: Node, container: str) -> tuple[int, int]:
+    """What the runtime's spec holds: shares and quota."""
+    cpu = node.runtime.containers[container].resources.cpu
+    return int(cpu.shares.value), int(cpu.quota.value)
+
+
+def in_file(node: Node, container: str) -> int:
+    """The quota that the container's cgroup has."""
+    text = file(node, container, "cpu.cfs_quota_us" if node.tree.version == 1 else "cpu.max") or "0"
+    return int(text.split()[0])
+
+
+def pushes(node: Node) -> int:
+    return sum(told.kind is HookKind.UPDATE_CONTAINER for told in node.runtime.trace)
+
+
+def test_loans_shrink_with_the_capacity_by_one_push_each_and_then_there_is_peace(rig):
+    node, daemon = rig
+    jobs = [lent(node, "one"), lent(node, "other")]
+    assert [in_spec(node, job) for job in jobs] == [(LENT_MILLI * 1024 // 1000, LENT_MILLI * 100)] * 2
+    web = shared(node, "web", 6000)
+    for demand in (2.0, 4.0, 6.0):  # three capacities within one dwell: only the last one is worth a push
+        node.set_demand(web, demand)
+    wait_until(
+        lambda: all(in_spec(node, job)[1] < LENT_MILLI * 100 // 2 for job in jobs), SOON_S, "less for both"
+    )
+    wait_until(lambda: all(in_file(node, job) == in_spec(node, job)[1] for job in jobs), 10, "their files")
+    now = [in_spec(node, job) for job in jobs]
+    assert now[0] == pytest.approx(now[1], rel=0.01), "equal loans give alike"
+    assert not poll(lambda: pushes(node) > len(jobs) or [in_spec(node, job) for job in jobs] != now, 6)
+    told = [each for each in daemon.audit("container.update") if each["reason"] == "rebalanced"]
+    assert sorted(str(each["container_id"]) for each in told) == sorted(jobs)
+    assert all("are there to be lent" in str(each["because"]) for each in told)
+    assert daemon.audit("push.failed") == []
+    assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize("rig", [2], ids=["v2"], indirect=True)
+def test_while_the_capacity_bears_all_loans_nothing_is_pushed(rig):
+    node, daemon = rig
+    job = lent(node, "one")
+    before = in_spec(node, job)
+    wait_until(lambda: daemon.capacity()["cpu_milli"] > LENT_MILLI, SOON_S, "a capacity")
+    assert not poll(lambda: pushes(node) > 0, brief_daemon.DWELL_S + loans.EVERY_S + 1)
+    assert (in_spec(node, job), in_file(node, job)) == (before, LENT_MILLI * 100)

@@ -1,0 +1,31 @@
+"""The real daemon for which a capacity has lasted after seconds, so that a rebalancing is seen in a test.
+
+Run instead of `python -m nri_coloc`. All else is the product's: what is pushed, how often, and what is too little.
+"""
+
+import os
+import sys
+from dataclasses import replace
+from typing import Final
+
+from nri_coloc.cli import main
+from nri_coloc.config import settings
+from nri_coloc.config.reclaim_schema import Reclaim
+from nri_coloc.model.tuning import AmountTuning, ReclaimTuning
+
+PROGRAM: Final = ("-m", "tests.rig.brief_daemon")
+
+DWELL_S: Final = 3.0
+"""Less than lies between two looks: what differs at both has lasted, and at the first one is nothing yet."""
+
+_reclaim: Final = settings._reclaim
+
+
+def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
+    """In the place of `settings._reclaim`: with a short dwell."""
+    return replace(_reclaim(section, reserved), amounts=AmountTuning(dwell_s=DWELL_S))
+
+
+if __name__ == "__main__":
+    setattr(settings, "_reclaim", reclaim)  # noqa: B010 - only in this program
+    sys.exit(main.main(sys.argv[1:], os.environ))

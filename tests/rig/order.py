@@ -1,0 +1,25 @@
+"""In which order the folders of tests are run, and beside which of them an emulated machine may be."""
+
+from typing import Final
+
+import pytest
+
+PATIENT: Final = frozenset({"fuzz", "property", "scenario", "unit"})
+"""None of them measures how long something takes on this machine."""
+
+EMULATED: Final = frozenset({"vm"})
+
+
+def folder(item: pytest.Item) -> str:
+    """The folder below tests/ that a test lies in."""
+    return item.nodeid.partition("tests/")[2].partition("/")[0]
+
+
+def is_patient(item: pytest.Item) -> bool:
+    """Whether a machine may run beside this test."""
+    return folder(item) in PATIENT
+
+
+def place(item: pytest.Item) -> int:
+    """First what measures times here; then what does not, beside the machines; then what these have to say."""
+    return 2 if folder(item) in EMULATED else int(is_patient(item))

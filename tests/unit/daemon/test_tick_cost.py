@@ -1,0 +1,36 @@
+"""What ticks cost: the last one for what grew, the mean of the late ones for the pace."""
+
+import pytest
+
+from nri_coloc.daemon.tick_cost import COST_OF_LATE, TickCost
+
+
+class Ticks:
+    """A thread that spends what it is told to."""
+
+    def __init__(self) -> None:
+        self.spent = 7.0
+        self.cost = TickCost(lambda: self.spent)
+        self.cost.begin()
+
+    def take(self, seconds: float):
+        self.spent += seconds
+        return self.cost.taken()
+
+
+def test_what_was_spent_before_the_first_tick_is_nobodys():
+    assert Ticks().take(0.002) == pytest.approx((0.002, 0.002))
+
+
+def test_one_dear_tick_counts_with_all_others_of_late():
+    ticks = Ticks()
+    for _ in range(COST_OF_LATE - 1):
+        ticks.take(0.0001)
+    assert ticks.take(0.0049) == pytest.approx((0.0049, 0.0004))
+
+
+def test_a_dear_tick_is_forgotten_after_as_many_as_the_mean_is_of():
+    ticks = Ticks()
+    ticks.take(1.0)
+    after = [ticks.take(0.0001).mean_took_s for _ in range(COST_OF_LATE)]
+    assert after[-2:] == pytest.approx([(1.0 + 15 * 0.0001) / 16, 0.0001])

@@ -1,0 +1,105 @@
+"""Mistakes planted in our own framing: the simulated runtime, reading as Go does, fails as containerd would."""
+
+from collections.abc import Callable
+
+import pytest
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.multiplex import trunk
+from nri_coloc.node_sim.go_reader import GoFailure, GoOutOfMemory, GoPanic, GoQueueOverflow
+from tests.unit.nri.pair import RESOURCES, Pair
+
+Frame = Callable[[int, bytes], bytes]
+
+RIGHT = trunk.frame
+
+
+def framed(connection: int, *parts: bytes) -> bytes:
+    return b"".join(trunk.HEADER.pack(connection, len(part)) + part for part in parts)
+
+
+def in_one_frame(connection: int, message: bytes) -> bytes:
+    """Forgets that Go reads a head through a buffer of 4096 bytes."""
+    return framed(connection, message)
+
+
+def in_crumbs(connection: int, message: bytes) -> bytes:
+    """Forgets that Go queues no more than 256 frames."""
+    return framed(connection, *(message[at : at + 32] for at in range(0, len(message), 32)))
+
+
+class Joined:
+    """Forgets that a frame must end where its message does: every two messages are framed as one."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def __call__(self, connection: int, message: bytes) -> bytes:
+        message, self._held = self._held + message, b"" if self._held else message
+        return b"" if self._held else RIGHT(connection, message)
+
+
+class Plugin:
+    """A plugin of ours that serves, and pushes updates."""
+
+    def __init__(self) -> None:
+        self.pair = Pair().serve()
+
+    def push(self, count: int) -> None:
+        """Have the runtime read a push of so many updates, some 90 bytes each."""
+        updates = [
+            nri_pb2.ContainerUpdate(
+                container_id=f"{number:064}", linux=nri_pb2.LinuxContainerUpdate(resources=RESOURCES)
+            )
+            for number in range(count)
+        ]
+        self.pair.runtime.receive_data(self.pair.session.update_containers(updates, 0)[1])
+
+
+@pytest.fixture
+def plugin() -> Plugin:
+    return Plugin()
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, mistake: Frame) -> None:
+    monkeypatch.setattr(trunk, "frame", mistake)
+
+
+def test_without_a_mistake_all_is_read(plugin):
+    for count in (1, 300, 600, 1):
+        plugin.push(count)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "end"),
+    [(in_one_frame, GoOutOfMemory), (in_crumbs, GoQueueOverflow)],
+    ids=["one frame", "crumbs"],
+)
+def test_a_message_in_wrong_frames_is_the_end(mistake, end, plugin, monkeypatch):
+    plant(monkeypatch, mistake)
+    with pytest.raises(end):
+        plugin.push(300)
+
+
+def test_a_frame_that_crosses_the_end_of_its_message_is_the_end(plugin, monkeypatch):
+    plant(monkeypatch, Joined())
+    plugin.push(300)
+    with pytest.raises(GoOutOfMemory):
+        plugin.push(1)
+
+
+def test_a_frame_that_crosses_the_end_of_its_message_crashes_a_runtime_that_had_a_larger_one(
+    plugin, monkeypatch
+):
+    plugin.push(600)
+    plant(monkeypatch, Joined())
+    plugin.push(300)
+    with pytest.raises(GoPanic):
+        plugin.push(1)
+
+
+def test_a_mistake_that_hurts_in_long_messages_only_is_not_seen_in_short_ones(plugin, monkeypatch):
+    plant(monkeypatch, in_one_frame)
+    plugin.push(1)
+    with pytest.raises(GoFailure):
+        plugin.push(300)

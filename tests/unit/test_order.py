@@ -1,0 +1,27 @@
+"""Folders of tests are run so that emulated machines disturb nothing that measures time."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.rig.order import EMULATED, PATIENT, folder, place
+
+TESTS = Path(__file__).parents[1]
+
+
+def item(nodeid: str) -> pytest.Item:
+    found: Any = SimpleNamespace(nodeid=nodeid)
+    return cast("pytest.Item", found)
+
+
+def test_what_measures_times_comes_first_and_the_machines_last():
+    chosen = [
+        item(f"tests/{name}/test_it.py::test_it") for name in ("containerd", "fuzz", "soak", "unit", "vm")
+    ]
+    assert [folder(one) for one in sorted(chosen, key=place)] == ["containerd", "soak", "fuzz", "unit", "vm"]
+
+
+def test_every_folder_that_is_named_exists():
+    assert {path.name for path in TESTS.iterdir() if path.is_dir()} >= PATIENT | EMULATED

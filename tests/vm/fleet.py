@@ -1,0 +1,78 @@
+"""The machines of one run: each is booted once, one at a time, and as early as it disturbs nobody.
+
+An emulated machine keeps one CPU of the host busy for minutes. Tests that compute and wait for nobody leave the other
+idle, so the machines run beside them, one after another; whoever asks for a record later finds it written.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pytest
+
+from tests.rig import RigError
+from tests.rig.order import is_patient
+from tests.vm.machine import Machine
+from tests.vm.shapes import SHAPES
+
+
+class Machines:
+    """At most one is running: they share the host's few CPUs. One that cannot be switched on is not tried again."""
+
+    def __init__(self, scenarios: Iterable[pytest.Item]) -> None:
+        self._scenarios: dict[str, list[str]] = {}
+        for item in scenarios:
+            self._scenarios.setdefault(item.path.parent.name, []).append(item.nodeid)
+        self._machines: dict[str, Machine] = {}
+        self._broken: dict[str, str] = {}
+        self._current: Machine | None = None
+
+    def of(self, item: pytest.Item) -> Machine:
+        """The machine for a scenario, booted by the first that needs it if it was not before."""
+        name = item.path.parent.name
+        if name in self._broken:
+            raise RigError(self._broken[name])
+        if name not in self._machines:
+            self.close()
+            self._switch_on(name)
+        return self._machines[name]
+
+    def advance(self) -> None:
+        """Boot the next one, if none is running; what it lacks is told to those who ask for it."""
+        if self._current is not None and not self._current.is_off:
+            return
+        waiting = self._scenarios.keys() - self._machines.keys() - self._broken.keys()
+        name = next((name for name in self._scenarios if name in waiting), None)
+        if name is not None:
+            with suppress(RigError):
+                self._switch_on(name)
+
+    def _switch_on(self, name: str) -> None:
+        machine = Machine(SHAPES[name], self._scenarios[name])
+        try:
+            machine.start()
+        except RigError as error:
+            self._broken[name] = str(error)
+            raise
+        self._machines[name] = self._current = machine
+
+    def close(self) -> None:
+        """Switch the running one off."""
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+
+
+class Ahead:
+    """A plugin of pytest: keeps a machine running beside the patient tests, and switches it off in the end."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Before each patient test."""
+        if is_patient(item):
+            self._machines.advance()
+
+    def pytest_sessionfinish(self) -> None:
+        """However the session ends."""
+        self._machines.close()
