@@ -29,7 +29,7 @@ def bursts(node: Node, *ids: str) -> list[str | None]:
 
 
 def expect_bursts(node: Node, burst: str, *ids: str) -> None:
-    wait_until(lambda: bursts(node, *ids) == [burst] * len(ids), 10, f"a burst of {burst}")
+    wait_until(lambda: bursts(node, *ids) == [burst] * len(ids), 30, f"a burst of {burst}")
 
 
 def admissions(daemon: Daemon, container_id: str) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def test_a_container_that_comes_has_its_classs_burst_and_the_audit_says_whose_it
     node, daemon = lasting.emptied(HALF), lasting.daemon
     pod_id, app = limited(node, "shop-front")
     expect_bursts(node, "50000", pod_id, app)
-    wait_until(lambda: admissions(daemon, app), 10, "its record")
+    wait_until(lambda: admissions(daemon, app), 30, "its record")
     (admitted,) = admissions(daemon, app)
     assert admitted["after"]["burst"] == 50_000
     assert str(admitted["because"]).endswith("; burst 50 % of quota 100000 by classes.shared.cpuBurst")

@@ -27,6 +27,10 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
         yield node
 
 
+whatever_the_cgroups = pytest.mark.parametrize("node", [2], ids=["v2"], indirect=True)
+"""For what has nothing to do with cgroups' files."""
+
+
 def keep(node: Node, entries: Entries, policy: str = "static") -> None:
     """Replace the state file whole, as the kubelet does."""
     write(node, json.dumps({"policyName": policy, "defaultCpuSet": "0", "entries": entries, "checksum": 1}))
@@ -54,6 +58,7 @@ def pinned(node: Node, cpus: str = "2-3", name: str = "guaranteed") -> str:
     return sandbox
 
 
+@whatever_the_cgroups
 def test_a_static_manager_is_refused_with_the_cure_and_readiness_comes_back_with_it(node):
     keep(node, {})
     with daemon_of(node) as daemon:
@@ -67,6 +72,7 @@ def test_a_static_manager_is_refused_with_the_cure_and_readiness_comes_back_with
         assert_unhurt(daemon)
 
 
+@whatever_the_cgroups
 def test_under_refusal_its_entries_change_nothing(node):
     keep(node, {"uid": {"app": "2-3"}})
     with daemon_of(node) as daemon:
@@ -119,6 +125,7 @@ def test_what_the_kubelet_has_pinned_is_left_where_it_is(node):
         assert_unhurt(daemon)
 
 
+@whatever_the_cgroups
 def test_a_torn_state_file_takes_nothing_back_and_is_told(node):
     keep(node, {"uid": {"app": "2-3"}})
     with daemon_of(node, config=PRESERVE) as daemon:
@@ -134,6 +141,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
 
 
+@whatever_the_cgroups
 def test_the_commands_show_what_the_daemon_knows(node):
     with daemon_of(node) as daemon:
         served(daemon)
@@ -162,6 +170,7 @@ def test_the_commands_show_what_the_daemon_knows(node):
         assert command("doctor", "--http", http, *flags).returncode == 1
 
 
+@whatever_the_cgroups
 def test_a_request_that_could_not_be_met_has_its_candidates_too(node):
     with daemon_of(node) as daemon:
         served(daemon)

@@ -24,6 +24,9 @@ FLOOR = 2
 
 GROWS_WITHIN_S = 30
 
+CALM = 0.1
+"""CPUs that web uses when it is calm: a clock that is held up moves counters in lumps, which look like bursts."""
+
 
 @pytest.fixture(params=[1, 2], ids=["cgroup-v1", "cgroup-v2"])
 def lending(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
@@ -35,7 +38,7 @@ def lending(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
             harness.assert_unhurt(daemon)
 
 
-def online(node: Node, demand: float = 0.5) -> str:
+def online(node: Node, demand: float = CALM) -> str:
     container = harness.shared(node, "web", 4000)
     node.set_demand(container, demand)
     return container
@@ -85,7 +88,7 @@ def test_a_burst_takes_the_cpus_back_and_they_return_after_it(lending: Lasting):
     wait_until(
         lambda: any(map(tells_of_the_burst, lending.daemon.audit("reclaim.suppress"))), 20, "its record"
     )
-    lending.node.set_demand(web, 0.5)
+    lending.node.set_demand(web, CALM)
     lent(lending.node, batch)
 
 
@@ -106,7 +109,7 @@ def test_a_besteffort_system_pod_is_left_alone_while_the_box_is_at_its_floor(len
     before = [harness.file(node, k, name) for k in (pod, agent) for name in ("cpuset.cpus", "cpu.weight")]
     web, batch = online(node, CPUS), hungry(node)
     wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
-    node.set_demand(web, 0.5)
+    node.set_demand(web, CALM)
     lent(node, batch)
     assert before == [
         harness.file(node, k, name) for k in (pod, agent) for name in ("cpuset.cpus", "cpu.weight")
@@ -168,7 +171,7 @@ def test_a_killed_daemon_leaves_the_box_as_it_was_and_its_successor_takes_over(l
     assert box(node, batch) == FLOOR
     lending.daemon.start()
     harness.served(lending.daemon)
-    node.set_demand(web, 0.5)
+    node.set_demand(web, CALM)
     lent(node, batch)
 
 
@@ -209,7 +212,7 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
         with harness.daemon_of(node, config=LENDING, flags=["--observe"]) as daemon:
             harness.served(daemon)
             daemon.audited("reclaim.suppress", GROWS_WITHIN_S)
-            node.set_demand(web, 0.1)
+            node.set_demand(web, CALM)
             daemon.audited("reclaim.grow", GROWS_WITHIN_S)
             assert box(node, batch) == before
             harness.assert_unhurt(daemon)

@@ -42,7 +42,7 @@ def quota(node: Node, owner: str) -> int:
 def raised(node: Node, web: str) -> None:
     pod = node.runtime.containers[web].pod.id
     wait_until(lambda: quota(node, web) > QUOTA, LOOKS_S, "a raised quota")
-    wait_until(lambda: quota(node, pod) >= quota(node, web), 10, "its pod's quota to bear it")
+    wait_until(lambda: quota(node, pod) >= quota(node, web), LOOKS_S, "its pod's quota to bear it")
     assert quota(node, web) <= MOST
 
 

@@ -68,7 +68,9 @@ def test_loans_shrink_with_the_capacity_by_one_push_each_and_then_there_is_peace
     wait_until(
         lambda: all(in_spec(node, job)[1] < LENT_MILLI * 100 // 2 for job in jobs), SOON_S, "less for both"
     )
-    wait_until(lambda: all(in_file(node, job) == in_spec(node, job)[1] for job in jobs), 10, "their files")
+    wait_until(
+        lambda: all(in_file(node, job) == in_spec(node, job)[1] for job in jobs), SOON_S, "their files"
+    )
     now = [in_spec(node, job) for job in jobs]
     assert now[0] == pytest.approx(now[1], rel=0.01), "equal loans give alike"
     assert not poll(lambda: pushes(node) > len(jobs) or [in_spec(node, job) for job in jobs] != now, 6)

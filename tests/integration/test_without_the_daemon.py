@@ -92,6 +92,11 @@ class Rig:
         found = self.number(self.pod(self.batch), "memory.limit_in_bytes", "memory.max")
         return found if found < 1 << 50 else 0
 
+    def has_all(self) -> bool:
+        """Whether the box is large and bounded, and the quota raised, at this moment."""
+        raised = self.quota(self.limited) > QUOTA and self.quota(self.pod(self.limited)) > QUOTA
+        return self.box().bit_count() >= CPUS - OWNED - 2 and self.walled() > 0 and raised
+
     def used_us(self, container: str) -> int:
         if self.v1:
             return int(file(self.node, container, "cpuacct.usage") or 0) // 1000
@@ -116,6 +121,7 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Rig]:
             wait_until(lambda: rig.box().bit_count() >= CPUS - OWNED - 2, SOON_S, "a large box")
             wait_until(lambda: rig.quota(rig.limited) > QUOTA, SOON_S, "a raised quota")
             wait_until(lambda: rig.walled() > 0, SOON_S, "a bound of the box's memory")
+            wait_until(rig.has_all, SOON_S, "all of it at once")
             yield rig
 
 

@@ -312,7 +312,7 @@ class TestPodsBandwidths:
 
         rig.files.meanwhile = resized_meanwhile
         rig.bandwidths.sweep()
-        hook.join(10)
+        hook.join(30)
         assert rig.last_written() == [50_000]
 
     def test_a_quota_that_is_gone_is_left_alone(self, rig):

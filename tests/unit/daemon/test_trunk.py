@@ -160,7 +160,7 @@ def runtime(tmp_path: Path):
         thread.start()
         yield listening
         subject.stop()
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 
