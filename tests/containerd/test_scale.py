@@ -20,7 +20,7 @@ pytestmark = pytest.mark.containerd
 
 CONTAINERS = 200
 PODS = 10
-ROUNDS, MOST_ROUNDS = 5, 20
+ROUNDS, MOST_ROUNDS = 5, 40
 GUESTS = 4
 SLOW_CALL_SECONDS = 60  # the kubelet gives up after 120
 AFTER_SECONDS = 0.5  # what is still under way when the container runs
