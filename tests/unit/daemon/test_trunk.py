@@ -4,10 +4,13 @@ import socket
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nri_coloc.daemon import trunk
+from nri_coloc.errors import TransportLost
+from nri_coloc.nri.session import Session
 
 
 def test_connecting_and_sending_give_up_in_time(tmp_path: Path):
@@ -56,3 +59,27 @@ def test_who_reads_from_a_lost_connection_is_no_longer_waited_for():
     with socket.socket(socket.AF_UNIX) as unconnected, pytest.raises(OSError, match=r"not connected|Invalid"):
         trunk._wait_for_bytes(unconnected)
     assert sys.getswitchinterval() == pytest.approx(trunk.UNDISTURBED_S)
+
+
+class CountingSocket:
+    """Has one read for the trunk, notes who else holds that when the next one is asked for, and ends."""
+
+    def __init__(self, read: bytes) -> None:
+        self._read = read
+        self.holders = -1
+
+    def recv(self, _size: int) -> bytes:
+        if self.holders == -1:
+            self.holders = 0
+            return self._read
+        self.holders = sys.getrefcount(self._read) - len(("ours", "the call's"))
+        return b""
+
+
+def test_what_a_hook_left_is_freed_before_the_next_is_waited_for():
+    nobody: Any = None
+    connection: Any = CountingSocket(struct.pack(">II4x", 7, 4))
+    ours = trunk.Trunk(nobody, ("coloc", "10"), nobody, nobody, nobody)
+    with pytest.raises(TransportLost, match="closed the connection"):
+        ours._read(connection, Session("coloc", "10"))
+    assert connection.holders == 0
