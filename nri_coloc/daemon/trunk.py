@@ -188,7 +188,7 @@ class Trunk:
             self._take(_wait_for_bytes(connection), session)
 
     def _take(self, data: bytes, session: Session) -> None:
-        """Do what these bytes ask for; a method, so that its messages are freed now and not before the next answer."""
+        """Do what these bytes ask for. What that took is freed on return, not while the next hook waits."""
         read_at = time.monotonic()
         if not data:
             raise TransportLost("the runtime closed the connection")

@@ -12,7 +12,9 @@ import pytest
 
 from nri_coloc.daemon import trunk
 from nri_coloc.daemon.trunk import Trunk
+from nri_coloc.errors import TransportLost
 from nri_coloc.nri import events
+from nri_coloc.nri.session import Session
 from nri_coloc.nri.subscription import HookKind
 from tests.rig.raw_runtime import RawPlugin, RawRuntime
 from tests.unit.daemon.kit import a_node, a_report
@@ -188,3 +190,27 @@ def test_a_synchronize_in_time_is_no_reason_to_leave_an_old_runtime(runtime):
     with runtime.accept(PATIENCE_S) as plugin:
         plugin.welcome(runtime_version="v1.7.24", nri_version="")
         plugin.call("StateChange")
+
+
+class CountingSocket:
+    """Has one read for the trunk, notes who else holds that when the next one is asked for, and ends."""
+
+    def __init__(self, read: bytes) -> None:
+        self._read = read
+        self.holders = -1
+
+    def recv(self, _size: int) -> bytes:
+        if self.holders == -1:
+            self.holders = 0
+            return self._read
+        self.holders = sys.getrefcount(self._read) - len(("ours", "the call's"))
+        return b""
+
+
+def test_what_a_hook_left_is_freed_before_the_next_is_waited_for():
+    nobody: Any = None
+    connection: Any = CountingSocket(struct.pack(">II4x", 7, 4))
+    ours = trunk.Trunk(nobody, ("coloc", "10"), nobody, nobody, nobody)
+    with pytest.raises(TransportLost, match="closed the connection"):
+        ours._read(connection, Session("coloc", "10"))
+    assert connection.holders == 0
