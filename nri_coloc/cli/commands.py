@@ -5,6 +5,7 @@ Commands import what they need when they run: `check-config` needs no gRPC, the 
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -116,6 +117,20 @@ def _positive(text: str) -> int:
 
 
 def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    # until the daemon takes its signals itself: putting it together takes half a second, and a pod may be gone by then
+    former = signal.signal(signal.SIGTERM, _end_well)
+    try:
+        return _served(options, environment)
+    finally:
+        if signal.getsignal(signal.SIGTERM) is _end_well:
+            signal.signal(signal.SIGTERM, former)
+
+
+def _end_well(_number: int, _frame: object) -> None:
+    sys.exit(DONE)
+
+
+def _served(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from nri_coloc.daemon import options as daemon_options
     from nri_coloc.daemon import runner
 

@@ -10,6 +10,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.model import cpuset
 from nri_coloc.node_sim.node import Node
 from tests.integration.harness import (
+    ENDS_WITHIN_S,
     QOS,
     assert_unhurt,
     daemon_of,
@@ -116,3 +117,17 @@ def test_a_daemon_that_is_killed_un_pins_nothing(node, daemon):
     os.kill(daemon.pid, signal.SIGKILL)
     wait_until(lambda: daemon.is_dead, 20, "its end")
     assert [cpuset.render(node.cpus(one)) for one in (owner, other)] == ["0-1", "2-7"]
+
+
+def test_a_daemon_that_is_told_to_end_before_it_is_put_together_ends_well(node_v2, tmp_path):
+    config = tmp_path / "config.yaml"
+    os.mkfifo(config)
+    with daemon_of(node_v2, flags=("--config", str(config))) as daemon:
+        writer = os.open(
+            config, os.O_WRONLY
+        )  # comes back when the daemon has opened it too, and waits for a text
+        try:
+            assert daemon.terminate(ENDS_WITHIN_S) == 0
+        finally:
+            os.close(writer)
+        assert "Traceback" not in daemon.log()
