@@ -12,6 +12,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.model import cpuset
 from nri_coloc.model.readings import Picture
+from nri_coloc.reclaim import capacity
 from nri_coloc.telemetry.audit import timestamp
 
 HEALTHY_WITHIN_S: Final = 10.0
@@ -57,7 +58,10 @@ class DaemonView:
     def capacity(self) -> dict[str, Any]:
         """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""
         now, survey = self._loops.lending.headroom, self._loops.survey
-        offer = survey.outlook.capacity
+        tuning = self._node.tuning.reclaim
+        pauses = tuning.enabled and tuning.paused
+        # an offer is made with a picture; nobody shall take one that was withdrawn since
+        offer = capacity.paused(tuning) if pauses else survey.outlook.capacity
         return {
             "cpu_milli": offer.cpu_milli,
             "memory_bytes": offer.memory_bytes,
