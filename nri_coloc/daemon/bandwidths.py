@@ -27,7 +27,7 @@ class PodBandwidths:
         self._writer = writer
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
-        self._drifts = Drifts()
+        self.drifts = Drifts()
 
     def place(self, container_id: str) -> None:
         """Bring a container that starts, or was updated, and its pod to their values."""
@@ -53,7 +53,7 @@ class PodBandwidths:
                 self._forget(pod_id)
             elif self._applied.get(pod_id) != wanted:
                 self._write(pod_id, wanted)
-            elif not self._drifts.too_often(pod_id):
+            elif not self.drifts.too_often(pod_id):
                 self._say_repaired(pod_id, self._write(pod_id, wanted))
 
     def resized(self, container_id: str) -> None:
@@ -91,7 +91,7 @@ class PodBandwidths:
 
     def _forget(self, pod_id: str) -> None:
         self._applied.pop(pod_id, None)
-        self._drifts.forget(pod_id)
+        self.drifts.forget(pod_id)
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
         """Tell what somebody had reset, the pod and its containers each in one record."""
@@ -102,7 +102,7 @@ class PodBandwidths:
         by_target: dict[str, list[Correction]] = {}
         for each in done:
             by_target.setdefault(each.target, []).append(each.file)
-        times = self._drifts.count(pod_id)
+        times = self.drifts.count(pod_id)
         for target, found in by_target.items():
             self._report.drifted(members.get(target, pod_id), state, worded(found, times))
 

@@ -58,6 +58,7 @@ class Metrics:
         self._ticks = _TickCollector()
         self._registry.register(self._ticks)
         self._memory = self._gauge("headroom_memory_bytes", "Bytes that the reclaim box may hold now.")
+        self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
         self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
         self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
@@ -128,6 +129,10 @@ class Metrics:
         """Say what is advertised."""
         self._offered_milli.set(cpu_milli)
         self._offered_bytes.set(memory_bytes)
+
+    def paused(self, *, now: bool) -> None:
+        """Say whether lending is paused by an operator."""
+        self._paused.set(now)
 
     def neutral_reply(self, hook: str) -> None:
         """Count a hook that was answered without a decision of ours."""

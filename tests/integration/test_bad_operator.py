@@ -279,6 +279,7 @@ def test_nobody_reads_the_audit_and_it_ends_in_time_all_the_same(node, tmp_path)
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "nri_coloc", "run", "--http", "off", "--host-root", str(node.host_root)]
     command += ["--nri-socket", str(node.nri_socket), "--state-dir", str(tmp_path / "state")]
+    command += ["--admin-socket", str(tmp_path / "admin" / "admin.sock")]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     try:
@@ -306,6 +307,7 @@ def launched(
     ours, theirs = socket.socketpair()
     state, port = folder / "state", free_port()
     flags = f"--host-root {node.host_root} --state-dir {state} --http 127.0.0.1:{port}"
+    flags += f" --admin-socket {folder}/admin/admin.sock"
     script = f"exec 3<&{theirs.fileno()}; exec {sys.executable} -m nri_coloc run {flags}"
     variables = {"NRI_PLUGIN_NAME": "coloc", "NRI_PLUGIN_IDX": "33", "NRI_PLUGIN_SOCKET": "3", **environment}
     process = subprocess.Popen(
