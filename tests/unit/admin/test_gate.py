@@ -252,3 +252,9 @@ def test_a_file_without_a_listener_is_told_as_such(tmp_path):
         dead.bind(str(tmp_path / "admin.sock"))
     with pytest.raises(AdminUnreachable, match="Connection refused"):
         AdminClient(str(tmp_path / "admin.sock"), timeout_s=20).repair()
+
+
+def test_grpc_is_loaded_by_the_first_call_and_not_before():
+    code = "import sys, nri_coloc.daemon.runner; print('grpc' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
