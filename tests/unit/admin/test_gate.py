@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -46,11 +47,12 @@ class Rig:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(20)
             client.connect(str(self.path))
-            client.sendall(data)
-            client.shutdown(socket.SHUT_WR)
             try:
+                client.sendall(data)
+                with suppress(OSError):  # it may be hung up on at any moment
+                    client.shutdown(socket.SHUT_WR)
                 return client.recv(1 << 16)
-            except ConnectionResetError:
+            except ConnectionError:
                 return b""
 
 
