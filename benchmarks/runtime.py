@@ -39,7 +39,11 @@ class MeasuredRuntime:
     def __enter__(self) -> Self:
         folder = self._folder.name
         arguments = ["run", f"--nri-socket={self._path}", f"--cri-socket={folder}/none.sock", "--http=off"]
-        arguments += [f"--state-dir={folder}/state", *self._flags]
+        arguments += [
+            f"--state-dir={folder}/state",
+            f"--admin-socket={folder}/admin/admin.sock",
+            *self._flags,
+        ]
         self.log = Path(f"{folder}/stderr").open("wb")
         self.plugin = subprocess.Popen(
             [sys.executable, "-m", "nri_coloc", *arguments], stdout=subprocess.DEVNULL, stderr=self.log

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nri_coloc.cli.exit_codes import DONE, WRONG_USAGE
+from nri_coloc.errors import SettingsError
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.tuning import Settings
@@ -68,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     _doctor_arguments(
         commands.add_parser("doctor", help="look whether this machine has what the daemon needs")
     )
+    _admin_arguments(
+        commands.add_parser("admin", help="change what the daemon does, over its admin socket (as root)")
+    )
     return parser
 
 
@@ -108,6 +112,20 @@ def _doctor_arguments(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument("--state-dir", default="", metavar="DIR")
     doctor.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     doctor.set_defaults(command=_doctor)
+
+
+def _admin_arguments(admin: argparse.ArgumentParser) -> None:
+    orders = admin.add_subparsers(required=True, metavar="ORDER", dest="order")
+    pause = orders.add_parser("pause", help="lend only the floor, and offer nothing, for a time")
+    pause.add_argument("seconds", type=_positive, metavar="SECONDS", help="at most 86400")
+    pause.add_argument("--reason", default="", metavar="TEXT", help="for the audit")
+    orders.add_parser("resume", help="end a pause before its time")
+    orders.add_parser("reload", help="read the configuration file now")
+    orders.add_parser("repair", help="look at every cgroup now, and put right what others changed")
+    orders.add_parser("compare", help="compare the runtime's list with what it has told, now")
+    for order in orders.choices.values():
+        order.add_argument("--admin-socket", default="", metavar="PATH")
+    admin.set_defaults(command=_admin)
 
 
 def _positive(text: str) -> int:
@@ -240,3 +258,23 @@ def _doctor(options: argparse.Namespace, _environment: Mapping[str, str]) -> int
             http=options.http,
         )
     )
+
+
+def _admin(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.admin.orders import LONGEST_PAUSE_S
+    from nri_coloc.daemon.options import DEFAULT_ADMIN_SOCKET
+
+    path = options.admin_socket or DEFAULT_ADMIN_SOCKET
+    if options.order == "pause" and options.seconds > LONGEST_PAUSE_S:
+        raise SettingsError(f"a pause lasts {LONGEST_PAUSE_S} seconds at most")
+    from nri_coloc.cli import admin
+
+    if options.order == "pause":
+        return admin.pause(path, options.seconds, options.reason)
+    orders = {
+        "resume": admin.resume,
+        "reload": admin.reload,
+        "repair": admin.repair,
+        "compare": admin.compare,
+    }
+    return orders[options.order](path)

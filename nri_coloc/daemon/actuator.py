@@ -9,6 +9,8 @@ A `Barrier` is what a dedicated container's start waits for: all former users of
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import replace
 from threading import Condition, Event, Lock, Thread
 from typing import Final
@@ -88,6 +90,7 @@ class Actuator:
         self._report = report
         self._pods: dict[str, None] = {}
         self._containers: dict[str, None] = {}
+        self._asked: list[Future[int]] = []
         self._barriers: dict[str, Barrier] = {}
         self._turn = Lock()
         self._drifts = Drifts()
@@ -115,6 +118,14 @@ class Actuator:
         if self._thread.ident is not None:
             self._thread.join(seconds)
         return not self._thread.is_alive()
+
+    def sweep_soon(self) -> "Future[int]":
+        """Order a sweep that leaves nothing be, however often it was repaired; how many it looked at is the outcome."""
+        asked: Future[int] = Future()
+        with self._wanted:
+            self._asked.append(asked)
+            self._wanted.notify()
+        return asked
 
     def submit(
         self, moves: Moves, owner: str = "", taken: CPUMask = 0, waits_for: Moves | None = None
@@ -202,13 +213,15 @@ class Actuator:
         sweep_at = time.monotonic() + SWEEP_S
         while True:
             with self._wanted:
-                if not self._pods and not self._containers and not self._stopping:
+                if not (self._pods or self._containers or self._asked or self._stopping):
                     self._wanted.wait(max(0.0, sweep_at - time.monotonic()))
                 if self._stopping:
                     return
                 pods, containers = self._pods, self._containers
-                self._pods, self._containers = {}, {}
+                asked, self._pods, self._containers, self._asked = self._asked, {}, {}, []
             self._carry_out(pods, containers)
+            if asked:
+                self._sweep_for(asked)
             if time.monotonic() >= sweep_at:
                 began = time.thread_time()
                 self._sweep()
@@ -223,6 +236,21 @@ class Actuator:
             self._guarded(self.bandwidths.follow, container_id)
         if pods:
             self._protections.keep(self.can)
+
+    def _sweep_for(self, asked: "list[Future[int]]") -> None:
+        """Sweep because somebody wants it now; what was let be has another chance."""
+        for drifts in (
+            self._drifts,
+            self.bandwidths.drifts,
+            self._host_groups.drifts,
+            self._protections.drifts,
+        ):
+            drifts.forgive()
+        state = self._node.state
+        self._sweep()
+        for one in asked:
+            with suppress(InvalidStateError):  # who waited was sent away
+                one.set_result(len(state.pods) + len(state.containers))
 
     def _sweep(self) -> None:
         self.swept_at = time.monotonic()

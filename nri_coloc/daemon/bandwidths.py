@@ -40,7 +40,7 @@ class PodBandwidths:
         self._writer = writer
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
-        self._drifts = Drifts()
+        self.drifts = Drifts()
         self._turn = Lock()
 
     def take_over(self) -> None:
@@ -117,7 +117,7 @@ class PodBandwidths:
             self._give_back(pod_id, wanted)
         elif self._applied.get(pod_id) != wanted:
             self._write(pod_id, wanted)
-        elif not self._drifts.too_often(pod_id):
+        elif not self.drifts.too_often(pod_id):
             self._say_repaired(pod_id, self._write(pod_id, wanted).done)
 
     def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
@@ -152,7 +152,7 @@ class PodBandwidths:
 
     def _forget(self, pod_id: str) -> None:
         self._applied.pop(pod_id, None)
-        self._drifts.forget(pod_id)
+        self.drifts.forget(pod_id)
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
         """Tell what somebody had reset, the pod and its containers each in one record."""
@@ -163,7 +163,7 @@ class PodBandwidths:
         by_target: dict[str, list[Correction]] = {}
         for each in done:
             by_target.setdefault(each.target, []).append(each.file)
-        times = self._drifts.count(pod_id)
+        times = self.drifts.count(pod_id)
         for target, found in by_target.items():
             self._report.drifted(members.get(target, pod_id), state, worded(found, times))
 

@@ -7,6 +7,8 @@ CRI may take its time, so it is asked on a thread of its own: the housekeeping l
 """
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from threading import Thread
 from typing import Final, Protocol
 
@@ -65,6 +67,7 @@ class Comparison:
         self._report = report
         self._listing = listing
         self._asking = False
+        self._asked: list[Future[str]] = []
         self._registration = 0.0
         self._compared_for = 0.0
         self._next_compare = 0.0
@@ -73,26 +76,40 @@ class Comparison:
         self._known_at: dict[str, float] = {}
         self._suspected: set[str] = set()
 
+    def hasten(self, asked: "Future[str]") -> None:
+        """Compare with the next poll, whose thread this is for; the future gets what is wrong, "" for nothing."""
+        self._asked.append(asked)
+
     def poll(self, now: float) -> None:
         """Compare when it is time to; called every second or so."""
         synchronised_at = self._trunk.synchronized_at
         if not synchronised_at:
             self._compared_for, self.detail = 0.0, "the runtime has not synchronised us"
+            self._answer(self._asked)
+            self._asked = []
             return
         if self._registration != synchronised_at:
             self._registration, self._next_compare = synchronised_at, synchronised_at + COMPARE_AFTER_S
             self._known_at = {}
         self._known_at = {**self._lately_known(now), **dict.fromkeys(self._node.state.containers, now)}
-        if now < self._next_compare or self._asking:
+        # whoever asks, the first one of a registration is not before its time: it makes the daemon ready
+        asked = self._asked and now >= synchronised_at + COMPARE_AFTER_S
+        if self._asking or not (asked or now >= self._next_compare):
             return
-        self._asking = True
-        self.spawn(lambda: self._ask(synchronised_at, now))
+        self._asking, waiting, self._asked = True, self._asked, []
+        self.spawn(lambda: self._ask(synchronised_at, now, waiting))
 
-    def _ask(self, synchronised_at: float, now: float) -> None:
+    def _ask(self, synchronised_at: float, now: float, waiting: "list[Future[str]]") -> None:
         try:
             self._compare(synchronised_at, now)
         finally:
             self._asking = False
+            self._answer(waiting)
+
+    def _answer(self, waiting: "list[Future[str]]") -> None:
+        for asked in waiting:
+            with suppress(InvalidStateError):  # who waited was sent away
+                asked.set_result(self.detail)
 
     def _compare(self, synchronised_at: float, now: float) -> None:
         known = set(self._node.state.containers)

@@ -96,12 +96,17 @@ class Drifts:
     def count(self, id_: str) -> int:
         """Count a repair; returns how many there were within the minute."""
         now = time.monotonic()
-        self._repairs[id_] = [*self._recent(id_, now), now]
-        return len(self._repairs[id_])
+        repairs = [*self._recent(id_, now), now]
+        self._repairs[id_] = repairs
+        return len(repairs)
 
     def too_often(self, id_: str) -> bool:
         """Whether a cgroup was repaired so often in the last minute that its rival may have it for now."""
         return len(self._recent(id_, time.monotonic())) >= REPAIRS_PER_MINUTE
+
+    def forgive(self) -> None:
+        """Let everything be repaired again, however often it was."""
+        self._repairs.clear()
 
     def holds(self, id_: str, target: Target) -> bool:
         """Whether this is what the cgroup was brought to last."""

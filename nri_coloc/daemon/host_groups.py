@@ -19,7 +19,7 @@ class HostGroups:
         self._node = node
         self._writer = writer
         self._report = report
-        self._drifts = Drifts()
+        self.drifts = Drifts()
         self._placed: set[str] = set()
         self._looks_back = False
         self._turn = Lock()
@@ -53,12 +53,12 @@ class HostGroups:
 
     def _bring(self, path: str, state: NodeState, can: Capability) -> None:
         target = targets.of_host_group(state, path, can)
-        if self._drifts.too_often(path) and self._drifts.holds(path, target):
+        if self.drifts.too_often(path) and self.drifts.holds(path, target):
             return
         applied = self._writer.apply(target)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, "", state)
-        drift = self._drifts.judge(path, target, applied)
+        drift = self.drifts.judge(path, target, applied)
         if drift is not None:
             self._report.drifted("", state, drift.at(path))
         if path not in self._placed:
@@ -66,7 +66,7 @@ class HostGroups:
             self._report.said(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, because, pool=RECLAIM)
 
     def _let_go(self, path: str, state: NodeState) -> None:
-        self._drifts.forget(path)
+        self.drifts.forget(path)
         for failure in self._writer.put_back(path, frozenset()):
             self._report.refused_by_kernel(failure, "", state)
 

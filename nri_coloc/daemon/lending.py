@@ -94,6 +94,10 @@ class Lending:
             self._report.decided(outcome.decisions, outcome.state, before)
         self._alarm.ring()
 
+    def look_now(self) -> None:
+        """Tick at once: the settings are others."""
+        self._alarm.ring()
+
     def stop(self) -> None:
         """End after the tick at hand; the box keeps its last size."""
         self._stopping = True

@@ -17,6 +17,9 @@ DEFAULT_ADMIN_SOCKET = "/run/nri-coloc/admin.sock"
 LONGEST_SOCKET: Final = 107
 """sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
 
+LONGEST_ADMIN_SOCKET: Final = LONGEST_SOCKET - 1
+"""Beside it there is a second one for a while, one sign longer (`admin.socket_file`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launched:
@@ -80,11 +83,14 @@ class Options:
         )
 
     def _check(self) -> None:
-        for flag, path in (("--nri-socket", self.nri_socket), ("--cri-socket", self.cri_socket)):
-            if len(os.fsencode(path)) > LONGEST_SOCKET:
-                raise SettingsError(
-                    f"{flag} {path[:40]}…: a socket's path has at most {LONGEST_SOCKET} bytes"
-                )
+        sockets = (
+            ("--nri-socket", self.nri_socket, LONGEST_SOCKET),
+            ("--cri-socket", self.cri_socket, LONGEST_SOCKET),
+            ("--admin-socket", self.admin_socket, LONGEST_ADMIN_SOCKET),
+        )
+        for flag, path, longest in sockets:
+            if len(os.fsencode(path)) > longest:
+                raise SettingsError(f"{flag} {path[:40]}…: a socket's path has at most {longest} bytes")
         try:
             if self.http not in ("", "off"):
                 endpoint.split(self.http)

@@ -22,7 +22,7 @@ class Protections:
         self._node = node
         self._writer = writer
         self._report = report
-        self._drifts = Drifts()
+        self.drifts = Drifts()
         self._protected: set[str] = set()
         self._takes_over = False
 
@@ -44,15 +44,15 @@ class Protections:
             self._raise(path, wanted)
         for path in self._protected - sums.keys():
             self._write(path, NONE)
-            self._drifts.forget(path)
+            self.drifts.forget(path)
         self._protected = set(sums)
 
     def _raise(self, path: str, wanted: Protection) -> None:
         values = (FileValue("memory", LOW, str(wanted.low)), FileValue("memory", MIN, str(wanted.min)))
         target = Target(path, values=values)
-        if self._drifts.too_often(path) and self._drifts.holds(path, target):
+        if self.drifts.too_often(path) and self.drifts.holds(path, target):
             return
-        drift = self._drifts.judge(path, target, self._write(path, wanted))
+        drift = self.drifts.judge(path, target, self._write(path, wanted))
         if drift is not None:
             self._report.drifted("", self._node.state, drift.at(path))
 

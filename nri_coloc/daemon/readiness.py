@@ -21,8 +21,8 @@ class Reading(NamedTuple):
 class Readiness:
     """Words the checks of `/readyz`; whoever has a problem writes it here, "" once it is mended.
 
-    `of_the_machine`: what an operator should know of it although it keeps nothing from being ready; it is the detail of
-    a good configuration, some of whose wishes it may leave without effect.
+    `of_the_machine`, `of_the_admin_socket`: what an operator should know of them although it keeps nothing from being
+    ready; it is the detail of a good configuration, some of whose wishes the machine may leave without effect.
     """
 
     def __init__(self, node: Node, trunk: Trunk, actuator: Actuator, comparison: Comparison) -> None:
@@ -31,6 +31,7 @@ class Readiness:
         self.waiting_for = ""
         self.readings: tuple[Reading, ...] = ()
         self.of_the_machine: Callable[[], str] = lambda: ""
+        self.of_the_admin_socket: Callable[[], str] = lambda: ""
         self._node = node
         self._trunk = trunk
         self._actuator = actuator
@@ -47,9 +48,13 @@ class Readiness:
                 self._comparison.complete, detail or "waiting for the comparison with CRI"
             ),
             "readings": _check(not stale, stale),
-            "config": {"ok": not problem, "detail": problem or self.of_the_machine()},
+            "config": {"ok": not problem, "detail": problem or self._remarks()},
         }
         return {"ready": all(c["ok"] for c in checks.values()), "checks": checks}
+
+    def _remarks(self) -> str:
+        """Return what keeps nothing from being ready and should be known all the same."""
+        return "; ".join(filter(None, (self.of_the_machine(), self.of_the_admin_socket())))
 
     def _stale(self, now: float) -> Iterator[str]:
         swept = Reading("cgroups were last read", lambda: self._actuator.swept_at, 2 * LONGEST_SWEEP_S)

@@ -3,7 +3,8 @@
 Everything here runs after the reply has left. Nothing here decides or fails.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -34,6 +35,7 @@ class Report:
         self.log = logs.logger("daemon")
         self._numbers = count(1)
         self._refusals: dict[str, str] = {}
+        self._listeners: tuple[list[str], ...] = ()
 
     def decided(
         self,
@@ -70,12 +72,24 @@ class Report:
     def drifted(self, subject: Assignment | str, state: NodeState, drift: Drift) -> None:
         """Say that a cgroup's values were changed by somebody else, and are again what they should be."""
         self.metrics.drift_repaired()
+        for listener in self._listeners:
+            listener.append(f"{_named(subject, state)}{drift.because}")
         words = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, drift.because)
         if isinstance(subject, str):
             decision = Decision(*words, pod_id=subject, before=drift.before, after=drift.after)
         else:
             decision = Decision(*words, subject=subject, before=drift.before, after=drift.after)
         self.decided((decision,), state, state)
+
+    @contextmanager
+    def overhearing(self) -> Iterator[list[str]]:
+        """Collect a sentence of every repair that is told meanwhile."""
+        heard: list[str] = []
+        self._listeners += (heard,)
+        try:
+            yield heard
+        finally:
+            self._listeners = tuple(one for one in self._listeners if one is not heard)
 
     def refused_by_kernel(
         self, failure: KernelInterfaceError, subject: Assignment | str, state: NodeState
@@ -88,6 +102,16 @@ class Report:
             self._refusals.clear()
         self._refusals[failure.path] = failure.reason
         self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, str(failure)))
+
+
+def _named(subject: Assignment | str, state: NodeState) -> str:
+    """Return whose cgroup it is, as the beginning of a sentence; "" where the sentence has it already."""
+    if isinstance(subject, str):
+        pod_id, container = subject, ""
+    else:
+        pod_id, container = subject.container.pod_id, f"/{subject.container.name}"
+    place = state.pods.get(pod_id)
+    return "" if place is None else f"{place.pod.namespace}/{place.pod.name}{container}: "
 
 
 def _record(

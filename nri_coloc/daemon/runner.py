@@ -2,8 +2,9 @@
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
 `pusher` (the runtime's specs), `lending` (the fast loop), `survey` (the slow one), `memory` (the box's memory
-limits), `audit` (stdout), `http` and its workers, `compare` (while
-CRI is asked for its list), `census` (once, for old runtimes that launch us). Nothing else in the program starts one.
+limits), `audit` (stdout), `http` and its workers, `admin` (asleep in accept) and, while somebody calls, its
+connections and gRPC's own, `compare` (while CRI is asked for its list), `census` (once, for old runtimes that launch
+us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
@@ -30,6 +31,8 @@ from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
 from nri_coloc.daemon import census, probe, restoration, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.admin_orders import Staff
+from nri_coloc.daemon.admin_side import AdminSide
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.cri_side import CriSide
@@ -120,6 +123,9 @@ class Daemon:
         self.view = DaemonView(self.node, self.actuator, self.readiness, loops, self.report)
         crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
+        staff = Staff(self.node, self._steering, self.lending, self.survey, self.actuator, self._comparison)
+        self._admin = AdminSide(options.admin_socket, staff, self.report)
+        self.readiness.of_the_admin_socket = lambda: self._admin.problem
 
     def _wire_runtime(self, settings: Settings, writer: CgroupWriter) -> None:
         """Make what talks with the runtime: hooks and the trunk, the pusher, the comparison with CRI's list."""
@@ -217,6 +223,8 @@ class Daemon:
         self._leave_superseded()
         self._comparison.poll(now)
         self._steering.look(now)
+        if self._serves:
+            self._admin.look(now)
         try:
             self.loans.look(now, self.actuator, self.pusher)
             self._quota_bursts.look(now)
@@ -232,6 +240,7 @@ class Daemon:
         restores = self._steering.settings.restore_on_exit
         ends = "everything is put back" if restores else "nothing is un-pinned"
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
+        self._admin.close()
         self.trunk.stop()
         self.lending.stop()
         self._memory_worker.stop()

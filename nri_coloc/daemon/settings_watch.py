@@ -36,9 +36,16 @@ class SettingsWatch:
         if not self._path:
             return None
         identity = self._identity()
-        if identity == self._seen:
-            return None
-        self._seen = identity
+        return None if identity == self._seen else self.read()
+
+    @property
+    def has_file(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self._path)
+
+    def read(self) -> Change:
+        """Read the file, whether it has changed or not."""
+        self._seen = self._identity()
         try:
             return Change(self._overlay(reader.read(self._path)))
         except SettingsError as error:

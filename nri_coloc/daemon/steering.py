@@ -8,13 +8,15 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nri_coloc.admin.orders import OrderDeclined
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pause import Pause
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.settings_watch import SettingsWatch
+from nri_coloc.daemon.settings_watch import Change, SettingsWatch
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import SettingsError
 from nri_coloc.model.events import Reconfigured
@@ -55,6 +57,7 @@ class Steering:
         self._watch = watch
         self._kubelet = kubelet
         self._crew = crew
+        self.pause = Pause()
         self._topology_at = time.monotonic()
         self._glimpses: tuple[Glimpse | None, Glimpse | None] = (None, None)
         crew.readiness.kubelet_problem = kubelet.problem(crew.node.tuning)
@@ -69,12 +72,25 @@ class Steering:
 
     def _look_at_settings(self) -> None:
         change = self._watch.look()
-        if change is None:
-            return
+        if change is not None:
+            self._take(change)
+
+    def reload(self) -> str:
+        """Read the configuration file now; returns what is wrong with it, "" if it is in force."""
+        if not self._watch.has_file:
+            raise OrderDeclined("there is no file to read: the daemon was started without --config")
+        self._take(self._watch.read())
+        return self._crew.readiness.config_problem
+
+    def repeat(self) -> None:
+        """Put the settings in force once more: what lies over them is another."""
+        self._retune(self._crew.node.state.topology)
+
+    def _take(self, change: Change) -> None:
         if change.settings is None:
             self.refuse(change.problem)
-            return
-        self.apply(change.settings)
+        else:
+            self.apply(change.settings)
 
     def refuse(self, problem: str) -> None:
         """Report an invalid configuration; the former one stays."""
@@ -131,7 +147,7 @@ class Steering:
 
     def _retune(self, topology: Topology) -> None:
         before, observed = self._crew.node.state, self._crew.node.tuning.observe
-        tuning = self._kubelet.over(self.settings.tuning)
+        tuning = self.pause.over(self._kubelet.over(self.settings.tuning))
         self._crew.readiness.kubelet_problem = self._kubelet.problem(tuning)
         wishes, pod_wishes = self._crew.translator.wishes_again(before, tuning)
         outcome = self._crew.node.retune(Reconfigured(topology, wishes, pod_wishes), tuning)

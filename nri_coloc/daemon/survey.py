@@ -62,15 +62,21 @@ class Survey:
         self._turns = 0
         self._saved_at = 0.0
         self._ending = Event()
+        self._woken = Event()
         self._thread = Thread(target=self._run, name="survey", daemon=True)
 
     def start(self) -> None:
         """Take up what was learnt before and begin to look."""
         self._thread.start()
 
+    def look_now(self) -> None:
+        """Take a picture at once: what is offered has changed with the settings."""
+        self._woken.set()
+
     def stop(self) -> None:
         """End at the next slice and save what was learnt; limits stay."""
         self._ending.set()
+        self._woken.set()
         if self._thread.is_alive():
             self._thread.join(ENDS_WITHIN_S)
 
@@ -83,7 +89,8 @@ class Survey:
             except Exception as error:  # the loop must outlive whatever one turn meets
                 self._report.log.exception("a turn of the slow loop failed", exc_info=error)
                 pause_s = SOON_S
-            self._ending.wait(pause_s)
+            self._woken.wait(pause_s)
+            self._woken.clear()
         self._save()
 
     def turn(self) -> float:

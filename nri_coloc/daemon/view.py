@@ -13,6 +13,7 @@ from nri_coloc.daemon.survey import Survey
 from nri_coloc.model import cpuset
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.readings import Picture
+from nri_coloc.reclaim import capacity
 from nri_coloc.reclaim.memory import MemoryHeadroom
 from nri_coloc.telemetry.audit import timestamp
 
@@ -59,7 +60,10 @@ class DaemonView:
     def capacity(self) -> dict[str, Any]:
         """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""
         now, survey = self._loops.lending.headroom, self._loops.survey
-        offer = survey.outlook.capacity
+        tuning = self._node.tuning.reclaim
+        pauses = tuning.enabled and tuning.paused
+        # an offer is made with a picture; nobody shall take one that was withdrawn since
+        offer = capacity.paused(tuning) if pauses else survey.outlook.capacity
         reason, because = _reason(offer, survey.memory.headroom)
         return {
             "cpu_milli": offer.cpu_milli,
@@ -79,7 +83,7 @@ class DaemonView:
 
 def _reason(offer: Capacity, memory: MemoryHeadroom | None) -> tuple[Binding, str]:
     """Return why it is so much: a headroom of 0 that is only not known is no full node's."""
-    if memory is not None or offer.binding is Binding.DISABLED:
+    if memory is not None or offer.binding in (Binding.DISABLED, Binding.PAUSED):
         return offer.binding, offer.because
     unknown = "how much memory may be lent now is not known: the node's or its pods' was not read"
     return Binding.NOT_MEASURED, f"{offer.because}; {unknown}" if offer.because else unknown

@@ -29,6 +29,7 @@ class Binding(StrEnum):
     FREE_MEMORY = "free_memory"
     ONLINE_CLAIM = "online_claim"
     DISABLED = "lending_disabled"
+    PAUSED = "lending_paused"
     TIERS = "tiers"
 
 

@@ -17,6 +17,8 @@ class AuditEvent(StrEnum):
     RECLAIM_SUPPRESS = "reclaim.suppress"
     RECLAIM_GROW = "reclaim.grow"
     RECLAIM_MEMORY = "reclaim.memory"
+    RECLAIM_PAUSE = "reclaim.pause"
+    RECLAIM_RESUME = "reclaim.resume"
     POD_LIMIT = "pod.limit"
     ANNOTATION_INVALID = "annotation.invalid"
     ANNOTATION_DENIED = "annotation.denied"
@@ -31,6 +33,7 @@ class AuditEvent(StrEnum):
     DAEMON_STOP = "daemon.stop"
     HOOK_FAILED = "hook.failed"
     TOPOLOGY_CHANGE = "topology.change"
+    ADMIN_CALL = "admin.call"
 
 
 class Reason(StrEnum):
@@ -97,3 +100,8 @@ class Reason(StrEnum):
     RUNTIME_REFUSED = "runtime_refused"
     INTERNAL_ERROR = "internal_error"
     CPUS_CHANGED = "cpus_changed"
+    # the admin socket
+    OPERATOR = "operator"
+    EXPIRED = "expired"
+    DECLINED = "declined"
+    STRANGER = "stranger"

@@ -155,7 +155,8 @@ class HintTuning:
 class ReclaimTuning:
     """How lending behaves; DESIGN 6.
 
-    `enabled`: False lends nothing and leaves `reclaim` the same set as `share`. `watermark`: the part of the lendable
+    `enabled`: False lends nothing and leaves `reclaim` the same set as `share`. `paused`: in words why the box has its
+    floor for now and nothing is offered, "" while lending goes on. `watermark`: the part of the lendable
     CPUs that online and offline together may use (Katalyst and Koordinator default near 0.65–0.9; ours is higher since
     the box is taken back in milliseconds). `reserve_milli`: never lent. `dead_band_milli`: growth smaller than this is
     not worth a write. `step_milli`: the most by which the box grows at once; `dwell_s`: how long the headroom must
@@ -189,6 +190,7 @@ class ReclaimTuning:
     """
 
     enabled: bool = True
+    paused: str = ""
     partition: bool = False
     partition_dwell_s: float = 10.0
     watermark: float = 0.95

@@ -23,7 +23,7 @@ from nri_coloc.reclaim.apportionment import apportion
 _PERIOD_US: Final = 100_000
 _LEAST_QUOTA_US: Final = 1000
 _PAGE: Final = 4096
-_SILENT: Final = frozenset({Binding.DISABLED, Binding.NOT_MEASURED, Binding.STALE})
+_SILENT: Final = frozenset({Binding.DISABLED, Binding.PAUSED, Binding.NOT_MEASURED, Binding.STALE})
 """A capacity of 0 that only says that nothing is known, or nothing is lent: no reason to starve what runs."""
 
 _LOANS: Final = ("lent-shares", "lent-quota", "memory-limit")

@@ -55,8 +55,10 @@ def target(
 ) -> tuple[MemoryControl, MemoryTarget]:
     """Return what memory.high and memory.max of the whole box are to be now; to be called once per slow tick.
 
-    Never below `memory_floor`: at 0 not even a shell could start, and the box is to be small, not dead. Without a
-    headroom (None) nothing rises, and after `memory_stale_s` memory.high sinks step by step to that floor.
+    While lending is paused nothing rises, and nothing is taken that the online pods do not need: what offline pods hold
+    they cannot give back without harm. Never below `memory_floor`: at 0 not even a shell could start, and the box is to
+    be small, not dead. Without a headroom (None) nothing rises, and after `memory_stale_s` memory.high sinks step by
+    step to that floor.
     """
     if not tuning.enabled:
         return MemoryControl(), MemoryTarget(binding=Binding.DISABLED, because="lending is switched off")
@@ -92,6 +94,8 @@ def _fallen(high: int | None, wanted: int, held: int, tuning: ReclaimTuning) -> 
 
 
 def _risen(control: MemoryControl, high: int, wanted: int, now_s: float, tuning: ReclaimTuning) -> _Step:
+    if tuning.paused:
+        return _Step(high, Binding.PAUSED)
     if wanted - high < tuning.memory_dead_band:
         return _Step(high, Binding.DEAD_BAND)
     if control.since_s is None or now_s < control.since_s:

@@ -54,6 +54,8 @@ def capacity(
     """
     if not tuning.enabled:
         return Capacity(binding=Binding.DISABLED, because="lending is switched off")
+    if tuning.paused:
+        return paused(tuning)
     if forecast.observed_s is None:
         return Capacity(binding=Binding.NOT_MEASURED, because="nothing was measured yet")
     blind_s = blind_for_s(forecast, now_s, tuning)
@@ -73,6 +75,11 @@ def capacity(
         f"nothing could be read for {blind_s:.0f} s, so the same hour yesterday counts, "
         f"and at most the {previous.cpu_milli}m and {previous.memory_bytes} bytes of before; {because}",
     )
+
+
+def paused(tuning: ReclaimTuning) -> Capacity:
+    """Return what is offered while lending is paused: nothing, and why."""
+    return Capacity(binding=Binding.PAUSED, because=tuning.paused)
 
 
 def _cpu(

@@ -81,7 +81,10 @@ def tick(
     loads = _loads(memory, meters, tiers, tuning, now)
     known = {name: load.milli / 1000 for name, load in loads.items() if load.known_at == now}
     allocatable = Allocatable(max(1, readings.lendable), _step(memory, readings, late, tuning, now))
-    if late > tuning.stale_s:
+    if tuning.paused:
+        sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
+        because = f"{tuning.paused}: every tier has what its members ask for; {why}"
+    elif late > tuning.stale_s:
         # an average over so long hides whatever peaked within it
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
         because = f"tick {late:.2f} s late, more than {tuning.stale_s} s; {why}"

@@ -27,6 +27,8 @@ def because(grounds: Grounds | None) -> str:
     before, verdict, scene, tuning = grounds
     after, binding = verdict.lent, verdict.binding
     cpus = f"{after.cpus} of {scene.lendable} CPUs after {before.cpus}"
+    if binding is Binding.PAUSED:
+        return f"{tuning.paused}: the floor, {cpus}"
     if binding is Binding.LEARNING:
         return f"no rate yet, it takes two readings: the floor, {cpus}"
     if binding is Binding.STALE and scene.age_s > tuning.stale_s:

@@ -92,6 +92,8 @@ class Verdict(NamedTuple):
 
 def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
     """Decide how much is lent: grows by a step at most, shrinks at once, and never grows on doubtful readings."""
+    if tuning.paused:
+        return _floor(lent, scene, Binding.PAUSED)
     if scene.known_since == _NEVER:
         return _floor(lent, scene, Binding.LEARNING)
     if scene.age_s > tuning.stale_s:

@@ -74,6 +74,7 @@ class Metrics:
             namespace=NAMESPACE,
             registry=self._registry,
         )
+        self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
         self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
         self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
@@ -184,6 +185,10 @@ class Metrics:
         """Say what is advertised."""
         self._offered_milli.set(cpu_milli)
         self._offered_bytes.set(memory_bytes)
+
+    def paused(self, *, now: bool) -> None:
+        """Say whether lending is paused by an operator."""
+        self._paused.set(now)
 
     def neutral_reply(self, hook: str) -> None:
         """Count a hook that was answered without a decision of ours."""

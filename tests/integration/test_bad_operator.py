@@ -277,6 +277,7 @@ def test_nobody_reads_the_audit_and_it_ends_in_time_all_the_same(node, tmp_path)
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "nri_coloc", "run", "--http", "off", "--host-root", str(node.host_root)]
     command += ["--nri-socket", str(node.nri_socket), "--state-dir", str(tmp_path / "state")]
+    command += ["--admin-socket", str(tmp_path / "admin" / "admin.sock")]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     try:

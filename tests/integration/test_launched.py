@@ -34,6 +34,7 @@ def launched(
     ours, theirs = socket.socketpair()
     state, port = folder / "state", free_port()
     flags = f"--host-root {node.host_root} --state-dir {state} --http 127.0.0.1:{port}"
+    flags += f" --admin-socket {folder}/admin/admin.sock"
     script = f"exec 3<&{theirs.fileno()}; exec {sys.executable} -m nri_coloc run {flags}"
     variables = {"NRI_PLUGIN_NAME": "coloc", "NRI_PLUGIN_IDX": "33", "NRI_PLUGIN_SOCKET": "3", **environment}
     process = subprocess.Popen(

@@ -91,6 +91,7 @@ tunings = st.builds(
     step_s=st.sampled_from((0.0, 0.25)),
     cut=st.sampled_from((0.0, 0.5, 1.0)),
     whole_core_from=st.sampled_from((0.0, 0.1, 0.5, 1.0)),
+    paused=st.sampled_from(("", "", "", "paused until noon")),
 )
 
 

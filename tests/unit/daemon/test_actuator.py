@@ -298,3 +298,36 @@ def test_a_pod_that_is_no_member_of_the_box_is_said_to_have_left_it():
     start_pod(rig.node, "web", kit.SHARED)
     rig.actuator._sweep()
     assert left == ["kubepods/podweb"]
+
+
+# ---- a sweep that somebody orders ----
+
+
+def swept(rig: Rig) -> int:
+    """Have it sweep by order, on a thread of its own; how many it looked at."""
+    rig.actuator.start()
+    try:
+        return rig.actuator.sweep_soon().result(20)
+    finally:
+        rig.actuator.stop()
+        assert rig.actuator.ended(20)
+
+
+def test_an_ordered_sweep_looks_at_everybody_at_once():
+    rig = Rig(cpus={APP: kit.mask("0-7"), BATCH: kit.mask("0-7")})
+    create(rig.node, "app")
+    start_pod(rig.node, "batch")
+    assert swept(rig) == len(rig.node.state.pods) + 1
+    assert {target.path for target in rig.cgroups.targets} >= {APP, BATCH}
+
+
+def test_an_ordered_sweep_repairs_also_what_was_let_be():
+    rig = Rig(cpus={APP: kit.mask("0-7")})
+    create(rig.node, "app")
+    rig.actuator._sweep()
+    for _ in range(REPAIRS_PER_MINUTE + 1):
+        rig.cgroups.cpus_of[APP] = 1
+        rig.actuator._sweep()
+    assert rig.cgroups.cpus_of[APP] == 1, "it is let be by now"
+    swept(rig)
+    assert rig.cgroups.cpus_of[APP] == kit.mask("0-7")

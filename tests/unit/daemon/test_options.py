@@ -53,6 +53,12 @@ def test_a_path_that_no_socket_can_have_is_refused(flag):
     Options(**{flag: "/" + "x" * 106}).over(Settings())  # type: ignore[arg-type]  # the flag is a parameter
 
 
+def test_beside_the_admin_socket_there_is_room_for_a_second_one():
+    with pytest.raises(SettingsError, match=r"--admin-socket .* at most 106 bytes"):
+        Options(admin_socket="/" + "x" * 106).over(Settings())
+    Options(admin_socket="/" + "x" * 105).over(Settings())
+
+
 @pytest.fixture
 def descriptor():
     ours, theirs = socket.socketpair()

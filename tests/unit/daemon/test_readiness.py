@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import cast
 
 import pytest
@@ -252,3 +253,70 @@ def test_what_wishes_the_machine_leaves_without_effect_is_told_and_keeps_nobody_
     }
     rig.readiness.config_problem = "line 3 is wrong"
     assert rig.readiness.checks()["checks"]["config"] == {"ok": False, "detail": "line 3 is wrong"}
+
+
+# ---- a comparison that somebody orders ----
+
+
+def asked(rig: Rig) -> "Future[str]":
+    future: Future[str] = Future()
+    rig.comparison.hasten(future)
+    return future
+
+
+def test_an_ordered_comparison_does_not_wait_for_its_turn(rig):
+    assert rig.at(COMPARE_AFTER_S)
+    answer = asked(rig)
+    rig.at(COMPARE_AFTER_S + 0.1)
+    assert (rig.listing.asked, answer.result(0)) == (2, "")
+
+
+def test_an_ordered_comparison_makes_nobody_ready_before_the_time(rig):
+    answer = asked(rig)
+    assert not rig.at(COMPARE_AFTER_S - 0.1)
+    assert not answer.done()
+    assert rig.at(COMPARE_AFTER_S)
+    assert answer.result(0) == ""
+
+
+def test_what_is_missing_is_the_answer(rig):
+    assert rig.at(COMPARE_AFTER_S)
+    rig.listing.found["hidden"] = "running"
+    answer = asked(rig)
+    rig.at(COMPARE_AFTER_S + 0.1)
+    assert "1 containers are in CRI's list and were not told to us" in answer.result(0)
+
+
+def test_without_a_registration_that_is_the_answer(rig):
+    rig.trunk.synchronized_at = 0.0
+    answer = asked(rig)
+    rig.at(100)
+    assert answer.result(0) == "the runtime has not synchronised us"
+
+
+def test_who_asks_while_one_is_under_way_gets_the_next_one(rig):
+    waiting: list[Callable[[], None]] = []
+    rig.comparison.spawn = waiting.append
+    rig.at(COMPARE_AFTER_S)
+    answer = asked(rig)
+    rig.at(COMPARE_AFTER_S + 0.1)
+    waiting.pop()()
+    assert not answer.done()
+    rig.at(COMPARE_AFTER_S + 0.2)
+    waiting.pop()()
+    assert answer.result(0) == ""
+
+
+def test_who_was_sent_away_gets_no_answer(rig):
+    answer = asked(rig)
+    answer.cancel()
+    assert rig.at(COMPARE_AFTER_S)
+
+
+def test_an_admin_socket_that_is_not_there_is_told_and_keeps_nothing_from_being_ready(rig):
+    rig.readiness.of_the_machine = lambda: "weights act on sda"
+    rig.readiness.of_the_admin_socket = lambda: "no admin socket: …"
+    assert rig.at(COMPARE_AFTER_S)
+    body = rig.readiness.checks()
+    assert body["ready"]
+    assert body["checks"]["config"] == {"ok": True, "detail": "weights act on sda; no admin socket: …"}

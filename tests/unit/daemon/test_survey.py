@@ -18,6 +18,7 @@ from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.picture import PictureTaker
+from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
 
 GIB = 1 << 30
@@ -178,6 +179,16 @@ def test_it_ends_between_two_slices(rig):
     rig.survey.start()
     rig.survey.stop()
     assert not rig.survey._thread.is_alive()
+
+
+def test_by_order_it_looks_before_its_time(rig, monkeypatch):
+    monkeypatch.setattr(subject, "SOON_S", 600.0)
+    rig.survey.start()
+    wait_until(lambda: rig.survey.looked_at > 0, 20, "the first picture")
+    before = rig.survey.looked_at
+    rig.survey.look_now()
+    wait_until(lambda: rig.survey.looked_at > before, 20, "another one")
+    rig.survey.stop()
 
 
 def test_a_turn_that_fails_is_logged_and_followed_by_another(rig, monkeypatch):

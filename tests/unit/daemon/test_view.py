@@ -1,6 +1,7 @@
 """What HTTP shows of the daemon."""
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -92,3 +93,11 @@ def test_the_rest_is_handed_on(parts):
     view, _, _ = parts
     assert view.readiness() == {"ready": False, "checks": {}}
     assert b"nri_coloc_connected" in view.metrics()
+
+
+def test_an_offer_is_withdrawn_as_soon_as_lending_is_paused(parts):
+    view, node, _ = parts
+    node.tuning = replace(node.tuning, reclaim=replace(node.tuning.reclaim, paused="paused until noon"))
+    shown = view.capacity()
+    assert (shown["cpu_milli"], shown["memory_bytes"]) == (0, 0)
+    assert (shown["reason"], shown["because"]) == ("lending_paused", "paused until noon")

@@ -153,6 +153,11 @@ def test_a_folder_that_is_written_is_on_the_host_and_made_if_need_be(folder):
     assert "readOnly" not in mount_of(folder)
 
 
+def test_the_admin_sockets_folder_has_nothing_else_in_it():
+    folder = str(PurePosixPath(FLAGS.admin_socket or daemon_options.DEFAULT_ADMIN_SOCKET).parent)
+    assert [path for path in MOUNTS if path.startswith(f"{folder}/")] == []
+
+
 def test_every_mount_has_a_volume_and_every_volume_a_mount():
     assert {mount["name"] for mount in MOUNTS.values()} == set(VOLUMES)
     assert len(MOUNTS) == len(CONTAINER["volumeMounts"])

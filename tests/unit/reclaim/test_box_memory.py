@@ -1,5 +1,7 @@
 """What is written of the box's memory, step by step."""
 
+from dataclasses import replace
+
 import pytest
 
 from nri_coloc.model.lending import Binding, MemoryTarget
@@ -204,3 +206,22 @@ def test_without_a_target_nobody_gets_a_limit(goal):
 
 def test_an_empty_box_needs_none():
     assert divide(MemoryTarget(1, 2), {}) == {}
+
+
+def test_while_lending_is_paused_it_falls_as_ever_and_never_rises():
+    box = Box()
+    box.tick(0.0, may(4 * GIB))
+    box.tuning = replace(TUNING, paused="lending is paused until noon")
+    found = box.tick(1.0, may(8 * GIB, held=GIB))
+    assert (found.high, found.binding) == (4 * GIB, Binding.PAUSED)
+    assert box.tick(100.0, may(8 * GIB, held=GIB)).high == 4 * GIB
+    assert box.tick(101.0, may(3 * GIB, held=GIB)).high == 3 * GIB
+
+
+def test_after_a_pause_it_rises_after_the_dwell():
+    box = Box(replace(TUNING, paused="lending is paused until noon"))
+    box.tick(0.0, may(4 * GIB))
+    box.tick(100.0, may(8 * GIB))
+    box.tuning = TUNING
+    assert box.tick(101.0, may(8 * GIB)).high == 4 * GIB
+    assert box.tick(131.0, may(8 * GIB)).high == 5 * GIB

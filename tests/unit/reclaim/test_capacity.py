@@ -123,3 +123,9 @@ def test_the_sentence_holds_every_figure():
 def test_the_sentence_says_how_many_are_still_learnt():
     learnt = next(case for case in CASES if case.binding is Binding.LEARNING)
     assert "2 of them still being learnt" in found(learnt).because
+
+
+def test_while_lending_is_paused_nothing_is_offered_and_it_says_so():
+    paused = replace(EXACT, paused="lending is paused until noon")
+    found = capacity(seen(), {}, MACHINE, NOON + 1900.0, paused, previous=ALL_OF_IT)
+    assert found == Capacity(0, 0, Binding.PAUSED, "lending is paused until noon")

@@ -1,5 +1,7 @@
 """reclaim/partition.py: from counters to loads, and what doubt does to sizes. (The sizes over time: tests/scenario.)"""
 
+from dataclasses import replace
+
 import pytest
 
 from nri_coloc.model.lending import Binding
@@ -190,3 +192,13 @@ class TestPace:
     def test_where_nobody_may_grow_it_is_slow(self):
         full = Feed(GOLD._replace(band=None), BOX)
         assert full.tick(gold_a=1.0).next_s == TUNING.quiet_tick_s
+
+
+def test_while_lending_is_paused_tiers_have_what_their_members_ask_for_and_the_box_its_least():
+    feed = Feed()
+    assert feed.settled().sizes == {"gold": 4, "share": 2, "reclaim": 10}
+    paused = replace(TUNING, paused="lending is paused until noon")
+    readings = FastReadings(feed.now + 0.02, (), lendable=16, cpus=16)
+    found = partition.tick(feed.memory, readings, feed.tiers, paused, feed.now + 0.02)
+    assert found.sizes == {"gold": 12, "share": 3, "reclaim": 1}
+    assert found.because.startswith("lending is paused until noon: ")

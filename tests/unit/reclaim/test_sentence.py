@@ -122,3 +122,9 @@ def test_every_change_can_be_derived_from_its_sentence(threads):
         assert found is not None, words
         figures = {name: float(value) for name, value in found.groupdict().items()}
         assert derived(figures) == (figures["lent"], tick.target.cpus), words
+
+
+def test_a_pause_is_told_in_its_own_words():
+    paused = ReclaimTuning(paused="lending is paused until noon")
+    grounds = Grounds(BEFORE, decide(BEFORE, SCENE, paused), SCENE, paused)
+    assert because(grounds) == "lending is paused until noon: the floor, 1 of 8 CPUs after 3"

@@ -280,3 +280,19 @@ def test_a_stall_while_use_rises_cuts_the_box_itself_too():
 
 def test_the_floor_of_stale_readings_has_nothing_more():
     assert verdict(YIELDING, yields=True, age_s=1.01).lent.box == 1
+
+
+PAUSED = replace(TUNING, paused="lending is paused until noon")
+
+
+@pytest.mark.parametrize("before", [Lent(), THREE, FULL], ids=["nothing yet", "three", "full"])
+def test_while_lending_is_paused_the_box_has_its_floor(before):
+    found = decide(before, CALM, PAUSED)
+    assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.PAUSED)
+
+
+def test_after_a_pause_growth_waits_for_the_dwell_as_after_a_cut():
+    paused = decide(FULL, CALM, PAUSED).lent
+    soon = decide(paused, CALM._replace(now=NOW + 0.5), TUNING)
+    assert (soon.lent.cpus, soon.binding) == (1, Binding.DWELL)
+    assert decide(paused, CALM._replace(now=NOW + 1.5), TUNING).lent.milli > 0

@@ -1,0 +1,85 @@
+"""Calls to the daemon's admin socket, for the command line: one connection a call, refusals as our own errors."""
+
+import socket
+from typing import Final, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from nri_coloc._pb import admin_pb2 as pb
+from nri_coloc._pb import admin_pb2_grpc
+from nri_coloc.errors import ColocError
+
+TIMEOUT_S: Final = 45.0
+"""Longer than the daemon takes for anything."""
+
+_OPTIONS: Final = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+class AdminUnreachable(ColocError):
+    """Nobody answers at the socket, or not us."""
+
+
+class AdminRefused(ColocError):
+    """The daemon did not do it; the text is the daemon's."""
+
+
+class AdminClient:
+    """One method a call of the contract."""
+
+    def __init__(self, path: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def pause_lending(self, seconds: int, reason: str) -> pb.PauseLendingResponse:
+        """Pause; raises like the others AdminUnreachable and AdminRefused."""
+        request = pb.PauseLendingRequest(seconds=seconds, reason=reason)
+        return self._call("PauseLending", request, pb.PauseLendingResponse)
+
+    def resume_lending(self) -> pb.ResumeLendingResponse:
+        """End a pause."""
+        return self._call("ResumeLending", pb.ResumeLendingRequest(), pb.ResumeLendingResponse)
+
+    def reload(self) -> pb.ReloadResponse:
+        """Have the configuration read."""
+        return self._call("Reload", pb.ReloadRequest(), pb.ReloadResponse)
+
+    def repair(self) -> pb.RepairResponse:
+        """Have every cgroup looked at."""
+        return self._call("Repair", pb.RepairRequest(), pb.RepairResponse)
+
+    def compare(self) -> pb.CompareResponse:
+        """Have the runtime's list compared."""
+        return self._call("Compare", pb.CompareRequest(), pb.CompareResponse)
+
+    def _call(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+        with grpc.insecure_channel(f"unix:{self._path}", options=_OPTIONS) as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call]  # generated
+            try:
+                found = getattr(stub, method)(request, timeout=self._timeout_s)
+            except grpc.RpcError as error:
+                raise self._as_ours(error) from error
+        assert isinstance(found, reply)  # the stub is made from the same contract
+        return found
+
+    def _as_ours(self, error: grpc.RpcError) -> ColocError:
+        code, details = error.code(), error.details()
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            return AdminUnreachable(f"cannot reach the daemon at {self._path}: {self._obstacle()}")
+        return AdminRefused(details or code.name)
+
+    def _obstacle(self) -> str:
+        """Return what keeps us from the socket, in the kernel's words; gRPC's own tell of addresses and attempts."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(self._path)
+            except OSError as error:
+                return f"{error.strerror or error}; is it running, are you root, is this its --admin-socket?"
+        return "it hung up; only root and the daemon's own user may call it"

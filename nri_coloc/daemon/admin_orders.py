@@ -1,0 +1,251 @@
+"""What comes in over the admin socket, carried out where it belongs: by the thread that owns what it changes.
+
+Orders arrive on gRPC's threads. Settings, pauses and comparisons are the main thread's: they are handed to it and done
+with its next turn (`look`), so that nobody else ever swaps the settings. Cgroups are the actuator's. The caller waits,
+with a bound, and is told at once when the daemon stops. Every order leaves a record, done or not.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import Any, Final, NamedTuple, TypeVar
+
+from nri_coloc.admin.orders import (
+    LONGEST_PAUSE_S,
+    LONGEST_REASON,
+    Caller,
+    Compared,
+    OrderDeclined,
+    OrderInvalid,
+    OrderLate,
+    Repaired,
+)
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.comparison import Comparison
+from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.steering import Steering
+from nri_coloc.daemon.survey import Survey
+from nri_coloc.errors import ColocError
+from nri_coloc.model.reasons import AuditEvent, Reason
+
+WAIT_S: Final = 30.0
+"""For the outcome of an order; a turn of the main thread comes every half second, CRI's list takes ten at most."""
+
+STRANGERS_EVERY_S: Final = 60.0
+"""Between two records of callers who were turned away, however many there are."""
+
+Result = TypeVar("Result")
+
+
+class Staff(NamedTuple):
+    """Who carries orders out."""
+
+    node: Node
+    steering: Steering
+    lending: Lending
+    survey: Survey
+    actuator: Actuator
+    comparison: Comparison
+
+
+class AdminOrders:
+    """`look` is the main thread's, `stop` anybody's; the others wait and are for gRPC's threads."""
+
+    def __init__(self, staff: Staff, report: Report) -> None:
+        self._staff = staff
+        self._report = report
+        self._handed: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._waiting: set[Future[Any]] = set()
+        self._stopped = False
+        self._turn = Lock()
+        self._repairing = Lock()
+        self._strangers = 0
+        self._stranger_told_at = float("-inf")
+
+    # ---- the main thread ----
+
+    def look(self, now: float) -> None:
+        """Do what was handed over, and end a pause whose time is over."""
+        with suppress(Empty):
+            while True:
+                future, work = self._handed.get_nowait()
+                if future.set_running_or_notify_cancel():
+                    _fulfil(future, work)
+        if self._staff.steering.pause.is_over(now):
+            self._go_on()
+            self._report.said(AuditEvent.RECLAIM_RESUME, Reason.EXPIRED, "the pause is over; lending goes on")
+
+    def stop(self) -> None:
+        """Let nobody wait for a daemon that stops."""
+        with self._turn:
+            self._stopped = True
+            waiting = [*self._waiting]
+        for future in waiting:
+            future.cancel()
+            with suppress(Exception):  # one that is done already, or was cancelled
+                future.set_exception(OrderDeclined("the daemon stops"))
+
+    # ---- the admin socket ----
+
+    def turned_away(self, caller: Caller) -> None:
+        """Say who was not let in; a flood of them makes one record a minute."""
+        self._strangers += 1
+        now = time.monotonic()
+        if now - self._stranger_told_at < STRANGERS_EVERY_S:
+            return
+        self._stranger_told_at = now
+        because = f"{caller} may not call the admin socket: only root and our own user may; {self._strangers} so far"
+        self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because)
+
+    def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
+        """Pause, as `admin.orders.Orders` has it."""
+        asked = f"pause lending for {seconds} s{f' ({reason[:LONGEST_REASON]!r})' if reason else ''}"
+
+        def work() -> str:
+            _refuse_odd_pause(seconds, reason)
+            return self._on_main(lambda: self._pause(seconds, reason))
+
+        return self._told(caller, asked, work, lambda until: f"until {until}")
+
+    def resume_lending(self, caller: Caller) -> bool:
+        """End a pause."""
+        words = {True: "it was paused", False: "it was not paused"}
+        return self._told(
+            caller, "resume lending", lambda: self._on_main(self._resume), lambda was: words[was]
+        )
+
+    def reload(self, caller: Caller) -> str:
+        """Have the file read."""
+        return self._told(
+            caller,
+            "reload",
+            lambda: self._on_main(self._staff.steering.reload),
+            lambda problem: f"invalid: {problem}" if problem else "valid, in force",
+        )
+
+    def repair(self, caller: Caller) -> Repaired:
+        """Have everything looked at by the actuator."""
+        return self._told(
+            caller,
+            "repair",
+            self._repair,
+            lambda found: f"{found.looked_at} looked at, {len(found.sentences)} put right",
+        )
+
+    def compare(self, caller: Caller) -> Compared:
+        """Have the runtime asked for its list."""
+        return self._told(
+            caller, "compare", self._compare, lambda found: found.detail or "nothing was missing"
+        )
+
+    # ---- how it is done ----
+
+    def _pause(self, seconds: int, reason: str) -> str:
+        if not self._staff.node.tuning.reclaim.enabled:
+            raise OrderDeclined("lending is switched off in the configuration: there is nothing to pause")
+        pause = self._staff.steering.pause
+        until = pause.begin(time.monotonic(), time.time_ns(), seconds, reason)
+        self._take_effect()
+        because = f"{pause.words}; the box gets its floor, no more memory is lent and nothing is offered"
+        self._report.said(AuditEvent.RECLAIM_PAUSE, Reason.OPERATOR, because)
+        return until
+
+    def _resume(self) -> bool:
+        words = self._staff.steering.pause.words
+        if not words:
+            return False
+        self._go_on()
+        self._report.said(AuditEvent.RECLAIM_RESUME, Reason.OPERATOR, f"before its time: {words}")
+        return True
+
+    def _go_on(self) -> None:
+        self._staff.steering.pause.end()
+        self._take_effect()
+
+    def _take_effect(self) -> None:
+        self._staff.steering.repeat()
+        self._staff.lending.look_now()
+        self._staff.survey.look_now()
+        self._report.metrics.paused(now=bool(self._staff.steering.pause.words))
+
+    def _repair(self) -> Repaired:
+        if self._staff.node.tuning.observe:
+            raise OrderDeclined("in mode observe nothing is changed, so nothing is repaired")
+        if not self._repairing.acquire(blocking=False):
+            raise OrderDeclined("somebody else's repair is under way")
+        try:
+            with self._report.overhearing() as sentences:
+                looked_at = self._outcome(self._staff.actuator.sweep_soon())
+            return Repaired(looked_at, tuple(sentences))
+        finally:
+            self._repairing.release()
+
+    def _compare(self) -> Compared:
+        asked: Future[str] = Future()
+        self._on_main(lambda: self._staff.comparison.hasten(asked))
+        detail = self._outcome(asked)
+        return Compared(not detail, detail)
+
+    def _on_main(self, work: Callable[[], Result]) -> Result:
+        future: Future[Result] = Future()
+        self._handed.put((future, work))
+        return self._outcome(future)
+
+    def _outcome(self, future: "Future[Result]") -> Result:
+        """Wait for it; what was not even begun in time is not done later."""
+        with self._turn:
+            if self._stopped:
+                raise OrderDeclined("the daemon stops")
+            self._waiting.add(future)
+        try:
+            return future.result(WAIT_S)
+        except TimeoutError:
+            undone = future.cancel()
+            raise OrderLate(
+                f"not done within {WAIT_S:g} s{'' if undone else ', and still being done'}"
+            ) from None
+        except CancelledError:
+            raise OrderDeclined("the daemon stops") from None
+        finally:
+            self._waiting.discard(future)
+
+    def _told(
+        self, caller: Caller, asked: str, work: Callable[[], Result], words: Callable[[Result], str]
+    ) -> Result:
+        """Do it and write the record of it."""
+        try:
+            result = work()
+        except ColocError as error:
+            self._report.said(AuditEvent.ADMIN_CALL, Reason.DECLINED, f"{caller}: {asked}: {error}")
+            raise
+        except Exception as error:
+            self._report.log.exception("an order over the admin socket failed", asked=asked, exc_info=error)
+            self._report.said(
+                AuditEvent.ADMIN_CALL, Reason.INTERNAL_ERROR, f"{caller}: {asked}: failed inside"
+            )
+            raise
+        self._report.said(AuditEvent.ADMIN_CALL, Reason.OPERATOR, f"{caller}: {asked}: {words(result)}")
+        return result
+
+
+def _fulfil(future: "Future[Any]", work: Callable[[], Any]) -> None:
+    try:
+        outcome = work()
+    except Exception as error:  # noqa: BLE001 - whoever waits for it is told, and the loop goes on
+        with suppress(Exception):
+            future.set_exception(error)
+        return
+    with suppress(Exception):  # who waited was sent away already
+        future.set_result(outcome)
+
+
+def _refuse_odd_pause(seconds: int, reason: str) -> None:
+    if not 1 <= seconds <= LONGEST_PAUSE_S:
+        raise OrderInvalid(f"a pause lasts 1 to {LONGEST_PAUSE_S} seconds, not {seconds}")
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise OrderInvalid(f"a reason has at most {LONGEST_REASON} characters, all printable")

@@ -1,0 +1,90 @@
+"""`nri-coloc admin`: what it prints and with which code it ends."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.admin.gate import Gate
+from nri_coloc.admin.orders import Compared, OrderDeclined
+from nri_coloc.admin.service import AdminServer
+from nri_coloc.cli.main import main
+from tests.unit.admin.orderly import Orderly
+
+Ordered = Callable[..., int]
+
+
+@pytest.fixture
+def orderly() -> Orderly:
+    return Orderly()
+
+
+@pytest.fixture
+def ordered(orderly: Orderly, tmp_path: Path) -> Iterator[Ordered]:
+    path = str(tmp_path / "run" / "admin.sock")
+    gate = Gate(path, lambda at, of: AdminServer(at, orderly, of, print), lambda _: None, print)
+    gate.look()
+    yield lambda *arguments: main(["admin", *arguments, "--admin-socket", path], {})
+    gate.close()
+
+
+def test_a_pause_says_until_when(ordered, orderly, capsys):
+    assert ordered("pause", "60", "--reason", "load test") == 0
+    assert capsys.readouterr().out == "lending is paused until noon; nri-coloc admin resume ends it before\n"
+    assert orderly.asked[0][2:] == (60, "load test")
+
+
+def test_its_end_is_said(ordered, capsys):
+    assert ordered("resume") == 0
+    assert capsys.readouterr().out == "lending goes on\n"
+
+
+def test_an_invalid_configuration_is_told_and_ends_with_1(ordered, capsys):
+    assert ordered("reload") == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "nri-coloc: the former configuration stays: line 7 is wrong\n")
+
+
+def test_a_valid_one_is_in_force(ordered, orderly, monkeypatch, capsys):
+    monkeypatch.setattr(orderly, "reload", lambda _: "")
+    assert ordered("reload") == 0
+    assert capsys.readouterr().out == "the configuration was read and is in force\n"
+
+
+def test_what_was_put_right_is_told_one_by_one(ordered, capsys):
+    assert ordered("repair") == 0
+    said = "shop/web: found cpu.shares 5\n3 pods and containers looked at, 1 put right\n"
+    assert capsys.readouterr().out == said
+
+
+def test_what_is_missing_is_told_and_ends_with_1(ordered, capsys):
+    assert ordered("compare") == 1
+    assert capsys.readouterr().err == "nri-coloc: two are missing\n"
+
+
+def test_nothing_missing_is_good(ordered, orderly, monkeypatch, capsys):
+    monkeypatch.setattr(orderly, "compare", lambda _: Compared(complete=True, detail=""))
+    assert ordered("compare") == 0
+    assert capsys.readouterr().out == "the runtime lists nothing that it has not told\n"
+
+
+def test_what_the_daemon_declines_is_a_sentence_and_ends_with_1(ordered, orderly, capsys):
+    orderly.error = OrderDeclined("in mode observe nothing is changed")
+    assert ordered("repair") == 1
+    assert capsys.readouterr().err == "nri-coloc: in mode observe nothing is changed\n"
+
+
+def test_without_a_daemon_it_is_a_sentence_and_ends_with_1(tmp_path, capsys):
+    assert main(["admin", "resume", "--admin-socket", str(tmp_path / "none")], {}) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"nri-coloc: cannot reach the daemon at {tmp_path / 'none'}: No such file")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["stop"], ["pause"], ["pause", "0"], ["pause", "soon"], ["pause", "86401"], ["resume", "60"]],
+    ids=["nothing", "unknown", "no time", "zero", "words", "too long", "too much"],
+)
+def test_wrong_usage_ends_with_2(arguments, capsys):
+    assert main(["admin", *arguments], {}) == 2
+    assert capsys.readouterr().err
