@@ -1,4 +1,4 @@
-"""What stays on the node when the daemon is killed while the box is large (decision 29), read from the files alone.
+"""What stays on the node when the daemon is killed while the box is large (decision 28), read from the files alone.
 
 Nobody of ours looks at anything in between: cgroup files are read straight from the simulated tree, use from its
 counters. Then the next life takes over.
