@@ -22,7 +22,6 @@ from nri_coloc.policy import change
 SHARES_OF_THE_BOX: Final = MIN_SHARES
 """The kernel's smallest weight: what keeps an online pod's p99."""
 
-
 _NOT_ABOVE_BURSTABLE: Final = (KubeQoS.BEST_EFFORT, KubeQoS.BURSTABLE)
 
 
@@ -74,12 +73,13 @@ def weighs_least(state: NodeState) -> bool:
         return False
     if all(place.pod.kube_qos is KubeQoS.BEST_EFFORT for place in members):
         return True
-    rivals = {a.container.pod_id for a in others if not a.exclusive and not a.follows}
-    siblings = [state.pods.get(k) for k in rivals]
     if any("cpu" in place.wish.preserve for place in members):
         return False  # its weight is not ours
-    ours = all(place.pod.kube_qos in _NOT_ABOVE_BURSTABLE for place in members)
-    return ours and all(place and place.pod.kube_qos is KubeQoS.BURSTABLE for place in siblings)
+    if any(place.pod.kube_qos not in _NOT_ABOVE_BURSTABLE for place in members):
+        return False
+    rivals = {a.container.pod_id for a in others if not a.exclusive and not a.follows}
+    siblings = [state.pods.get(k) for k in rivals]
+    return all(place and place.pod.kube_qos is KubeQoS.BURSTABLE for place in siblings)
 
 
 def knobs(state: NodeState, pod_id: str) -> Knobs:

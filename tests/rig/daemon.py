@@ -203,13 +203,8 @@ class Daemon:
 
     def metric(self, sample: str) -> float:
         """Return a sample such as `nri_coloc_connected`, labels included; 0 if there is none."""
-        return self.metrics(sample)[0]
-
-    def metrics(self, *samples: str) -> list[float]:
-        """Return several samples of one moment."""
         lines = (line.rpartition(" ") for line in self._get("/metrics").splitlines())
-        found = {name: value for name, _, value in lines}
-        return [float(found.get(sample, "0")) for sample in samples]
+        return next((float(value) for name, _, value in lines if name == sample), 0.0)
 
     def audit(self, event: str = "", **fields: Any) -> list[dict[str, Any]]:
         """Return the audit records since its last start that have these fields, oldest first."""
