@@ -34,6 +34,7 @@ from nri_coloc.model.readings import FastReadings
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.policy import tiers
 from nri_coloc.reclaim import glance, loop, sentence, story
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
@@ -239,8 +240,8 @@ class Lending:
     def _say(self, record: story.Record) -> None:
         state = self._node.state
         observed = self._node.tuning.observe
-        if not observed and not self._relocation.has_members(state):
-            return  # a size that nobody has yet is not worth a record
+        if not observed and not (self._relocation.has_members(state) and _is_felt(record, state)):
+            return  # a size that nobody has yet, or that the operator's bounds made of no effect, is not worth one
         event = AuditEvent.RECLAIM_SUPPRESS if record.change is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
         cpus = "" if observed else cpuset.render(state.pools.reclaim)
         before, self._told_cpus = self._told_cpus, cpus
@@ -258,6 +259,11 @@ class Lending:
 def _same_groups(seen: NodeState, state: NodeState) -> bool:
     same = seen.pods is state.pods and seen.containers is state.containers
     return same and seen.pools.reserved == state.pools.reserved
+
+
+def _is_felt(record: story.Record, state: NodeState) -> bool:
+    limits = tiers.bounds(state.pools, RECLAIM)
+    return story.is_felt(record, limits.minimum, limits.maximum)
 
 
 def _sentence(record: story.Record) -> str:
