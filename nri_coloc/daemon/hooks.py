@@ -9,6 +9,7 @@ answered neutrally and audited, never passed to the runtime.
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
@@ -51,7 +52,7 @@ class Hooks:
         self._translator = translator
         self._report = report
         self._foresight = Foresight()
-        self.expect_member: Callable[[], None] = _nobody_listens
+        self.expecting_member: Callable[[], AbstractContextManager[None]] = nullcontext
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -83,10 +84,9 @@ class Hooks:
 
     def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.pod_started(hook, self._node.tuning)
-        if box.belongs(event.wish):
-            self.expect_member()
-        before = self._node.state
-        outcome = self._node.decide(event)
+        with self.expecting_member() if box.belongs(event.wish) else nullcontext():
+            before = self._node.state
+            outcome = self._node.decide(event)
         self._actuator.place_pod(event.pod.id)
         exchange.answer(None)
         # its cgroup was written above; only what the event means for others is left to do
@@ -299,18 +299,21 @@ class Hooks:
 
     def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
         """Take the runtime's whole list, answer at once without updates, then compare everything."""
-        self.expect_member()
-        before = self._node.state
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
-        outcome = self._node.decide(event)
+        outcome, before = self._listed(event)
         answers.answer(listed.call, nri_pb2.SynchronizeResponse())
         self._compare_everything(event, outcome, before)
 
     def learn(self, listed: events.Synchronize) -> None:
         """Take the runtime's list that came over a connection made for it alone."""
-        before = self._node.state
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
-        self._compare_everything(event, self._node.decide(event), before)
+        self._compare_everything(event, *self._listed(event))
+
+    def _listed(self, event: Synchronized) -> tuple[Outcome, NodeState]:
+        """Decide about the whole list; returns also what held before."""
+        with self.expecting_member():
+            before = self._node.state
+            return self._node.decide(event), before
 
     def _compare_everything(self, event: Synchronized, outcome: Outcome, before: NodeState) -> None:
         self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
@@ -388,10 +391,6 @@ class Hooks:
         self._report.metrics.neutral_reply(hook.kind.value)
         because = f"{hook.kind.value} failed inside: {type(error).__name__}: {error}; answered neutrally"
         self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
-
-
-def _nobody_listens() -> None:
-    return
 
 
 def _cpuset_of(state: NodeState, container_id: str) -> Knobs:

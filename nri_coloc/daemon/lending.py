@@ -6,12 +6,14 @@ and tells, and nothing changes. Where pools are sized by load, `Partition` takes
 
 While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
 member would be nobody's. When the first one comes the box gets the size that is known by then, before its sandbox
-is placed.
+is placed; a tick that saw no member may not take that away in between.
 """
 
 import platform
 import time
-from threading import Thread
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock, Thread
 from typing import Final
 
 from nri_coloc.daemon import lookout, partition, probe
@@ -32,6 +34,7 @@ from nri_coloc.model.readings import FastReadings
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.policy import tiers
 from nri_coloc.reclaim import glance, loop, sentence, story
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
@@ -50,7 +53,7 @@ _FORGOTTEN: Final = LoopMemory()
 
 
 class Lending:
-    """`headroom` is what the newest tick found; `start`, `expect_member` and `stop` may be called from any thread."""
+    """`headroom` is what the newest tick found; `start`, `expecting_member` and `stop` are for any thread."""
 
     def __init__(
         self, node: Node, actuator: Actuator, pusher: Pusher, sampler: FastSampler, report: Report
@@ -76,6 +79,7 @@ class Lending:
         self._budget = BUDGET
         self._cost = TickCost()
         self._alarm = Alarm()
+        self._sizing = Lock()
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
 
@@ -83,16 +87,21 @@ class Lending:
         """Begin to measure and to lend."""
         self._thread.start()
 
-    def expect_member(self) -> None:
-        """Give the box its size before a pod comes into it, and tick at once."""
-        before, tuning = self._node.state, self._node.tuning
-        if tuning.observe or not tuning.reclaim.enabled:
-            return
-        if RECLAIM not in before.pools.counts:
-            because = "reclaimed pods come; the box has what was measured last, its floor where nothing was"
-            outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.box}, because))
-            self._report.decided(outcome.decisions, outcome.state, before)
+    @contextmanager
+    def expecting_member(self) -> Iterator[None]:
+        """Give the box its size before a pod comes into it, keep it until that is decided, and tick at once."""
+        with self._sizing:
+            self._size_for_a_member()
+            yield
         self._alarm.ring()
+
+    def _size_for_a_member(self) -> None:
+        before, tuning = self._node.state, self._node.tuning
+        if tuning.observe or not tuning.reclaim.enabled or RECLAIM in before.pools.counts:
+            return
+        because = "reclaimed pods come; the box has what was measured last, its floor where nothing was"
+        outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.box}, because))
+        self._report.decided(outcome.decisions, outcome.state, before)
 
     def look_now(self) -> None:
         """Tick at once: the settings are others."""
@@ -202,14 +211,19 @@ class Lending:
     def _act(self, tick: Tick, state: NodeState) -> None:
         if self._node.tuning.observe:
             return
-        lends = self._node.tuning.reclaim.enabled and self._relocation.has_members(state)
-        counts = {RECLAIM: tick.target.cpus} if lends else {}
-        if counts == state.pools.counts:
+        if self._counts(tick, state) == state.pools.counts:
             self._relocation.guard(state, self.ticked_at)
             return
-        before = self._node.state
-        outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
+        with self._sizing:
+            before = self._node.state
+            counts = self._counts(tick, before)  # somebody may have come since the tick began
+            outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
         self._relocation.carry_out(outcome, before)
+
+    def _counts(self, tick: Tick, state: NodeState) -> Mapping[str, int]:
+        """Return which pools have a size in a state, and which."""
+        lends = self._node.tuning.reclaim.enabled and self._relocation.has_members(state)
+        return {RECLAIM: tick.target.cpus} if lends else {}
 
     def _tell(self, tick: Tick, now: float) -> None:
         if not self._node.tuning.reclaim.enabled:
@@ -226,8 +240,8 @@ class Lending:
     def _say(self, record: story.Record) -> None:
         state = self._node.state
         observed = self._node.tuning.observe
-        if not observed and not self._relocation.has_members(state):
-            return  # a size that nobody has yet is not worth a record
+        if not observed and not (self._relocation.has_members(state) and _is_felt(record, state)):
+            return  # a size that nobody has yet, or that the operator's bounds made of no effect, is not worth one
         event = AuditEvent.RECLAIM_SUPPRESS if record.change is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
         cpus = "" if observed else cpuset.render(state.pools.reclaim)
         before, self._told_cpus = self._told_cpus, cpus
@@ -245,6 +259,11 @@ class Lending:
 def _same_groups(seen: NodeState, state: NodeState) -> bool:
     same = seen.pods is state.pods and seen.containers is state.containers
     return same and seen.pools.reserved == state.pools.reserved
+
+
+def _is_felt(record: story.Record, state: NodeState) -> bool:
+    limits = tiers.bounds(state.pools, RECLAIM)
+    return story.is_felt(record, limits.minimum, limits.maximum)
 
 
 def _sentence(record: story.Record) -> str:

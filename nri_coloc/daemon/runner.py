@@ -148,7 +148,7 @@ class Daemon:
         root = self._options.host_root
         sampler = FastSampler(self._layout, root)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
-        self._hooks.expect_member = self.lending.expect_member
+        self._hooks.expecting_member = self.lending.expecting_member
         self._memory_worker = MemoryWorker(self.node, writer, self.report)
         self.actuator.left_box = self._memory_worker.release
         self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0

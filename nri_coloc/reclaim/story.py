@@ -78,6 +78,12 @@ def tell(story: Story, tick: Tick, at: float) -> tuple[Story, tuple[Record, ...]
     return Story(story.told_at, direction, record.after, None if forgotten else record), ()
 
 
+def is_felt(record: Record, least: int, most: int) -> bool:
+    """Whether the box had more than one size, where an operator bounds it; a `most` of 0 is no bound."""
+    sizes = (max(cpus, least) for cpus in (record.before, *record.cpus))
+    return len({min(size, most) if most else size for size in sizes}) > 1
+
+
 def _folded(pending: Record | None, tick: Tick, at: float, before: int) -> Record:
     target, headroom, stall = tick.target, tick.headroom, tick.stall
     cpus, online, milli = target.cpus, headroom.online_cpu_milli, headroom.cpu_milli

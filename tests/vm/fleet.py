@@ -50,9 +50,10 @@ class Machines:
         machine = Machine(SHAPES[name], self._scenarios[name])
         try:
             machine.start()
-        except RigError as error:
-            self._broken[name] = str(error)
-            raise
+        except Exception as error:
+            # whatever it is, a mirror that hangs or a full disk: nothing of it is the test's beside which it was tried
+            self._broken[name] = f"the machine {name} cannot be switched on: {error}"
+            raise RigError(self._broken[name]) from error
         self._machines[name] = self._current = machine
 
     def close(self) -> None:

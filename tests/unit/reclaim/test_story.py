@@ -2,12 +2,14 @@
 
 from itertools import pairwise
 
+import pytest
+
 from nri_coloc.model.lending import Binding, Change, CPUTarget, Headroom
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.loop import LoopMemory, Tick
 from nri_coloc.reclaim.sentence import Grounds
 from nri_coloc.reclaim.stall import Stall
-from nri_coloc.reclaim.story import Extent, Record, Story, tell
+from nri_coloc.reclaim.story import Extent, Record, Story, is_felt, tell
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
 
 SCENE = Scene(0.0, 8, 1, True, 0, 0, 0, 1.0, 0.0, 0.0, 0.0, 0.02, Stall())
@@ -111,3 +113,20 @@ def test_never_more_than_one_record_a_second_in_one_direction():
     gaps = [b.at - a.at for a, b in pairwise(teller.records)]
     assert len(teller.records) == 4
     assert min(gaps) >= 1.0
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "sizes"),
+    [
+        pytest.param(0, 0, 2, id="no bounds"),
+        pytest.param(0, 6, 2, id="some of it allowed"),
+        pytest.param(8, 8, 1, id="one size allowed"),
+        pytest.param(0, 4, 1, id="all of it more than allowed"),
+        pytest.param(8, 0, 1, id="all of it less than there always is"),
+    ],
+)
+def test_a_change_that_the_operators_bounds_leave_without_effect_is_not_felt(
+    least: int, most: int, sizes: int
+):
+    changed = Teller().tick(8).records[-1]._replace(cpus=Extent(4, 8))
+    assert is_felt(changed, least, most) is (sizes > 1)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.vm.node import Container, Node, cpus
 
+MIB = 1 << 20
 NODES = [cpus(f"{4 * n}-{4 * n + 3}") for n in range(4)]
 
 
@@ -64,3 +65,10 @@ def test_each_placement_takes_the_cpus_that_it_is_named_after(node: Node):
     thread = dedicated(node, "thread", 3, cpu_placement="one-thread-per-core")
     assert (len(thread.cpus), len(cores_of(thread))) == (3, 3)
     assert thread.cpus.isdisjoint(full.cpus)
+
+
+def test_memory_that_no_node_has_alone_is_bound_to_two(node: Node):
+    """Of a gibibyte each, of which the kernel has its part."""
+    large = dedicated(node, "large", 2, kube_qos="guaranteed", memory=1400 * MIB, numa="single")
+    assert len(mems(large)) == 2
+    assert nodes_of(large) <= mems(large)

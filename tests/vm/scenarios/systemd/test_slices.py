@@ -1,11 +1,25 @@
-"""systemd as the first process makes the cgroups; what we wrote behind its back survives it, or comes back at once."""
+"""systemd as the first process makes the cgroups; what we wrote behind its back survives it, or comes back at once.
+
+Last, with lending: the box gives way and comes back, and what systemd writes in the middle of that is put right. The
+reload comes after the load there: beside it, it takes a minute.
+"""
+
+from collections.abc import Iterator
 
 import pytest
 
 from tests.vm import slices
-from tests.vm.node import Container, Node, becomes, cpus, until
+from tests.vm.load import burning
+from tests.vm.node import PERIOD, SYNCHRONISED_SECONDS, Container, Node, becomes, cpus, read, until
+from tests.vm.sound import Crowd
 
-SWEEPS = 120  # seconds; the plugin looks every two, and everything is slower here
+SWEEPS = 180  # seconds; the plugin looks every two, and everything is slower here
+ALL = cpus("0-7")
+FLOOR = 2  # CPUs: a core has two threads
+LENT = 4
+GROWS = 300  # seconds: a dwell of one to eight, whose clock a late tick stops, and ticks are often late here
+FILES = ("cpuset.cpus", "cpuset.mems", "cpu.weight", "cpu.max", "io.weight", "memory.high", "memory.max")
+CLASS = "kubepods.slice/kubepods-besteffort.slice"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +59,12 @@ WANTED = {
 }
 
 
+def overwritten(container: Container) -> None:
+    """Let systemd write other values on a pod's slice, which are its own from then on."""
+    name = container.pod_path.rpartition("/")[2]
+    slices.systemctl("set-property", "--runtime", name, "CPUWeight=200", "AllowedCPUs=0-7", "IOWeight=400")
+
+
 def test_containers_are_scopes_in_the_pods_slice(web: Container, batch: Container):
     unit = web.pod.uid.replace("-", "_")
     assert web.path == f"/kubepods.slice/kubepods-pod{unit}.slice/cri-containerd-{web.id}.scope"
@@ -71,8 +91,7 @@ def told(node: Node, pod: str) -> dict[str, list[object]]:
 
 def test_what_systemd_writes_itself_is_put_right_and_told(node: Node, web: Container, batch: Container):
     """As the kubelet makes it do whenever a pod starts: systemd re-applies its own properties of a slice."""
-    name = batch.pod_path.rpartition("/")[2]
-    slices.systemctl("set-property", "--runtime", name, "CPUWeight=200", "AllowedCPUs=0-7", "IOWeight=400")
+    overwritten(batch)
     becomes(lambda: values(web, batch), WANTED, SWEEPS)
     until(lambda: told(node, "batch").keys() >= {"cpus", "shares", "io.weight"}, "every repair in the audit")
     assert "0-7" in told(node, "batch")["cpus"]
@@ -93,3 +112,66 @@ def test_a_daemon_reload_after_it_is_survived_and_told_as_it_was(
 def test_an_update_by_the_kubelet_leaves_a_dedicated_containers_cpus(web: Container):
     web.update(cpus="0-7")
     becomes(lambda: (web.cpus, web.cgroup("cpuset.cpus")), (cpus("0-1"), "0-1"))
+
+
+def test_what_systemd_writes_while_nobody_looks_is_put_right_by_the_next_start(
+    node: Node, web: Container, batch: Container
+):
+    node.plugin.kill()
+    overwritten(batch)
+    assert batch.pod_cgroup("cpuset.cpus") == "0-7"
+    node.plugin.start()
+    node.plugin.wait_synchronised(SYNCHRONISED_SECONDS)
+    becomes(lambda: values(web, batch), WANTED, SWEEPS)
+
+
+@pytest.fixture(scope="module")
+def crowd(node: Node, web: Container, batch: Container) -> Iterator[Crowd]:
+    """With an online pod without a limit, and a BestEffort system pod beside the box, while CPUs are lent."""
+    node.plugin.config.write("reclaim: {enabled: true}\n")
+    shop = node.pod("shop")
+    agent = node.pod("agent", kube_qos="besteffort", namespace="kube-system", oom=1000)
+    yield Crowd((web,), (batch,), (shop, agent))
+    node.plugin.config.write("")
+
+
+def box(batch: Container) -> int:
+    """How many CPUs the offline pod has, by its own slice's file."""
+    return len(cpus(batch.pod_cgroup("cpuset.cpus")))
+
+
+def beside(agent: Container) -> dict[str, str]:
+    """Everything about the system pod beside the box, and about the class above both."""
+    found = {f"app {file}": agent.cgroup(file) for file in FILES}
+    found |= {f"pod {file}": agent.pod_cgroup(file) for file in FILES}
+    return found | {f"class {file}": read(CLASS, file) for file in FILES}
+
+
+def test_the_box_gives_way_and_comes_back_through_what_systemd_writes_meanwhile(
+    node: Node, batch: Container, crowd: Crowd
+):
+    shop, agent = crowd.others
+    until(lambda: box(batch) >= LENT, "a box that has something to give", GROWS)
+    before, repairs = beside(agent), len(told(node, "batch").get("cpus", []))
+    with burning(shop, LENT):
+        until(lambda: box(batch) == FLOOR, "the box at its floor", SWEEPS)
+        overwritten(batch)
+        until(lambda: len(told(node, "batch").get("cpus", [])) > repairs, "the repair in the audit", SWEEPS)
+        until(lambda: box(batch) == FLOOR, "the box at its floor again", SWEEPS)
+    slices.systemctl("daemon-reload")
+    until(lambda: LENT <= box(batch) < len(ALL), "the box to come back", GROWS)
+    becomes(crowd.breaches, [], SWEEPS)
+    becomes(lambda: beside(agent), before, SWEEPS)
+
+
+def test_a_resized_dedicated_container_keeps_its_new_cpus_through_a_reload(web: Container, crowd: Crowd):
+    web.update(shares=3 * 1024, quota=3 * PERIOD, period=PERIOD)
+    becomes(lambda: len(web.cpus), 3)
+    grown = web.cpus
+    assert cpus("0-1") < grown
+    slices.systemctl("daemon-reload")
+    becomes(
+        lambda: [web.cpus, *(one.cpus for one in crowd.others)], [grown, ALL - grown, ALL - grown], SWEEPS
+    )
+    becomes(crowd.breaches, [], SWEEPS)
+    assert web.cgroup("cpu.max") == f"{3 * PERIOD} {PERIOD}"

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ DISK = "/dev/ram0"
 BOX = 256 * MIB
 """What the reclaimed pods may hold at the least (`reclaim.memory_floor`)."""
 
-MOST, CLEARLY = 80, 16
-"""MiB, of the 96 that a pod has read: what is kept whole, and what makes a difference."""
+MOST, CLEARLY, MIN = 80, 16, 48
+"""MiB, of the 96 that a pod has read: what is kept whole, what makes a difference, what memory.min keeps."""
 
 TURNS = 240  # seconds; the slow loop looks every five to thirty, and writes after it
 
@@ -53,6 +53,17 @@ def events(container: Container, name: str) -> int:
     return int(found[name])
 
 
+@contextmanager
+def limited(limit: int) -> Iterator[None]:
+    """Let all pods together hold no more than this."""
+    file = ROOT / "kubepods/memory.max"
+    file.write_text(str(limit))
+    try:
+        yield
+    finally:
+        file.write_text("max")
+
+
 def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
     web = node.pod("web", cpus=0.5, mounts={"/data": data}, memory_high="24Mi")
     assert web.cgroup("memory.high") == str(24 * MIB)
@@ -64,42 +75,53 @@ def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
     node.remove(web)
 
 
-def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(node: Node, data: Path):
-    kept = node.pod(
+@pytest.fixture(scope="module")
+def kept(node: Node, data: Path) -> Container:
+    """Protected up to its request: some of it at any price."""
+    return node.pod(
         "kept",
         kube_qos="guaranteed",
         cpus=0.5,
         memory=128 * MIB,
         mounts={"/data": data},
-        memory_min="48Mi",
+        memory_min=f"{MIN}Mi",
         memory_low="112Mi",
     )
-    lost, hog = (node.pod(name, cpus=0.5, mounts={"/data": data}) for name in ("lost", "hog"))
-    assert (kept.cgroup("memory.min"), kept.cgroup("memory.low")) == (str(48 * MIB), str(112 * MIB))
+
+
+@pytest.fixture(scope="module")
+def lost(node: Node, data: Path) -> Container:
+    """Its sibling, not protected."""
+    return node.pod("lost", cpus=0.5, mounts={"/data": data})
+
+
+def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(
+    node: Node, data: Path, kept: Container, lost: Container
+):
+    hog = node.pod("hog", cpus=0.5, mounts={"/data": data})
+    assert (kept.cgroup("memory.min"), kept.cgroup("memory.low")) == (str(MIN * MIB), str(112 * MIB))
     files = [(path, file) for path in (kept.pod_path, "kubepods") for file in ("memory.min", "memory.low")]
-    becomes(lambda: [read(*place) for place in files], [str(48 * MIB), str(112 * MIB)] * 2)
+    becomes(lambda: [read(*place) for place in files], [str(MIN * MIB), str(112 * MIB)] * 2)
     read_file(kept, "kept", 96)
     read_file(lost, "lost", 96)
-    limit = ROOT / "kubepods/memory.max"
-    limit.write_text(str(int(read("kubepods", "memory.current")) + 8 * MIB))
-    try:
+    with limited(int(read("kubepods", "memory.current")) + 8 * MIB):
         read_file(hog, "hog", 200)
         held = {"kept": cached(kept), "lost": cached(lost)}
         assert held["kept"] >= MOST, held
         assert held["lost"] <= held["kept"] - CLEARLY, held
-    finally:
-        limit.write_text("max")
 
 
-@contextmanager
-def limited(limit: int) -> Iterator[None]:
-    """Let all pods together hold no more than this."""
-    file = ROOT / "kubepods/memory.max"
-    file.write_text(str(limit))
-    try:
-        yield
-    finally:
-        file.write_text("max")
+def test_what_only_memory_low_protects_goes_where_nothing_else_is_left_and_memory_min_holds(
+    node: Node, kept: Container, lost: Container
+):
+    read_file(kept, "kept", 96)
+    assert cached(kept) >= MOST
+    with suppress(BlockingIOError):  # it gives less than was asked for, which is more than there is
+        (ROOT / "kubepods/memory.reclaim").write_text(str(1024 * MIB))
+    held = {"kept": cached(kept), "lost": cached(lost)}
+    assert MIN - CLEARLY <= held["kept"] <= MOST - CLEARLY, held
+    assert held["lost"] < CLEARLY, held
+    node.remove(kept)
 
 
 def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_pods(node: Node, data: Path):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.vm.load import burning
 from tests.vm.node import ROOT, Container, Node, becomes, cpus, until
+from tests.vm.sound import Crowd
 
 LENDING = "reclaim: {enabled: true}\n"
 NODES = (cpus("0-3"), cpus("4-7"))
@@ -93,6 +94,8 @@ def test_a_box_at_its_floor_lies_far_from_a_dedicated_container(node: Node, pods
         until(lambda: len(pods.box) == FLOOR, "the box at its floor", SHRINKS)
         at_home = next(members for members in NODES if web.cpus <= members)
         until(lambda: len(pods.box) == FLOOR and not pods.box & at_home, "the floor on the other node")
+        crowd = Crowd((web,), (pods.batch, pods.second), (pods.shop, pods.agent))
+        becomes(crowd.breaches, [])
     node.remove(web)
 
 

@@ -1,0 +1,45 @@
+"""Machines are switched on beside tests that have nothing to do with them, and must not fail those."""
+
+import subprocess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.rig import RigError
+from tests.vm import fleet
+from tests.vm.fleet import Machines
+from tests.vm.shapes import Shape
+
+
+class Scenario:
+    """As much of a test as a fleet looks at."""
+
+    path = Path("scenarios/two_sockets/test_numa.py")
+    nodeid = "test_numa.py::test_one"
+
+
+class Hopeless:
+    """A machine whose packages no mirror gives in time."""
+
+    tried = 0
+
+    def __init__(self, shape: Shape, scenarios: list[str]) -> None:
+        assert (shape.name, scenarios) == ("two_sockets", [Scenario.nodeid])
+
+    def start(self) -> None:
+        Hopeless.tried += 1
+        raise subprocess.TimeoutExpired("apt-get", 600)
+
+
+def test_what_keeps_a_machine_off_is_told_to_its_own_scenarios_and_to_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(fleet, "Machine", Hopeless)
+    scenario = cast("Any", Scenario())
+    machines = Machines([scenario])
+    machines.advance()
+    machines.advance()
+    with pytest.raises(RigError, match=r"two_sockets cannot be switched on.*apt-get"):
+        machines.of(scenario)
+    assert Hopeless.tried == 1
