@@ -113,12 +113,14 @@ class Lending:
         planned = time.monotonic()
         self._cost.begin()
         while not self._stopping:
+            began = time.monotonic()
             try:
                 next_s = self._tick(planned)
             except Exception as error:  # the loop must outlive whatever one tick meets
                 self._report.log.exception("a tick of the lending loop failed", exc_info=error)
                 next_s = AFTER_FAILURE_S
-            planned = max(planned + next_s, time.monotonic())
+            # counted from the tick's begin: one that was stopped half way makes the next one late
+            planned = began + next_s
             if self._alarm.sleep(planned - time.monotonic()):
                 planned = time.monotonic()
         self._sampler.close()
