@@ -24,16 +24,16 @@ from nri_coloc.daemon.partition import Partition
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.tick_cost import TickCost
+from nri_coloc.daemon.tick_cost import Cost, TickCost
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Change, Headroom
-from nri_coloc.model.readings import FastReadings
+from nri_coloc.model.readings import FastReadings, Look
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.model.tuning import Tuning
 from nri_coloc.policy import tiers
 from nri_coloc.reclaim import glance, loop, sentence, story
 from nri_coloc.reclaim.glance import Glance
@@ -122,25 +122,45 @@ class Lending:
         planned = time.monotonic()
         self._cost.begin()
         while not self._stopping:
+            began = time.monotonic()
             try:
                 next_s = self._tick(planned)
             except Exception as error:  # the loop must outlive whatever one tick meets
                 self._report.log.exception("a tick of the lending loop failed", exc_info=error)
                 next_s = AFTER_FAILURE_S
-            planned = max(planned + next_s, time.monotonic())
+            # counted from the tick's begin: one that was stopped half way makes the next one late
+            planned = began + next_s
             if self._alarm.sleep(planned - time.monotonic()):
                 planned = time.monotonic()
         self._sampler.close()
 
     def _tick(self, planned: float) -> float:
-        """Read, decide, act, tell; returns the seconds to the next tick."""
+        """Look, and read, decide, act and tell if that is not enough; returns the seconds to the next tick."""
         now = time.monotonic()
-        cost, state = self._cost.taken(), self._node.state
+        cost, state, late_s = self._cost.taken(), self._node.state, now - planned
         self._watch(state, now)
-        readings = FastReadings(
+        look = self._sampler.look(now)
+        passed = self._passed_over(look, late_s, state)
+        if passed is not None:
+            self._glance, next_s = passed, passed.next_s
+        else:
+            readings = self._readings(now, late_s, cost, state, has_looked=look is not None)
+            next_s = (
+                self._by_tiers(readings, state)
+                if self._partitions
+                else self._by_headroom(readings, look, state)
+            )
+        self.ticked_at = now
+        self._report.metrics.tick(late_s, self.headroom.cpu_milli)
+        return next_s
+
+    def _readings(
+        self, now: float, late_s: float, cost: Cost, state: NodeState, *, has_looked: bool
+    ) -> FastReadings:
+        return FastReadings(
             at=now,
-            samples=self._sampler.read(now, self._budget),
-            late_s=now - planned,
+            samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, self._budget),
+            late_s=late_s,
             lendable=self._lendable(state),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
@@ -148,9 +168,6 @@ class Lending:
             mean_took_s=cost.mean_took_s,
             yields=self._relocation.yields(state),
         )
-        next_s = self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, state)
-        self._report.metrics.tick(readings.late_s, self.headroom.cpu_milli)
-        return next_s
 
     @property
     def _partitions(self) -> bool:
@@ -163,32 +180,27 @@ class Lending:
     def _by_tiers(self, readings: FastReadings, state: NodeState) -> float:
         self._memory, self._glance = _FORGOTTEN, None
         tick = self._partition.tick(readings, state)
-        self.headroom, self.ticked_at = tick.headroom, readings.at
+        self.headroom = tick.headroom
         return tick.next_s
 
-    def _by_headroom(self, readings: FastReadings, state: NodeState) -> float:
+    def _by_headroom(self, readings: FastReadings, look: Look | None, state: NodeState) -> float:
         tuning = self._node.tuning.reclaim
-        passes_over = self._passes_over(readings, state, tuning)
-        self.ticked_at = readings.at
-        if passes_over:
-            return self._memory.period_s
         self._partition.forget()
-        tick = loop.tick(self._memory, glance.caught_up(self._glance, readings), tuning, readings.at)
+        memory = glance.caught_up(self._glance, self._memory)
+        tick = loop.tick(memory, readings, tuning, readings.at)
         self._memory, self.headroom = tick.memory, tick.headroom
-        self._glance, self._glance_for = glance.begin(tick, readings), (state, tuning)
-        self._act(tick, state)
+        self._glance, self._glance_for = glance.begin(tick, readings, look, tuning), (state, tuning)
+        self._act(tick, state, readings.at)
         self._tell(tick, readings.at)
         return tick.next_s
 
-    def _passes_over(self, readings: FastReadings, state: NodeState, tuning: ReclaimTuning) -> bool:
-        """Whether nothing has to be decided about these readings; what they say is remembered then."""
-        before, known_for = self._glance, self._glance_for
-        if before is None or known_for[0] is not state or known_for[1] is not tuning:
-            return False
-        passed = glance.over(before, self._memory, readings, tuning)
-        if passed is not None:
-            self._glance, self._memory = passed
-        return passed is not None
+    def _passed_over(self, look: Look | None, late_s: float, state: NodeState) -> Glance | None:
+        """Return what is known after a look about which nothing has to be decided."""
+        before, tuning = self._glance, self._node.tuning.reclaim
+        known_state, known_tuning = self._glance_for
+        if look is None or before is None or known_state is not state or known_tuning is not tuning:
+            return None
+        return glance.over(before, look, late_s, tuning)
 
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""
@@ -208,11 +220,11 @@ class Lending:
             self._budget = BUDGET
         self._sampler.watch(groups)
 
-    def _act(self, tick: Tick, state: NodeState) -> None:
+    def _act(self, tick: Tick, state: NodeState, now: float) -> None:
         if self._node.tuning.observe:
             return
         if self._counts(tick, state) == state.pools.counts:
-            self._relocation.guard(state, self.ticked_at)
+            self._relocation.guard(state, now)
             return
         with self._sizing:
             before = self._node.state

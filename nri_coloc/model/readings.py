@@ -55,6 +55,19 @@ class Sample(NamedTuple):
     tier: str = ""
 
 
+class Look(NamedTuple):
+    """What one fast tick's counters come to, before anybody makes samples of them; µs of CPU time.
+
+    `left_us`: what PODS and SYSTEM used and neither BOX nor DEDICATED did, RESERVED not taken off; `box_us`: of BOX.
+    `online`: the samples of ONLINE groups that were read. None of the others is missing in it.
+    """
+
+    at: float
+    left_us: int
+    box_us: int
+    online: tuple[Sample, ...] = ()
+
+
 class FastReadings(NamedTuple):
     """What one fast tick read: at most about eight files, some by rotation.
 

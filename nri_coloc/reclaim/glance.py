@@ -1,25 +1,25 @@
-"""Ticks that decide nothing: the box is at rest, and nothing that was read could take a CPU from it or give it one.
+"""Looks that decide nothing: the box is at rest, and nothing that was read could take a CPU from it.
 
 A decision touches much code and data, all of it out of the processor's caches after a sleep, so that it costs more
-than half of a tick. So what was read is judged as a tick judges it, and peaks are kept; while the use leaves what is
-lent and not so much more that the box might grow, and nobody waited long enough for a stall, that is all. Anything
-else, and anything doubtful, is the tick's: it is given the newest samples of what was passed over before its own, so
-that its rates are those of the last interval.
+than all else in a tick. So when a tick leaves the box at rest, it says between which bounds that will hold. A look's
+sums within them, with nobody who waited long enough for a stall, are kept among the peaks, and that is all. Anything
+else, and anything doubtful, is the tick's, and so is half a second of nothing: it is given the samples of the last look
+before its own, so that its rates are those of the last interval.
 """
 
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nri_coloc.model.lending import Binding
-from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.readings import FastReadings, Look, Sample
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import peaks, usage, yielded
+from nri_coloc.reclaim import peaks, usage
 from nri_coloc.reclaim.headroom import dead_band_milli, headroom_milli
-from nri_coloc.reclaim.loop import LoopMemory, Rates, Tick
-from nri_coloc.reclaim.pace import QUIET_MILLI
-from nri_coloc.reclaim.stall import Gauge
-from nri_coloc.reclaim.usage import PLACE
+from nri_coloc.reclaim.loop import LoopMemory, Tick
+from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, RISING_MILLI
+from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.verdict import Lent
 
 PASSES_S: Final = 0.5
@@ -28,107 +28,141 @@ PASSES_S: Final = 0.5
 _AT_REST: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
 
 
-class Glance(NamedTuple):
-    """`since`: when a tick last decided; `last`: the newest sample of each group that was read since then.
+class Bounds(NamedTuple):
+    """Between what the box stays as it is; milli-CPU, seconds.
 
-    `lendable`: CPUs as they were then; `rests`: whether the box used next to nothing.
+    `most`: the use of online pods and the system beyond which something has to go; a peak of `calm` or less over all of
+    the dwell lets the box grow, and from `back_at` on a use of `least` or less does. `system`: that part of the use,
+    `reserved`: what ran on reserved CPUs, in no part of it. `rests`: whether the box used next to nothing; `stall`: the
+    share of the time that nobody may wait longer than. `until`: when a tick decides in any case; `period_s`: between
+    two looks. `lendable`, `cpus`: as in readings.
     """
 
-    since: float
-    lendable: int
+    most: float
+    calm: float
+    least: float
+    back_at: float
+    dwell_s: float
+    system: int
+    reserved: int
     rests: bool
+    stall: float
+    until: float
+    period_s: float
+    lendable: int
+    cpus: int
+
+
+class Glance(NamedTuple):
+    """`look`: the last one; `last`: the newest sample of each online group since the tick that decided.
+
+    `mean`: the use as `usage.judged` has it; `peaks`: of it, over the dwell. `next_s`: when to look again.
+    """
+
+    bounds: Bounds
+    look: Look
+    mean: int
+    peaks: Peaks
+    next_s: float
     last: Mapping[int, Sample] = MappingProxyType({})
 
 
-class Passed(NamedTuple):
-    """What is known after readings that nothing had to be decided about."""
-
-    glance: Glance
-    memory: LoopMemory
-
-
-class _Rates(NamedTuple):
-    """Milli-CPU by role's place, and the newest interval of the pods."""
-
-    sums: list[int]
-    rated_at: float
-    span_s: float
-
-
-def begin(tick: Tick, readings: FastReadings) -> Glance | None:
-    """Return what the next readings are held against; None where the box is not at rest."""
-    if tick.target.binding not in _AT_REST:
+def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: ReclaimTuning) -> Glance | None:
+    """Return what the next looks are held against; None where the box is not at rest, or `look` is not this tick's."""
+    memory, lent = tick.memory, tick.memory.lent
+    if look is None or tick.target.binding not in _AT_REST or (lent.more.cpus and not readings.yields):
         return None
-    use = usage.total(tick.memory.meters, readings.at)
-    return None if use is None else Glance(readings.at, readings.lendable, use.box < QUIET_MILLI)
+    use = usage.total(memory.meters, readings.at)
+    if use is None:
+        return None
+    rates = memory.rates
+    bounds = Bounds(
+        *_bounds(lent, rates.peaks.peak, readings, tuning),
+        lent.more.back_at,
+        lent.dwell_s(readings.at, tuning),
+        rates.system,
+        use.reserved,
+        use.box < QUIET_MILLI,
+        tuning.stall / 2 if readings.yields else tuning.stall,
+        readings.at + PASSES_S,
+        memory.period_s,
+        readings.lendable,
+        readings.cpus,
+    )
+    last = {sample.key: sample for sample in look.online}
+    return Glance(bounds, look, rates.online + rates.system, rates.peaks, memory.period_s, last)
 
 
-def over(glance: Glance, memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning) -> Passed | None:
-    """Pass over what was read; None where a tick has to decide. Times as in `loop.tick`, and the same `tuning`."""
-    at, rates, lent = readings.at, memory.rates, memory.lent
-    late = max(readings.late_s, at - memory.at - memory.period_s)
-    if at - glance.since >= PASSES_S or late >= memory.period_s or readings.lendable != glance.lendable:
-        return None
-    found = _rates(glance.last, memory, readings, tuning.stall / 2 if readings.yields else tuning.stall)
-    if found is None or (found.sums[PLACE[Role.BOX]] < QUIET_MILLI) is not glance.rests:
-        return None
-    newest, span, window, cpus = usage.split(found.sums), found.span_s, tuning.average_s, readings.lendable
-    online = usage.judged(newest[0], span, rates.online, window, cpus)
-    system = usage.judged(newest[1], span, rates.system, window, cpus)
-    total = online + system
-    known = peaks.push(rates.peaks, total, at, lent.dwell_s(at, tuning))
-    least, most = (headroom_milli(cpus, milli, tuning) for milli in (total, known.peak))
-    if least < lent.milli or most >= lent.milli + dead_band_milli(cpus, tuning):
-        return None
-    if _more_changes(lent, readings, least, total - rates.peaks.peak, tuning):
-        return None
-    after = Rates(online, system, found.rated_at, found.rated_at, known, rates.known_since)
-    last = {**glance.last, **{sample.key: sample for sample in readings.samples}}
-    return Passed(glance._replace(last=last), memory._replace(at=at, rates=after))
-
-
-def _more_changes(lent: Lent, readings: FastReadings, milli: int, rise: int, tuning: ReclaimTuning) -> bool:
-    """Whether what the box has beyond its headroom might come or go."""
-    if not readings.yields:
-        return lent.more.cpus > 0
+def _bounds(
+    lent: Lent, peak: int, readings: FastReadings, tuning: ReclaimTuning
+) -> tuple[float, float, float]:
+    """Return the most that may be used, the highest peak that lets the box grow, and the most that gives back."""
     lendable, core = readings.lendable, readings.threads_per_core
-    ground = yielded.Ground(readings.at, lent.cpus, lendable, core, milli, rise, doubtful=False)
-    return yielded.decide(lent.more, ground, tuning) != lent.more
+    all_milli, band = headroom_milli(lendable, 0, tuning), dead_band_milli(lendable, tuning)
+    most = all_milli - lent.milli if lent.milli else inf
+    calm = all_milli - lent.milli - band
+    if not readings.yields:
+        return most, calm, -inf
+    most, spare = min(most, peak + band), all_milli - 1000 * core * tuning.yielded_from
+    if lent.more.cpus:
+        return min(most, spare), calm, -inf
+    return most, calm, spare - band if lent.cpus < lendable else -inf
 
 
-def caught_up(glance: Glance | None, readings: FastReadings) -> FastReadings:
-    """Return the readings with what was passed over before them."""
-    if glance is None or not glance.last:
-        return readings
-    return readings._replace(samples=(*glance.last.values(), *readings.samples))
+def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Glance | None:
+    """Pass over a look; None where a tick has to decide. `late_s`: how late it is, `tuning`: as in `begin`."""
+    bounds, before = glance.bounds, glance.look
+    span = look.at - before.at
+    if look.at >= bounds.until or max(late_s, span - bounds.period_s) >= bounds.period_s:
+        return None
+    box, left = look.box_us - before.box_us, max(0, look.left_us - before.left_us)
+    if span < usage.SHORTEST_S or not usage.is_plausible(box, span, bounds.cpus):
+        return None
+    online = _online(glance.last, look, bounds)
+    if online is None or not usage.is_plausible(left, span, bounds.cpus):
+        return None
+    if (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
+        return None
+    newest = max(round(left / span / 1000) - bounds.reserved, online + bounds.system)
+    mean = usage.judged(newest, span, glance.mean, tuning.average_s, bounds.lendable)
+    known = peaks.push(glance.peaks, mean, look.at, bounds.dwell_s)
+    if (
+        mean > bounds.most
+        or known.peak <= bounds.calm
+        or (mean <= bounds.least and look.at >= bounds.back_at)
+    ):
+        return None
+    rises = mean > glance.peaks.peak + RISING_MILLI and bounds.most < inf and not bounds.rests
+    last = {**glance.last, **{sample.key: sample for sample in look.online}}
+    return Glance(bounds, look, mean, known, CLOSER_S if rises else bounds.period_s, last)
 
 
-def _rates(
-    last: Mapping[int, Sample], memory: LoopMemory, readings: FastReadings, stall: float
-) -> _Rates | None:
-    """Return the rates since the last look; None if one is missing or doubtful, or somebody waited."""
-    sums, rated, rated_at, span_s = [0] * len(PLACE), 0, 0.0, 0.0
-    for sample in readings.samples:
-        key, role, at, used, waited, *_ = sample
-        if waited is not None and not _is_calm(last.get(key) or memory.gauges.get(key), at, waited, stall):
+def _online(last: Mapping[int, Sample], look: Look, bounds: Bounds) -> int | None:
+    """Return what the online groups used by their own figures, milli-CPU; None if that is doubtful or one waited."""
+    milli = 0
+    for sample in look.online:
+        before = last.get(sample.key)
+        if before is None or not _is_calm(before, sample, bounds.stall):
             return None
-        if used is None:
-            continue
-        before = last.get(key) or memory.meters.get(key)
-        if before is None or before.usage_us is None:
-            return None
-        span, risen = at - before.at, used - before.usage_us
-        if not usage.SHORTEST_S <= span <= PASSES_S or not usage.is_plausible(risen, span, readings.cpus):
-            return None
-        rated += 1
-        sums[PLACE[role]] += round(risen / span / 1000)
-        if role is Role.PODS:
-            rated_at, span_s = at, span
-    return _Rates(sums, rated_at, span_s) if rated == len(memory.meters) and span_s else None
+        if sample.usage_us is not None and before.usage_us is not None:
+            risen, span = sample.usage_us - before.usage_us, sample.at - before.at
+            if span < usage.SHORTEST_S or not usage.is_plausible(risen, span, bounds.cpus):
+                return None
+            milli += round(risen / span / 1000)
+    return milli
 
 
-def _is_calm(before: Sample | Gauge | None, at: float, stalled_us: int, stall: float) -> bool:
+def _is_calm(before: Sample, sample: Sample, stall: float) -> bool:
     """Whether a group waited for so short a part of the time that it could be no stall, whoever was to blame."""
-    if before is None or before.stalled_us is None:
-        return False
-    return 0 <= stalled_us - before.stalled_us <= stall * (at - before.at) * 1e6
+    if sample.stalled_us is None or before.stalled_us is None:
+        return sample.stalled_us is before.stalled_us
+    return 0 <= sample.stalled_us - before.stalled_us <= stall * (sample.at - before.at) * 1e6
+
+
+def caught_up(glance: Glance | None, memory: LoopMemory) -> LoopMemory:
+    """Return the memory as it is after what was passed over; its cgroups' counters are those of the last tick."""
+    if glance is None or glance.look.at <= memory.at:
+        return memory
+    at, online = glance.look.at, max(0, glance.mean - memory.rates.system)
+    rates = memory.rates._replace(online=online, peaks=glance.peaks, rated_at=at, oldest=at)
+    return memory._replace(at=at, rates=rates)

@@ -9,6 +9,13 @@ QUIET_MILLI = 20
 """A box that uses less than this disturbs nobody, milli-CPU."""
 
 
+RISING_MILLI = 20
+"""Use that lies further above all of the dwell before may be the first moments of a burst, milli-CPU."""
+
+CLOSER_S = 0.01
+"""How soon that is looked at again: twice the shortest interval that has a rate."""
+
+
 def next_period(
     verdict: Verdict, scene: Scene, use: Use | None, tuning: ReclaimTuning, mean_took_s: float
 ) -> float:
@@ -17,7 +24,8 @@ def next_period(
     A box at its floor cannot be cut, so it is watched closely only when it might grow: the evidence for growth is
     always made of quick ticks. A large box that rests may wake up together with a burst, and is taken back in time even
     then. The cost bound stretches the quick period, but never beyond what still takes CPUs back
-    in time (`tick_max_s`).
+    in time (`tick_max_s`). Use that rises and takes nothing yet is looked at again soon, whatever that costs: what was
+    read is of an interval that was quiet for the most part.
     """
     if use is not None:
         if use.members == 0:
@@ -26,6 +34,8 @@ def next_period(
             return tuning.quiet_tick_s
         if use.box < QUIET_MILLI:
             return tuning.tick_max_s
+    if scene.rise > RISING_MILLI:
+        return CLOSER_S
     return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
 
 

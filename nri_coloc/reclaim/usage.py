@@ -53,8 +53,8 @@ class Meter(NamedTuple):
 class Use(NamedTuple):
     """What is used, milli-CPU, CPUs and use of `reserved` and `dedicated` left out.
 
-    `members`: samples that make up the box. `rated_at`: end of the newest interval of the pods, `span_s` its length;
-    `oldest`: the age of the whole is that of its oldest vital rate.
+    `reserved`: what ran on reserved CPUs; `members`: samples that make up the box. `rated_at`: end of the newest
+    interval of the pods, `span_s` its length; `oldest`: the age of the whole is that of its oldest vital rate.
     """
 
     online: int
@@ -64,6 +64,7 @@ class Use(NamedTuple):
     rated_at: float
     span_s: float
     oldest: float
+    reserved: int = 0
 
 
 def advance(meters: Mapping[int, Meter], readings: FastReadings, stale_s: float) -> dict[int, Meter]:
@@ -131,7 +132,7 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
             sums[place] += milli
     if rated_at == -inf or oldest == -inf:
         return None
-    return Use(*split(sums), sums[_BOX], members, rated_at, span, oldest)
+    return Use(*split(sums), sums[_BOX], members, rated_at, span, oldest, sums[_RESERVED])
 
 
 def split(sums: list[int]) -> tuple[int, int]:

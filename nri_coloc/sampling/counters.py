@@ -21,7 +21,6 @@ _FLAT: Final = re.compile(rb"^(\S+) (\d{1,20})$", re.MULTILINE)
 _USAGE: Final = re.compile(rb"^usage_usec (\d{1,20})$", re.MULTILINE)
 _PERIODS: Final = re.compile(rb"^nr_throttled (\d{1,20})$", re.MULTILINE)
 _THROTTLED: Final = re.compile(rb"^throttled_(usec|time) (\d{1,20})$", re.MULTILINE)
-_SOME: Final = re.compile(rb"^some [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
 _FULL: Final = re.compile(rb"^full [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
 _CPU_LINE: Final = re.compile(rb"^cpu(\d{1,5}) ([^\n]+)$", re.MULTILINE)
 _BUSY: Final = (0, 1, 2, 5, 6, 7)
@@ -47,7 +46,7 @@ def flat(text: bytes | None) -> dict[bytes, int]:
 
 def cpuacct_usage_us(text: bytes | None) -> int | None:
     """Read v1's cpuacct.usage: ns, the whole subtree."""
-    nanoseconds = whole(text)
+    nanoseconds = _number(text.strip()) if text else None
     return None if nanoseconds is None else nanoseconds // 1000
 
 
@@ -74,8 +73,8 @@ def throttled_us(text: bytes | None) -> int | None:
 
 def some_us(text: bytes | None) -> int | None:
     """Read the `some total=` of a pressure file: µs in which at least one task waited."""
-    match = _SOME.search(text) if text else None
-    return int(match[1]) if match else None
+    words, _, total = (text or b"").partition(b"\n")[0].rpartition(b" total=")
+    return _number(total) if words.startswith(b"some ") else None
 
 
 def pressure(text: bytes | None) -> Pressure | None:

@@ -5,11 +5,12 @@ nobody compares counters of different things. For one cgroup it is its folder's 
 number made of theirs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
 from typing import Final
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.readings import Sample
+from nri_coloc.model.readings import Role, Sample
 from nri_coloc.sampling import counters, descriptors, sources
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.descriptors import Descriptors, OpenFile, Vanished
@@ -46,7 +47,8 @@ class CgroupGauge:
         self.key = 0
         self._highest = 0
         self._ended: set[int] = set()
-        self._parts: list[_Opened] = []
+        self._opened: _Opened | None = None
+        self._ends = (0, 0, 0)
         self._open_at = float("-inf")
 
     def read(self, now: float) -> Sample | None:
@@ -56,28 +58,59 @@ class CgroupGauge:
         """
         if now >= self._open_at:
             self._open_all(now)
-        if not self._parts:
+        if self._opened is None:
             return None
-        group = self._group
-        add, less, stalled, throttled = self._parts
         try:
-            usage = _sum(add)
-            if usage is not None and less:
-                usage = self._without(usage, _sum(less))
-            waited = _sum(stalled)
-            held = _sum(throttled) if group.throttled else 0 if group.stalled else None
+            figures = [parse(file.read()) for file, parse in self._opened]
         except Vanished:
             self._ended.add(self.key)
             self.close()
+            group = self._group
             return Sample(self.key, group.role, now, shares_box=group.shares_box, tier=group.tier)
+        return self.sample(now, figures)
+
+    def sample(self, now: float, figures: Sequence[int | None]) -> Sample:
+        """Make a sample of what its files, in their order, say."""
+        group = self._group
+        add, less, stalled = self._ends
+        usage = _sum(figures[:add])
+        if usage is not None and less > add:
+            usage = self._without(usage, _sum(figures[add:less]))
+        held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None
+        waited = _sum(figures[less:stalled])
         return Sample(self.key, group.role, now, usage, waited, held, group.shares_box, group.tier)
+
+    @property
+    def role(self) -> Role:
+        """Whose use it measures."""
+        return self._group.role
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that it wants is open."""
+        return self._opened is not None and len(self._opened) == self._files
+
+    @property
+    def counts(self) -> bool:
+        """Whether all that its usage is made of is open."""
+        return self._opened is not None and self._ends[1] == len(self._wanted[0]) + len(self._wanted[1])
+
+    @property
+    def opened(self) -> _Opened:
+        """Its open files with what reads a counter out of each."""
+        return self._opened or []
+
+    @property
+    def signs(self) -> list[int]:
+        """Of each of its open files: 1 if it is added to its usage, -1 if taken off, 0 if it is of something else."""
+        add, less, _ = self._ends
+        return [1] * add + [-1] * (less - add) + [0] * (len(self.opened) - less)
 
     def close(self) -> None:
         """Close its files; the next read opens them anew."""
-        for part in self._parts:
-            for file, _ in part:
-                file.close()
-        self._parts = []
+        for file, _ in self._opened or ():
+            file.close()
+        self._opened = None
         self._open_at = float("-inf")
 
     def _without(self, usage: int, less: int | None) -> int | None:
@@ -94,8 +127,11 @@ class CgroupGauge:
     def _open_all(self, now: float) -> None:
         """Open what is there; where a part is not (yet) there, all is tried again after a while."""
         self.close()
-        self._parts = [self._open(wanted) for wanted in self._wanted]
-        key = self._found()
+        parts = [self._open(wanted) for wanted in self._wanted]
+        self._opened = list(chain.from_iterable(parts))
+        add, less, stalled, _ = accumulate(map(len, parts))
+        self._ends = (add, less, stalled)
+        key = self._found(parts)
         if key is None:
             self.close()
         else:
@@ -103,18 +139,18 @@ class CgroupGauge:
                 key += _GENERATION
             self._highest = self._highest if key == self.key else 0
             self.key = key
-        is_complete = key is not None and sum(map(len, self._parts)) == self._files
+        is_complete = key is not None and sum(map(len, parts)) == self._files
         self._open_at = float("inf") if is_complete else now + RETRY_S
 
     def _open(self, wanted: tuple[Source, ...]) -> _Opened:
         opened = ((self._bank.open(source.folder, source.name), source.parse) for source in wanted)
         return [(file, parse) for file, parse in opened if file is not None]
 
-    def _found(self) -> int | None:
+    def _found(self, parts: list[_Opened]) -> int | None:
         """Return the key of what is open, None if there is nothing to measure."""
         if self._identity is not None:
             return descriptors.inode(self._identity)
-        add, less = ([file.inode for file, _ in part] for part in self._parts[:2])
+        add, less = ([file.inode for file, _ in part] for part in parts[:2])
         if not add:
             return None
         together = (*add, *(-inode for inode in less))
@@ -153,12 +189,11 @@ def _known(found: Iterable[Source | None]) -> tuple[Source, ...]:
     return tuple(source for source in found if source is not None)
 
 
-def _sum(part: _Opened) -> int | None:
+def _sum(figures: Sequence[int | None]) -> int | None:
     """Add up the counters of a part; None if there is none, or one of them cannot be read."""
     total = None
-    for file, parse in part:
-        value = parse(file.read())
-        if value is None:
+    for figure in figures:
+        if figure is None:
             return None
-        total = value if total is None else total + value
+        total = figure if total is None else total + figure
     return total

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from nri_coloc.model.lending import Change
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import glance
-from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.headroom import floor_cpus, headroom_milli, step_milli, whole_cpus
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
+from nri_coloc.reclaim.pace import CLOSER_S
+from tests.unit.reclaim.fast_kit import Watcher
 
 ROLES = tuple(Role)
 
@@ -222,7 +222,7 @@ def test_the_change_says_what_happened_to_the_box(readings, tuning):
 @given(ticks(), tunings)
 def test_the_next_tick_is_never_sooner_than_configured_nor_later_than_idle(readings, tuning):
     for step in steps(readings, tuning):
-        assert tuning.tick_s <= step.after.next_s <= tuning.idle_tick_s
+        assert min(tuning.tick_s, CLOSER_S) <= step.after.next_s <= tuning.idle_tick_s
 
 
 def test_these_ticks_do_try_growth_and_suppression():
@@ -240,33 +240,17 @@ def test_these_ticks_do_try_growth_and_suppression():
 
 @given(ticks(), tunings)
 def test_whatever_is_passed_over_would_not_have_shrunk_the_box(readings, tuning):
-    memory = LoopMemory()
-    known: Glance | None = None
+    watcher = Watcher(tuning)
     for one in readings:
-        passed = glance.over(known, memory, one, tuning) if known is not None else None
-        result = tick(memory, glance.caught_up(known, one), tuning, one.at)
-        if passed is not None:
-            assert result.target.change is not Change.SUPPRESS
-            assert passed.memory.rates.peaks.peak >= result.memory.rates.peaks.peak
-            known, memory = passed
-        else:
-            known, memory = glance.begin(result, one), result.memory
+        before = watcher.decided(one)
+        if watcher.take(one) is None:
+            assert before.target.change is not Change.SUPPRESS
 
 
 def test_some_of_these_readings_are_passed_over():
-    ticks_of = (calm(seed) for seed in range(20))
-    assert any(_passed(readings) for readings in ticks_of)
-
-
-def _passed(readings: list[FastReadings]) -> int:
-    memory, count = LoopMemory(), 0
-    known: Glance | None = None
     tuning = ReclaimTuning(dwell_s=0.02, dead_band_milli=500)
-    for one in readings:
-        passed = glance.over(known, memory, one, tuning) if known is not None else None
-        if passed is not None:
-            known, memory, count = *passed, count + 1
-            continue
-        result = tick(memory, glance.caught_up(known, one), tuning, one.at)
-        known, memory = glance.begin(result, one), result.memory
-    return count
+    watchers = [Watcher(tuning) for _ in range(20)]
+    for seed, watcher in enumerate(watchers):
+        for one in calm(seed):
+            watcher.take(one)
+    assert any(watcher.passed for watcher in watchers)

@@ -86,7 +86,7 @@ CASES = [
     Case(
         "bursts every three seconds are met at their height after two were met in vain",
         bursts(500, 5_000, 3.0, 0.1),
-        {2.9: 7, 3.1: 3, 5.9: 6, 6.1: 3, 11.9: 3, 17.9: 3},
+        {2.9: 7, 3.1: 3, 5.98: 6, 6.1: 3, 11.9: 3, 17.9: 3},
     ),
     Case("an idle box is lent its CPUs all the same", steady(2_000), {5.0: 6}, hungry=0),
     Case(
@@ -208,7 +208,7 @@ def test_a_node_without_reclaimed_pods_costs_next_to_nothing():
 
 
 def test_the_audit_of_a_burst_is_three_records():
-    node = Node(8, jump(2_000, 8_000, 8.0, lasts=0.4), noise=0.1).run(9)
+    node = Node(8, jump(2_000, 8_000, 8.0, lasts=0.4), noise=0.1).run(9.8)
     story, records = Story(), []
     for moment in node.moments:
         story, told = tell(story, moment.tick, moment.at)

@@ -3,11 +3,66 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.readings import FastReadings, Look, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import glance
+from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
 
 KEYS = {role: number for number, role in enumerate(Role, 1)}
+
+
+SIGNS = {Role.PODS: 1, Role.SYSTEM: 1, Role.BOX: -1, Role.DEDICATED: -1}
+
+
+def look_of(readings: FastReadings) -> Look | None:
+    """Return what these readings come to; None where they are of no single moment, or one of them is no figure."""
+    summed = [sample for sample in readings.samples if sample.role in SIGNS]
+    if not summed or any(sample.usage_us is None or sample.at != summed[0].at for sample in summed):
+        return None
+    left = sum(SIGNS[sample.role] * (sample.usage_us or 0) for sample in summed)
+    box = sum(sample.usage_us or 0 for sample in summed if sample.role is Role.BOX)
+    online = tuple(sample for sample in readings.samples if sample.role is Role.ONLINE)
+    return Look(summed[0].at, left, box, online)
+
+
+class Watcher:
+    """The loop as the daemon runs it: what decides nothing is passed over. `next_s`: until the next readings."""
+
+    def __init__(self, tuning: ReclaimTuning) -> None:
+        self.tuning = tuning
+        self.memory = LoopMemory()
+        self.glance: Glance | None = None
+        self.next_s = 0.0
+        self.passed = 0
+        self._looked: tuple[Sample, ...] = ()
+
+    def take(self, readings: FastReadings) -> Tick | None:
+        """Return what was decided about these readings, None if they were passed over."""
+        look = look_of(readings) if _summed(self._looked) == _summed(readings.samples) else None
+        decided = None if self._passes_over(look, readings.late_s) else self.decided(readings)
+        if decided is not None:
+            self.glance = glance.begin(decided, readings, look, self.tuning)
+            self.memory, self.next_s = decided.memory, decided.next_s
+        self._looked = readings.samples
+        return decided
+
+    def decided(self, readings: FastReadings) -> Tick:
+        """Return what would be decided about these readings now."""
+        readings = readings._replace(samples=(*self._looked, *readings.samples))
+        return tick(glance.caught_up(self.glance, self.memory), readings, self.tuning, readings.at)
+
+    def _passes_over(self, look: Look | None, late_s: float) -> bool:
+        if look is None or self.glance is None:
+            return False
+        passed = glance.over(self.glance, look, late_s, self.tuning)
+        if passed is not None:
+            self.glance, self.next_s, self.passed = passed, passed.next_s, self.passed + 1
+        return passed is not None
+
+
+def _summed(samples: tuple[Sample, ...]) -> set[int]:
+    return {sample.key for sample in samples if sample.role in SIGNS}
 
 
 class Feed:

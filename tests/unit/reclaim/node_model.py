@@ -16,9 +16,8 @@ from typing import NamedTuple
 from nri_coloc.model.lending import Change
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import glance
-from nri_coloc.reclaim.glance import Glance
-from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
+from nri_coloc.reclaim.loop import Tick
+from tests.unit.reclaim.fast_kit import Watcher
 
 STEP_S = 0.001
 GRANULARITY_S = 0.004
@@ -68,9 +67,7 @@ class Node:
         self.draw = Random(self.seed)
         self.now = self.due = self.next_tick = 0.0
         self.box = self.cpus
-        self.memory = LoopMemory()
-        self.glance: Glance | None = None
-        self.passed = 0
+        self.watcher = Watcher(self.tuning)
         self.used = dict.fromkeys((Role.ONLINE, Role.SYSTEM, Role.BOX), 0.0)
         self.seen = dict.fromkeys(self.used, 0)
         self.stalled = 0.0
@@ -123,20 +120,14 @@ class Node:
         readings = FastReadings(self.now, samples, self.now - self.due, self.cpus, self.threads, self.cpus)
         self._decide(readings._replace(yields=self.yields))
         late = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
-        self.due = self.now + self.memory.period_s
+        self.due = self.now + self.watcher.next_s
         return self.due + late + self.always_late
 
     def _decide(self, readings: FastReadings) -> None:
-        """Pass over what needs no decision, as the daemon does."""
-        known = self.glance
-        passed = glance.over(known, self.memory, readings, self.tuning) if known is not None else None
-        if passed is not None:
-            self.glance, self.memory = passed
-            self.passed += 1
+        result = self.watcher.take(readings)
+        if result is None:
             return
-        result = tick(self.memory, glance.caught_up(known, readings), self.tuning, self.now)
-        self.glance = glance.begin(result, readings)
-        self.memory, self.box = result.memory, result.target.cpus
+        self.box = result.target.cpus
         self.moments.append(Moment(self.now, self.box, result.target.change, result))
 
     def copy(self, seed: int) -> "Node":
