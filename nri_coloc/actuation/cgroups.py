@@ -302,7 +302,9 @@ class CgroupWriter:
             if target.journalled:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
                 self._journal.note(f"{folder}/cpuset.cpus", found.own)
-            if found.holds(target.cpus, version) and (not target.inherited or self._is_followed(folder, found)):
+            if found.holds(target.cpus, version) and (
+                not target.inherited or self._is_followed(folder, found)
+            ):
                 return before, before
             self._followed.discard(folder)
             return before, cpusets.move(folder, version, target.cpus, found, inherited=target.inherited)

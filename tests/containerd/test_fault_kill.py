@@ -6,7 +6,6 @@ One containerd stays up through all the kills of a test, with the same neighbour
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,8 @@ from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
-from tests.rig.mortal_daemon import DOOMED, HOOKS, PROGRAM
+from tests.rig.mortal import Mortal
+from tests.rig.mortal_daemon import DOOMED, HOOKS
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
@@ -49,30 +49,6 @@ CALLS: Final = {
 
 LIVES: Final = [dict(zip(CALLS, life, strict=True)) for life in zip_longest(*CALLS.values(), fillvalue="")]
 """Each has one step of each call, so that all of them together have every step once."""
-
-
-class Mortal:
-    """One daemon after another on the same folders; each dies at the step that was named for it."""
-
-    def __init__(self, up: OwnDaemon, fate: Path) -> None:
-        self._fate = fate
-        self._fate.write_text("")
-        self.daemon = up(program=(*PROGRAM, str(fate)))
-
-    @contextmanager
-    def killed_at(self, step: str) -> Iterator[None]:
-        """Have it die of what the block does; nowhere if there is no step."""
-        self._fate.write_text(step)
-        yield
-        if step:
-            wait_until(lambda: self.daemon.is_dead, 30, f"the daemon to die at {step}")
-        self._fate.write_text("")
-
-    def next(self) -> None:
-        """Start the next one, if the last has died."""
-        if self.daemon.is_dead:
-            self.daemon.start()
-            self.daemon.wait_synchronised()
 
 
 @pytest.fixture

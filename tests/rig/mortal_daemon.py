@@ -55,7 +55,7 @@ HOOKS: Final[dict[str, tuple[str, ...]]] = {
 is done after it. `foreseen`: it has, nothing is decided."""
 
 NEVER_HEARD: Final = frozenset({"UpdatePodSandbox", "PostUpdatePodSandbox"})
-"""Hooks that neither runtime of the rig knows; they are answered and nothing else."""
+"""Hooks that no runtime of the rig knows (NRI 0.10 has them first): we answer them and do nothing."""
 
 PUSH: Final = ("push/asked", "push/recognised", "push/answered")
 """Before the call leaves; while the runtime, which has its lock, waits for our own hook; before we note the result."""
@@ -102,7 +102,9 @@ class Fate:
         if self._doomed and not of_push and hook.kind is not HookKind.UPDATE_CONTAINER:
             self.begin(hook.kind.value)
         _serve(hooks, hook, *others)
-        if self._moment != "written":  # cgroups are also moved behind the answer; all else was here or never comes
+        if (
+            self._moment != "written"
+        ):  # cgroups are also moved behind the answer; all else was here or never comes
             self._moment = ""
 
     def configure(self, trunk: Trunk, configured: events.Configured) -> None:

@@ -77,25 +77,26 @@ class TestOnV1:
             cpusets.move(str(tree.folder("pod")), 1, 0b1)
 
 
+HALF = {"": "0-15", "pod": "0-15", "pod/pause": "2-3", "pod/app": "0-15", "pod/app/inner": "2-3"}
+
+
 class TestOfAPodOnV1:
     """What a cgroup's children are to have is known: all of it. So whoever was killed half way is made good."""
 
-    HALF = {"": "0-15", "pod": "0-15", "pod/pause": "2-3", "pod/app": "0-15", "pod/app/inner": "2-3"}
-
     def move(self, folder: Path, wanted: str, *, inherited: bool = True) -> dict[str, str]:
-        tree = WatchedTree(folder, self.HALF)
+        tree = WatchedTree(folder, HALF)
         with tree.watched():
             cpusets.move(str(tree.folder("pod")), 1, cpuset.parse(wanted), inherited=inherited)
         return tree.cpus()
 
     def test_who_was_left_behind_follows(self, tmp_path):
-        assert self.move(tmp_path, "0-15") == {**self.HALF, "pod/pause": "0-15"}
+        assert self.move(tmp_path, "0-15") == {**HALF, "pod/pause": "0-15"}
 
     def test_whoever_has_another_set_gets_the_new_one(self, tmp_path):
         assert self.move(tmp_path, "2-7")["pod/pause"] == "2-7"
 
     def test_of_other_cgroups_nobody_knows(self, tmp_path):
-        assert self.move(tmp_path, "0-15", inherited=False) == self.HALF
+        assert self.move(tmp_path, "0-15", inherited=False) == HALF
 
     def test_a_child_that_is_gone_or_no_cpuset_is_not_behind(self, tmp_path):
         tree = WatchedTree(tmp_path, {"": "0-7", "pod": "0-7"})
