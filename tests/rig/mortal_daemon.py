@@ -79,7 +79,8 @@ class Fate:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._moment = ""
-        self._doomed = self._is_push = False
+        self._doomed = False
+        self._pushed: dict[str, bool] = {}
 
     def begin(self, work: str) -> None:
         """A piece of work begins."""
@@ -98,14 +99,19 @@ class Fate:
     def serve(self, hooks: Hooks, hook: events.Hook, *others: Any) -> None:
         """`Hooks.serve`; an update begins where it is known to be no push of our own."""
         self._doomed = DOOMED in hook.pod.annotations
-        of_push = hook.kind is HookKind.POST_UPDATE_CONTAINER and self._is_push
-        if self._doomed and not of_push and hook.kind is not HookKind.UPDATE_CONTAINER:
+        if self._doomed and hook.kind is not HookKind.UPDATE_CONTAINER and not self._of_push(hook):
             self.begin(hook.kind.value)
         _serve(hooks, hook, *others)
         if (
             self._moment != "written"
         ):  # cgroups are also moved behind the answer; all else was here or never comes
             self._moment = ""
+
+    def _of_push(self, hook: events.Hook) -> bool:
+        """Whether it tells of an update that was our own; others' may come between the two."""
+        if hook.kind is not HookKind.POST_UPDATE_CONTAINER or hook.container is None:
+            return False
+        return self._pushed.get(hook.container.id, False)
 
     def configure(self, trunk: Trunk, configured: events.Configured) -> None:
         """`Trunk._configure`: its answer is sent with nothing between."""
@@ -150,14 +156,14 @@ class Fate:
         if not holds:
             self.reach("journalled")
 
-    def recognises(self, pusher: Pusher, *others: Any) -> bool:
+    def recognises(self, pusher: Pusher, container_id: str, *others: Any) -> bool:
         """`Pusher.recognises`, by which every update begins."""
-        self._is_push = _recognises(pusher, *others)
-        if self._is_push:
+        found = self._pushed[container_id] = _recognises(pusher, container_id, *others)
+        if found:
             self.reach("recognised")
         elif self._doomed:
             self.begin("UpdateContainer")
-        return self._is_push
+        return found
 
     def before(self, moment: str, work: Callable[..., Any]) -> Callable[..., Any]:
         """Put a moment before a function."""
