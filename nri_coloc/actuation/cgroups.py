@@ -35,12 +35,15 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cgroup by its path below the hierarchy's root. `cpus` 0 leaves the cpuset alone."""
+    """A cgroup by its path below the hierarchy's root. `cpus` 0 leaves the cpuset alone; `inherited`: all directly
+    below has the same CPUs.
+    """
 
     path: str
     cpus: CPUMask = 0
     values: tuple[FileValue, ...] = ()
     journalled: bool = False
+    inherited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class CgroupWriter:
         self._journal = journal
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
+        self._followed: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
 
     def bandwidth(self, pod: PodBandwidth) -> Written:
@@ -199,8 +203,9 @@ class CgroupWriter:
         return None if folder is None else cpusets.actual(folder, self._layout.version)
 
     def tidy(self) -> None:
-        """Let the journal forget cgroups that are gone."""
+        """Let the journal forget cgroups that are gone; see again, next time, whether pods' members follow them."""
         with self._lock:
+            self._followed.clear()
             self._journal.forget_gone()
             self._bandwidths.tidy()
 
@@ -297,12 +302,21 @@ class CgroupWriter:
             if target.journalled:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
                 self._journal.note(f"{folder}/cpuset.cpus", found.own)
-            if found.holds(target.cpus, version):
+            if found.holds(target.cpus, version) and (
+                not target.inherited or self._is_followed(folder, found)
+            ):
                 return before, before
-            return before, cpusets.move(folder, version, target.cpus, found)
+            self._followed.discard(folder)
+            return before, cpusets.move(folder, version, target.cpus, found, inherited=target.inherited)
         except KernelInterfaceError as error:
             failures.append(error.as_value())
             return before, before
+
+    def _is_followed(self, folder: str, found: cpusets.Found) -> bool:
+        """Look whether a former life, or a refusal, left children behind; each look at them all costs as much again."""
+        if folder not in self._followed and cpusets.is_followed(folder, self._layout.version, found.cpus):
+            self._followed.add(folder)
+        return folder in self._followed
 
     def _write(
         self,
@@ -329,12 +343,15 @@ class CgroupWriter:
         return True
 
 
-def restore(file: str, was: str, version: int) -> bool:
-    """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone."""
+def restore(file: str, was: str, version: int, *, inherited: bool = False) -> bool:
+    """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone.
+
+    `inherited`: as for a target.
+    """
     folder, _, name = file.rpartition("/")
     if name == "cpuset.cpus" and was:
         try:
-            return cpusets.move(folder, version, cpuset.parse(was)) is not None
+            return cpusets.move(folder, version, cpuset.parse(was), inherited=inherited) is not None
         except ValueError as error:  # no journal of ours says such a thing
             raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
     if name in ("cpuset.cpus", "cpuset.mems") and not was:

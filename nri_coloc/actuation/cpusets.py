@@ -4,6 +4,9 @@ On cgroup v1 a child's set must lie within its parent's at every moment (EACCES 
 down), and the pause container and nested cgroups are children too: so the root of the tree is widened first,
 then its descendants are set from the top, then the root is narrowed, bottom-up. On v2 one write is enough:
 what is effective is the intersection (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset").
+
+Whoever is killed in the middle leaves a root that has its CPUs above children that have not. What a child had before
+is then known of those cgroups alone whose children have all that they have, as a pod's do: `inherited` says so.
 """
 
 from typing import NamedTuple
@@ -43,23 +46,32 @@ def actual(folder: str, version: int) -> CPUMask | None:
     return None if found is None else found.cpus
 
 
-def move(folder: str, version: int, wanted: CPUMask, found: Found | None = None) -> CPUMask | None:
+def is_followed(folder: str, version: int, cpus: CPUMask) -> bool:
+    """Whether the children of a cgroup all have its CPUs; on v2 they cannot have others for long."""
+    return version == 2 or all(actual(child, 1) in (cpus, None) for child in files.children(folder))
+
+
+def move(
+    folder: str, version: int, wanted: CPUMask, found: Found | None = None, *, inherited: bool = False
+) -> CPUMask | None:
     """Set a cgroup's CPUs and return what was read back; None if the cgroup is gone. `found`: a look at it just now.
 
-    Raises KernelInterfaceError where the kernel refuses.
+    `inherited`: its children are to have all of them. Raises KernelInterfaceError where the kernel refuses.
     """
     found = found or look(folder, version)
     if version == 2:
         if found is None or not found.holds(wanted, 2):
             _set(folder, wanted)
         return actual(folder, version)
-    if found is None or found.cpus == wanted:
-        return None if found is None else found.cpus
-    _move_tree(folder, found.cpus, wanted)
+    if found is None:
+        return None
+    if found.cpus == wanted and (not inherited or is_followed(folder, 1, wanted)):
+        return found.cpus
+    _move_tree(folder, found.cpus, wanted, inherited=inherited)
     return actual(folder, 1)
 
 
-def _move_tree(folder: str, current: CPUMask, wanted: CPUMask) -> None:
+def _move_tree(folder: str, current: CPUMask, wanted: CPUMask, *, inherited: bool = False) -> None:
     """Widen a cgroup, move what lies below it, narrow it."""
     both = current | wanted
     if both != current:
@@ -69,7 +81,7 @@ def _move_tree(folder: str, current: CPUMask, wanted: CPUMask) -> None:
         if had is None:
             continue
         # a child that had all of its parent's CPUs gets all again, another keeps its part
-        target = wanted if had == current else (had & wanted) or wanted
+        target = wanted if inherited or had == current else (had & wanted) or wanted
         if target != had:
             _move_tree(child, had, target)
     if both != wanted:

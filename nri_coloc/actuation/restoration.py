@@ -65,10 +65,16 @@ def _put_back(root: str, file: str, was: str, version: int) -> None:
     elif name in oom_scores.NAMES:
         failure = oom_scores.reset(folder, f"{root}/proc", was)
     else:
-        cgroups.restore(root + file, was, version)
+        cgroups.restore(root + file, was, version, inherited=is_a_pods(folder))
         return
     if failure is not None:
         raise failure
+
+
+def is_a_pods(folder: str) -> bool:
+    """Whether a folder is a pod's cgroup, by the name that a kubelet gives it under either driver."""
+    name = folder.rpartition("/")[2]
+    return name.startswith("pod") or "-pod" in name
 
 
 def _turn(file: str) -> tuple[int, int]:

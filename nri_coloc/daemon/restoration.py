@@ -105,8 +105,7 @@ def at_exit(
 def _is_of_a_container(file: str) -> bool:
     """Whether a journalled file is one of a container's that its runtime's spec speaks of too."""
     folder, _, name = file.rpartition("/")
-    pod = folder.rpartition("/")[0].rpartition("/")[2]
-    return name in SPEC_FILES and (pod.startswith("pod") or "-pod" in pod)
+    return name in SPEC_FILES and files.is_a_pods(folder.rpartition("/")[0])
 
 
 def _of(paths: frozenset[str], entries: Mapping[str, str]) -> dict[str, str]:

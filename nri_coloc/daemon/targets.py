@@ -58,7 +58,7 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     if not path:
         return None
     orders = box.knobs(state, pod_id)
-    return Target(path, _mask(orders), files.all_but_cpuset(orders, can), journalled=True)
+    return Target(path, _mask(orders), files.all_but_cpuset(orders, can), journalled=True, inherited=True)
 
 
 def of_host_group(state: NodeState, path: str, can: Capability) -> Target:

@@ -1,21 +1,26 @@
-"""The disk is full: for the audit on stdout, and for everything in the state folder."""
+"""The disk is full: for the audit on stdout, and for everything in the state folder, journal and checkpoint."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.rig import disk
+from tests.rig import checkpoint, disk, studious_daemon
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
+from tests.rig.writes import Writes
 
 pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
+LENDING = "reclaim: {enabled: true}\n"
 PAGE = 4096
+CHECKPOINT = "forecast"
+MORE_TRIES = 3
+CREATED = 0x100  # <sys/inotify.h>
 LOST = 'nri_coloc_audit_lost_total{why="no_space"}'
 
 
@@ -68,6 +73,61 @@ def test_a_full_state_folder_costs_restore_and_no_placement(
     inspector.forget(web)
     cri.remove_pod(web.pod.id)
     wait_until(lambda: neighbour.cpus == NODE_CPUS, 30, "the CPUs to come back")
+
+
+@pytest.mark.invariant(1, 3, 6, 8)
+def test_a_full_disk_costs_what_was_learnt_last_and_leaves_the_former_checkpoint_whole(
+    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, tiny: Path
+):
+    state = tiny / "state"
+    daemon = own_daemon(state_dir=state, config=LENDING, program=studious_daemon.PROGRAM)
+    neighbour = inspector.run("neighbour", "shared")
+    wait_until((state / CHECKPOINT).exists, 60, "a first checkpoint")
+    _fill_until(tiny, lambda: _complaints(daemon, state) == 1, "a checkpoint that finds no room")
+    kept = checkpoint.read(state / CHECKPOINT)
+    with Writes() as tries:
+        tries.watch(state, CREATED)
+        web = inspector.run("web", "dedicated")
+        inspector.run("batch", "reclaimed")
+        inspector.wait_until_sound()
+        wait_until(lambda: len(tries.seen()) >= MORE_TRIES, 60, "more tries")
+    assert checkpoint.read(state / CHECKPOINT) == kept
+    disk.free(tiny)
+    wait_until(lambda: _saved_s(state) > kept["saved_s"], 60, "a newer checkpoint")
+    assert _complaints(daemon, state) == 1, "what holds is said once"
+
+    _fill_until(tiny, lambda: _complaints(daemon, state) == 2, "a disk that is full again to be said again")
+    kept, owned = checkpoint.read(state / CHECKPOINT), web.cpus
+    assert daemon.terminate() == 0
+    assert checkpoint.read(state / CHECKPOINT) == kept
+    inspector.forget(neighbour)
+    cri.remove_pod(neighbour.pod.id)
+    daemon.start()
+    daemon.wait_synchronised()
+    inspector.wait_until_sound()
+    assert web.cpus == owned
+    disk.free(tiny)
+    wait_until(lambda: _saved_s(state) > kept["saved_s"], 60, "a newer checkpoint")
+    assert checkpoint.read(state / CHECKPOINT)["workloads"].keys() >= kept["workloads"].keys(), "all was read"
+
+
+def _fill_until(tiny: Path, predicate: Callable[[], bool], what: str) -> None:
+    """Fill it, again and again: a file that takes another's place, or is given up, leaves room for a moment."""
+
+    def look() -> bool:
+        disk.fill(tiny)
+        return predicate()
+
+    wait_until(look, 60, what)
+
+
+def _complaints(daemon: Daemon, state: Path) -> int:
+    return daemon.log().count(f"cannot write {state / CHECKPOINT}")
+
+
+def _saved_s(state: Path) -> float:
+    saved_s: float = checkpoint.read(state / CHECKPOINT)["saved_s"]
+    return saved_s
 
 
 def _end_of_page(audit: Path) -> None:

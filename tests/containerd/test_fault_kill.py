@@ -1,100 +1,187 @@
-"""The plugin is killed with -9 at every step of its work: whatever it leaves half done is made good by the next."""
+"""The plugin is killed with -9 at every step of every hook: whatever it leaves half done is made good by the next.
+
+One containerd stays up through all the kills of a test, with the same neighbours beside whoever comes and goes.
+"""
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.rig import cgroups, mortal_daemon
+from tests.rig import cgroups, kubepods, workloads
+from tests.rig.bystander import Bystander
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
-from tests.rig.mortal_daemon import DOOMED
+from tests.rig.mortal import Mortal
+from tests.rig.mortal_daemon import DOOMED, HOOKS
 from tests.rig.waiting import wait_until
-from tests.rig.workloads import NODE_CPUS, PERIOD
+from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
 pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
-DEATH = {DOOMED: "yes"}
-SHARES, QUOTA = 1024, 50_000
+DEATH: Final = {DOOMED: "yes"}
+BURST: Final = {"coloc.nri.io/cpu-burst": "50"}
 
 
-@pytest.mark.invariant(1, 3, 6, 7, 8)
-@pytest.mark.parametrize("step", [*mortal_daemon.OF_CREATION, *mortal_daemon.OF_START])
-def test_killed_while_a_dedicated_container_comes(
-    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, step: str
+def steps(*hooks: str) -> list[str]:
+    """Return the steps of hooks in their order, but for the one of a plain container."""
+    return [f"{hook}/{moment}" for hook in hooks for moment in HOOKS[hook] if moment != "foreseen"]
+
+
+CALLS: Final = {
+    "create": steps("CreateContainer", "PostCreateContainer"),
+    "start": steps("StartContainer", "PostStartContainer"),
+    "lower": steps("UpdateContainer"),
+    "raise_": steps("PostUpdateContainer"),
+    "stop": steps("StopContainer"),
+    "remove": steps("RemoveContainer"),
+    "stop_pod": steps("StopPodSandbox"),
+    "remove_pod": steps("RemovePodSandbox"),
+}
+"""What the kubelet does to a container (it raises and lowers its quota), and the steps of the hooks that come of it."""
+
+LIVES: Final = [dict(zip(CALLS, life, strict=True)) for life in zip_longest(*CALLS.values(), fillvalue="")]
+"""Each has one step of each call, so that all of them together have every step once."""
+
+
+@pytest.fixture
+def mortal(own_daemon: OwnDaemon, tmp_path: Path) -> Mortal:
+    return Mortal(own_daemon, tmp_path / "fate")
+
+
+@pytest.fixture(autouse=True)
+def bystander(containerd: Containerd) -> Iterator[Bystander]:
+    """Another plugin, which hears what comes after us and must not be dropped for what befalls us."""
+    with Bystander(containerd.nri_socket, "90") as found:
+        yield found
+        assert not found.dropped.is_set()
+
+
+class Career:
+    """A dedicated container beside the others, from its creation to its pod's removal; a method for each call."""
+
+    def __init__(self, cri: Cri, inspector: Inspector) -> None:
+        self._cri, self._inspector = cri, inspector
+        self.pod = cri.run_pod("web", annotations={workloads.QOS: "dedicated", **DEATH, **BURST})
+        self.web: Workload
+
+    def create(self) -> None:
+        self.web = workloads.add(self._cri, self.pod, "app", request=1.0, started=False)
+
+    def start(self) -> None:
+        self.web.start()
+
+    def started(self) -> None:
+        """Watch it from here on: what befalls the plugin later costs it nothing."""
+        self._inspector.watch(self.web, "dedicated")
+        self._inspector.wait_until_sound()
+        wait_until(lambda: cgroups.burst(self.web.cgroup) == PERIOD // 2, 30, "its burst")
+        wait_until(lambda: cgroups.members(self.web.spec_cpus) == self.web.cpus, 30, "its spec to agree")
+
+    def lower(self) -> None:
+        """Its burst has to be lower before its quota is."""
+        self._resize(PERIOD // 2)
+
+    def raise_(self) -> None:
+        """Its burst may be higher once its quota is."""
+        self._resize(PERIOD * 3 // 2)
+
+    def _resize(self, quota: int) -> None:
+        self._cri.update(self.web.id, shares=1024, quota=quota, period=PERIOD)
+        self._inspector.resized(self.web, 1024, quota)
+
+    def stop(self) -> None:
+        self._inspector.forget(self.web)
+        self._cri.stop(self.web.id)
+
+    def remove(self) -> None:
+        self._cri.remove(self.web.id)
+
+    def stop_pod(self) -> None:
+        self._cri.stop_pod(self.pod.id)
+
+    def remove_pod(self) -> None:
+        self._cri.remove_pod(self.pod.id)
+
+
+@pytest.mark.invariant(1, 2, 3, 6, 7, 8)
+@pytest.mark.parametrize("life", LIVES, ids=[life["start"].partition("/")[2] for life in LIVES])
+def test_killed_all_along_a_dedicated_containers_life(
+    cri: Cri, mortal: Mortal, inspector: Inspector, life: dict[str, str]
 ):
-    daemon = own_daemon(program=(*mortal_daemon.PROGRAM, step))
-    neighbour, _batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
-    web = inspector.run("web", "dedicated", annotations=DEATH)
-    wait_until(lambda: daemon.is_dead, 30, f"the daemon to die while {step}")
-    assert cri.pid(web.id) in cgroups.pids(web.cgroup), "its container runs all the same"
-    own_daemon(state_dir=daemon.state_dir)
-    inspector.wait_until_sound()
-    assert neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS)
+    neighbour, batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
+    career = Career(cri, inspector)
+    for call, step in life.items():
+        with mortal.killed_at(step):
+            getattr(career, call)()
+        assert inspector.breaches() == [], f"who was placed stays placed while nobody is there, after {step}"
+        mortal.next()
+        if call == "start":
+            career.started()
+        inspector.wait_until_sound()
+    wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 30, "the CPUs to come back")
+    assert "Traceback" not in mortal.daemon.log()
 
 
 @pytest.mark.invariant(1, 3, 6, 7, 8, 9)
-@pytest.mark.parametrize("step", [*mortal_daemon.OF_POD, "decided"])
-def test_killed_while_an_offline_pod_comes(cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, step: str):
-    daemon = own_daemon(program=(*mortal_daemon.PROGRAM, step))
+def test_killed_while_offline_pods_come(cri: Cri, mortal: Mortal, inspector: Inspector):
     inspector.run("web", "dedicated")
     inspector.run("neighbour", "shared")
     inspector.wait_until_sound()
-    late = inspector.run("batch", "reclaimed", annotations=DEATH)
-    wait_until(lambda: daemon.is_dead, 30, f"the daemon to die while {step}")
-    inspector.forget(late)
-    assert inspector.breaches() == [], "who was placed before stays placed while nobody is there"
-    inspector.watch(late, "reclaimed")
-    second = own_daemon(state_dir=daemon.state_dir)
-    inspector.wait_until_sound()
-    assert second.terminate() == 0
-    _restore(second)
-    assert cgroups.cpus(late.pod.cgroup) == NODE_CPUS
-    assert (cgroups.shares(late.pod.cgroup), cgroups.weight(late.pod.cgroup)) in ((1024, None), (None, 100))
+    late = []
+    for number, step in enumerate(steps("RunPodSandbox")):
+        with mortal.killed_at(step):
+            pod = cri.run_pod(
+                f"batch{number}",
+                annotations={workloads.QOS: "reclaimed", **DEATH},
+                cgroup_parent=kubepods.BESTEFFORT,
+            )
+        late.append(workloads.add(cri, pod, "app", oom=1000))
+        assert inspector.breaches() == [], f"who was placed stays placed while nobody is there, after {step}"
+        mortal.next()
+        inspector.watch(late[-1], "reclaimed")
+        inspector.wait_until_sound()
+    assert mortal.daemon.terminate() == 0
+    _restore(mortal.daemon)
+    for batch in late:
+        group = batch.pod.cgroup
+        assert cgroups.cpus(group) == batch.cpus == NODE_CPUS
+        assert (cgroups.shares(group), cgroups.weight(group)) in ((1024, None), (None, 100))
 
 
 @pytest.mark.invariant(1, 3, 7, 8)
-def test_killed_while_the_kubelet_resizes_a_container(cri: Cri, own_daemon: OwnDaemon, inspector: Inspector):
-    daemon = own_daemon(program=(*mortal_daemon.PROGRAM, "updating"))
+def test_killed_between_an_answer_and_its_decision(cri: Cri, mortal: Mortal, inspector: Inspector):
+    """What a container gets that is like one before it is answered at once and decided after that.
+
+    Whether the runtime takes an answer whose sender is gone is chance: ttrpc may see the closed connection first.
+    """
     inspector.run("web", "dedicated")
-    resized = inspector.run("neighbour", "shared", annotations=DEATH)
-    cri.update(resized.id, shares=SHARES, quota=QUOTA, period=PERIOD)
-    inspector.resized(resized, SHARES, QUOTA)
-    wait_until(lambda: daemon.is_dead, 30, "the daemon to die while updating")
-    own_daemon(state_dir=daemon.state_dir)
+    pod = cri.run_pod("plain", annotations=DEATH)
+    inspector.add(pod, "first")
+    with mortal.killed_at("CreateContainer/foreseen"):
+        inspector.add(pod, "second")
+    mortal.next()
     inspector.wait_until_sound()
 
 
-@pytest.mark.invariant(2, 6, 7, 8)
-def test_killed_while_a_dedicated_container_goes(cri: Cri, own_daemon: OwnDaemon, inspector: Inspector):
-    daemon = own_daemon(program=(*mortal_daemon.PROGRAM, "releasing"))
-    neighbour, batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
-    web = inspector.run("web", "dedicated", annotations=DEATH)
+@pytest.mark.invariant(1, 3, 6, 7, 8)
+def test_killed_while_it_is_told_what_exists(mortal: Mortal, inspector: Inspector):
+    mortal.daemon.kill()
+    for qos in ("dedicated", "shared", "reclaimed"):
+        inspector.run(f"{qos}-one", qos)
+    for step in steps("Configure", "Synchronize"):
+        with mortal.killed_at(step):
+            mortal.daemon.start()
+    mortal.next()
+    inspector.run("late", "shared")
     inspector.wait_until_sound()
-    inspector.forget(web)
-    cri.remove_pod(web.pod.id)
-    wait_until(lambda: daemon.is_dead, 30, "the daemon to die while releasing")
-    own_daemon(state_dir=daemon.state_dir)
-    wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 30, "the CPUs to come back")
-    inspector.wait_until_sound()
-
-
-@pytest.mark.invariant(1, 3, 8)
-@pytest.mark.usefixtures("own_daemon")  # there is one daemon on a node: the module's gives way
-def test_killed_while_it_is_told_what_exists(containerd: Containerd, inspector: Inspector):
-    inspector.run("web", "dedicated", annotations=DEATH)
-    inspector.run("neighbour", "shared")
-    inspector.run("batch", "reclaimed")
-    with Daemon(containerd, program=(*mortal_daemon.PROGRAM, mortal_daemon.SYNCHRONISING)) as first:
-        wait_until(lambda: first.is_dead, 60, "the daemon to die while synchronising")
-        with Daemon(containerd, state_dir=first.state_dir) as second:
-            second.wait_synchronised()
-            inspector.run("late", "shared")
-            inspector.wait_until_sound()
 
 
 def _restore(daemon: Daemon) -> None:

@@ -1,6 +1,5 @@
 """Values on their way into a real runtime's specs; hints and bursts, which lie beside them, on the real kernel."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,50 +11,21 @@ import pytest
 from nri_coloc.actuation import scheduler
 from nri_coloc.actuation.scheduler import BATCH, OTHER
 from nri_coloc.cli import main
-from tests.rig import cgroups, kubepods, workloads
+from tests.rig import cgroups, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
+from tests.rig.lent import LENT, held, in_force, lent
 from tests.rig.waiting import becomes, poll, wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
 pytestmark = pytest.mark.containerd
 
-SPEC = "node.koordinator.sh/extended-resource-spec"
-MI = 1 << 20
 CHURN_SECONDS = 30  # a runtime that a plugin can wedge was wedged after 3 to 11
 SLOW_CALL_SECONDS = 60  # the kubelet gives up after 120
 
 WITH_CHILD = ("/bin/sh", "-c", workloads.COMMAND[2].replace("exec sleep 1000000", "sleep 1000000 & wait"))
 
 Up = Callable[..., Daemon]
-
-
-def lent(cri: Cri, name: str, milli: int = 500, memory: int = 64 * MI) -> Workload:
-    """A BestEffort pod that was lent a part of the node, as Koordinator tells it."""
-    amounts = {"kubernetes.io/batch-cpu": milli, "kubernetes.io/batch-memory": memory}
-    told = {"containers": {"app": {"requests": amounts, "limits": amounts}}}
-    annotations = {SPEC: json.dumps(told)}
-    return workloads.run(cri, name, annotations=annotations, parent=kubepods.BESTEFFORT, oom=1000)
-
-
-def held(workload: Workload) -> dict[str, int]:
-    """The amounts in the runtime's spec."""
-    resources = workload.cri.info(workload.id)["runtimeSpec"]["linux"]["resources"]
-    cpu = resources.get("cpu", {})
-    limit = resources.get("memory", {}).get("limit", 0)
-    return {"shares": cpu.get("shares", 0), "quota": cpu.get("quota", 0), "memory": limit}
-
-
-LENT = {"shares": 512, "quota": 50_000, "memory": 64 * MI}
-
-
-def in_force(workload: Workload) -> bool:
-    """Whether its cgroup has what it was lent."""
-    return (
-        cgroups.quota(workload.cgroup) == (50_000, PERIOD)
-        and cgroups.memory_limit(workload.cgroup) == 64 * MI
-        and cgroups.shares(workload.cgroup) in (512, None)
-    )
 
 
 def test_what_was_lent_holds_from_the_creation_on_and_no_push_is_needed(cri: Cri, daemon: Daemon):

@@ -218,9 +218,13 @@ class Cri:
         reply = self._call("ListContainers", cri_pb2.ListContainersRequest())
         return [container.id for container in reply.containers]
 
+    def stop_pod(self, pod: str, seconds: float = CALL_SECONDS) -> None:
+        """Stop a sandbox with all its containers."""
+        self._call("StopPodSandbox", cri_pb2.StopPodSandboxRequest(pod_sandbox_id=pod), seconds)
+
     def remove_pod(self, pod: str, seconds: float = CALL_SECONDS) -> None:
         """Stop and remove a sandbox with all its containers; a second time does nothing."""
-        self._call("StopPodSandbox", cri_pb2.StopPodSandboxRequest(pod_sandbox_id=pod), seconds)
+        self.stop_pod(pod, seconds)
         self._call("RemovePodSandbox", cri_pb2.RemovePodSandboxRequest(pod_sandbox_id=pod), seconds)
 
     def remove_all(self, seconds: float = 60) -> None:

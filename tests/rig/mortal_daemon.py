@@ -1,37 +1,70 @@
 """The real daemon that kills itself, with no chance to tidy up, at one named step of its work.
 
-Run instead of `python -m nri_coloc`, the step's name first. It dies in the work for a pod that carries the
-annotation DOOMED and for no other; everything else is the product, untouched. SIGKILL to itself is what a kill
-from outside is, at a moment that nobody outside could hit.
+Run instead of `python -m nri_coloc`, a file first: it holds the step, such as "StartContainer/journalled", while one is
+to be its last, and is read anew whenever such work begins. In a hook it dies for a pod that carries the annotation
+DOOMED and for no other; everything else is the product, untouched. SIGKILL to itself is what a kill from outside is,
+at a moment that nobody outside could hit.
 """
 
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation import files
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.cli import main
 from nri_coloc.daemon.actuator import Actuator
-from nri_coloc.model import events
-from nri_coloc.model.decisions import Moves, Outcome
+from nri_coloc.daemon.forecast_file import ForecastFile
+from nri_coloc.daemon.hooks import Hooks
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.relocation import Relocation
+from nri_coloc.daemon.spec_updates import SpecUpdates
+from nri_coloc.daemon.trunk import Trunk
+from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.state import NodeState
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.nri import events
+from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import step as brain
 
 PROGRAM: Final = ("-m", "tests.rig.mortal_daemon")
 DOOMED: Final = "rig.test/doomed"
 
-OF_POD: Final = ("pod-deciding", "journalled")
-OF_CREATION: Final = ("deciding", "decided", "answered", "moving")
-OF_START: Final = ("starting", "departing")
-LATER: Final = ("updating", "releasing")
-STEPS: Final = (*OF_POD, *OF_CREATION, *OF_START, *LATER)
-SYNCHRONISING: Final = "synchronising"
+HOOKS: Final[dict[str, tuple[str, ...]]] = {
+    "Configure": ("asked", "answered"),
+    "Synchronize": ("asked", "decided", "answered", "journalled", "written"),
+    "RunPodSandbox": ("asked", "decided", "journalled", "written", "answering", "answered"),
+    "CreateContainer": ("asked", "decided", "answered", "written", "foreseen"),
+    "PostCreateContainer": ("asked", "answered"),
+    "StartContainer": ("asked", "decided", "journalled", "written", "waiting", "answering", "answered"),
+    "PostStartContainer": ("asked", "answered", "decided"),
+    "UpdateContainer": ("asked", "decided", "written", "answering", "answered"),
+    "PostUpdateContainer": ("asked", "answered", "written"),
+    "StopContainer": ("asked", "decided", "answered", "written"),
+    "RemoveContainer": ("asked", "decided", "answered"),
+    "StopPodSandbox": ("asked", "answered", "decided"),
+    "RemovePodSandbox": ("asked", "answered", "decided"),
+}
+"""Every hook and what there is to die at, in the order in which it comes.
 
-_quick: Final = brain.step
+`asked`: nothing is decided. `decided`: it is, and nobody knows; where nothing is written first the answer is next.
+`journalled`: what a file held is in the journal, the value is not in the file. `written`: one file is, the next is not.
+`waiting`: a start waits for its CPUs. `answering`: all is written, the answer has not left. `answered`: it has, nothing
+is done after it. `foreseen`: it has, nothing is decided."""
+
+NEVER_HEARD: Final = frozenset({"UpdatePodSandbox", "PostUpdatePodSandbox"})
+"""Hooks that no runtime of the rig knows (NRI 0.10 has them first): we answer them and do nothing."""
+
+PUSH: Final = ("push/asked", "push/recognised", "push/answered")
+"""Before the call leaves; while the runtime, which has its lock, waits for our own hook; before we note the result."""
+
+SHRINK: Final = "shrink/written"
+"""Between two files of a box that gives CPUs back."""
+
+SAVE: Final = "save/written"
+"""What was learnt is on the disk beside the former checkpoint, and not in its place."""
 
 
 def die() -> NoReturn:
@@ -41,106 +74,148 @@ def die() -> NoReturn:
 
 
 class Fate:
-    """Knows for which pod's work it dies and at which step."""
+    """Knows whether the work at hand is its last, and at which moment of it it dies."""
 
-    def __init__(self, step: str) -> None:
-        self._step = step
-        self._containers: set[str] = set()
-        self._armed = False
-        self._moved = 0
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._moment = ""
+        self._doomed = False
+        self._pushed: dict[str, bool] = {}
 
-    def decide(self, state: NodeState, event: events.Event, tuning: Tuning) -> Outcome:
-        """In the place of `policy.step`: the last moment before a decision and the first after it."""
-        doomed = self._concerns(event)
-        match event:
-            case events.PodStarted() if doomed:
-                self._die_at("pod-deciding")
-            case events.ContainerCreating() if doomed:
-                self._die_at("deciding")
-        outcome = _quick(state, event, tuning)
-        if doomed:
-            self._armed = True
-            self._decided(event)
-        return outcome
+    def begin(self, work: str) -> None:
+        """A piece of work begins."""
+        named, _, moment = self._file.read_text().partition("/")
+        if named == work:
+            self._moment = moment
+            self.reach("asked")
 
-    def _decided(self, event: events.Event) -> None:
-        match event:
-            case events.ContainerCreating():
-                self._die_at("decided")
-            case events.ContainerStarting():
-                self._die_at("starting")
-            case events.ContainerUpdating():
-                self._die_at("updating")
-            case events.ContainerGone():
-                self._die_at("releasing")
-            case events.Synchronized():
-                self._die_at(SYNCHRONISING)
-
-    def _concerns(self, event: events.Event) -> bool:
-        match event:
-            case events.PodStarted(pod=pod):
-                return DOOMED in pod.annotations
-            case events.ContainerCreating(pod=pod, container=container):
-                if DOOMED in pod.annotations:
-                    self._containers.add(container.id)
-                return DOOMED in pod.annotations
-            case events.ContainerStarting(pod=pod) | events.ContainerUpdating(pod=pod):
-                return DOOMED in pod.annotations
-            case events.ContainerGone(container_id=container_id):
-                return container_id in self._containers
-            case events.Synchronized(pods=pods):
-                return any(DOOMED in pod.annotations for pod, _ in pods)
-        return False
-
-    def _die_at(self, step: str) -> None:
-        if self._step == step:
+    def reach(self, moment: str) -> None:
+        """A moment of it is there."""
+        if moment == self._moment:
             die()
 
-    # ---- after the decision ----
+    # ---- where work begins: each in the place of the product's own ----
 
-    def submit(self, actuator: Actuator, moves: Moves, owner: str = "", *others: Any, **named: Any) -> None:
-        """In the place of `Actuator.submit`: the answer has left, no file is written yet."""
-        if self._armed and owner in self._containers:
-            self._die_at("answered")
-        _submit(actuator, moves, owner, *others, **named)
+    def serve(self, hooks: Hooks, hook: events.Hook, *others: Any) -> None:
+        """`Hooks.serve`; an update begins where it is known to be no push of our own."""
+        self._doomed = DOOMED in hook.pod.annotations
+        if self._doomed and hook.kind is not HookKind.UPDATE_CONTAINER and not self._of_push(hook):
+            self.begin(hook.kind.value)
+        _serve(hooks, hook, *others)
+        if (
+            self._moment != "written"
+        ):  # cgroups are also moved behind the answer; all else was here or never comes
+            self._moment = ""
 
-    def apply(self, writer: CgroupWriter, target: Target) -> Applied:
-        """In the place of `CgroupWriter.apply`: between one cgroup and the next."""
-        if self._armed and self._containers:
-            self._moved += 1
-            if self._moved > 1:
-                self._die_at("moving")
-        return _apply(writer, target)
+    def _of_push(self, hook: events.Hook) -> bool:
+        """Whether it tells of an update that was our own; others' may come between the two."""
+        if hook.kind is not HookKind.POST_UPDATE_CONTAINER or hook.container is None:
+            return False
+        return self._pushed.get(hook.container.id, False)
+
+    def configure(self, trunk: Trunk, configured: events.Configured) -> None:
+        """`Trunk._configure`: its answer is sent with nothing between."""
+        self.begin("Configure")
+        _configure(trunk, configured)
+        self.reach("answered")
+
+    def synchronize(self, hooks: Hooks, *others: Any) -> None:
+        """`Hooks.synchronize`."""
+        self.begin("Synchronize")
+        _synchronize(hooks, *others)
+
+    def push(self, updates: SpecUpdates, *others: Any) -> None:
+        """`SpecUpdates.push`."""
+        self.begin("push")
+        _push(updates, *others)
+        self.reach("answered")
+
+    def carry_out(self, relocation: Relocation, outcome: Outcome, before: NodeState) -> None:
+        """`Relocation.carry_out`."""
+        if outcome.state.pools.reclaim.bit_count() < before.pools.reclaim.bit_count():
+            self.begin("shrink")
+        _carry_out(relocation, outcome, before)
+
+    def save(self, file: ForecastFile, *others: Any) -> None:
+        """`ForecastFile.save`."""
+        self.begin("save")
+        _save(file, *others)
+
+    # ---- the moments ----
+
+    def answer(self, trunk: Trunk, *others: Any) -> None:
+        """`Trunk.answer`."""
+        self.reach("answering")
+        _answer(trunk, *others)
+        self.reach("answered")
 
     def note(self, journal: Journal, file: str, original: str) -> None:
-        """In the place of `Journal.note`: the journal is written, the value is not."""
+        """`Journal.note`; what it holds already is not written again."""
+        holds = journal.original(file) is not None
         _note(journal, file, original)
-        if self._armed:
-            self._die_at("journalled")
+        if not holds:
+            self.reach("journalled")
 
-    def depart(self, actuator: Actuator, owner: str, seconds: float) -> Any:
-        """In the place of `Actuator.await_departure`: a start waits for its CPUs."""
-        if owner in self._containers:
-            self._die_at("departing")
-        return _depart(actuator, owner, seconds)
+    def recognises(self, pusher: Pusher, container_id: str, *others: Any) -> bool:
+        """`Pusher.recognises`, by which every update begins."""
+        found = self._pushed[container_id] = _recognises(pusher, container_id, *others)
+        if found:
+            self.reach("recognised")
+        elif self._doomed:
+            self.begin("UpdateContainer")
+        return found
+
+    def before(self, moment: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Put a moment before a function."""
+
+        def woven(*arguments: Any, **named: Any) -> Any:
+            self.reach(moment)
+            return work(*arguments, **named)
+
+        return woven
+
+    def after(self, work: Callable[..., Any], moment: str) -> Callable[..., Any]:
+        """Put a moment after a function."""
+
+        def woven(*arguments: Any, **named: Any) -> Any:
+            found = work(*arguments, **named)
+            self.reach(moment)
+            return found
+
+        return woven
 
 
-_submit: Final[Callable[..., None]] = Actuator.submit
-_depart: Final[Callable[..., Any]] = Actuator.await_departure
-_apply: Final[Callable[..., Applied]] = CgroupWriter.apply
+_serve: Final[Callable[..., None]] = Hooks.serve
+_configure: Final[Callable[..., None]] = Trunk._configure
+_synchronize: Final[Callable[..., None]] = Hooks.synchronize
+_push: Final[Callable[..., None]] = SpecUpdates.push
+_carry_out: Final[Callable[..., None]] = Relocation.carry_out
+_save: Final[Callable[..., None]] = ForecastFile.save
+_answer: Final[Callable[..., None]] = Trunk.answer
 _note: Final[Callable[..., None]] = Journal.note
+_recognises: Final[Callable[..., bool]] = Pusher.recognises
 
 
 def _weave(fate: Fate) -> None:
     """Put the steps into the product's own classes, which is what this program is for."""
-    brain.step = fate.decide
-    for owner, name, step in (
-        (Actuator, "submit", fate.submit),
-        (Actuator, "await_departure", fate.depart),
-        (CgroupWriter, "apply", fate.apply),
+    places: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (Hooks, "serve", fate.serve),
+        (Hooks, "synchronize", fate.synchronize),
+        (Trunk, "_configure", fate.configure),
+        (SpecUpdates, "push", fate.push),
+        (Relocation, "carry_out", fate.carry_out),
+        (ForecastFile, "save", fate.save),
+        (Trunk, "answer", fate.answer),
         (Journal, "note", fate.note),
-    ):
+        (Pusher, "recognises", fate.recognises),
+        (Actuator, "await_departure", fate.before("waiting", Actuator.await_departure)),
+        (Hooks, "_decide_answered", fate.before("foreseen", Hooks._decide_answered)),
+        (Path, "write_text", fate.after(Path.write_text, "written")),
+    )
+    for owner, name, step in places:
         setattr(owner, name, _as_method(step))
+    setattr(brain, "step", fate.after(brain.step, "decided"))  # noqa: B010 - only in this program
+    setattr(files, "write", fate.after(files.write, "written"))  # noqa: B010
 
 
 def _as_method(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,5 +226,5 @@ def _as_method(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if __name__ == "__main__":
-    _weave(Fate(sys.argv[1]))
+    _weave(Fate(Path(sys.argv[1])))
     sys.exit(main.main(sys.argv[2:], os.environ))

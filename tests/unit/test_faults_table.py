@@ -5,6 +5,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nri_coloc.nri.subscription import HookKind
+from tests.rig.mortal_daemon import HOOKS, NEVER_HEARD
+
 PROJECT = Path(__file__).parents[2]
 ROW = re.compile(
     r"^\| `(?P<file>fault_\w+)` \| (?P<sentence>[^|]+) \| (?P<numbers>[\d, ]+) \|$", re.MULTILINE
@@ -40,3 +43,10 @@ def test_every_fault_names_an_invariant_that_exists():
     for file, sentence, found in marked():
         assert found, f"{file}: {sentence} names no invariant"
         assert set(found) <= set(INVARIANTS), f"{file}: {sentence}"
+
+
+def test_every_hook_has_steps_at_which_the_plugin_is_killed():
+    answered = {"Configure", "Synchronize", *(kind.value for kind in HookKind)}
+    assert HOOKS.keys() == answered - NEVER_HEARD
+    assert all(moments[0] == "asked" for moments in HOOKS.values())
+    assert all("answered" in moments for moments in HOOKS.values())

@@ -184,6 +184,25 @@ class TestJournal:
         assert (v1.text("cpuset.cpus"), v1.text("cpu.shares")) == ("2-7", "2")
         assert len(v1.reports) == 1
 
+    def test_on_v1_members_that_a_former_life_left_behind_follow_their_pod(self, v1):
+        v1.cgroup(cpuset_cpus="0-7")
+        v1.cgroup("pod/app", cpuset_cpus="2-3")
+        applied = v1.writer.apply(Target("pod", 0xFF, inherited=True))
+        assert (applied.before, applied.cpus) == (0xFF, 0xFF)
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
+    def test_on_v1_they_are_looked_at_once_until_the_next_tidying(self, v1):
+        v1.cgroup(cpuset_cpus="0-7")
+        v1.cgroup("pod/app", cpuset_cpus="0-7")
+        target = Target("pod", 0xFF, inherited=True)
+        v1.writer.apply(target)
+        v1.cgroup("pod/app", cpuset_cpus="2-3")
+        v1.writer.apply(target)
+        assert v1.text("cpuset.cpus", "pod/app") == "2-3"
+        v1.writer.tidy()
+        v1.writer.apply(target)
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
     def test_cgroups_that_are_gone_are_forgotten(self, v1):
         v1.apply("2-7", journalled=True)
         v1.file("cpuset.cpus").unlink()

@@ -77,6 +77,36 @@ class TestOnV1:
             cpusets.move(str(tree.folder("pod")), 1, 0b1)
 
 
+HALF = {"": "0-15", "pod": "0-15", "pod/pause": "2-3", "pod/app": "0-15", "pod/app/inner": "2-3"}
+
+
+class TestOfAPodOnV1:
+    """What a cgroup's children are to have is known: all of it. So whoever was killed half way is made good."""
+
+    def move(self, folder: Path, wanted: str, *, inherited: bool = True) -> dict[str, str]:
+        tree = WatchedTree(folder, HALF)
+        with tree.watched():
+            cpusets.move(str(tree.folder("pod")), 1, cpuset.parse(wanted), inherited=inherited)
+        return tree.cpus()
+
+    def test_who_was_left_behind_follows(self, tmp_path):
+        assert self.move(tmp_path, "0-15") == {**HALF, "pod/pause": "0-15"}
+
+    def test_whoever_has_another_set_gets_the_new_one(self, tmp_path):
+        assert self.move(tmp_path, "2-7")["pod/pause"] == "2-7"
+
+    def test_of_other_cgroups_nobody_knows(self, tmp_path):
+        assert self.move(tmp_path, "0-15", inherited=False) == HALF
+
+    def test_a_child_that_is_gone_or_no_cpuset_is_not_behind(self, tmp_path):
+        tree = WatchedTree(tmp_path, {"": "0-7", "pod": "0-7"})
+        tree.folder("pod/stranger").mkdir()
+        assert cpusets.is_followed(str(tree.folder("pod")), 1, cpuset.parse("0-7"))
+
+    def test_on_v2_nobody_is_left_behind(self, tmp_path):
+        assert cpusets.is_followed(str(tmp_path / "gone"), 2, 0b1)
+
+
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[dict[str, str], int]:
     """Draw a legal tree of up to ten cgroups below "pod", and a set that the root can give it."""
