@@ -224,6 +224,8 @@ def test_the_answer_carries_each_container_once_and_others_before_they_are_many(
     monkeypatch.setattr(PluginLink, "hook", listen)
     neighbours = [shared(node, f"s{number}") for number in range(others)]
     web = dedicated(node)
+    # a push that is under way would bring the former set once more, until its Post event
+    wait_until(lambda: {in_spec(node, k) for k in neighbours} == {"2-7"}, 20, "every spec to agree")
     resize(node, web, 3000)
     (answer,) = [
         found for found in heard if getattr(found, "update", ())
