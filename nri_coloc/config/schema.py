@@ -236,7 +236,7 @@ class Runtime(Section):
             alias="updatesPerReply",
             ge=0,
             le=64,
-            description="an integer from 0 to 64; each costs the runtime about 7.5 ms under its lock",
+            description="an integer from 0 to 64; each costs the runtime 7 to 20 ms under its lock",
         ),
     ] = _DEFAULTS.tuning.updates_per_reply
     handlers: Annotated[

@@ -41,7 +41,8 @@ STEP_ASIDE_EVERY: Final = 4
 STEP_ASIDE_S: Final = 50e-6
 """A pause after so many cgroups, in which a hook that has arrived gets the interpreter's lock. Letting go of it in a
 system call is not enough: it is taken back before the hook's thread has woken. Without it a creation that comes while
-250 cgroups are moved waits 2.7 ms at the median (hook.create.dedicated.250), with it 0.9."""
+250 cgroups are moved waits 2.7 ms at the median (hook.create.dedicated.250), with it 0.9. Not while a start waits for
+those cgroups: no other hook comes meanwhile, and on a busy machine each pause lasts until this thread has its turn."""
 
 TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal: a minute."""
@@ -92,6 +93,7 @@ class Actuator:
         self._containers: dict[str, None] = {}
         self._asked: list[Future[int]] = []
         self._barriers: dict[str, Barrier] = {}
+        self._awaited = False
         self._turn = Lock()
         self._drifts = Drifts()
         self._protections = Protections(node, writer, report)
@@ -143,7 +145,9 @@ class Actuator:
         barrier = self._barriers.get(owner)
         if barrier is None:
             return None
+        self._awaited = True
         gone = barrier.wait(seconds)
+        self._awaited = False
         self._barriers.pop(owner, None)
         return None if gone else barrier
 
@@ -276,7 +280,7 @@ class Actuator:
     def _guarded(self, apply: Callable[..., object], *what: object) -> None:
         """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
         self._applied += 1
-        if self._applied % STEP_ASIDE_EVERY == 0:
+        if self._applied % STEP_ASIDE_EVERY == 0 and not self._awaited:
             time.sleep(STEP_ASIDE_S)
         try:
             apply(*what)

@@ -176,8 +176,10 @@ class Hooks:
         return with_others
 
     def _updates(self, outcome: Outcome, can: Any, but: str = "") -> list[nri_pb2.ContainerUpdate]:
-        """Render the others' new sets, as many as one reply may carry; files move the rest."""
-        others = [k for k in outcome.moves.containers if k != but][: self._node.tuning.updates_per_reply]
+        """Render the others' new sets, or none where a reply may not carry them all: files move them (decision 6)."""
+        others = [k for k in outcome.moves.containers if k != but]
+        if len(others) > self._node.tuning.updates_per_reply:
+            return []
         return adjustment.updates([(k, _cpuset_of(outcome.state, k)) for k in others], can)
 
     def _learn(self, sent: Any | None) -> None:

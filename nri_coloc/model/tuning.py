@@ -242,8 +242,8 @@ class Tuning:
 
     `preserve_kubelet`: the CPUs that the kubelet's own CPU manager has pinned stay with it; `kept_by_kubelet`: which
     they are now, by pod uid and container name ("" is the whole pod), told by the shell.
-    `updates_per_reply`: how many other containers one hook reply may update; each costs the runtime about
-    7.5 ms of runc under its global lock.
+    `updates_per_reply`: how many other containers one hook reply may update, where it is not more that have to be; each
+    costs the runtime 7 to 20 ms of runc under its global lock.
     """
 
     reserved: CPUMask = 0
@@ -256,7 +256,7 @@ class Tuning:
     pools: tuple[PoolTuning, ...] = ()
     handlers: Mapping[str, str] = field(default_factory=dict)
     reclaim: ReclaimTuning = field(default_factory=ReclaimTuning)
-    updates_per_reply: int = 16
+    updates_per_reply: int = 4
     observe: bool = False
     strict: bool = False
 

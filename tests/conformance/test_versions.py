@@ -179,7 +179,7 @@ def test_a_refused_creation_fails_with_our_words_and_nothing_stays(lasting, node
 def test_what_a_reply_cannot_carry_reaches_every_spec_by_no_way_that_could_wedge_the_runtime(
     node: GoNode, daemon: Daemon, edition: Edition
 ):
-    # more neighbours than a reply may update (runtime.updatesPerReply, 16): the others' specs are pushed
+    # more neighbours than a reply may update (runtime.updatesPerReply, 4): their specs are pushed
     neighbours = [shared(node, f"neighbour-{number}") for number in range(24)]
     dedicated(node)
     assert {cpuset.render(cpus(node, one)) for one in neighbours} <= {"0-7", "2-7"}

@@ -1,6 +1,7 @@
 """The daemon beside a runtime that behaves: what it answers, what it writes, and what it leaves alone."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +121,21 @@ def test_one_answer_names_a_container_once_although_two_causes_move_it(node, dae
     (created,) = [answer for kind, _, answer in answers if kind is HookKind.CREATE_CONTAINER]
     assert [update.container_id for update in created.update].count(batch) <= 1
     assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize(("sharers", "told"), [(3, 3), (4, 0)], ids=["all-fit", "one-too-many"])
+def test_an_answer_carries_all_the_others_or_none_of_them(
+    tmp_path: Path, answers: Answers, sharers: int, told: int
+):
+    with Node(tmp_path) as node, daemon_of(node, config="runtime: {updatesPerReply: 3}\n") as daemon:
+        served(daemon)
+        crowd = [shared(node, f"n{i}") for i in range(sharers)]
+        answers.clear()
+        owner = dedicated(node)
+        created = [one for one in answers if one[:2] == (HookKind.CREATE_CONTAINER, owner)]
+        assert len(updates_in(created)) == told
+        specs = lambda: {node.runtime.containers[k].resources.cpu.cpus for k in crowd}  # noqa: E731 - polled
+        wait_until(lambda: specs() == {"2-7"}, 20, "every spec to agree")
 
 
 def test_no_change_of_ours_is_taken_for_somebody_elses(node, daemon):

@@ -1,9 +1,10 @@
 """Orders, sweeps and barriers, without a thread: the state says what should be, the writer what is."""
 
+import time
 from collections.abc import Mapping
 from threading import Thread
 
-from nri_coloc.daemon.actuator import TIDY_EVERY, Actuator, Barrier
+from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Actuator, Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
@@ -85,6 +86,19 @@ def test_who_was_moved_in_time_is_no_reason_to_wait():
 
 def test_nobody_waits_for_what_was_never_taken():
     assert Rig().actuator.await_departure("app", 0) is None
+
+
+def test_nobody_steps_aside_for_hooks_while_one_waits_for_a_departure(monkeypatch):
+    rig = Rig()
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    crowd = dict.fromkeys(f"gone{i}" for i in range(STEP_ASIDE_EVERY))
+    monkeypatch.setattr(Barrier, "wait", lambda _self, _seconds: rig.actuator._carry_out({}, crowd))
+    rig.actuator.submit(Moves(), "owner", 0b11, Moves(containers=("c",)))
+    rig.actuator.await_departure("owner", 0)
+    assert pauses == []
+    rig.actuator._carry_out({}, crowd)
+    assert pauses
 
 
 # ---- placing ----
