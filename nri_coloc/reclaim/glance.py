@@ -115,11 +115,15 @@ def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Gl
     span = look.at - before.at
     if look.at >= bounds.until or max(late_s, span - bounds.period_s) >= bounds.period_s:
         return None
-    box, left = look.box_us - before.box_us, max(0, look.left_us - before.left_us)
-    if span < usage.SHORTEST_S or not usage.is_plausible(box, span, bounds.cpus):
+    box, left = look.box_us - before.box_us, look.left_us - before.left_us
+    # counters that are up to a scheduler's tick behind let a difference fall by as much
+    behind = round(usage.SCHEDULER_TICK_S * 1e6 * bounds.cpus)
+    if span < usage.SHORTEST_S or not all(
+        usage.is_plausible(n, span, bounds.cpus) for n in (box, left + behind)
+    ):
         return None
     online = _online(glance.last, look, bounds)
-    if online is None or not usage.is_plausible(left, span, bounds.cpus):
+    if online is None:
         return None
     if (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
         return None
