@@ -175,8 +175,8 @@ class ReclaimTuning:
     core more to be lent to tasks that give way at once. `relief_s`: how long a stall takes that core away.
     `stall_window_s`: over what time stalls are averaged, `lasting_window_s`: those behind tasks that give way.
     `quiet_tick_s`: the loop while nothing can be taken back, `idle_tick_s`: while there is no reclaimed pod,
-    `tick_max_s`: while what can be taken back is not used, and the slowest it becomes when a tick costs more than
-    `cost_share` of a CPU.
+    `rest_tick_s`: while what can be taken back is not used; `tick_max_s`: the slowest it becomes otherwise, when a tick
+    costs more than `cost_share` of a CPU.
 
     Memory: `memory_watermark`: the part of the machine's memory that may be in use; `memory_reserve`: bytes never
     lent. `memory_request_claim`: how much of what an online pod requested and does not use counts as its own: all
@@ -213,6 +213,7 @@ class ReclaimTuning:
     stall_window_s: float = 0.05
     quiet_tick_s: float = 0.1
     idle_tick_s: float = 0.5
+    rest_tick_s: float = 0.06
     tick_max_s: float = 0.05
     cost_share: float = 0.005
     memory_watermark: float = 0.95

@@ -18,7 +18,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import peaks, usage
 from nri_coloc.reclaim.headroom import dead_band_milli, headroom_milli
 from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, RISING_MILLI
+from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, is_rising
 from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.verdict import Lent
 
@@ -32,8 +32,8 @@ class Bounds(NamedTuple):
     """Between what the box stays as it is; milli-CPU, seconds.
 
     `most`: the use of online pods and the system beyond which something has to go; a peak of `calm` or less over all of
-    the dwell lets the box grow, and from `back_at` on a use of `least` or less does. `system`: that part of the use,
-    `reserved`: what ran on reserved CPUs, in no part of it. `rests`: whether the box used next to nothing; `stall`: the
+    the dwell lets the box grow, and from `back_at` on a use of `least` or less does. `reserved`: what ran on reserved
+    CPUs and is no part of the use. `rests`: whether the box used next to nothing; `stall`: the
     share of the time that nobody may wait longer than. `until`: when a tick decides in any case; `period_s`: between
     two looks. `lendable`, `cpus`: as in readings.
     """
@@ -43,7 +43,6 @@ class Bounds(NamedTuple):
     least: float
     back_at: float
     dwell_s: float
-    system: int
     reserved: int
     rests: bool
     stall: float
@@ -80,7 +79,6 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
         *_bounds(lent, rates.peaks.peak, readings, tuning),
         lent.more.back_at,
         lent.dwell_s(readings.at, tuning),
-        rates.system,
         use.reserved,
         use.box < QUIET_MILLI,
         tuning.stall / 2 if readings.yields else tuning.stall,
@@ -122,12 +120,11 @@ def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Gl
         usage.is_plausible(n, span, bounds.cpus) for n in (box, left + behind)
     ):
         return None
-    online = _online(glance.last, look, bounds)
-    if online is None:
+    if (box / span < 1000 * QUIET_MILLI) is not bounds.rests or not _are_calm(
+        glance.last, look, bounds.stall
+    ):
         return None
-    if (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
-        return None
-    newest = max(round(left / span / 1000) - bounds.reserved, online + bounds.system)
+    newest = max(0, round(left / span / 1000) - bounds.reserved)
     mean = usage.judged(newest, span, glance.mean, tuning.average_s, bounds.lendable)
     known = peaks.push(glance.peaks, mean, look.at, bounds.dwell_s)
     if (
@@ -136,28 +133,20 @@ def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Gl
         or (mean <= bounds.least and look.at >= bounds.back_at)
     ):
         return None
-    rises = mean > glance.peaks.peak + RISING_MILLI and bounds.most < inf and not bounds.rests
+    rises = is_rising(mean - glance.mean, bounds.lendable, tuning)
     last = {**glance.last, **{sample.key: sample for sample in look.online}}
     return Glance(bounds, look, mean, known, CLOSER_S if rises else bounds.period_s, last)
 
 
-def _online(last: Mapping[int, Sample], look: Look, bounds: Bounds) -> int | None:
-    """Return what the online groups used by their own figures, milli-CPU; None if that is doubtful or one waited."""
-    milli = 0
-    for sample in look.online:
-        before = last.get(sample.key)
-        if before is None or not _is_calm(before, sample, bounds.stall):
-            return None
-        if sample.usage_us is not None and before.usage_us is not None:
-            risen, span = sample.usage_us - before.usage_us, sample.at - before.at
-            if span < usage.SHORTEST_S or not usage.is_plausible(risen, span, bounds.cpus):
-                return None
-            milli += round(risen / span / 1000)
-    return milli
+def _are_calm(last: Mapping[int, Sample], look: Look, stall: float) -> bool:
+    """Whether nobody waited for so long a part of the time that it could be a stall, whoever was to blame."""
+    return all(
+        (before := last.get(sample.key)) is not None and _is_calm(before, sample, stall)
+        for sample in look.online
+    )
 
 
 def _is_calm(before: Sample, sample: Sample, stall: float) -> bool:
-    """Whether a group waited for so short a part of the time that it could be no stall, whoever was to blame."""
     if sample.stalled_us is None or before.stalled_us is None:
         return sample.stalled_us is before.stalled_us
     return 0 <= sample.stalled_us - before.stalled_us <= stall * (sample.at - before.at) * 1e6

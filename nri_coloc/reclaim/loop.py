@@ -139,6 +139,7 @@ def _scene(
         stall,
         rates.rise,
         readings.yields,
+        rates.online + rates.system - memory.rates.online - memory.rates.system,
     )
 
 

@@ -9,11 +9,13 @@ QUIET_MILLI = 20
 """A box that uses less than this disturbs nobody, milli-CPU."""
 
 
-RISING_MILLI = 20
-"""Use that lies further above all of the dwell before may be the first moments of a burst, milli-CPU."""
+CLOSER_S = 0.012
+"""How soon use that rises is looked at again: over so long the counters' own error leaves most of a full burst."""
 
-CLOSER_S = 0.01
-"""How soon that is looked at again: twice the shortest interval that has a rate."""
+
+def is_rising(milli: int, lendable: int, tuning: ReclaimTuning) -> bool:
+    """Whether use that rose by so much since the last look, milli-CPU, may be the first moments of a burst."""
+    return milli > dead_band_milli(lendable, tuning) / 4
 
 
 def next_period(
@@ -23,19 +25,19 @@ def next_period(
 
     A box at its floor cannot be cut, so it is watched closely only when it might grow: the evidence for growth is
     always made of quick ticks. A large box that rests may wake up together with a burst, and is taken back in time even
-    then. The cost bound stretches the quick period, but never beyond what still takes CPUs back
-    in time (`tick_max_s`). Use that rises and takes nothing yet is looked at again soon, whatever that costs: what was
-    read is of an interval that was quiet for the most part.
+    then (`rest_tick_s`). Use that rises and takes nothing yet is looked at again soon, whatever that costs: what was
+    read is of an interval that was quiet for the most part. The cost bound stretches the quick period, but never beyond
+    what still takes CPUs back in time (`tick_max_s`).
     """
     if use is not None:
         if use.members == 0:
             return tuning.idle_tick_s
         if _nothing_to_do(verdict, scene, tuning):
             return tuning.quiet_tick_s
-        if use.box < QUIET_MILLI:
-            return tuning.tick_max_s
-    if scene.rise > RISING_MILLI:
+    if is_rising(scene.jump, scene.lendable, tuning):
         return CLOSER_S
+    if use is not None and use.box < QUIET_MILLI:
+        return tuning.rest_tick_s
     return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
 
 

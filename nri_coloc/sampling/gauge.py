@@ -23,7 +23,7 @@ RETRY_S: Final = 0.5
 _GENERATION: Final = 1 << 64
 """A simulated node's file system may give a new folder the inode of an old one; cgroupfs never does."""
 
-_Opened = list[tuple[OpenFile, sources.Parse]]
+_Opened = list[tuple[OpenFile, Source]]
 
 
 class CgroupGauge:
@@ -61,7 +61,7 @@ class CgroupGauge:
         if self._opened is None:
             return None
         try:
-            figures = [parse(file.read()) for file, parse in self._opened]
+            figures = [source.parse(file.read()) for file, source in self._opened]
         except Vanished:
             self._ended.add(self.key)
             self.close()
@@ -97,7 +97,7 @@ class CgroupGauge:
 
     @property
     def opened(self) -> _Opened:
-        """Its open files with what reads a counter out of each."""
+        """Its open files, each with where it was found."""
         return self._opened or []
 
     @property
@@ -143,8 +143,8 @@ class CgroupGauge:
         self._open_at = float("inf") if is_complete else now + RETRY_S
 
     def _open(self, wanted: tuple[Source, ...]) -> _Opened:
-        opened = ((self._bank.open(source.folder, source.name), source.parse) for source in wanted)
-        return [(file, parse) for file, parse in opened if file is not None]
+        opened = ((self._bank.open(source.folder, source.name), source) for source in wanted)
+        return [(file, source) for file, source in opened if file is not None]
 
     def _found(self, parts: list[_Opened]) -> int | None:
         """Return the key of what is open, None if there is nothing to measure."""

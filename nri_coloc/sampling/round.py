@@ -6,13 +6,13 @@ same figures when somebody asks for them.
 """
 
 from collections.abc import Callable, Iterable
-from itertools import accumulate
 from operator import mul
 from typing import Final
 
 from nri_coloc.model.readings import Look, Role, Sample
-from nri_coloc.sampling.descriptors import Vanished
+from nri_coloc.sampling.descriptors import OpenFile, Vanished
 from nri_coloc.sampling.gauge import CgroupGauge
+from nri_coloc.sampling.sources import Source
 
 AT_ONCE_S: Final = 0.0005
 """Counters that are added up belong to one moment: a round that was interrupted for longer is none."""
@@ -21,36 +21,61 @@ SIGNS: Final = {Role.PODS: 1, Role.SYSTEM: 1, Role.BOX: -1, Role.DEDICATED: -1}
 """What is used and not lent is what these roles use, added or taken off."""
 
 Figures = tuple[int, ...]
+_Part = tuple[CgroupGauge, tuple[int | None, ...]]
 
 
 class Round:
-    """Of gauges whose usage is open: those that are added up or taken off, and online groups. `cost`: its files."""
+    """Of gauges whose usage is open: those that are added up or taken off, and online groups. `cost`: its files.
+
+    A file that several gauges have is read once. The use of online groups is not: at one moment it is what is left.
+    """
 
     def __init__(self, gauges: Iterable[CgroupGauge]) -> None:
-        self._gauges = tuple(gauges)
-        self._files = [opened for gauge in self._gauges for opened in gauge.opened]
-        ends = tuple(accumulate(len(gauge.opened) for gauge in self._gauges))
-        parts = tuple(zip(self._gauges, map(slice, (0, *ends), ends), strict=False))
-        self._summed = tuple((gauge, part) for gauge, part in parts if gauge.role in SIGNS)
-        self._online = tuple((gauge, part) for gauge, part in parts if gauge.role is Role.ONLINE)
-        self._left = [SIGNS.get(gauge.role, 0) * sign for gauge in self._gauges for sign in gauge.signs]
-        self._box = [(gauge.role is Role.BOX) * sign for gauge in self._gauges for sign in gauge.signs]
-        self.cost = len(self._files)
+        self._files: dict[Source, OpenFile] = {}
+        self._left: list[int] = []
+        self._box: list[int] = []
+        self._summed: list[_Part] = []
+        self._online: list[_Part] = []
+        for gauge in gauges:
+            (self._online if gauge.role is Role.ONLINE else self._summed).append((gauge, self._places(gauge)))
+        self._reads = [(file.read, source.parse) for source, file in self._files.items()]
+        self.cost = len(self._reads)
+
+    def _places(self, gauge: CgroupGauge) -> tuple[int | None, ...]:
+        """Take a gauge's files in, and return where in the figures it finds what each says."""
+        is_online, places = gauge.role is Role.ONLINE, list[int | None]()
+        for (file, source), sign in zip(gauge.opened, gauge.signs, strict=True):
+            if is_online and sign:
+                places.append(None)
+                continue
+            if source not in self._files:
+                self._files[source] = file
+                self._left.append(0)
+                self._box.append(0)
+            place = list(self._files).index(source)
+            self._left[place] += SIGNS.get(gauge.role, 0) * sign
+            self._box[place] += (gauge.role is Role.BOX) * sign
+            places.append(place)
+        return tuple(places)
 
     def look(self, clock: Callable[[], float]) -> tuple[Look, Figures] | None:
         """Read all; None where a file cannot be read or its cgroup is gone, and where it was no single moment."""
         at = clock()
         try:
-            found = [parse(file.read()) for file, parse in self._files]
+            found = [parse(read()) for read, parse in self._reads]
         except Vanished:
             return None
         figures = tuple([figure for figure in found if figure is not None])
         if len(figures) < len(found) or clock() - at > AT_ONCE_S:
             return None
         left, box = sum(map(mul, figures, self._left)), sum(map(mul, figures, self._box))
-        online = tuple([gauge.sample(at, figures[part]) for gauge, part in self._online])
-        return Look(at, left, box, online), figures
+        return Look(at, left, box, tuple(_samples(self._online, at, figures))), figures
 
     def samples(self, at: float, figures: Figures) -> Iterable[Sample]:
         """Make the samples of what is added up of what a look found."""
-        return (gauge.sample(at, figures[part]) for gauge, part in self._summed)
+        return _samples(self._summed, at, figures)
+
+
+def _samples(parts: list[_Part], at: float, figures: Figures) -> Iterable[Sample]:
+    for gauge, places in parts:
+        yield gauge.sample(at, [None if place is None else figures[place] for place in places])

@@ -92,7 +92,7 @@ CASES = [
     Case(
         "a lasting stall halves the box within ticks",
         steady(2_000),
-        {5.9: 6, 6.05: 3, 6.4: 1, 7.0: 1, 12.0: 6},
+        {5.9: 6, 6.03: 3, 6.4: 1, 7.0: 1, 12.0: 6},
         stall=jump(0, 0.8, 6.0, lasts=1.0),
     ),
     Case("a reserve is never lent", steady(2_000), {9.0: 4}, tuning=ReclaimTuning(reserve_milli=2_000)),

@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, RISING_MILLI, next_period
+from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, next_period
 from nri_coloc.reclaim.stall import Stall
 from nri_coloc.reclaim.usage import Use
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
@@ -31,7 +31,7 @@ def test_without_reclaimed_pods_it_is_slow():
 
 
 @pytest.mark.parametrize(
-    ("box", "expected"), [(QUIET_MILLI - 1, TUNING.tick_max_s), (QUIET_MILLI, TUNING.tick_s)]
+    ("box", "expected"), [(QUIET_MILLI - 1, TUNING.rest_tick_s), (QUIET_MILLI, TUNING.tick_s)]
 )
 def test_a_box_that_uses_nothing_is_watched_less(box, expected):
     assert period(BUSY._replace(box=box)) == expected
@@ -56,11 +56,14 @@ def test_a_dear_tick_comes_less_often_within_what_still_protects():
     assert period(mean_took_s=0.001) == TUNING.tick_max_s
 
 
+JUMP = TUNING.dead_band_milli // 4
+
+
 def test_use_that_rises_is_looked_at_again_soon():
-    assert period(rise=RISING_MILLI) == TUNING.tick_s
-    assert period(rise=RISING_MILLI + 1) == CLOSER_S
+    assert period(jump=JUMP) == TUNING.tick_s
+    assert period(jump=JUMP + 1) == CLOSER_S
+    assert period(BUSY._replace(box=0), jump=JUMP + 1) == CLOSER_S
 
 
 def test_a_rise_that_can_take_nothing_is_not():
-    assert period(BUSY._replace(box=0), rise=RISING_MILLI + 1) == TUNING.tick_max_s
-    assert period(cpus=1, now_milli=1_199, rise=RISING_MILLI + 1) == TUNING.quiet_tick_s
+    assert period(cpus=1, now_milli=1_199, jump=JUMP + 1) == TUNING.quiet_tick_s

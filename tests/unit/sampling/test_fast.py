@@ -411,7 +411,7 @@ class TestLooks:
         watching.tick()
         looks = [watching.look() for _ in range(3)]
         keys = {sample.key for look in looks for sample in look.online}
-        assert [len(look.online) for look in looks] == [BUDGET - 3] * 3
+        assert [len(look.online) for look in looks] == [BUDGET - 2] * 3
         assert len(keys) == len(paths)
 
     def test_where_more_is_added_up_than_the_budget_allows_there_is_none(self, watching):
