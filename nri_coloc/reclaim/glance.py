@@ -26,6 +26,8 @@ PASSES_S: Final = 0.5
 """How long no tick has to decide at most: what is told of ticks, and what else comes with them, waits for so long."""
 
 _AT_REST: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
+_WAITS: Final = frozenset({Binding.DWELL, Binding.GROWTH_STEP})
+"""For a time that is known: the box cannot grow sooner."""
 
 
 class Bounds(NamedTuple):
@@ -68,21 +70,29 @@ class Glance(NamedTuple):
 
 def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: ReclaimTuning) -> Glance | None:
     """Return what the next looks are held against; None where the box is not at rest, or `look` is not this tick's."""
-    memory, lent = tick.memory, tick.memory.lent
-    if look is None or tick.target.binding not in _AT_REST or (lent.more.cpus and not readings.yields):
+    memory, lent, waits = tick.memory, tick.memory.lent, tick.target.binding in _WAITS
+    if (
+        look is None
+        or not (waits or tick.target.binding in _AT_REST)
+        or (lent.more.cpus and not readings.yields)
+    ):
         return None
     use = usage.total(memory.meters, readings.at)
     if use is None:
         return None
     rates = memory.rates
+    most, calm, least = _bounds(lent, rates.peaks.peak, readings, tuning)
+    until = readings.at + PASSES_S
     bounds = Bounds(
-        *_bounds(lent, rates.peaks.peak, readings, tuning),
+        most,
+        -inf if waits else calm,
+        least,
         lent.more.back_at,
         lent.dwell_s(readings.at, tuning),
         use.reserved,
         use.box < QUIET_MILLI,
         tuning.stall / 2 if readings.yields else tuning.stall,
-        readings.at + PASSES_S,
+        min(until, _grows_at(memory, tuning)) if waits else until,
         memory.period_s,
         readings.lendable,
         readings.cpus,
@@ -105,6 +115,12 @@ def _bounds(
     if lent.more.cpus:
         return min(most, spare), calm, -inf
     return most, calm, spare - band if lent.cpus < lendable else -inf
+
+
+def _grows_at(memory: LoopMemory, tuning: ReclaimTuning) -> float:
+    """Return when a box that waits for its next growth may have it, as `verdict` has it."""
+    lent, dwell_s = memory.lent, memory.lent.dwell_s(memory.at, tuning)
+    return max(lent.grown_at + lent.step_s(tuning), max(memory.rates.known_since, lent.cut_at) + dwell_s)
 
 
 def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Glance | None:

@@ -8,6 +8,8 @@ it is open, so there the number of its names is looked at.
 
 import os
 import resource
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from nri_coloc.sampling import kernel_files
@@ -81,6 +83,11 @@ class OpenFile:
         if self._is_plain and self._is_gone(content):
             raise Vanished
         return content if len(content) < most else None
+
+    @property
+    def content(self) -> Callable[[], bytes | None]:
+        """What reads it with as few steps as can be: of the kernel's own files a single call that raises OSError."""
+        return self.read if self._is_plain else partial(os.pread, self._descriptor, COUNTERS_SIZE, 0)
 
     def _is_gone(self, content: bytes) -> bool:
         """Whether a plain file's last name is gone; what still changes has one."""

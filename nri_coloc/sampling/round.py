@@ -38,7 +38,7 @@ class Round:
         self._online: list[_Part] = []
         for gauge in gauges:
             (self._online if gauge.role is Role.ONLINE else self._summed).append((gauge, self._places(gauge)))
-        self._reads = [(file.read, source.parse) for source, file in self._files.items()]
+        self._reads = [(file.content, source.parse) for source, file in self._files.items()]
         self.cost = len(self._reads)
 
     def _places(self, gauge: CgroupGauge) -> tuple[int | None, ...]:
@@ -63,7 +63,7 @@ class Round:
         at = clock()
         try:
             found = [parse(read()) for read, parse in self._reads]
-        except Vanished:
+        except (OSError, Vanished):
             return None
         figures = tuple([figure for figure in found if figure is not None])
         if len(figures) < len(found) or clock() - at > AT_ONCE_S:

@@ -48,10 +48,8 @@ class Glancer(Feed):
 
 def at_rest() -> Glancer:
     feed = Glancer()
-    while feed.watcher.glance is None or feed.decided is None or feed.decided.target.cpus < 5:
+    while feed.decided is None or feed.decided.target.binding is not Binding.DEAD_BAND:
         feed.given()
-    while not feed.given():
-        pass
     while feed.given():
         pass
     assert feed.decided.target.change is Change.KEEP  # it has decided just now, and is at rest
@@ -159,10 +157,20 @@ def test_a_box_that_falls_asleep_or_wakes_up_is_the_ticks(feed):
     assert not feed.given(box=400)
 
 
-def test_a_box_that_grows_is_not_at_rest(feed):
+def test_a_box_that_just_gave_way_is_not_at_rest(feed):
     assert feed.decided is not None
-    target = feed.decided.target._replace(binding=Binding.GROWTH_STEP)
+    target = feed.decided.target._replace(binding=Binding.ONLINE_USE)
     assert begin(feed, target=target) is None
+
+
+@pytest.mark.parametrize("binding", [Binding.GROWTH_STEP, Binding.DWELL])
+def test_while_growth_has_to_wait_nothing_is_decided(feed, binding):
+    assert feed.decided is not None
+    grown_at = feed.now + 0.1 - feed.tuning.step_s
+    memory = feed.decided.memory._replace(lent=feed.decided.memory.lent._replace(grown_at=grown_at))
+    found = begin(feed, target=feed.decided.target._replace(binding=binding), memory=memory)
+    assert found is not None
+    assert found.bounds.until == pytest.approx(grown_at + feed.tuning.step_s)
 
 
 def test_where_no_use_is_known_nothing_is_passed_over(feed):
