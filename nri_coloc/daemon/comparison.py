@@ -9,6 +9,7 @@ CRI may take its time, so it is asked on a thread of its own: the housekeeping l
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from math import inf
 from threading import Thread
 from typing import Final, Protocol
 
@@ -80,8 +81,14 @@ class Comparison:
         """Compare with the next poll, whose thread this is for; the future gets what is wrong, "" for nothing."""
         self._asked.append(asked)
 
+    def due_in(self, now: float) -> float:
+        """Return the seconds until it is time to compare; infinite while that is not known or is being done."""
+        if self._asking or not self._trunk.synchronized_at:
+            return inf
+        return max(0.0, self._next_compare - now)
+
     def poll(self, now: float) -> None:
-        """Compare when it is time to; called every second or so."""
+        """Compare when it is time to; called every second or so, and when it is due."""
         synchronised_at = self._trunk.synchronized_at
         if not synchronised_at:
             self._compared_for, self.detail = 0.0, "the runtime has not synchronised us"

@@ -194,7 +194,7 @@ class Daemon:
             self.lending.start()
             self.survey.start()
             self._start_trunk()
-        while not self._stopping.wait(TICK_S):
+        while not self._stopping.wait(min(TICK_S, self._comparison.due_in(time.monotonic()))):
             self._tick()
         return self._end()
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from math import inf
 from typing import cast
 
 import pytest
@@ -89,6 +90,24 @@ def test_it_is_ready_only_after_the_comparison(rig):
     assert rig.at(COMPARE_AFTER_S)
     assert rig.readiness.checks()["ready"]
     assert rig.heard.said() == [("runtime.compare", "complete")]
+
+
+def test_it_says_when_it_is_due(rig):
+    assert rig.comparison.due_in(BEGAN) == 0.0, "of a registration that it does not know yet"
+    rig.at(0.5)
+    assert rig.comparison.due_in(BEGAN + 1) == COMPARE_AFTER_S - 1
+    assert rig.comparison.due_in(BEGAN + COMPARE_AFTER_S + 1) == 0.0
+    rig.at(COMPARE_AFTER_S)
+    assert rig.comparison.due_in(BEGAN + COMPARE_AFTER_S) == COMPARE_AGAIN_S
+
+
+def test_nothing_is_due_while_cri_is_asked_or_nobody_synchronised_us(rig):
+    rig.comparison.spawn = lambda _work: None
+    rig.at(COMPARE_AFTER_S)
+    assert rig.comparison.due_in(BEGAN + 100) == inf
+    other = Rig()
+    other.trunk.synchronized_at = 0.0
+    assert other.comparison.due_in(BEGAN) == inf
 
 
 def test_a_comparison_is_made_again_now_and_then_and_said_once(rig):
