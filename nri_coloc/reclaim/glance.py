@@ -33,16 +33,17 @@ _WAITS: Final = frozenset({Binding.DWELL, Binding.GROWTH_STEP})
 class Bounds(NamedTuple):
     """Between what the box stays as it is; milli-CPU, seconds.
 
-    `most`: the use of online pods and the system beyond which something has to go; a peak of `calm` or less over all of
-    the dwell lets the box grow, and from `back_at` on a use of `least` or less does. `reserved`: what ran on reserved
-    CPUs and is no part of the use. `rests`: whether the box used next to nothing; `stall`: the
-    share of the time that nobody may wait longer than. `until`: when a tick decides in any case; `period_s`: between
-    two looks. `lendable`, `cpus`: as in readings.
+    `most`: the use of online pods and the system beyond which something has to go, `rise`: how far it may lie above all
+    of the dwell before. A peak of `calm` or less lets the box grow, from `back_at` on so does a use of `least` or less.
+    `reserved`: what ran on reserved CPUs and is no part of the use. `rests`: whether the box used next to nothing;
+    `stall`: the share of the time that nobody may wait longer than. `until`: when a tick decides in any case;
+    `period_s`: between two looks. `lendable`, `cpus`: as in readings.
     """
 
     most: float
     calm: float
     least: float
+    rise: float
     back_at: float
     dwell_s: float
     reserved: int
@@ -81,12 +82,13 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
     if use is None:
         return None
     rates = memory.rates
-    most, calm, least = _bounds(lent, rates.peaks.peak, readings, tuning)
+    most, calm, least = _bounds(lent, readings, tuning)
     until = readings.at + PASSES_S
     bounds = Bounds(
         most,
         -inf if waits else calm,
         least,
+        dead_band_milli(readings.lendable, tuning) if readings.yields else inf,
         lent.more.back_at,
         lent.dwell_s(readings.at, tuning),
         use.reserved,
@@ -101,20 +103,16 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
     return Glance(bounds, look, rates.online + rates.system, rates.peaks, memory.period_s, last)
 
 
-def _bounds(
-    lent: Lent, peak: int, readings: FastReadings, tuning: ReclaimTuning
-) -> tuple[float, float, float]:
+def _bounds(lent: Lent, readings: FastReadings, tuning: ReclaimTuning) -> tuple[float, float, float]:
     """Return the most that may be used, the highest peak that lets the box grow, and the most that gives back."""
     lendable, core = readings.lendable, readings.threads_per_core
     all_milli, band = headroom_milli(lendable, 0, tuning), dead_band_milli(lendable, tuning)
     most = all_milli - lent.milli if lent.milli else inf
     calm = all_milli - lent.milli - band
-    if not readings.yields:
-        return most, calm, -inf
-    most, spare = min(most, peak + band), all_milli - 1000 * core * tuning.yielded_from
+    spare = all_milli - 1000 * core * tuning.yielded_from
     if lent.more.cpus:
         return min(most, spare), calm, -inf
-    return most, calm, spare - band if lent.cpus < lendable else -inf
+    return most, calm, spare - band if readings.yields and lent.cpus < lendable else -inf
 
 
 def _grows_at(memory: LoopMemory, tuning: ReclaimTuning) -> float:
@@ -125,33 +123,33 @@ def _grows_at(memory: LoopMemory, tuning: ReclaimTuning) -> float:
 
 def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Glance | None:
     """Pass over a look; None where a tick has to decide. `late_s`: how late it is, `tuning`: as in `begin`."""
-    bounds, before = glance.bounds, glance.look
-    span = look.at - before.at
+    bounds, peak, span = glance.bounds, glance.peaks.peak, look.at - glance.look.at
     if look.at >= bounds.until or max(late_s, span - bounds.period_s) >= bounds.period_s:
         return None
+    newest = _use(glance, look, span)
+    if newest is None or not _are_calm(glance.last, look, bounds.stall):
+        return None
+    mean = usage.judged(newest, span, glance.mean, tuning.average_s, bounds.lendable)
+    known = peaks.push(glance.peaks, mean, look.at, bounds.dwell_s)
+    if mean > bounds.most or mean - peak > bounds.rise:
+        return None
+    if known.peak <= bounds.calm or (mean <= bounds.least and look.at >= bounds.back_at):
+        return None
+    next_s = CLOSER_S if is_rising(mean - glance.mean, bounds.lendable, tuning) else bounds.period_s
+    last = {**glance.last, **{sample.key: sample for sample in look.online}}
+    return Glance(bounds, look, mean, known, next_s, last)
+
+
+def _use(glance: Glance, look: Look, span: float) -> int | None:
+    """Return what online pods and the system used, milli-CPU; None if that is doubtful, or the box woke up or rests."""
+    bounds, before = glance.bounds, glance.look
     box, left = look.box_us - before.box_us, look.left_us - before.left_us
     # counters that are up to a scheduler's tick behind let a difference fall by as much
     behind = round(usage.SCHEDULER_TICK_S * 1e6 * bounds.cpus)
-    if span < usage.SHORTEST_S or not all(
-        usage.is_plausible(n, span, bounds.cpus) for n in (box, left + behind)
-    ):
+    doubtful = (not usage.is_plausible(risen, span, bounds.cpus) for risen in (box, left + behind))
+    if span < usage.SHORTEST_S or any(doubtful) or (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
         return None
-    if (box / span < 1000 * QUIET_MILLI) is not bounds.rests or not _are_calm(
-        glance.last, look, bounds.stall
-    ):
-        return None
-    newest = max(0, round(left / span / 1000) - bounds.reserved)
-    mean = usage.judged(newest, span, glance.mean, tuning.average_s, bounds.lendable)
-    known = peaks.push(glance.peaks, mean, look.at, bounds.dwell_s)
-    if (
-        mean > bounds.most
-        or known.peak <= bounds.calm
-        or (mean <= bounds.least and look.at >= bounds.back_at)
-    ):
-        return None
-    rises = is_rising(mean - glance.mean, bounds.lendable, tuning)
-    last = {**glance.last, **{sample.key: sample for sample in look.online}}
-    return Glance(bounds, look, mean, known, CLOSER_S if rises else bounds.period_s, last)
+    return max(0, round(left / span / 1000) - bounds.reserved)
 
 
 def _are_calm(last: Mapping[int, Sample], look: Look, stall: float) -> bool:

@@ -108,9 +108,10 @@ def _learnt(memory: LoopMemory, use: Use, lendable: int, tuning: ReclaimTuning, 
     rates, cpus, span = memory.rates, max(1, lendable), use.span_s
     known_since = rates.known_since
     window = tuning.average_s if known_since != _NEVER else 0.0
-    online = usage.judged(use.online, span, rates.online, window, cpus)
-    system = usage.judged(use.system, span, rates.system, window, cpus)
-    total = online + system
+    # the counters' own error is that of the sum: judged one by one, the parts would be forgiven it twice
+    total = usage.judged(use.online + use.system, span, rates.online + rates.system, window, cpus)
+    system = min(total, usage.judged(use.system, span, rates.system, window, cpus))
+    online = total - system
     if known_since == _NEVER or span > tuning.stale_s:
         # an average over more than stale_s hides whatever peaked within it
         peaks, known_since, rise = peak_window.begin(total, now), now, 0

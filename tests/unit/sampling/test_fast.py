@@ -362,6 +362,13 @@ class TestLooks:
         assert [sample.at for sample in pods] == [looks[1].at, looks[2].at, watching.now]
         assert [sample.usage_us for sample in pods] == [700, 700, 800]
 
+    def test_the_use_of_online_groups_is_not_read(self, watching):
+        watching.use(TWO, 40)
+        watching.sampler.watch((PODS, REST, Group(Role.ONLINE, (TWO,), stalled=TWO)))
+        assert [s.usage_us for s in watching.tick() if s.role is Role.ONLINE] == [40]
+        (online,) = watching.look().online
+        assert (online.usage_us, online.stalled_us) == (None, 5)
+
     def test_their_samples_are_made_once(self, watching):
         watching.tick()
         watching.look()
