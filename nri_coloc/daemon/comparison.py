@@ -104,6 +104,7 @@ class Comparison:
         if self._asking or not (asked or now >= self._next_compare):
             return
         self._asking, waiting, self._asked = True, self._asked, []
+        self._next_compare = now + RETRY_S  # unless it says otherwise
         self.spawn(lambda: self._ask(synchronised_at, now, waiting))
 
     def _ask(self, synchronised_at: float, now: float, waiting: "list[Future[str]]") -> None:

@@ -18,8 +18,9 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import peaks, usage
 from nri_coloc.reclaim.headroom import dead_band_milli, headroom_milli
 from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, is_rising
+from nri_coloc.reclaim.pace import QUIET_MILLI, closer
 from nri_coloc.reclaim.peaks import Peaks
+from nri_coloc.reclaim.stall import Gauge
 from nri_coloc.reclaim.verdict import Lent
 
 PASSES_S: Final = 0.5
@@ -56,7 +57,7 @@ class Bounds(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """`look`: the last one; `last`: the newest sample of each online group since the tick that decided.
+    """`look`: the last one; `last`: the newest counters of each online group, some of which are read in turn.
 
     `mean`: the use as `usage.judged` has it; `peaks`: of it, over the dwell. `next_s`: when to look again.
     """
@@ -66,7 +67,7 @@ class Glance(NamedTuple):
     mean: int
     peaks: Peaks
     next_s: float
-    last: Mapping[int, Sample] = MappingProxyType({})
+    last: Mapping[int, Sample | Gauge] = MappingProxyType({})
 
 
 def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: ReclaimTuning) -> Glance | None:
@@ -79,8 +80,8 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
     ):
         return None
     use = usage.total(memory.meters, readings.at)
-    if use is None:
-        return None
+    if use is None or lent.grown_at == memory.at:
+        return None  # what a growth cost is told with the readings after it, and noted by a tick
     rates = memory.rates
     most, calm, least = _bounds(lent, readings, tuning)
     until = readings.at + PASSES_S
@@ -95,12 +96,11 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
         use.box < QUIET_MILLI,
         tuning.stall / 2 if readings.yields else tuning.stall,
         min(until, _grows_at(memory, tuning)) if waits else until,
-        memory.period_s,
+        memory.pace_s,
         readings.lendable,
         readings.cpus,
     )
-    last = {sample.key: sample for sample in look.online}
-    return Glance(bounds, look, rates.online + rates.system, rates.peaks, memory.period_s, last)
+    return Glance(bounds, look, rates.online + rates.system, rates.peaks, memory.period_s, memory.gauges)
 
 
 def _bounds(lent: Lent, readings: FastReadings, tuning: ReclaimTuning) -> tuple[float, float, float]:
@@ -135,7 +135,7 @@ def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Gl
         return None
     if known.peak <= bounds.calm or (mean <= bounds.least and look.at >= bounds.back_at):
         return None
-    next_s = CLOSER_S if is_rising(mean - glance.mean, bounds.lendable, tuning) else bounds.period_s
+    next_s = closer(bounds.period_s, mean - glance.mean, bounds.lendable, tuning)
     last = {**glance.last, **{sample.key: sample for sample in look.online}}
     return Glance(bounds, look, mean, known, next_s, last)
 
@@ -152,24 +152,24 @@ def _use(glance: Glance, look: Look, span: float) -> int | None:
     return max(0, round(left / span / 1000) - bounds.reserved)
 
 
-def _are_calm(last: Mapping[int, Sample], look: Look, stall: float) -> bool:
+def _are_calm(last: Mapping[int, Sample | Gauge], look: Look, stall: float) -> bool:
     """Whether nobody waited for so long a part of the time that it could be a stall, whoever was to blame."""
-    return all(
-        (before := last.get(sample.key)) is not None and _is_calm(before, sample, stall)
-        for sample in look.online
-    )
+    return all(_is_calm(last.get(sample.key), sample, stall) for sample in look.online)
 
 
-def _is_calm(before: Sample, sample: Sample, stall: float) -> bool:
-    if sample.stalled_us is None or before.stalled_us is None:
-        return sample.stalled_us is before.stalled_us
-    return 0 <= sample.stalled_us - before.stalled_us <= stall * (sample.at - before.at) * 1e6
+def _is_calm(before: Sample | Gauge | None, sample: Sample, stall: float) -> bool:
+    known = None if before is None else before.stalled_us
+    if before is None or known is None or sample.stalled_us is None:
+        return sample.stalled_us is known  # without pressure files nobody has any
+    return 0 <= sample.stalled_us - known <= stall * (sample.at - before.at) * 1e6
 
 
 def caught_up(glance: Glance | None, memory: LoopMemory) -> LoopMemory:
     """Return the memory as it is after what was passed over; its cgroups' counters are those of the last tick."""
-    if glance is None or glance.look.at <= memory.at:
+    if glance is None:
         return memory
-    at, online = glance.look.at, max(0, glance.mean - memory.rates.system)
-    rates = memory.rates._replace(online=online, peaks=glance.peaks, rated_at=at, oldest=at)
+    at, system = glance.look.at, min(memory.rates.system, glance.mean)
+    rates = memory.rates._replace(
+        online=glance.mean - system, system=system, peaks=glance.peaks, rated_at=at, oldest=at
+    )
     return memory._replace(at=at, rates=rates)

@@ -14,7 +14,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import peaks as peak_window
 from nri_coloc.reclaim import stall as stalls
 from nri_coloc.reclaim import usage
-from nri_coloc.reclaim.pace import next_period
+from nri_coloc.reclaim.pace import closer, usual_period
 from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.sentence import Grounds
 from nri_coloc.reclaim.stall import Cause, Gauge, Stall
@@ -44,7 +44,7 @@ class Rates(NamedTuple):
 class LoopMemory(NamedTuple):
     """What the loop knows between ticks; the empty one is the start. Mappings are never changed in place.
 
-    `period_s`: what the last tick advised.
+    `period_s`: what the last tick advised; `pace_s`: what it does where use does not jump.
     """
 
     at: float = _NEVER
@@ -53,6 +53,7 @@ class LoopMemory(NamedTuple):
     rates: Rates = Rates()
     lent: Lent = Lent()
     period_s: float = 0.02
+    pace_s: float = 0.02
 
 
 class Tick(NamedTuple):
@@ -92,8 +93,10 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     verdict = decide(_costed(memory, readings), scene, tuning)
     if verdict.binding is Binding.STALL:
         gauges = stalls.forgiven(gauges)
-    next_s = next_period(verdict, scene, use, tuning, readings.mean_took_s)
-    after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s)
+    pace_s = usual_period(verdict, scene, use, tuning, readings.mean_took_s)
+    jump = rates.online + rates.system - memory.rates.online - memory.rates.system
+    next_s = closer(pace_s, jump, scene.lendable, tuning)
+    after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s, pace_s)
     return _told(after, memory.lent, verdict, scene, tuning)
 
 
@@ -140,7 +143,6 @@ def _scene(
         stall,
         rates.rise,
         readings.yields,
-        rates.online + rates.system - memory.rates.online - memory.rates.system,
     )
 
 
@@ -169,7 +171,7 @@ def _disabled(readings: FastReadings, tuning: ReclaimTuning, now: float) -> Tick
     """Without lending the box has what `share` has, and nothing is measured."""
     cpus = max(1, readings.lendable)
     return Tick(
-        LoopMemory(at=now, lent=Lent(cpus=cpus), period_s=tuning.idle_tick_s),
+        LoopMemory(at=now, lent=Lent(cpus=cpus), period_s=tuning.idle_tick_s, pace_s=tuning.idle_tick_s),
         CPUTarget(cpus, Change.KEEP, Binding.DISABLED),
         Headroom(binding=Binding.DISABLED),
         tuning.idle_tick_s,

@@ -25,9 +25,9 @@ LONGEST_S = 10.0
 SCHEDULER_TICK_S = 0.004
 """Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
 
-PLACE = {role: place for place, role in enumerate(Role)}
-_PODS, _SYSTEM, _BOX = PLACE[Role.PODS], PLACE[Role.SYSTEM], PLACE[Role.BOX]
-_DEDICATED, _RESERVED, _ONLINE = PLACE[Role.DEDICATED], PLACE[Role.RESERVED], PLACE[Role.ONLINE]
+_PLACE = {role: place for place, role in enumerate(Role)}
+_PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]
+_DEDICATED, _RESERVED, _ONLINE = _PLACE[Role.DEDICATED], _PLACE[Role.RESERVED], _PLACE[Role.ONLINE]
 _SUBTRACTED = frozenset((_BOX, _DEDICATED, _RESERVED))
 _VITAL = frozenset((_PODS, _SYSTEM))
 
@@ -88,7 +88,7 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
     if usage is None:
         return meter if meter is not None and meter.place in _VITAL else None
     if meter is None or meter.role is not sample.role:
-        return Meter(sample.role, PLACE[sample.role], at, usage, tier=sample.tier)
+        return Meter(sample.role, _PLACE[sample.role], at, usage, tier=sample.tier)
     span = at - meter.at
     if 0 <= span < SHORTEST_S:
         return meter
@@ -119,7 +119,7 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
     full machine a burst of online use shows first in what the box loses, or in the online group itself.
     `system = system - reserved`, both never below 0.
     """
-    sums = [0] * len(PLACE)
+    sums = [0] * len(_PLACE)
     members, rated_at, span, oldest = 0, -inf, 0.0, inf
     for _, place, _, _, milli, until, rated, interval, _ in meters.values():
         if place in _VITAL:
@@ -132,11 +132,11 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
             sums[place] += milli
     if rated_at == -inf or oldest == -inf:
         return None
-    return Use(*split(sums), sums[_BOX], members, rated_at, span, oldest, sums[_RESERVED])
+    return Use(*_split(sums), sums[_BOX], members, rated_at, span, oldest, sums[_RESERVED])
 
 
-def split(sums: list[int]) -> tuple[int, int]:
-    """Return the online and the system's use from the sums of rates by role's `PLACE`, all milli-CPU."""
+def _split(sums: list[int]) -> tuple[int, int]:
+    """Return the online and the system's use from the sums of rates by role's `_PLACE`, all milli-CPU."""
     rest = sums[_SYSTEM] - sums[_RESERVED]
     remainder = sums[_PODS] - sums[_BOX] - sums[_DEDICATED]
     if rest < 0:

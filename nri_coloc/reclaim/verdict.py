@@ -60,8 +60,7 @@ class Scene(NamedTuple):
 
     `measured`: there is a new rate of this tick. `peak`: of the last `dwell_s`, `known_since`: since when that has no
     gap (-inf: there was no rate yet). `age_s`: of the oldest rate that counts. `late_s`: of the tick, `period_s`: what
-    was planned between two. `rise`: how far the use lies above all of the dwell before, milli-CPU, `jump`: above the
-    former tick's; `yields`: whether
+    was planned between two. `rise`: how far the use lies above all of the dwell before, milli-CPU; `yields`: whether
     every task of the box gives way at once.
     """
 
@@ -80,7 +79,6 @@ class Scene(NamedTuple):
     stall: Stall
     rise: int = 0
     yields: bool = False
-    jump: int = 0
 
 
 class Verdict(NamedTuple):

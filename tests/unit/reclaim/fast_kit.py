@@ -12,6 +12,9 @@ from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
 KEYS = {role: number for number, role in enumerate(Role, 1)}
 
 
+READ_AFTER_S = 20e-6
+"""A look's clock is read after the tick began."""
+
 SIGNS = {Role.PODS: 1, Role.SYSTEM: 1, Role.BOX: -1, Role.DEDICATED: -1}
 
 
@@ -23,7 +26,7 @@ def look_of(readings: FastReadings) -> Look | None:
     left = sum(SIGNS[sample.role] * (sample.usage_us or 0) for sample in summed)
     box = sum(sample.usage_us or 0 for sample in summed if sample.role is Role.BOX)
     online = tuple(sample for sample in readings.samples if sample.role is Role.ONLINE)
-    return Look(summed[0].at, left, box, online)
+    return Look(summed[0].at + READ_AFTER_S, left, box, online)
 
 
 class Watcher:

@@ -104,15 +104,19 @@ def test_what_was_passed_over_counts_among_the_peaks(feed):
     caught_up = glance.caught_up(feed.watcher.glance, feed.watcher.memory)
     assert caught_up.rates.peaks.peak > peak
     assert caught_up.rates.online > ONLINE - 100
-    assert caught_up.at == feed.now
+    assert caught_up.at == pytest.approx(feed.now, abs=0.001)
 
 
-def test_where_nothing_was_passed_over_the_memory_is_as_it_was(feed):
+def test_where_nothing_was_passed_over_the_use_is_as_it_was(feed):
     memory = feed.watcher.memory
     assert glance.caught_up(None, memory) is memory
     while feed.given():
         pass
-    assert glance.caught_up(feed.watcher.glance, feed.watcher.memory) is feed.watcher.memory
+    memory = feed.watcher.memory
+    caught_up = glance.caught_up(feed.watcher.glance, memory)
+    assert caught_up.rates._replace(rated_at=0.0, oldest=0.0) == memory.rates._replace(
+        rated_at=0.0, oldest=0.0
+    )
 
 
 def test_a_pod_that_waits_is_decided_about(feed):
@@ -203,6 +207,41 @@ def begin(feed: Glancer, **changed: Any) -> Glance | None:
     assert feed.decided is not None
     readings = feed.read(0.02)
     return glance.begin(feed.decided._replace(**changed), readings, look_of(readings), feed.tuning)
+
+
+def test_groups_that_are_read_in_turn_are_known_by_their_last_turn():
+    feed = Glancer()
+    for turn in range(400):
+        key = 100 + turn % 4
+        feed.given(samples=[Sample(key, Role.ONLINE, feed.now + 0.02, None, 1_000 * key, 0)])
+    before = feed.watcher.passed
+    for turn in range(100):
+        key = 100 + turn % 4
+        feed.given(samples=[Sample(key, Role.ONLINE, feed.now + 0.02, None, 1_000 * key, 0)])
+    assert feed.watcher.passed - before > 80
+
+
+def test_what_a_growth_cost_is_noted_before_anything_is_passed_over():
+    feed = Glancer()
+    while feed.decided is None or feed.decided.target.change is not Change.GROW:
+        feed.given(took_s=0.0001)
+    assert not feed.given(took_s=0.02)
+    assert feed.watcher.memory.lent.growth_took_s == 0.02
+
+
+def test_after_a_jump_the_usual_pace_comes_back():
+    feed = at_rest()
+    usual = feed.tuning.tick_max_s
+    for _ in range(100):
+        feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0)
+    while feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0):
+        pass
+    while feed.watcher.glance is not None and feed.watcher.glance.bounds.until > feed.now + usual:
+        feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0)
+    assert not feed.given(ONLINE, seconds=usual, mean_took_s=1.0), "a tick was due, and saw it"
+    assert feed.watcher.next_s == CLOSER_S
+    assert feed.given(ONLINE - 60, seconds=CLOSER_S, mean_took_s=1.0)
+    assert feed.watcher.next_s == usual
 
 
 class Yielding(Glancer):

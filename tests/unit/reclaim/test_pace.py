@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, next_period
+from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, closer, usual_period
 from nri_coloc.reclaim.stall import Stall
 from nri_coloc.reclaim.usage import Use
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
@@ -19,7 +19,7 @@ BUSY = Use(online=2_000, system=0, box=3_000, members=2, rated_at=0.0, span_s=0.
 def period(use: Use | None = BUSY, cpus: int = 4, mean_took_s: float = 0.0, **more: Any) -> float:
     lent = Lent(milli=1_000 * cpus, cpus=cpus)
     verdict = Verdict(lent, Binding.DEAD_BAND, more.pop("now_milli", 5_000))
-    return next_period(verdict, SCENE._replace(**more), use, TUNING, mean_took_s)
+    return usual_period(verdict, SCENE._replace(**more), use, TUNING, mean_took_s)
 
 
 def test_while_something_is_lent_and_used_the_loop_is_quick():
@@ -59,11 +59,15 @@ def test_a_dear_tick_comes_less_often_within_what_still_protects():
 JUMP = TUNING.dead_band_milli // 4
 
 
-def test_use_that_rises_is_looked_at_again_soon():
-    assert period(jump=JUMP) == TUNING.tick_s
-    assert period(jump=JUMP + 1) == CLOSER_S
-    assert period(BUSY._replace(box=0), jump=JUMP + 1) == CLOSER_S
+def test_use_that_jumps_is_looked_at_again_soon():
+    assert closer(TUNING.tick_max_s, JUMP, 8, TUNING) == TUNING.tick_max_s
+    assert closer(TUNING.tick_max_s, JUMP + 1, 8, TUNING) == CLOSER_S
+    assert closer(TUNING.rest_tick_s, JUMP + 1, 8, TUNING) == CLOSER_S
 
 
-def test_a_rise_that_can_take_nothing_is_not():
-    assert period(cpus=1, now_milli=1_199, jump=JUMP + 1) == TUNING.quiet_tick_s
+def test_it_never_takes_longer_for_that():
+    assert closer(CLOSER_S / 2, JUMP + 1, 8, TUNING) == CLOSER_S / 2
+
+
+def test_a_jump_that_can_take_nothing_is_not():
+    assert closer(TUNING.quiet_tick_s, JUMP + 1, 8, TUNING) == TUNING.quiet_tick_s
