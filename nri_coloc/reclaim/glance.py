@@ -9,7 +9,6 @@ before its own, so that its rates are those of the last interval.
 
 from collections.abc import Mapping
 from math import inf
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nri_coloc.model.lending import Binding
@@ -67,7 +66,7 @@ class Glance(NamedTuple):
     mean: int
     peaks: Peaks
     next_s: float
-    last: Mapping[int, Sample | Gauge] = MappingProxyType({})
+    last: Mapping[int, Sample | Gauge]
 
 
 def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: ReclaimTuning) -> Glance | None:

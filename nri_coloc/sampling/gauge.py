@@ -139,8 +139,7 @@ class CgroupGauge:
                 key += _GENERATION
             self._highest = self._highest if key == self.key else 0
             self.key = key
-        is_complete = key is not None and sum(map(len, parts)) == self._files
-        self._open_at = float("inf") if is_complete else now + RETRY_S
+        self._open_at = float("inf") if self.is_complete else now + RETRY_S
 
     def _open(self, wanted: tuple[Source, ...]) -> _Opened:
         opened = ((self._bank.open(source.folder, source.name), source) for source in wanted)

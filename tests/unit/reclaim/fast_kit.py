@@ -8,14 +8,13 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import glance
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
+from nri_coloc.sampling.round import SIGNS
 
 KEYS = {role: number for number, role in enumerate(Role, 1)}
 
 
 READ_AFTER_S = 20e-6
 """A look's clock is read after the tick began."""
-
-SIGNS = {Role.PODS: 1, Role.SYSTEM: 1, Role.BOX: -1, Role.DEDICATED: -1}
 
 
 def look_of(readings: FastReadings) -> Look | None:

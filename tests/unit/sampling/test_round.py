@@ -1,0 +1,139 @@
+"""sampling/round.py, by way of sampling/fast.py: what a tick reads, as sums, and the samples that are made of it."""
+
+import pytest
+
+from nri_coloc.model.readings import Role
+from nri_coloc.sampling.fast import BUDGET
+from nri_coloc.sampling.gauge import RETRY_S
+from nri_coloc.sampling.groups import Group
+from nri_coloc.sampling.round import AT_ONCE_S
+from tests.unit.sampling.fast_bed import ONE, OTHER, PODS, REST, TWO, box, online
+
+
+@pytest.fixture
+def watching(bed):
+    bed.make(ONE, TWO, OTHER)
+    for path, us in (("", 900), ("kubepods", 700), ("kubepods/besteffort", 300), (OTHER, 30)):
+        bed.use(path, us)
+    bed.stall(TWO, 5)
+    together = Group(Role.BOX, ("kubepods/besteffort",), (OTHER,))
+    bed.sampler.watch((PODS, REST, together, *online(TWO)))
+    return bed
+
+
+def test_the_first_tick_opens_files_and_is_none(watching):
+    assert watching.look() is None
+    watching.tick()
+    assert watching.look() is not None
+
+
+def test_what_is_left_is_what_pods_and_system_use_and_the_box_does_not(watching):
+    watching.tick()
+    look = watching.look()
+    assert (look.at, look.left_us, look.box_us) == (watching.now, 900 - 270, 270)
+    (online,) = look.online
+    assert (online.role, online.at, online.stalled_us) == (Role.ONLINE, watching.now, 5)
+
+
+def test_samples_of_looks_are_those_that_a_reading_would_have_had(watching):
+    read = watching.tick()
+    watching.look()
+    samples = watching.sampler.samples(watching.now)
+    by_role = {sample.role: sample for sample in samples}
+    assert len(samples) == len(read)
+    assert all(by_role[sample.role] == sample._replace(at=watching.now) for sample in read)
+
+
+def test_those_of_the_last_two_looks_come_before_what_is_read(watching):
+    watching.tick()
+    looks = [watching.look() for _ in range(3)]
+    watching.use("kubepods", 800)
+    samples = watching.tick()
+    pods = [sample for sample in samples if sample.role is Role.PODS]
+    assert [sample.at for sample in pods] == [looks[1].at, looks[2].at, watching.now]
+    assert [sample.usage_us for sample in pods] == [700, 700, 800]
+
+
+def test_the_use_of_online_groups_is_not_read(watching):
+    watching.use(TWO, 40)
+    watching.sampler.watch((PODS, REST, Group(Role.ONLINE, (TWO,), stalled=TWO)))
+    assert [s.usage_us for s in watching.tick() if s.role is Role.ONLINE] == [40]
+    (online,) = watching.look().online
+    assert (online.usage_us, online.stalled_us) == (None, 5)
+
+
+def test_their_samples_are_made_once(watching):
+    watching.tick()
+    watching.look()
+    watching.sampler.samples(watching.now)
+    assert watching.sampler.samples(watching.now) == ()
+
+
+def test_other_groups_are_read_one_by_one_first(watching):
+    watching.tick()
+    watching.sampler.watch((PODS, REST))
+    assert watching.look() is None
+    watching.tick()
+    assert watching.look().box_us == 0
+
+
+def test_of_a_cgroup_that_ends_the_next_reading_says_so(watching):
+    watching.tick()
+    assert watching.look() is not None
+    watching.tree.remove(TWO)
+    assert watching.look() is None
+    *_, last = (sample for sample in watching.tick() if sample.role is Role.ONLINE)
+    assert last.usage_us is None
+
+
+def test_a_file_that_says_no_number_makes_it_none(watching):
+    watching.tick()
+    watching.tree.write("kubepods", "cpuacct.usage" if watching.tree.version == 1 else "cpu.stat", "max")
+    assert watching.look() is None
+
+
+def test_one_that_was_interrupted_for_long_is_none(watching):
+    watching.tick()
+    watching.creeps = AT_ONCE_S
+    assert watching.look() is None
+
+
+def test_while_a_pressure_file_is_missing_it_is_tried_again_after_a_while(watching):
+    file = watching.tree.folder("cpu.pressure", TWO) / "cpu.pressure"
+    text = file.read_text()
+    file.unlink()
+    watching.tick()
+    assert watching.look().online[0].stalled_us is None
+    file.write_text(text)
+    assert watching.look(seconds=RETRY_S) is None
+    watching.tick()
+    assert watching.look().online[0].stalled_us == 5
+
+
+def test_online_groups_beyond_the_budget_take_turns(watching):
+    paths = [f"kubepods/burstable/pod{number}" for number in range(9)]
+    watching.make(*paths)
+    watching.sampler.watch((PODS, REST, *online(*paths)))
+    watching.tick()
+    looks = [watching.look() for _ in range(3)]
+    keys = {sample.key for look in looks for sample in look.online}
+    assert [len(look.online) for look in looks] == [BUDGET - 2] * 3
+    assert len(keys) == len(paths)
+
+
+def test_where_more_is_added_up_than_the_budget_allows_there_is_none(watching):
+    paths = [f"kubepods/besteffort/pod{number}" for number in range(9)]
+    watching.make(*paths)
+    watching.sampler.watch((PODS, REST, *box(*paths)))
+    watching.tick()
+    assert watching.look() is None
+
+
+def test_reserved_cpus_are_read_with_the_samples(watching):
+    watching.sampler.watch((PODS, REST, Group(Role.RESERVED, cpus=1)))
+    (watching.folder / "proc").mkdir(exist_ok=True)
+    (watching.folder / "proc/stat").write_text("cpu0 5 0 0 9 0 0 0 0 0 0\n")
+    watching.tick()
+    assert watching.look(seconds=2) is not None
+    samples = watching.sampler.samples(watching.now)
+    assert [sample.role for sample in samples] == [Role.PODS, Role.SYSTEM, Role.RESERVED]
