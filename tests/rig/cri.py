@@ -232,7 +232,8 @@ class Cri:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda pod: self.remove_pod(pod, seconds), self.list_pods(seconds)))
         for cgroup in self._ledger.cgroups():
-            kubepods.remove(cgroup)
+            if kubepods.remove(cgroup):
+                self._ledger.strike(cgroup)
 
 
 def resources(**limits: Unpack[Limits]) -> cri_pb2.LinuxContainerResources:

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from tests.rig.waiting import poll
@@ -97,30 +98,48 @@ def _removed(cgroup: str) -> bool:
 
 
 class Ledger:
-    """Which pod cgroups were made for one rig folder, and which of their parents were there before."""
+    """Which pod cgroups were made for one rig folder and not removed yet, and which of their parents with them.
+
+    A file that only ever grows, so that whoever cleans up after a rig that was killed reads the same. What is gone is
+    struck out: a clean-up costs by the pods that are there, not by those of hundreds of tests before.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "cgroups"
+        self._lock = Lock()
 
     def add(self, cgroup: str) -> None:
-        """Note a pod's cgroup, before it is made."""
-        notes = [f"keep {above}" for above in parents(cgroup) if self._was_there(above)]
-        with self._file.open("a") as file:
-            file.write("".join(f"{note}\n" for note in [*notes, f"pod {cgroup}"]))
+        """Note a pod's cgroup before it is made, and of what is above it what has to be made as well."""
+        with self._lock:
+            known = {path for kind, path in self._notes() if kind in ("keep", "ours")}
+            new = [above for above in parents(cgroup) if above not in known]
+            self._write(
+                [*(f"{'keep' if folders(above) else 'ours'} {above}" for above in new), f"pod {cgroup}"]
+            )
+
+    def strike(self, cgroup: str) -> None:
+        """Note that a pod's cgroup is gone."""
+        with self._lock:
+            self._write([f"gone {cgroup}"])
 
     def cgroups(self) -> list[str]:
-        """The pod cgroups that were noted."""
-        return [cgroup for kind, cgroup in self._notes() if kind == "pod"]
+        """The pod cgroups that were noted and are not gone."""
+        found: dict[str, None] = {}
+        for kind, cgroup in self._notes():
+            if kind == "pod":
+                found[cgroup] = None
+            elif kind == "gone":
+                found.pop(cgroup, None)
+        return list(found)
 
     def removable(self) -> list[str]:
         """What may be removed, children before parents: the pod cgroups, then the parents that are ours."""
-        kept = {cgroup for kind, cgroup in self._notes() if kind == "keep"}
-        above = {parent for cgroup in self.cgroups() for parent in parents(cgroup)} - kept
-        return [*self.cgroups(), *sorted(above, key=len, reverse=True)]
+        ours = [cgroup for kind, cgroup in self._notes() if kind == "ours"]
+        return [*self.cgroups(), *sorted(ours, key=len, reverse=True)]
 
-    def _was_there(self, parent: str) -> bool:
-        made_by_us = {above for cgroup in self.cgroups() for above in parents(cgroup)}
-        return parent not in made_by_us and bool(folders(parent))
+    def _write(self, notes: list[str]) -> None:
+        with self._file.open("a") as file:
+            file.write("".join(f"{note}\n" for note in notes))
 
     def _notes(self) -> Iterator[tuple[str, str]]:
         text = self._file.read_text() if self._file.exists() else ""

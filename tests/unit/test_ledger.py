@@ -1,0 +1,69 @@
+"""The rig's ledger: what it made is known after it was killed, and what is gone costs nobody anything any more."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.rig import kubepods
+from tests.rig.kubepods import Ledger
+
+POD = "/kubepods/burstable/pod{}"
+
+
+@pytest.fixture
+def hierarchy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only one that there is."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    monkeypatch.setattr(kubepods, "hierarchies", lambda: [root])
+    return root
+
+
+@pytest.fixture
+def ledger(hierarchy: Path, tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path)
+
+
+def test_pods_come_before_what_is_above_them_and_lowest_first(ledger: Ledger):
+    ledger.add(POD.format(1))
+    ledger.add("/kubepods/pod2")
+    assert ledger.removable() == [POD.format(1), "/kubepods/pod2", "/kubepods/burstable", "/kubepods"]
+
+
+def test_what_was_there_before_is_never_removed(ledger: Ledger, hierarchy: Path):
+    (hierarchy / "kubepods").mkdir()
+    ledger.add(POD.format(1))
+    assert ledger.removable() == [POD.format(1), "/kubepods/burstable"]
+
+
+def test_what_the_first_pod_had_made_is_still_ours_at_the_second(ledger: Ledger, hierarchy: Path):
+    ledger.add(POD.format(1))
+    (hierarchy / "kubepods/burstable").mkdir(parents=True)
+    ledger.add(POD.format(2))
+    assert ledger.removable() == [POD.format(1), POD.format(2), "/kubepods/burstable", "/kubepods"]
+
+
+def test_what_is_gone_is_looked_for_no_more_and_its_parents_are_still_ours(ledger: Ledger):
+    ledger.add(POD.format(1))
+    ledger.add(POD.format(2))
+    ledger.strike(POD.format(1))
+    assert ledger.cgroups() == [POD.format(2)]
+    assert ledger.removable() == [POD.format(2), "/kubepods/burstable", "/kubepods"]
+
+
+def test_who_is_made_anew_is_noted_anew(ledger: Ledger):
+    ledger.add(POD.format(1))
+    ledger.strike(POD.format(1))
+    ledger.add(POD.format(1))
+    assert ledger.cgroups() == [POD.format(1)]
+
+
+def test_another_process_reads_the_same(ledger: Ledger, tmp_path: Path):
+    ledger.add(POD.format(1))
+    ledger.add(POD.format(2))
+    ledger.strike(POD.format(2))
+    assert (
+        Ledger(tmp_path).removable()
+        == ledger.removable()
+        == [POD.format(1), "/kubepods/burstable", "/kubepods"]
+    )
