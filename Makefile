@@ -39,7 +39,7 @@ test-vm: setup
 soak: setup
 	$(BIN)/python -m pytest tests/soak/test_soak.py --soak-seconds=3600 $(ARGS)
 
-# Ten thousand pushes beside containers that come and go, on each containerd; `make test` plays 300. Figures: build/pushes.json
+# Ten thousand pushes beside containers that come and go, on each containerd; `make test` plays 600. Figures: build/pushes.json
 soak-pushes: setup
 	$(BIN)/python -m pytest tests/soak/test_pushes.py --pushes=10000 $(ARGS)
 

@@ -39,8 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pushes",
         type=int,
-        default=300,
-        help="how many pushes the runtime must bear beside containers that come and go (default: 300)",
+        default=600,
+        help="how many pushes the runtime must bear beside containers that come and go (default: 600)",
     )
 
 

@@ -1,10 +1,6 @@
 """Values on their way into a real runtime's specs; hints and bursts, which lie beside them, on the real kernel."""
 
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from threading import Event
+from collections.abc import Callable
 
 import pytest
 
@@ -16,12 +12,9 @@ from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.lent import LENT, held, in_force, lent
 from tests.rig.waiting import becomes, poll, wait_until
-from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
+from tests.rig.workloads import PERIOD, Workload
 
 pytestmark = pytest.mark.containerd
-
-CHURN_SECONDS = 30  # a runtime that a plugin can wedge was wedged after 3 to 11
-SLOW_CALL_SECONDS = 60  # the kubelet gives up after 120
 
 WITH_CHILD = ("/bin/sh", "-c", workloads.COMMAND[2].replace("exec sleep 1000000", "sleep 1000000 & wait"))
 
@@ -44,54 +37,6 @@ def test_what_was_lent_before_we_came_is_pushed_into_the_spec_and_the_cgroup(cri
     assert daemon.audit("push.failed") == []
     # our own call is recognised: it is no update of the kubelet's
     assert daemon.audit("container.update", container_id=batch.id, reason="kubelet_update") == []
-
-
-def test_pushes_beside_containers_that_come_and_go_leave_the_runtime_answering(cri: Cri, own_daemon: Up):
-    daemon = own_daemon(config="runtime: {updatesPerReply: 0}\n")
-    crowd = [workloads.shared(cri, f"n{i}") for i in range(10)]
-    jobs = [lent(cri, f"job{i}") for i in range(4)]
-    over = Event()
-    with ThreadPoolExecutor(4) as pool, ending(over):
-        owners = pool.submit(_come_and_go, over, lambda i: workloads.dedicated(cri, f"db{i}"))
-        guests = pool.submit(_come_and_go, over, lambda i: workloads.shared(cri, f"guest{i}"))
-        batch = pool.submit(_come_and_go, over, lambda i: lent(cri, f"batch{i}"))
-        slowest = _calls(cri, CHURN_SECONDS)
-        over.set()
-        lives = [found.result(120) for found in (owners, guests, batch)]
-    assert slowest < SLOW_CALL_SECONDS
-    assert min(lives) > 5, lives
-    wait_until(
-        lambda: all(cgroups.members(m.spec_cpus) == NODE_CPUS for m in crowd), 60, "the specs to agree"
-    )
-    assert [held(job) for job in jobs] == [LENT] * len(jobs)
-    assert daemon.metric("nri_coloc_reconnects_total") == 0
-    assert daemon.audit("hook.failed") == []
-
-
-def _come_and_go(over: Event, run: Callable[[int], Workload]) -> int:
-    lives = 0
-    while not over.is_set():
-        guest = run(lives)
-        guest.cri.remove_pod(guest.pod.id)
-        lives += 1
-    return lives
-
-
-def _calls(cri: Cri, seconds: float) -> float:
-    """Ask the runtime again and again; the seconds that its slowest answer took."""
-    slowest, end = 0.0, time.monotonic() + seconds
-    while (began := time.monotonic()) < end:
-        cri.list_pods()
-        slowest = max(slowest, time.monotonic() - began)
-    return slowest
-
-
-@contextmanager
-def ending(over: Event) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        over.set()
 
 
 # ---- scheduling hints ----

@@ -8,6 +8,7 @@ build/pushes.json afterwards.
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from tests.rig.configuration import VERSIONS, Version
 from tests.rig.containerd import Containerd, bring_up
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
+from tests.rig.lent import LENT, held, lent
 from tests.rig.waiting import poll, wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 
@@ -31,6 +33,13 @@ pytestmark = pytest.mark.containerd
 
 RECORD: Final = Path("build/pushes.json")
 SHARERS: Final = 24
+JOBS: Final = 4
+"""Offline pods that stay, and keep what they were lent whatever is pushed to others."""
+
+LIVES: Final = 6
+"""Of each kind that comes and goes, at the least, however soon the pushes are made; one takes a second."""
+
+LIVES_S: Final = 300.0
 SLOW_CALL_S: Final = 30.0
 """The kubelet gives up after 120; a containerd that is wedged never answers."""
 
@@ -42,13 +51,20 @@ REST_S: Final = 0.2
 
 CONFIG: Final = "runtime: {updatesPerReply: 0}\n"
 
+KINDS: Final[dict[str, Callable[[Cri, str], Workload]]] = {
+    "owner": workloads.dedicated,
+    "guest": workloads.shared,
+    "batch": lent,
+}
+"""What comes and goes: who takes CPUs from the others, who shares what is left, who lives on what was lent."""
+
 
 @dataclass
 class Course:
     """What was seen of the runtime meanwhile, seconds."""
 
     calls: list[float] = field(default_factory=list)
-    lives: int = 0
+    lives: Counter[str] = field(default_factory=Counter)
 
     def at(self, share: float) -> float:
         """The time that this share of the calls took at most."""
@@ -84,9 +100,13 @@ def test_pushes_beside_churn_leave_the_runtime_answering_and_every_plugin_connec
     ):
         daemon.wait_ready()
         crowd = [workloads.shared(cri, f"n{number}") for number in range(SHARERS)]
+        jobs = [lent(cri, f"job{number}") for number in range(JOBS)]
         began = time.monotonic()
         with under_way(cri) as course:
             _pushed(bystander, wanted)
+            wait_until(
+                lambda: min(course.lives[kind] for kind in KINDS) >= LIVES, LIVES_S, "lives of each kind"
+            )
         seconds, pushes = time.monotonic() - began, bystander.heard["UpdateContainer"]
         _note(containerd, course, {"pushes": pushes, "seconds": seconds, **bystander.heard})
         assert pushes >= wanted
@@ -95,6 +115,7 @@ def test_pushes_beside_churn_leave_the_runtime_answering_and_every_plugin_connec
         assert daemon.metric("nri_coloc_reconnects_total") == 0
         assert daemon.audit("hook.failed") == daemon.audit("push.failed") == []
         wait_until(lambda: all(map(_agrees, crowd)), 120, "every spec to agree with its cgroup")
+        assert [held(job) for job in jobs] == [LENT] * JOBS
         cri.remove_all()
 
 
@@ -111,12 +132,10 @@ def _agrees(sharer: Workload) -> bool:
 
 @contextmanager
 def under_way(cri: Cri) -> Iterator[Course]:
-    """Let owners of CPUs and offline pods come and go, and ask the runtime again and again."""
+    """Let pods of each kind come and go, and ask the runtime again and again."""
     over, course = Event(), Course()
-    owners = lambda number: workloads.dedicated(cri, f"db{number}")  # noqa: E731 - two of a kind
-    offline = lambda number: workloads.reclaimed(cri, f"job{number}")  # noqa: E731
-    with ThreadPoolExecutor(3) as pool:
-        work = [pool.submit(_come_and_go, cri, run, over, course) for run in (owners, offline)]
+    with ThreadPoolExecutor(len(KINDS) + 1) as pool:
+        work = [pool.submit(_come_and_go, cri, kind, over, course) for kind in KINDS]
         work.append(pool.submit(_ask, cri, over, course))
         try:
             yield course
@@ -126,14 +145,13 @@ def under_way(cri: Cri) -> Iterator[Course]:
             each.result(300)
 
 
-def _come_and_go(cri: Cri, run: Callable[[int], Workload], over: Event, course: Course) -> None:
-    number = 0
+def _come_and_go(cri: Cri, kind: str, over: Event, course: Course) -> None:
     while not over.is_set():
-        guest = run(number)
+        guest = KINDS[kind](cri, f"{kind}{course.lives[kind]}")
         over.wait(REST_S)
         cri.remove_pod(guest.pod.id)
         over.wait(REST_S)
-        course.lives, number = course.lives + 1, number + 1
+        course.lives[kind] += 1
 
 
 def _ask(cri: Cri, over: Event, course: Course) -> None:
@@ -148,7 +166,7 @@ def _note(containerd: Containerd, course: Course, figures: dict[str, float]) -> 
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     known[containerd.package.version] = {
         **figures,
-        "lives": course.lives,
+        "lives": course.lives.total(),
         "calls": len(course.calls),
         "call_p50_s": course.at(0.5),
         "call_p99_s": course.at(0.99),
