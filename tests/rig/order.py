@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-PATIENT: Final = frozenset({"fuzz", "integration", "property", "scenario", "unit"})
+PATIENT: Final = frozenset({"conformance", "fuzz", "integration", "property", "scenario", "unit"})
 """They need one CPU, and none of them measures how long something takes but against a bound that is far off."""
 
 EMULATED: Final = frozenset({"vm"})

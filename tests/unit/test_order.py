@@ -17,10 +17,10 @@ def item(nodeid: str) -> pytest.Item:
 
 
 def test_what_measures_times_comes_first_and_the_machines_last():
-    chosen = [
-        item(f"tests/{name}/test_it.py::test_it") for name in ("containerd", "fuzz", "soak", "unit", "vm")
-    ]
-    assert [folder(one) for one in sorted(chosen, key=place)] == ["containerd", "soak", "fuzz", "unit", "vm"]
+    names = ("conformance", "containerd", "fuzz", "soak", "unit", "vm")
+    chosen = [item(f"tests/{name}/test_it.py::test_it") for name in names]
+    in_order = ["containerd", "soak", "conformance", "fuzz", "unit", "vm"]
+    assert [folder(one) for one in sorted(chosen, key=place)] == in_order
 
 
 def test_every_folder_that_is_named_exists():
