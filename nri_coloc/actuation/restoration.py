@@ -12,6 +12,7 @@ from pathlib import Path
 from nri_coloc.actuation import cgroups, journal, oom_scores, tasks
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model import kubepods
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +66,10 @@ def _put_back(root: str, file: str, was: str, version: int) -> None:
     elif name in oom_scores.NAMES:
         failure = oom_scores.reset(folder, f"{root}/proc", was)
     else:
-        cgroups.restore(root + file, was, version, inherited=is_a_pods(folder))
+        cgroups.restore(root + file, was, version, inherited=kubepods.is_a_pods(folder))
         return
     if failure is not None:
         raise failure
-
-
-def is_a_pods(folder: str) -> bool:
-    """Whether a folder is a pod's cgroup, by the name that a kubelet gives it under either driver."""
-    name = folder.rpartition("/")[2]
-    return name.startswith("pod") or "-pod" in name
 
 
 def _turn(file: str) -> tuple[int, int]:

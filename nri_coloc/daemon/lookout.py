@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from nri_coloc.daemon import targets
+from nri_coloc.model.kubepods import kubepods_of
 from nri_coloc.model.readings import Role
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.workload import QoSClass
@@ -17,7 +18,7 @@ def groups_of(state: NodeState, host_groups: tuple[str, ...] = ()) -> tuple[Grou
     `host_groups`: members of the box outside Kubernetes.
     """
     pods = tuple(_pods(state))
-    kubepods = next(filter(None, (groups.kubepods_of(pod.path) for pod in pods)), "")
+    kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
     return groups.choose(Facts(kubepods, pods, host_groups, reserved=state.pools.reserved))
 
 
@@ -27,7 +28,7 @@ def tier_groups_of(state: NodeState) -> tuple[Group, ...]:
         pool: bands.tier_of(pool, state.pools.plan) for pool in {a.pool for a in state.containers.values()}
     }
     pods = [_tier_facts(state, pod_id, place, tiers) for pod_id, place in state.pods.items()]
-    kubepods = next(filter(None, (groups.kubepods_of(pod.path) for pod in pods)), "")
+    kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
     return groups.choose_tiers(kubepods, pods)
 
 

@@ -18,6 +18,7 @@ from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
 from nri_coloc.errors import ColocError
 from nri_coloc.knobs.originals import SPEC_FILES
+from nri_coloc.model import kubepods
 from nri_coloc.sampling import cgroup_layout
 
 JOURNAL: Final = "restore.jsonl"
@@ -105,7 +106,7 @@ def at_exit(
 def _is_of_a_container(file: str) -> bool:
     """Whether a journalled file is one of a container's that its runtime's spec speaks of too."""
     folder, _, name = file.rpartition("/")
-    return name in SPEC_FILES and files.is_a_pods(folder.rpartition("/")[0])
+    return name in SPEC_FILES and kubepods.is_a_pods(folder.rpartition("/")[0])
 
 
 def _of(paths: frozenset[str], entries: Mapping[str, str]) -> dict[str, str]:

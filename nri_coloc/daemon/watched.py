@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from nri_coloc.daemon import targets
+from nri_coloc.model.kubepods import kubepods_of
 from nri_coloc.model.readings import GroupReading, MemoryReading, Picture
 from nri_coloc.model.state import NodeState
-from nri_coloc.sampling import groups
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.picture import Subjects
 
@@ -23,7 +23,7 @@ def subjects(state: NodeState, host_groups: Mapping[str, str] = _NO_HOST_GROUPS)
     pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
     containers = {one.id: targets.container_path(one) for one in state.containers.values()}
     return Subjects(
-        next(filter(None, map(groups.kubepods_of, pods.values())), ""),
+        next(filter(None, map(kubepods_of, pods.values())), ""),
         pods,
         {container_id: path for container_id, path in containers.items() if path},
         host_groups,

@@ -16,9 +16,6 @@ from nri_coloc.model.readings import Role
 MOST_TOGETHER: Final = 4
 """How many files one figure may be made of; more are read in turn instead, each with its own time."""
 
-_KUBEPODS: Final = "kubepods"
-_SLICE: Final = ".slice"
-
 
 class ContainerFacts(NamedTuple):
     """`path` below the hierarchy's root. `dedicated`: it runs on CPUs that somebody owns, so that no reclaimed task
@@ -91,20 +88,6 @@ def choose(facts: Facts) -> tuple[Group, ...]:
 def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
     """Return the groups that tell what the members of each tier use; all pods of the node are `pods`."""
     return tuple(_tiers(kubepods, pods))
-
-
-def kubepods_of(path: str) -> str:
-    """Return the part of a pod's path down to kubepods, "" if it lies elsewhere.
-
-    "kubepods" under the cgroupfs driver, "kubepods.slice" under systemd's, either below the kubelet's own
-    --cgroup-root ("kubelet.slice/kubelet-kubepods.slice").
-    """
-    parts = path.split("/")
-    for depth, part in enumerate(parts):
-        stem = part.removesuffix(_SLICE)
-        if stem == _KUBEPODS or (stem != part and stem.endswith(f"-{_KUBEPODS}")):
-            return "/".join(parts[: depth + 1])
-    return ""
 
 
 def _node(facts: Facts) -> Iterator[Group]:

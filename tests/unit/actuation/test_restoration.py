@@ -85,11 +85,18 @@ def test_on_v1_the_cgroups_below_get_room_with_their_parent(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "has"), [("pod1", "0-7"), ("kubepods-besteffort-pod1.slice", "0-7"), ("yarn", "2-3")]
+    ("name", "has"),
+    [
+        ("kubepods/besteffort/pod1", "0-7"),
+        ("kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice", "0-7"),
+        ("yarn", "2-3"),
+        ("hadoop-pods.slice", "2-3"),
+        ("podman", "2-3"),
+    ],
 )
 def test_on_v1_members_that_were_left_behind_follow_their_pod(tmp_path, name, has):
     for path, cpus in ((name, "0-7"), (f"{name}/app", "2-3")):
-        (tmp_path / path).mkdir()
+        (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "cpuset.cpus").write_text(f"{cpus}\n")
     restoration.restore(journal(tmp_path, (f"/{name}/cpuset.cpus", "0-7")), str(tmp_path), 1)
     assert (tmp_path / name / "app/cpuset.cpus").read_text().strip() == has

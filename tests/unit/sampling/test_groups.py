@@ -158,20 +158,3 @@ def test_a_container_on_owned_cpus_counts_as_dedicated_and_its_neighbour_as_onli
     together = PodFacts("p", Role.ONLINE, (main, sidecar))
     assert chosen(Role.DEDICATED, together) == [Group(Role.DEDICATED, ("p/main",), shares_box=False)]
     assert chosen(Role.ONLINE, together) == [Group(Role.ONLINE, stalled="p/init")]
-
-
-@pytest.mark.parametrize(
-    ("path", "kubepods"),
-    [
-        ("kubepods/burstable/pod1", "kubepods"),
-        ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice", "kubepods.slice"),
-        ("kubelet/kubepods/pod1", "kubelet/kubepods"),
-        ("kubelet.slice/kubelet-kubepods.slice/x", "kubelet.slice/kubelet-kubepods.slice"),
-        ("my-kubepods/pod1", ""),
-        ("system.slice/pod1", ""),
-        ("", ""),
-    ],
-    ids=["cgroupfs", "systemd", "cgroup root", "systemd root", "other name", "elsewhere", "none"],
-)
-def test_kubepods_is_found_in_a_pods_path(path, kubepods):
-    assert groups.kubepods_of(path) == kubepods

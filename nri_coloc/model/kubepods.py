@@ -1,0 +1,36 @@
+"""Where a kubelet keeps its pods: what the names of cgroups tell, under either driver; pure.
+
+"kubepods" under the cgroupfs driver, "kubepods.slice" under systemd's, either below the kubelet's own --cgroup-root
+("kubelet.slice/kubelet-kubepods.slice"); in it the QoS classes but Guaranteed, in these the pods (pkg/kubelet/cm,
+GetPodContainerName).
+"""
+
+from typing import Final
+
+_KUBEPODS: Final = "kubepods"
+_SLICE: Final = ".slice"
+_QOS: Final = ("", "/burstable", "/besteffort")
+
+
+def kubepods_of(path: str) -> str:
+    """Return the part of a path down to kubepods, "" if it lies elsewhere."""
+    parts = path.split("/")
+    for depth, part in enumerate(parts):
+        stem = part.removesuffix(_SLICE)
+        if stem == _KUBEPODS or (stem != part and stem.endswith(f"-{_KUBEPODS}")):
+            return "/".join(parts[: depth + 1])
+    return ""
+
+
+def is_a_pods(folder: str) -> bool:
+    """Whether a folder is a pod's own cgroup: "…/kubepods/burstable/pod<uid>" or "…/kubepods-burstable-pod<uid>.slice".
+
+    Of others a name alone says nothing: "podman", "hadoop-pods.slice".
+    """
+    parent, _, name = folder.rpartition("/")
+    stem = name.removesuffix(_SLICE)
+    if stem != name:
+        classes, _, uid = stem.rpartition("-pod")
+        return bool(uid) and "-" not in uid and _KUBEPODS in classes.split("-")
+    kubepods = kubepods_of(parent)
+    return name.startswith("pod") and name != "pod" and bool(kubepods) and parent[len(kubepods) :] in _QOS

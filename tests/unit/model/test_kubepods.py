@@ -1,0 +1,65 @@
+"""model/kubepods.py: a kubelet's cgroups are known by their names."""
+
+import pytest
+
+from nri_coloc.model import kubepods
+from nri_coloc.model.kubepods import kubepods_of
+
+UID = "0f9b2c1e-7d1a-4c5e-9b60-3a1f2d4c5b6a"
+IN_SLICE = UID.replace("-", "_")
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("kubepods/burstable/pod1", "kubepods"),
+        ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice", "kubepods.slice"),
+        ("kubelet/kubepods/pod1", "kubelet/kubepods"),
+        ("kubelet.slice/kubelet-kubepods.slice/x", "kubelet.slice/kubelet-kubepods.slice"),
+        ("my-kubepods/pod1", ""),
+        ("system.slice/pod1", ""),
+        ("", ""),
+    ],
+    ids=["cgroupfs", "systemd", "cgroup root", "systemd root", "other name", "elsewhere", "none"],
+)
+def test_kubepods_is_found_in_a_pods_path(path, found):
+    assert kubepods_of(path) == found
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        f"/kubepods/pod{UID}",
+        f"/sys/fs/cgroup/cpuset/kubepods/burstable/pod{UID}",
+        f"/kubelet/kubepods/besteffort/pod{UID}",
+        f"/kubepods.slice/kubepods-pod{IN_SLICE}.slice",
+        f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{IN_SLICE}.slice",
+        f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{IN_SLICE}.slice",
+    ],
+)
+def test_a_pods_cgroup_is_known_under_either_driver(folder):
+    assert kubepods.is_a_pods(folder)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/hadoop-pods.slice",
+        "/batch/worker-pod1",
+        "/batch.slice/batch-pod1.slice",
+        "/podman",
+        "/machine.slice/pod1",
+        "/my-kubepods/pod1",
+        "/kubepods",
+        "/kubepods/pod",
+        "/kubepods/besteffort",
+        "/kubepods.slice/kubepods-pod.slice",
+        "/kubepods.slice/kubepods-besteffort.slice",
+        f"/kubepods/pod{UID}/1f2e3d",
+        f"/kubepods/pod{UID}/1f2e3d/pod2",
+        f"/kubepods.slice/kubepods-pod{IN_SLICE}.slice/cri-containerd-1f2e.scope",
+        "",
+    ],
+)
+def test_no_other_cgroup_is_taken_for_one(folder):
+    assert not kubepods.is_a_pods(folder)
