@@ -5,7 +5,7 @@ A target is a pod's or a container's cgroup with the values it should have now. 
 computed by the caller right before the call, from the newest state, so the last write is the newest truth.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
@@ -22,6 +22,8 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.reclaim.hints import Hint
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
+
+_CPUS: Final = "/cpuset.cpus"
 
 
 class Layout(Protocol):
@@ -113,13 +115,16 @@ class CgroupWriter:
             absent = [v.name for v in target.values if not self._write(target, v, failures, corrected)]
             return Applied(cpus, before, tuple(failures), tuple(corrected), tuple(absent))
 
-    def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
+    def put_back(
+        self, path: str, keep: frozenset[str], apart: Iterable[str] | None = None
+    ) -> tuple[KernelInterfaceError, ...]:
         """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
 
-        What bounds the box's memory is left to `unbound`: it has one writer.
+        What bounds the box's memory is left to `unbound`: it has one writer. `apart`: of a pod, the cgroups below it
+        that are to have CPUs of their own, asked for only if its CPUs are put back; all else below it follows.
         """
         with self._lock:
-            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS)
+            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS, apart)
 
     def bound(self, path: str, values: tuple[FileValue, ...]) -> Applied:
         """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
@@ -262,7 +267,9 @@ class CgroupWriter:
         corrected.append(Correction(file.rpartition("/")[2], current, wanted))
         return True
 
-    def _put_back(self, path: str, means: Callable[[str], bool]) -> tuple[KernelInterfaceError, ...]:
+    def _put_back(
+        self, path: str, means: Callable[[str], bool], apart: Iterable[str] | None = None
+    ) -> tuple[KernelInterfaceError, ...]:
         failures: list[KernelInterfaceError] = []
         folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
         for folder in folders - {None}:
@@ -270,11 +277,19 @@ class CgroupWriter:
                 if not means(file.rpartition("/")[2]):
                     continue
                 try:
-                    restore(file, was, self._layout.version)
+                    restore(file, was, self._layout.version, self._not_following(file, apart))
                     self._journal.forget(file)
+                    self._followed.discard(str(folder))
                 except KernelInterfaceError as error:
                     failures.append(error.as_value())
         return tuple(failures)
+
+    def _not_following(self, file: str, apart: Iterable[str] | None) -> set[str] | None:
+        """Return the folders that keep their own CPUs while a pod's file is put back; None for other files."""
+        if apart is None or not file.endswith(_CPUS):
+            return None
+        folders = (self._layout.folder("cpuset", path) for path in apart)
+        return {*placed_in(self._journal.files()), *filter(None, folders)}
 
     def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
         """Return the cgroups of which the journal holds a file of these names."""
@@ -343,15 +358,23 @@ class CgroupWriter:
         return True
 
 
-def restore(file: str, was: str, version: int, *, inherited: bool = False) -> bool:
+def placed_in(journalled: Iterable[str]) -> set[str]:
+    """Return the folders of the cgroups whose own CPUs are among journalled files."""
+    return {file.removesuffix(_CPUS) for file in journalled if file.endswith(_CPUS)}
+
+
+def restore(file: str, was: str, version: int, apart: Container[str] | None = None) -> bool:
     """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone.
 
-    `inherited`: as for a target.
+    `apart`: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other's.
     """
     folder, _, name = file.rpartition("/")
     if name == "cpuset.cpus" and was:
         try:
-            return cpusets.move(folder, version, cpuset.parse(was), inherited=inherited) is not None
+            cpus = cpuset.parse(was)
+            if apart is None:
+                return cpusets.move(folder, version, cpus) is not None
+            return cpusets.release(folder, version, cpus, apart) is not None
         except ValueError as error:  # no journal of ours says such a thing
             raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
     if name in ("cpuset.cpus", "cpuset.mems") and not was:

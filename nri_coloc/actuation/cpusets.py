@@ -7,8 +7,10 @@ what is effective is the intersection (Documentation/admin-guide/cgroup-v1/cpuse
 
 Whoever is killed in the middle leaves a root that has its CPUs above children that have not. What a child had before
 is then known of those cgroups alone whose children have all that they have, as a pod's do: `inherited` says so.
+Once a pod is no business of ours any more nobody would widen whoever is left behind: `release` does, at every depth.
 """
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from nri_coloc.actuation import files
@@ -69,6 +71,29 @@ def move(
         return found.cpus
     _move_tree(folder, found.cpus, wanted, inherited=inherited)
     return actual(folder, 1)
+
+
+def release(folder: str, version: int, wanted: CPUMask, apart: Container[str] = ()) -> CPUMask | None:
+    """Set a pod's CPUs, give all below it the same, and return what was read back; None if the cgroup is gone.
+
+    `apart`: the folders below it that have CPUs of their own, and keep them with all that lies in them. What another
+    nested cgroup had chosen for itself cannot be told from what a move that was cut off left to it. Raises as `move`.
+    """
+    cpus = move(folder, version, wanted)
+    if version == 1 and cpus is not None:
+        _let_follow(folder, cpus, apart)
+    return cpus
+
+
+def _let_follow(folder: str, cpus: CPUMask, apart: Container[str]) -> None:
+    """Give all below a cgroup its CPUs, the outermost first; none of them has others, so nothing is narrowed."""
+    for child in files.children(folder):
+        had = None if child in apart else actual(child, 1)
+        if had is None:
+            continue
+        if had != cpus:
+            _set(child, cpus)
+        _let_follow(child, cpus, apart)
 
 
 def _move_tree(folder: str, current: CPUMask, wanted: CPUMask, *, inherited: bool = False) -> None:

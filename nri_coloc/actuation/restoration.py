@@ -5,7 +5,7 @@ gone needs nothing; one that the kernel refuses is reported and kept in the jour
 runtime's own spec of a container says is `daemon.spec_restoration`'s work, which needs the runtime.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +32,10 @@ def restore(path: str, host_root: str, version: int) -> Restored:
     root = host_root.rstrip("/")
     originals = journal.load(path)
     order = sorted(originals, key=_turn)
-    refused = _put_all_back(root, {file: originals[file] for file in order}, version)
+    apart = cgroups.placed_in(root + file for file in originals)
+    refused = _put_all_back(root, {file: originals[file] for file in order}, version, apart)
     if refused:
-        refused = _put_all_back(root, {file: originals[file] for file in refused}, version)
+        refused = _put_all_back(root, {file: originals[file] for file in refused}, version, apart)
     put_back = [file for file in order if file not in refused]
     if put_back:
         journal.replace(Path(path), {file: originals[file] for file in refused})
@@ -48,25 +49,30 @@ def keep(path: str, entries: Mapping[str, str]) -> None:
         journal.replace(Path(path), {**journal.load(path), **entries})
 
 
-def _put_all_back(root: str, originals: Mapping[str, str], version: int) -> dict[str, KernelInterfaceError]:
+def _put_all_back(
+    root: str, originals: Mapping[str, str], version: int, apart: Container[str]
+) -> dict[str, KernelInterfaceError]:
     refused: dict[str, KernelInterfaceError] = {}
     for file, was in originals.items():
         try:
-            _put_back(root, file, was, version)
+            _put_back(root, file, was, version, apart)
         except KernelInterfaceError as error:
             refused[file] = error
     return refused
 
 
-def _put_back(root: str, file: str, was: str, version: int) -> None:
-    """Write one original back; the tasks of a cgroup get the scheduler's defaults, its processes their score."""
+def _put_back(root: str, file: str, was: str, version: int, apart: Container[str]) -> None:
+    """Write one original back; the tasks of a cgroup get the scheduler's defaults, its processes their score.
+
+    `apart`: the folders that have a set of CPUs of their own to be written.
+    """
     folder, _, name = (root + file).rpartition("/")
     if name == tasks.NAME:
         failure = tasks.reset(folder, version, was)
     elif name in oom_scores.NAMES:
         failure = oom_scores.reset(folder, f"{root}/proc", was)
     else:
-        cgroups.restore(root + file, was, version, inherited=kubepods.is_a_pods(folder))
+        cgroups.restore(root + file, was, version, apart if kubepods.is_a_pods(folder) else None)
         return
     if failure is not None:
         raise failure

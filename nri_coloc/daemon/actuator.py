@@ -341,7 +341,7 @@ class Actuator:
             if not target.cpus:
                 # a pod that left the box, or was never in it: nothing of the box may stay on it
                 keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
-                failures += self._writer.put_back(target.path, frozenset(keep))
+                failures += self._writer.put_back(target.path, frozenset(keep), targets.apart(state, pod_id))
                 applied = replace(applied, failures=failures)
             drift = self._drifts.judge(pod_id, target, applied)
         if not target.cpus and not state.boxed(pod_id):

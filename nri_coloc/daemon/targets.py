@@ -4,6 +4,8 @@ Computed right before each write. None means that there is nothing to write: an 
 cannot be one, or hands off.
 """
 
+from collections.abc import Iterator
+
 from nri_coloc.actuation.cgroups import Target
 from nri_coloc.knobs import files
 from nri_coloc.knobs.capability import Capability
@@ -59,6 +61,14 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
         return None
     orders = box.knobs(state, pod_id)
     return Target(path, _mask(orders), files.all_but_cpuset(orders, can), journalled=True, inherited=True)
+
+
+def apart(state: NodeState, pod_id: str) -> Iterator[str]:
+    """Yield the cgroups of a pod's containers that have CPUs of their own, by our order or by the kubelet's."""
+    for one in state.of_pod(pod_id):
+        path, ordered = container_path(one), cpuset_of(state, one.id)
+        if path and (one.container.resources.cpus or (ordered is not None and ordered[1])):
+            yield path
 
 
 def of_host_group(state: NodeState, path: str, can: Capability) -> Target:

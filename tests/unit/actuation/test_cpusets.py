@@ -107,6 +107,50 @@ class TestOfAPodOnV1:
         assert cpusets.is_followed(str(tmp_path / "gone"), 2, 0b1)
 
 
+class TestReleasing:
+    """A pod that is no business of ours any more: whoever was left behind, at any depth, has all of its CPUs again."""
+
+    def release(self, folder: Path, before: dict[str, str], wanted: str, *apart: str) -> dict[str, str]:
+        tree = WatchedTree(folder, before)
+        with tree.watched():
+            found = cpusets.release(
+                str(tree.folder("pod")), 1, cpuset.parse(wanted), [str(tree.folder(path)) for path in apart]
+            )
+        assert found == cpuset.parse(wanted)
+        return tree.cpus()
+
+    @pytest.mark.parametrize("pod", ["0-15", "0-7", "2-3"], ids=["narrowed half way", "widened", "at rest"])
+    def test_all_below_follows(self, tmp_path, pod):
+        before = {path: cpus if cpus == "2-3" else pod for path, cpus in HALF.items()} | {"": "0-15"}
+        assert self.release(tmp_path, before, "0-15") == dict.fromkeys(HALF, "0-15")
+
+    def test_who_has_a_set_of_its_own_keeps_it_with_all_below(self, tmp_path):
+        before = {**NODE, "pod/pause": "2-3", "pod/app": "4-5", "pod/app/inner": "4"}
+        after = self.release(tmp_path, before, "0-15", "pod/app")
+        assert after == {**before, "": "0-15", "pod": "0-15", "pod/pause": "0-15"}
+
+    def test_a_folder_that_is_no_cpuset_is_passed_over(self, tmp_path):
+        (tmp_path / "cpuset/pod/stranger").mkdir(parents=True)
+        assert self.release(tmp_path, NODE, "0-15") == dict.fromkeys(NODE, "0-15")
+
+    def test_what_holds_already_is_not_written(self, tmp_path):
+        tree = WatchedTree(tmp_path, NODE)
+        with tree.watched():
+            cpusets.release(str(tree.folder("pod")), 1, cpuset.parse("0-7"))
+        assert tree.written == []
+
+    def test_a_cgroup_that_is_gone_is_none(self, tmp_path):
+        assert cpusets.release(str(tmp_path / "gone"), 1, 0b1) is None
+
+    def test_on_v2_the_kernel_does_it(self, tmp_path):
+        (tmp_path / "app").mkdir()
+        for path in ("cpuset.cpus", "cpuset.cpus.effective", "app/cpuset.cpus"):
+            (tmp_path / path).write_text("2-3\n")
+        cpusets.release(str(tmp_path), 2, cpuset.parse("0-7"))
+        assert (tmp_path / "cpuset.cpus").read_text() == "0-7"
+        assert (tmp_path / "app/cpuset.cpus").read_text() == "2-3\n"
+
+
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[dict[str, str], int]:
     """Draw a legal tree of up to ten cgroups below "pod", and a set that the root can give it."""
@@ -128,6 +172,17 @@ def test_any_tree_can_be_moved_anywhere(drawn):
             parent = path.rpartition("/")[0]
             whole = before[path] == before[parent]
             assert not whole or path == "pod" or after[path] == after[parent]
+
+
+@given(trees())
+def test_any_tree_can_be_released(drawn):
+    before, wanted = drawn
+    with tempfile.TemporaryDirectory() as folder:
+        tree = WatchedTree(Path(folder), before)
+        with tree.watched():
+            cpusets.release(str(tree.folder("pod")), 1, wanted)
+        after = tree.cpus()
+    assert after == {**dict.fromkeys(before, cpuset.render(wanted)), "": before[""]}
 
 
 class TestOnV2:

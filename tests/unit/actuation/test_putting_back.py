@@ -13,7 +13,7 @@ from nri_coloc.knobs.files import Controller
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from tests.unit.actuation.host import SHARES, WEIGHT
+from tests.unit.actuation.host import SHARES, WEIGHT, Host
 
 
 class TestJournal:
@@ -119,6 +119,37 @@ class TestPuttingBack:
         v1.apply("2-7", SHARES, journalled=True)
         assert v1.writer.put_back("pod", frozenset()) == ()
         assert (v1.text("cpuset.cpus"), v1.text("cpu.shares"), v1.noted()) == ("0-7", "1024", {})
+
+    def killed_half_way(self, host: Host) -> None:
+        """A pod that was narrowed and widened, and whose writer was killed before it came to the children."""
+        host.apply("2-3", journalled=True)
+        host.cgroup(cpuset_cpus="0-7")
+        for path in ("pod/app", "pod/app/inner", "pod/other", "pod/known"):
+            host.cgroup(path, cpuset_cpus="2-3")
+
+    def test_on_v1_all_below_a_pod_follows_but_for_who_has_its_own(self, v1):
+        self.killed_half_way(v1)
+        v1.apply("2", path="pod/known", journalled=True)
+        assert v1.writer.put_back("pod", frozenset(), iter(["pod/other"])) == ()
+        found = {
+            path: v1.text("cpuset.cpus", f"pod/{path}") for path in ("app", "app/inner", "other", "known")
+        }
+        assert found == {"app": "0-7", "app/inner": "0-7", "other": "2-3", "known": "2"}
+        assert v1.noted() == {"cpuset.cpus": "2-3"}, "the container's own is still to be put back"
+
+    def test_on_v1_what_others_had_below_nobody_knows(self, v1):
+        self.killed_half_way(v1)
+        v1.writer.put_back("pod", frozenset())
+        assert (v1.text("cpuset.cpus"), v1.text("cpuset.cpus", "pod/app")) == ("0-7", "2-3")
+
+    def test_on_v1_members_of_a_pod_that_comes_again_are_looked_at_again(self, v1):
+        v1.cgroup("pod/app", cpuset_cpus="0-7")
+        into_the_box = Target("pod", 0xFF, journalled=True, inherited=True)
+        v1.writer.apply(into_the_box)
+        v1.writer.put_back("pod", frozenset(), ())
+        v1.apply("4-5", path="pod/app")
+        v1.writer.apply(into_the_box)
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
 
     def test_what_is_still_ours_is_kept(self, v2):
         v2.apply("2-7", WEIGHT, journalled=True)

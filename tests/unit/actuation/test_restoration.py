@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nri_coloc.actuation import restoration
+from nri_coloc.actuation import cpusets, restoration
 from nri_coloc.actuation.journal import load
+from nri_coloc.errors import KernelInterfaceError
 
 
 @pytest.fixture
@@ -100,3 +102,44 @@ def test_on_v1_members_that_were_left_behind_follow_their_pod(tmp_path, name, ha
         (tmp_path / path / "cpuset.cpus").write_text(f"{cpus}\n")
     restoration.restore(journal(tmp_path, (f"/{name}/cpuset.cpus", "0-7")), str(tmp_path), 1)
     assert (tmp_path / name / "app/cpuset.cpus").read_text().strip() == has
+
+
+class TestAPodThatWasLeftHalfMovedOnV1:
+    POD = "kubepods/besteffort/pod1"
+
+    def tree(self, root: Path, pod: str, **below: str) -> None:
+        for path, cpus in {"": pod, **below}.items():
+            folder = root / self.POD / path.replace("_", "/")
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "cpuset.cpus").write_text(f"{cpus}\n")
+
+    def found(self, root: Path) -> dict[str, str]:
+        files = sorted((root / self.POD).rglob("cpuset.cpus"))
+        return {str(f.parent.relative_to(root / self.POD)): f.read_text().strip() for f in files}
+
+    @pytest.mark.parametrize("pod", ["0-7", "2-5"], ids=["while it was narrowed", "while it was widened"])
+    def test_all_below_follows(self, tmp_path, pod):
+        self.tree(tmp_path, pod, app=pod, app_inner="2-3", pause="2-3")
+        restoration.restore(journal(tmp_path, (f"/{self.POD}/cpuset.cpus", "0-7")), str(tmp_path), 1)
+        assert set(self.found(tmp_path).values()) == {"0-7"}
+
+    def test_a_container_that_has_its_own_gets_that(self, tmp_path):
+        self.tree(tmp_path, "2-3", app="2-3", pause="2-3")
+        entries = ((f"/{self.POD}/app/cpuset.cpus", "4-5"), (f"/{self.POD}/cpuset.cpus", "0-7"))
+        restoration.restore(journal(tmp_path, *entries), str(tmp_path), 1)
+        assert self.found(tmp_path) == {".": "0-7", "app": "4-5", "pause": "0-7"}
+
+    def test_so_it_does_where_the_pod_is_put_back_at_the_second_try(self, tmp_path, monkeypatch):
+        self.tree(tmp_path, "2-3", app="2-3")
+        entries = ((f"/{self.POD}/app/cpuset.cpus", "2"), (f"/{self.POD}/cpuset.cpus", "0-7"))
+        release, tries = cpusets.release, []
+
+        def refuse_once(folder: str, *arguments: Any) -> int | None:
+            tries.append(folder)
+            if len(tries) == 1:
+                raise KernelInterfaceError(folder, "write", "Device or resource busy")
+            return release(folder, *arguments)
+
+        monkeypatch.setattr(cpusets, "release", refuse_once)
+        assert restoration.restore(journal(tmp_path, *entries), str(tmp_path), 1).refused == ()
+        assert self.found(tmp_path) == {".": "0-7", "app": "2"}

@@ -69,6 +69,7 @@ class Cgroups:
         self.protections: list[tuple[str, str, int]] = []
         self.scores: list[tuple[int, int]] = []
         self.put: list[tuple[str, frozenset[str]]] = []
+        self.apart: tuple[str, ...] | None = None
         self.former: set[str] = set()
         self.former_places: set[str] = set()
         self.before_writing: Callable[[], None] | None = None
@@ -102,8 +103,11 @@ class Cgroups:
         self.texts[path, name] = text
         return Correction(name, was, text)
 
-    def put_back(self, path: str, keep: frozenset[str]) -> tuple[KernelInterfaceError, ...]:
+    def put_back(
+        self, path: str, keep: frozenset[str], apart: Iterable[str] | None = None
+    ) -> tuple[KernelInterfaceError, ...]:
         self.put.append((path, keep))
+        self.apart = None if apart is None else tuple(apart)
         return ()
 
     def protect(self, path: str, name: str, amount: int) -> Applied:

@@ -144,6 +144,14 @@ def test_a_pod_outside_of_the_box_gets_back_what_the_box_wrote_and_keeps_the_res
     assert "cpuset.cpus" not in keep
 
 
+def test_in_a_pod_that_leaves_the_box_containers_that_are_placed_one_by_one_do_not_follow_it():
+    rig = Rig()
+    start_pod(rig.node, "web")
+    create(rig.node, "app")
+    rig.actuator.place_pod("web")
+    assert rig.cgroups.apart == (APP,)
+
+
 def test_containers_that_inherit_are_read_when_their_pod_was_moved():
     rig = Rig(cpus={"kubepods/podbatch": kit.mask("0-7"), "kubepods/podbatch/job": kit.mask("2-7")})
     start_pod(rig.node, "batch")

@@ -7,7 +7,7 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.events import ContainerCreating, PodStarted
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.model.workload import Pod, QoSClass, Wish
+from nri_coloc.model.workload import Pod, QoSClass, Resources, Wish
 from tests.unit.daemon.kit import a_node, create, start_pod
 from tests.unit.policy import kit
 
@@ -33,6 +33,22 @@ def test_an_offline_container_of_the_box_inherits_and_its_pod_is_limited():
     assert pod is not None
     assert (pod.path, pod.cpus, pod.journalled) == ("kubepods/podbatch", kit.mask("0-7"), True)
     assert ("cpu.weight", "1") in [(value.name, value.text) for value in pod.values]
+
+
+def test_in_a_pod_that_leaves_the_box_whoever_has_cpus_by_our_order_or_the_kubelets_stands_apart():
+    node = a_node()
+    start_pod(node, "batch")
+    create(node, "job", kit.RECLAIMED, 0, on="batch")
+    assert list(targets.apart(node.state, "batch")) == []
+    create(node, "agent", on="batch")
+    assert list(targets.apart(node.state, "batch")) == ["kubepods/podbatch/job", "kubepods/podbatch/agent"]
+    own = Wish(QoSClass.RECLAIMED, preserve=frozenset({"cpu"}))
+    for name, cpus in (("pinned", "4-5"), ("free", "")):
+        container = kit.container(
+            name, "night", resources=Resources(cpus=cpus), cgroups_path=f"/kubepods/podnight/{name}"
+        )
+        node.decide(ContainerCreating(kit.pod("night"), container, own))
+    assert list(targets.apart(node.state, "night")) == ["kubepods/podnight/pinned"]
 
 
 @pytest.mark.parametrize("handler", ["pod", "ignore"])
