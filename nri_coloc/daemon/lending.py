@@ -167,6 +167,7 @@ class Lending:
             took_s=cost.took_s,
             mean_took_s=cost.mean_took_s,
             yields=self._relocation.yields(state),
+            most=tiers.bounds(state.pools, RECLAIM).maximum,
         )
 
     @property

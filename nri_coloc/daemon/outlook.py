@@ -26,13 +26,15 @@ Online = Mapping[str, OnlinePod]
 class Scene(NamedTuple):
     """Who is on the node and how many milli-CPU are lendable: an offer holds for one scene and tuning.
 
-    `box_milli`: what the box has by itself where pools are sized by load; an offer of more does not stand.
+    `box_milli`: what the box has by itself where pools are sized by load; `most_milli`: what an operator lets the
+    box have; an offer of more than either does not stand.
     """
 
     online: Online
     lendable_milli: int
     tuning: ReclaimTuning
     box_milli: int | None = None
+    most_milli: int | None = None
 
 
 class Outlook:
@@ -80,7 +82,7 @@ class Outlook:
         """
         blind = prediction.blind_for_s(self.forecast, now_s, scene.tuning) > 0.0
         learnt = self.forecast.observed_s is not None
-        known = (scene.online, scene.lendable_milli, scene.tuning, blind, learnt)
+        known = (scene.online, scene.lendable_milli, scene.most_milli, scene.tuning, blind, learnt)
         used = self._used_now()
         kept = scene.box_milli is None or self.capacity.cpu_milli <= scene.box_milli
         stands = kept and _same(known, self._offered_for) and not self._has_risen(used, scene.tuning)
@@ -122,8 +124,12 @@ def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
 def _supply(picture: Picture, scene: Scene, known: Supply) -> Supply:
     """Return what there is to divide; memory that could not be read is what it was."""
     if not picture.node.memory_total:
-        return known._replace(cpu_milli=scene.lendable_milli, box_milli=scene.box_milli)
+        return known._replace(
+            cpu_milli=scene.lendable_milli, box_milli=scene.box_milli, most_milli=scene.most_milli
+        )
     pods = picture.kubepods.memory if picture.kubepods is not None else None
     limit = None if pods is None else pods.limit
     node = picture.node
-    return Supply(scene.lendable_milli, node.memory_total, node.watermark, limit, scene.box_milli)
+    return Supply(
+        scene.lendable_milli, node.memory_total, node.watermark, limit, scene.box_milli, scene.most_milli
+    )

@@ -60,7 +60,7 @@ class QuotaBursts:
         online = None if headroom.binding in _UNKNOWN else headroom.online_cpu_milli
         node_state = burst.node_state(online, state.pools.share.bit_count() * 1000, tuning)
         self._memory, quotas = burst.quota_burst(
-            self._memory, containers, node_state, headroom.cpu_milli, now, tuning
+            self._memory, containers, node_state, headroom.unused_milli, now, tuning
         )
         # who was raised and is not any more keeps its place until its own quota is written
         former = self._bandwidths.raised

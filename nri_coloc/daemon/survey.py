@@ -20,8 +20,9 @@ from nri_coloc.daemon.outlook import Online, Outlook, Scene
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.tolls import Tolls
 from nri_coloc.model.readings import NodeReading, Picture
-from nri_coloc.model.state import SHARE, NodeState
+from nri_coloc.model.state import RECLAIM, SHARE, NodeState
 from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.policy import tiers
 from nri_coloc.sampling.picture import PictureTaker
 
 PERIOD_S: Final = 5.0
@@ -157,11 +158,12 @@ class Survey:
 
 def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
     """Return what an offer is made for; pools that are sized by load leave the box CPUs of its own."""
+    most = 1000 * tiers.bounds(state.pools, RECLAIM).maximum or None
     if not tuning.partition:
-        return Scene(online, 1000 * state.pools.free.bit_count(), tuning)
+        return Scene(online, 1000 * state.pools.free.bit_count(), tuning, most_milli=most)
     box = state.pools.reclaim.bit_count() if SHARE in state.pools.counts else None
     lendable = 1000 * state.pools.allocatable.bit_count()
-    return Scene(online, lendable, tuning, None if box is None else 1000 * box)
+    return Scene(online, lendable, tuning, None if box is None else 1000 * box, most)
 
 
 def _nothing(now: float) -> Picture:

@@ -34,12 +34,16 @@ class Binding(StrEnum):
 
 
 class Headroom(NamedTuple):
-    """What may be lent now, and what bound it."""
+    """What may be lent now, and what bound it.
+
+    `unused_milli`: what online pods leave of their CPUs, however little of it an operator lets the box have.
+    """
 
     cpu_milli: int = 0
     memory_bytes: int = 0
     online_cpu_milli: int = 0
     binding: Binding = Binding.NOT_MEASURED
+    unused_milli: int = 0
 
 
 class Capacity(NamedTuple):

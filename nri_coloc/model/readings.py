@@ -75,7 +75,7 @@ class FastReadings(NamedTuple):
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
     `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
     before this one cost, with waking up for it; `mean_took_s`: the mean of the last ones. `yields`: whether all of the
-    box has the least weight.
+    box has the least weight. `most`: CPUs that an operator lets the box have, 0 for any number.
     """
 
     at: float
@@ -87,6 +87,7 @@ class FastReadings(NamedTuple):
     took_s: float = 0.0
     mean_took_s: float = 0.0
     yields: bool = False
+    most: int = 0
 
 
 class Pressure(NamedTuple):

@@ -5,6 +5,7 @@
             − Σ expected(online pods)
 
 Where pools are sized by load, a pool has more CPUs than its members use: then no more CPU than the box has by itself.
+Nor ever more than an operator lets the box have (`pools.reclaim.maxCPUs`).
 Memory that an online pod requested counts as used (`memory_request_claim`), so that what is advertised is never
 more than what `reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system −
 Σ used of high priority), with the expected peak in place of the present use, so that the number lasts. Never
@@ -23,13 +24,15 @@ from nri_coloc.reclaim.workload import OnlinePod
 
 class Supply(NamedTuple):
     """What there is to divide: lendable milli-CPU; bytes of the machine, of its zones' low watermarks, of kubepods'
-    own limit (None for none); milli-CPU that the box has by itself (None where it has what others leave)."""
+    own limit (None for none); milli-CPU that the box has by itself (None where it has what others leave), and what an
+    operator lets it have (None for any number)."""
 
     cpu_milli: int
     memory_bytes: int
     watermark_bytes: int = 0
     kubepods_limit: int | None = None
     box_milli: int | None = None
+    most_milli: int | None = None
 
 
 class _Part(NamedTuple):
@@ -89,15 +92,26 @@ def _cpu(
     pods = sum(expected.cpu_milli.values()) - system
     usable = int(supply.cpu_milli * tuning.watermark)
     amount = max(0, usable - tuning.reserve_milli - pods - system)
-    bound = ""
-    if supply.box_milli is not None and supply.box_milli < amount:
-        amount, bound = supply.box_milli, f", and no more than the {supply.box_milli}m that the box has"
+    amount, bound = _bounded(amount, supply)
     return _Part(
         amount,
         f"CPU {amount}m = {supply.cpu_milli}m lendable * {tuning.watermark:g} - {tuning.reserve_milli}m reserve"
         f" - {pods}m of {len(expected.cpu_milli) - 1} online pods{_largest(expected.cpu_milli, online, 'm')}"
         f" - {system}m of the system{bound}",
     )
+
+
+def _bounded(milli: int, supply: Supply) -> tuple[int, str]:
+    """Return no more than the box has or may have, and which of both it was, in words; "" for neither."""
+    bounds = (
+        (supply.box_milli, "that the box has"),
+        (supply.most_milli, "that pools.reclaim.maxCPUs lets the box have"),
+    )
+    known = [(bound, words) for bound, words in bounds if bound is not None and bound < milli]
+    if not known:
+        return milli, ""
+    least, words = min(known)
+    return least, f", and no more than the {least}m {words}"
 
 
 def _memory(

@@ -15,6 +15,11 @@ def headroom_milli(lendable: int, use_milli: int, tuning: ReclaimTuning) -> int:
     return max(0, round(lendable * 1000 * tuning.watermark) - use_milli - tuning.reserve_milli)
 
 
+def at_most(milli: int, most_cpus: int) -> int:
+    """Return what of it the box may have where an operator lets it have so many CPUs at most; 0 is any number."""
+    return min(milli, 1000 * most_cpus) if most_cpus else milli
+
+
 def step_milli(lendable: int, tuning: ReclaimTuning) -> int:
     """Return the most by which the headroom grows at once: large machines take larger steps (Koordinator: 10 %)."""
     return max(tuning.step_milli, round(lendable * 1000 * tuning.step_share))

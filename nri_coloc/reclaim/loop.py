@@ -14,6 +14,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import peaks as peak_window
 from nri_coloc.reclaim import stall as stalls
 from nri_coloc.reclaim import usage
+from nri_coloc.reclaim.headroom import at_most
 from nri_coloc.reclaim.pace import closer, usual_period
 from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.sentence import Grounds
@@ -143,6 +144,7 @@ def _scene(
         stall,
         rates.rise,
         readings.yields,
+        readings.most,
     )
 
 
@@ -155,7 +157,8 @@ def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
 def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:
     lent = verdict.lent
     target = CPUTarget(lent.box, _change(before.box, lent.box), verdict.binding)
-    headroom = Headroom(lent.milli, 0, scene.online, verdict.binding)
+    milli = at_most(lent.milli, scene.most)
+    headroom = Headroom(milli, 0, scene.online, verdict.binding, lent.milli)
     grounds = Grounds(before, verdict, scene, tuning)
     return Tick(memory, target, headroom, memory.period_s, scene.stall, grounds)
 

@@ -16,7 +16,7 @@ from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import bands, usage
 from nri_coloc.reclaim.bands import Allocatable, Memory, Tier
-from nri_coloc.reclaim.headroom import step_milli
+from nri_coloc.reclaim.headroom import at_most, step_milli
 from nri_coloc.reclaim.usage import Meter
 
 _NEVER: Final = float("-inf")
@@ -95,7 +95,8 @@ def tick(
     next_s = _next_period(tiers, sizes, known, tuning, readings.mean_took_s)
     after = PartitionMemory(now, meters, loads, sized, now if grown else memory.grown_at, next_s)
     used = sum(load.milli for load in loads.values())
-    headroom = Headroom(1000 * sizes[RECLAIM], 0, used, Binding.TIERS)
+    unused = 1000 * sizes[RECLAIM]
+    headroom = Headroom(at_most(unused, readings.most), 0, used, Binding.TIERS, unused)
     return PartitionTick(after, sizes, because, known, headroom, next_s)
 
 

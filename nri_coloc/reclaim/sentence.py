@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.headroom import dead_band_milli, step_milli
+from nri_coloc.reclaim.headroom import at_most, dead_band_milli, step_milli
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
 
 
@@ -41,7 +41,7 @@ def because(grounds: Grounds | None) -> str:
         f" - system {scene.system}m - reserve {tuning.reserve_milli}m leaves {verdict.now_milli}m, the peak of"
         f" {scene.dwell_s} s ({scene.peak}m) leaves {verdict.peak_milli}m; lent {after.milli}m after {before.milli}m"
         f" (step {step}m, dead band {band}m): {cpus}, in cores of {scene.threads} from {tuning.whole_core_from} on"
-        f"{_more(grounds)}"
+        f"{_more(grounds)}{_bounded(after, scene.most)}"
     )
 
 
@@ -62,6 +62,13 @@ def _more(grounds: Grounds) -> str:
     if more.back_at > scene.now:
         return f"; none more for {more.back_at - scene.now:.2f} s, use rose by {scene.rise}m"
     return f"; its tasks yield, none more without {part} of a core and the dead band"
+
+
+def _bounded(after: Lent, most: int) -> str:
+    """Return what an operator lets the box have, where that is less."""
+    if not most or max(after.milli, 1000 * after.box) <= 1000 * most:
+        return ""
+    return f"; pools.reclaim.maxCPUs lets it have {most} CPUs and {at_most(after.milli, most)}m of that"
 
 
 def _cause(grounds: Grounds) -> str:

@@ -61,7 +61,8 @@ class Scene(NamedTuple):
     `measured`: there is a new rate of this tick. `peak`: of the last `dwell_s`, `known_since`: since when that has no
     gap (-inf: there was no rate yet). `age_s`: of the oldest rate that counts. `late_s`: of the tick, `period_s`: what
     was planned between two. `rise`: how far the use lies above all of the dwell before, milli-CPU; `yields`: whether
-    every task of the box gives way at once.
+    every task of the box gives way at once. `most`: CPUs that an operator lets the box have, 0 for any number: what is
+    decided here knows no bounds, and is cut to them where it is told and carried out.
     """
 
     now: float
@@ -79,6 +80,7 @@ class Scene(NamedTuple):
     stall: Stall
     rise: int = 0
     yields: bool = False
+    most: int = 0
 
 
 class Verdict(NamedTuple):

@@ -63,6 +63,17 @@ def test_the_offer_follows_the_load_and_says_why(rig):
     assert_unhurt(rig.daemon)
 
 
+def test_nobody_is_promised_more_than_an_operator_lets_the_box_have(rig):
+    reclaimed(rig.node, "batch")
+    wait_until(lambda: rig.capacity()["headroom_cpu_milli"] > 2000, SOON_S, "a headroom of more")
+    wait_until(lambda: rig.capacity()["cpu_milli"] > 2000, SOON_S, "an offer of more")
+    reload(rig.daemon, f"pools: {{reclaim: {{maxCPUs: 2}}}}\n{LENDING}")
+    wait_until(lambda: rig.capacity()["cpu_milli"] == 2000, SOON_S, "an offer of what it may have")
+    assert "no more than the 2000m that pools.reclaim.maxCPUs lets the box have" in rig.capacity()["because"]
+    wait_until(lambda: rig.capacity()["headroom_cpu_milli"] == 2000, SOON_S, "a headroom of that")
+    assert_unhurt(rig.daemon)
+
+
 def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(rig):
     batch = reclaimed(rig.node, "batch")
     rig.node.set_memory(batch, Held(anon=GIB, inactive_file=GIB))

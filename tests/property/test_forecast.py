@@ -24,7 +24,9 @@ GAPS = st.sampled_from((1.0, 61.0, 3600.0, 86_400.0, 9e9, -5.0, -9e9))
 EVENTS = st.lists(
     st.tuples(GAPS, st.dictionaries(st.sampled_from(("p", "q", SYSTEM)), USES)), min_size=1, max_size=12
 )
-SUPPLIES = st.builds(Supply, MILLI, BYTES, st.integers(0, 1 << 28), st.none() | BYTES, st.none() | MILLI)
+SUPPLIES = st.builds(
+    Supply, MILLI, BYTES, st.integers(0, 1 << 28), st.none() | BYTES, st.none() | MILLI, st.none() | MILLI
+)
 TUNINGS = st.builds(
     ReclaimTuning,
     percentile=st.floats(0.0, 1.0),
@@ -49,6 +51,8 @@ def test_an_offer_is_never_negative_nor_more_than_there_is(events, pods, supply,
     seen, now_s = lived(events, tuning)
     offered = capacity(seen, pods, supply, now_s + later, tuning, previous=Capacity(1 << 40, 1 << 50))
     assert 0 <= offered.cpu_milli <= supply.cpu_milli
+    if supply.most_milli is not None:
+        assert offered.cpu_milli <= supply.most_milli
     assert 0 <= offered.memory_bytes <= supply.memory_bytes
     if supply.kubepods_limit is not None:
         assert offered.memory_bytes <= supply.kubepods_limit

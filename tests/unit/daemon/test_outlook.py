@@ -73,6 +73,26 @@ def test_two_pictures_make_an_offer_that_names_its_terms(rig):
     assert "8000m lendable" in offer.because
 
 
+def test_another_bound_of_an_operator_ends_the_offer_whichever_way_it_goes(rig):
+    offers = []
+    rig.turn()
+    for most in (None, 2000, 3000, None):
+        rig.scene = rig.scene._replace(most_milli=most)
+        rig.turn(1000)
+        offers.append(rig.milli)
+    assert offers[1:3] == [2000, 3000]
+    assert offers[0] == offers[3] > 6000
+
+
+def test_a_bound_of_an_operator_holds_where_memory_could_not_be_read(rig):
+    rig.turn()
+    rig.turn(1000)
+    rig.scene = rig.scene._replace(most_milli=2000)
+    rig.at += 5
+    rig.see(Picture(rig.at, NodeReading(rig.at)))
+    assert rig.milli == 2000
+
+
 class TestOfABoxWithCPUsOfItsOwn:
     def test_no_more_is_offered_than_it_has(self, rig):
         rig.scene = rig.scene._replace(box_milli=3000)

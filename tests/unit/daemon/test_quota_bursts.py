@@ -67,7 +67,7 @@ class Rig:
         self.report, self.heard = a_report(self.node)
         self.files = Files()
         self.bandwidths = PodBandwidths(self.node, cast("Any", self.files), self.report)
-        self.headroom = Headroom(4000, 0, 1000, Binding.ONLINE_USE)
+        self.headroom = Headroom(2000, 0, 1000, Binding.ONLINE_USE, 4000)
         self.bursts = QuotaBursts(self.node, self.bandwidths, self.files, lambda: self.headroom)
         self.now = 0.0
         create(self.node, "app", wish, 1000)
@@ -110,9 +110,14 @@ def test_a_throttled_container_goes_up_while_the_node_is_idle(rig):
     assert rig.files.applied[-1].extra == 20_000
 
 
+def test_what_an_operator_lets_the_box_have_is_no_bound_for_online_containers(rig):
+    rig.headroom = Headroom(0, 0, 1000, Binding.ONLINE_USE, 4000)
+    assert rig.raised() == 120_000
+
+
 def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
     rig.raised()
-    rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE)
+    rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE, 100)
     for _ in range(5):
         rig.pass_by()
     assert rig.bandwidths.raised == {}
@@ -208,7 +213,7 @@ def test_a_pod_of_which_nobody_wants_anything_any_more_is_not_looked_at_again():
 
 @pytest.mark.parametrize("binding", [Binding.STALE, Binding.NOT_MEASURED])
 def test_without_readings_nobody_goes_up(rig, binding):
-    rig.headroom = Headroom(4000, 0, 0, binding)
+    rig.headroom = Headroom(4000, 0, 0, binding, 4000)
     rig.pass_by()
     rig.pass_by()
     assert rig.bandwidths.raised == {}

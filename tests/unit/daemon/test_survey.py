@@ -12,7 +12,8 @@ from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.lending import Binding
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.model.state import RECLAIM
+from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
@@ -89,6 +90,14 @@ def test_where_pools_are_sized_by_load_the_box_offers_its_own_cpus(sim, tmp_path
     rig.node.decide(PoolsSized({"share": 6, "reclaim": 2}, "so it was told"))
     rig.survey.turn()
     assert rig.offer.cpu_milli == 2000
+
+
+def test_what_an_operator_lets_the_box_have_bounds_the_offer_where_it_lies_among_others(sim, tmp_path):
+    rig = Rig(sim, str(tmp_path), Tuning(pools=(PoolTuning(RECLAIM, maximum=2),)))
+    rig.survey.turn()
+    rig.survey.turn()
+    assert rig.offer.cpu_milli == 2000
+    assert "pools.reclaim.maxCPUs" in rig.offer.because
 
 
 def test_a_node_without_a_cgroup_for_pods_is_an_empty_one(sim, tmp_path):

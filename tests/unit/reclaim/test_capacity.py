@@ -86,6 +86,14 @@ CASES = [
         "a limit above the machine does not", 8000, 32, Binding.FORECAST, seen(),
         supply=Supply(8000, 32 * GIB, kubepods_limit=99 * GIB),
     ),
+    Case(
+        "never more than the box may have", 2000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, most_milli=2000),
+    ),
+    Case(
+        "which is nothing new where less is left", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, most_milli=7000),
+    ),
     Case("a full node offers nothing, not less", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod()}, Supply(1000, GIB)),
     Case(
         "CPUs of one's own are not lendable anyway", 8000, 28, Binding.FORECAST,
@@ -118,6 +126,30 @@ def test_the_sentence_holds_every_figure():
     told = found(CASES[3]).because
     for figure in ("8000m lendable * 1", "0m reserve", "of 1 online pods", "shop/web", "25m of the system"):
         assert figure in told
+
+
+@pytest.mark.parametrize(
+    ("box", "most", "words"),
+    [
+        (
+            None,
+            2000,
+            "25m of the system, and no more than the 2000m that pools.reclaim.maxCPUs lets the box have;",
+        ),
+        (
+            3000,
+            2000,
+            "25m of the system, and no more than the 2000m that pools.reclaim.maxCPUs lets the box have;",
+        ),
+        (1000, 2000, "25m of the system, and no more than the 1000m that the box has;"),
+        (7000, 7500, "25m of the system;"),
+    ],
+    ids=["an operator's bound", "the lower of both", "what it has", "neither"],
+)
+def test_the_sentence_names_what_else_bounds_the_offer(box, most, words):
+    supply = MACHINE._replace(box_milli=box, most_milli=most)
+    case = replace(CASES[3], supply=supply)
+    assert words in found(case).because
 
 
 def test_the_sentence_says_how_many_are_still_learnt():

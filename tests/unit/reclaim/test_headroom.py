@@ -3,7 +3,14 @@
 import pytest
 
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.headroom import dead_band_milli, floor_cpus, headroom_milli, step_milli, whole_cpus
+from nri_coloc.reclaim.headroom import (
+    at_most,
+    dead_band_milli,
+    floor_cpus,
+    headroom_milli,
+    step_milli,
+    whole_cpus,
+)
 
 TUNING = ReclaimTuning(watermark=0.9, reserve_milli=300)
 
@@ -14,6 +21,11 @@ def test_headroom_is_the_watermark_less_use_and_reserve():
 
 def test_headroom_is_honest_down_to_zero():
     assert headroom_milli(8, 9_000, TUNING) == 0
+
+
+@pytest.mark.parametrize(("most_cpus", "milli"), [(0, 4_700), (5, 4_700), (3, 3_000)])
+def test_an_operator_may_let_the_box_have_less_and_nothing_set_is_any_number(most_cpus, milli):
+    assert at_most(4_700, most_cpus) == milli
 
 
 @pytest.mark.parametrize(("lendable", "step"), [(2, 1000), (10, 1000), (64, 6400)])

@@ -35,6 +35,13 @@ def test_the_box_grows_to_what_the_peak_of_use_leaves():
     assert (found.headroom.cpu_milli, found.headroom.online_cpu_milli, found.target.cpus) == (5_500, 2_000, 6)
 
 
+def test_the_headroom_is_no_more_than_the_box_may_have_and_what_is_unused_is_told_beside_it():
+    bounded = grown().tick(2_000, most=3).headroom
+    assert (bounded.cpu_milli, bounded.unused_milli) == (3_000, 5_500)
+    free = grown().tick(2_000).headroom
+    assert (free.cpu_milli, free.unused_milli) == (5_500, 5_500)
+
+
 def test_growth_comes_in_steps():
     feed = Feed()
     sizes = [feed.tick(2_000).target.cpus for _ in range(200)]

@@ -35,6 +35,11 @@ class Feed:
             samples.append(Sample(key, Role.TIER, self.now, round(self.usage[name] * 1e6), tier=tier))
         return self.give(FastReadings(self.now, tuple(samples), lendable=16, cpus=16))
 
+    def bounded(self, most: int) -> PartitionTick:
+        """Tick where an operator lets the box have so many CPUs."""
+        self.now += 0.02
+        return self.give(FastReadings(self.now, lendable=16, cpus=16, most=most))
+
     def give(self, readings: FastReadings) -> PartitionTick:
         tick = partition.tick(self.memory, readings, self.tiers, TUNING, self.now)
         self.memory = tick.memory
@@ -202,3 +207,10 @@ def test_while_lending_is_paused_tiers_have_what_their_members_ask_for_and_the_b
     found = partition.tick(feed.memory, readings, feed.tiers, paused, feed.now + 0.02)
     assert found.sizes == {"gold": 12, "share": 3, "reclaim": 1}
     assert found.because.startswith("lending is paused until noon: ")
+
+
+def test_the_headroom_is_no_more_than_an_operator_lets_the_box_have():
+    feed = Feed(BOX)
+    feed.ticks(3)
+    headroom = feed.bounded(3).headroom
+    assert (headroom.cpu_milli, headroom.unused_milli) == (3_000, 16_000)

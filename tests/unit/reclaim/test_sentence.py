@@ -74,6 +74,18 @@ def test_a_stall_that_takes_the_core_more_only_says_so():
     assert words.endswith("; none more for 0.10 s, use rose by 0m")
 
 
+@pytest.mark.parametrize(
+    ("most", "words"),
+    [
+        (2, "from 0.1 on; pools.reclaim.maxCPUs lets it have 2 CPUs and 2000m of that"),
+        (4, "from 0.1 on"),
+        (0, "from 0.1 on"),
+    ],
+)
+def test_what_an_operator_lets_the_box_have_is_said_where_it_is_less(most, words):
+    assert said(most=most).endswith(words)
+
+
 def test_a_box_never_cut_has_a_finite_age_of_its_last_cut():
     assert said(BEFORE._replace(cut_at=-math.inf), known_since=99.5).startswith("last cut 999.00 s ago")
 
