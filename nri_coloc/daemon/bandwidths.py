@@ -6,29 +6,36 @@ is on. Pods of which nobody wants either are not even looked at.
 
 Hooks, the sweep and the quota burst write here. What is to hold is reckoned from the newest state while nobody else
 writes, and a raise counts for the quota that it was reckoned from only: neither can outlive a resize.
+
+Every quota that is another one afterwards is told, a container's and its pod's each in one record.
 """
 
 from collections.abc import Mapping
 from threading import Lock
 from typing import Final, NamedTuple
 
-from nri_coloc.actuation.bandwidths import PodBandwidth, Share, Write, Written
+from nri_coloc.actuation.bandwidths import QUOTAS, PodBandwidth, Share, Write, Written
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
+from nri_coloc.knobs import files
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import admission
+from nri_coloc.reclaim.bandwidth import POD
 
 
 class Raised(NamedTuple):
-    """What a container's quota is raised to, and the own quota of which that was reckoned, µs."""
+    """What a container's quota is raised to, the own quota of which that was reckoned, µs, and why in words."""
 
     quota: int
     own: int
+    because: str
 
 
 class PodBandwidths:
@@ -50,8 +57,9 @@ class PodBandwidths:
         """
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
+        why = "a former life had raised it"
         former = {
-            a.id: _back(a) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
+            a.id: _back(a, why) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
         }
         self.raised = {**former, **self.raised}
         for pod_id, place in state.pods.items():
@@ -61,8 +69,8 @@ class PodBandwidths:
 
     def end(self) -> None:
         """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full."""
-        containers = self._node.state.containers
-        self.raised = {k: _back(containers[k]) for k in self.raised if k in containers}
+        containers, why = self._node.state.containers, "the daemon ends, and nobody would lower it"
+        self.raised = {k: _back(containers[k], why) for k in self.raised if k in containers}
         if self.raised:
             self.sweep()
 
@@ -89,7 +97,7 @@ class PodBandwidths:
         with self._turn:
             wanted = self._of_pod(self._node.state, pod_id)
             if wanted is not None and not self._node.tuning.observe:
-                self._write(pod_id, wanted)
+                self._change(pod_id, wanted)
 
     def sweep(self) -> None:
         """Bring every pod to its values, and put right what somebody reset, within the limit."""
@@ -116,7 +124,7 @@ class PodBandwidths:
         elif not any(_wants(a, self.raised) for a in state.of_pod(pod_id)):
             self._give_back(pod_id, wanted)
         elif self._applied.get(pod_id) != wanted:
-            self._write(pod_id, wanted)
+            self._change(pod_id, wanted)
         elif not self.drifts.too_often(pod_id):
             self._say_repaired(pod_id, self._write(pod_id, wanted).done)
 
@@ -138,6 +146,14 @@ class PodBandwidths:
         quota = None if raised is None else raised.quota if raised.own == own else own or None
         return Share(own, quota, admission.orders(state, assignment).burst)
 
+    def _change(self, pod_id: str, wanted: PodBandwidth) -> Written:
+        """Write what is wanted anew, and tell of the quotas that are others now."""
+        written = self._write(pod_id, wanted)
+        quotas = {each.target: each.file for each in written.done if each.file.name in QUOTAS}
+        if quotas:
+            self._say_changed(pod_id, wanted, quotas)
+        return written
+
     def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
         self._applied[pod_id] = wanted
         written = self._writer.bandwidth(wanted)
@@ -147,12 +163,34 @@ class PodBandwidths:
 
     def _give_back(self, pod_id: str, wanted: PodBandwidth) -> None:
         """Have what was there before us again; once that stands, nobody looks at the pod any more."""
-        if not self._write(pod_id, wanted).failures:
+        if not self._change(pod_id, wanted).failures:
             self._forget(pod_id)
 
     def _forget(self, pod_id: str) -> None:
         self._applied.pop(pod_id, None)
         self.drifts.forget(pod_id)
+
+    def _say_changed(self, pod_id: str, wanted: PodBandwidth, quotas: Mapping[str, Correction]) -> None:
+        state = self._node.state
+        members = {targets.container_path(one): one for one in state.of_pod(pod_id)}
+        decisions = []
+        for target, file in quotas.items():
+            before, after = (files.shown(file.name, text) for text in (file.was, file.now))
+            if target == POD:
+                why = f"the quotas of its containers are raised by {wanted.extra} in all"
+                of_pod = Decision(AuditEvent.POD_LIMIT, Reason.QUOTA_BURST, why, pod_id=pod_id)
+                decisions.append(of_pod._replace(before=before, after=after))
+            elif (member := members.get(target)) is not None:
+                why = self._why(member)
+                of_member = Decision(AuditEvent.UPDATE, Reason.QUOTA_BURST, why, subject=member)
+                decisions.append(of_member._replace(before=before, after=after))
+        self._report.decided(decisions, state, state)
+
+    def _why(self, member: Assignment) -> str:
+        raised = self.raised.get(member.id)
+        if raised is None or raised.own != _own(member):
+            return f"its own {_own(member)}: it was resized, cannot be read, or may not be raised any more"
+        return raised.because
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
         """Tell what somebody had reset, the pod and its containers each in one record."""
@@ -181,10 +219,10 @@ def _own(assignment: Assignment) -> int:
     return max(0, assignment.container.resources.quota or 0)
 
 
-def _back(assignment: Assignment) -> Raised:
+def _back(assignment: Assignment, why: str) -> Raised:
     """Return a raise to no more than the own quota: who has it is written, and gets that."""
     own = _own(assignment)
-    return Raised(own, own)
+    return Raised(own, own, f"{why}: its own {own}")
 
 
 def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:

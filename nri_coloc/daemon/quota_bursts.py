@@ -14,7 +14,7 @@ from nri_coloc.model.lending import Binding, Headroom
 from nri_coloc.model.readings import GroupReading
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.reclaim import burst
-from nri_coloc.reclaim.burst import NO_BURST, Throttled
+from nri_coloc.reclaim.burst import NO_BURST, Ground, Throttled
 
 EVERY_S: Final = 2.0
 
@@ -58,13 +58,17 @@ class QuotaBursts:
         containers = self._measured(state, now)
         headroom = self._headroom()
         online = None if headroom.binding in _UNKNOWN else headroom.online_cpu_milli
-        node_state = burst.node_state(online, state.pools.share.bit_count() * 1000, tuning)
+        cpus = state.pools.share.bit_count() * 1000
+        ground = Ground(burst.node_state(online, cpus, tuning), online, cpus, headroom.unused_milli)
         self._memory, quotas = burst.quota_burst(
-            self._memory, containers, node_state, headroom.unused_milli, now, tuning
+            self._memory, containers, ground.state, ground.unused, now, tuning
         )
         # who was raised and is not any more keeps its place until its own quota is written
         former = self._bandwidths.raised
-        reckoned = {k: Raised(quota, containers[k].quota) for k, quota in quotas.items()}
+        reckoned = {
+            k: Raised(quota, containers[k].quota, burst.because(containers[k], quota, ground, tuning))
+            for k, quota in quotas.items()
+        }
         above = {k: one for k, one in reckoned.items() if one.quota > one.own}
         self._bandwidths.raised = {k: one for k, one in reckoned.items() if k in former or k in above}
         self._bandwidths.sweep()

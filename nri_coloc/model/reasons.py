@@ -70,6 +70,7 @@ class Reason(StrEnum):
     HEADROOM = "headroom"
     TIER_LOAD = "tier_load"
     REBALANCED = "rebalanced"
+    QUOTA_BURST = "quota_burst"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
     RECONFIGURED = "reconfigured"

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from nri_coloc.model.tuning import BurstTuning
 from nri_coloc.reclaim.apportionment import apportion
-from nri_coloc.reclaim.bandwidth import UNLIMITED
 
 _RESTED_BELOW: Final = 0.6
 """Below this part of its own quota a container saves up for the next burst (Koordinator: 60 %)."""
@@ -68,13 +67,17 @@ class QuotaBurst:
 NO_BURST: Final = QuotaBurst({})
 
 
-class QuotaTargets(NamedTuple):
-    """The quotas that are to hold now, µs: of every container given, and of the pods among theirs that have one."""
+class Ground(NamedTuple):
+    """What decided all quotas of one turn; milli-CPU.
 
-    quotas: Mapping[str, int]
-    pods: Mapping[str, int]
+    `online`: what online pods use, None if not known; `cpus`: those that they share with the box; `unused`: what all
+    raises together may come to.
+    """
+
     state: NodeState
-    because: str
+    online: int | None
+    cpus: int
+    unused: int
 
 
 def node_state(online_milli: int | None, cpus_milli: int, tuning: BurstTuning) -> NodeState:
@@ -114,28 +117,27 @@ def quota_burst(
     return QuotaBurst(raises, now_s), quotas
 
 
-def targets(
-    quotas: Mapping[str, int],
-    containers: Mapping[str, Throttled],
-    pod_quotas: Mapping[str, int],
-    state: NodeState,
-    headroom_milli: int,
-) -> QuotaTargets:
-    """Return the containers' quotas with their pods', each raised by as much as its containers together.
-
-    `pod_quotas`: the pods' own by pod id; one without a quota stays so.
-    """
-    extra: dict[str, int] = {}
-    for container_id, each in containers.items():
-        extra[each.pod_id] = extra.get(each.pod_id, 0) + quotas[container_id] - each.quota
-    pods = {
-        pod_id: own + extra.get(pod_id, 0) for pod_id, own in pod_quotas.items() if own not in (0, UNLIMITED)
-    }
-    raised = sum(quotas[key] > each.quota for key, each in containers.items())
-    because = (
-        f"node {state}: {raised} of {len(containers)} quotas raised within {headroom_milli}m of headroom"
+def because(each: Throttled, quota: int, ground: Ground, tuning: BurstTuning) -> str:
+    """Say how one container came to its quota, µs, with every figure."""
+    if tuning.quota_percent <= 100:
+        return f"the quota burst is switched off: its own {each.quota}"
+    return (
+        f"node {ground.state}: {_load(ground, tuning)}; {_need(each)}; {quota / each.quota:.2f} of its own"
+        f" {each.quota}, at most {tuning.quota_percent / 100:.2f}, within {ground.unused}m for all raises together"
     )
-    return QuotaTargets(quotas, pods, state, because)
+
+
+def _need(each: Throttled) -> str:
+    own, uses, held = each.quota * 1000 // each.period, each.used_milli, each.held_back
+    used = f"what it uses of its {own}m is not known" if uses is None else f"it uses {uses}m of its {own}m"
+    return f"{used}, held back {'not known how often' if held is None else f'{held:.0%} of the time'}"
+
+
+def _load(ground: Ground, tuning: BurstTuning) -> str:
+    bounds = f"raised below {tuning.threshold * tuning.cooling:.0%}, lowered from {tuning.threshold:.0%} on"
+    if ground.state is NodeState.UNKNOWN:
+        return f"what online pods use is not known, nobody is raised ({bounds})"
+    return f"online pods use {ground.online}m of {ground.cpus}m, {bounds}"
 
 
 # --- one container ---------------------------------------------------------------------------------------
@@ -186,14 +188,18 @@ def _borne(wanted: Mapping[str, tuple[Throttled, float]], headroom_milli: int) -
     granted = apportion(min(max(headroom_milli, 0), sum(unused.values())), unused)
     quotas = {}
     for key, (each, factor) in wanted.items():
-        whole = int(each.quota * factor)
         cut = -(-(unused[key] - granted[key]) * each.period // 1000)
-        quotas[key] = max(each.quota, whole - cut)
+        quotas[key] = max(each.quota, _raised(each, factor) - cut)
     return quotas
 
 
 def _unused_milli(each: Throttled, factor: float) -> int:
     """What a raised container could use beyond its present use and its own quota; not known counts as nothing used."""
     own = each.quota * 1000 // each.period
-    raised = -(-int(each.quota * factor) * 1000 // each.period)
+    raised = -(-_raised(each, factor) * 1000 // each.period)
     return max(0, raised - max(own, each.used_milli or 0))
+
+
+def _raised(each: Throttled, factor: float) -> int:
+    """Return the quota of a factor, µs; that of a quota's own factor is the quota, which cutting off would miss."""
+    return round(each.quota * factor)

@@ -7,6 +7,7 @@ import pytest
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
+from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
 ON = "reclaim: {enabled: true, features: [quota-burst]}\n"
@@ -46,6 +47,12 @@ def raised(node: Node, web: str) -> None:
     assert quota(node, web) <= MOST
 
 
+def told(daemon: Daemon) -> list[tuple[int, int]]:
+    """The container's quotas before and after each change, as the audit has them."""
+    records = daemon.audit("container.update", reason="quota_burst")
+    return [(one["before"]["quota"], one["after"]["quota"]) for one in records]
+
+
 def in_spec(node: Node, web: str) -> int:
     return int(node.runtime.containers[web].resources.cpu.quota.value)
 
@@ -59,6 +66,10 @@ def test_a_throttled_container_gets_more_while_the_node_is_idle_and_its_own_when
     rig.node.set_demand(neighbour, 6.5)
     wait_until(lambda: [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2, LOOKS_S, "their own quotas")
     assert in_spec(rig.node, web) == QUOTA
+    wait_until(lambda: told(rig.daemon)[-1][1] == QUOTA, LOOKS_S, "the return to be told")
+    steps = told(rig.daemon)
+    assert steps[0][0] == QUOTA
+    assert [after for _, after in steps[:-1]] == [before for before, _ in steps[1:]]
     assert_unhurt(rig.daemon)
 
 

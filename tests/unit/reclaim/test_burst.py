@@ -7,13 +7,14 @@ import pytest
 from nri_coloc.model.tuning import BurstTuning
 from nri_coloc.reclaim.burst import (
     NO_BURST,
+    Ground,
     NodeState,
     QuotaBurst,
     Raise,
     Throttled,
+    because,
     node_state,
     quota_burst,
-    targets,
 )
 
 IDLE, COOLING, OVERLOAD, UNKNOWN = NodeState
@@ -93,6 +94,16 @@ def test_a_quota(case):
     assert ("c" in after.raises) == (case.quota > 100_000)
 
 
+@pytest.mark.parametrize("quota", [100_003, 114_967, 299_999])
+def test_what_stays_raised_stays_to_the_microsecond(quota):
+    for own in (100_000, 30_000):
+        before = QuotaBurst({"c": Raise(quota / own)}, 0.0)
+        tuning = replace(ON, quota_percent=1000)
+        assert quota_burst(before, {"c": FREE._replace(quota=own)}, IDLE, 99_000, 1.0, tuning)[1] == {
+            "c": quota
+        }
+
+
 def test_a_container_that_is_gone_is_forgotten():
     after, quotas = quota_burst(QuotaBurst({"c": Raise(2.0)}, 0.0), {}, IDLE, 8000, 1.0, ON)
     assert (dict(after.raises), quotas) == ({}, {})
@@ -164,17 +175,30 @@ def test_a_newcomer_has_a_quarter():
     assert after.raises["c"].saved_s == 10.0
 
 
-# --- pods ------------------------------------------------------------------------------------------------
+# --- in words --------------------------------------------------------------------------------------------
 
 
-def test_a_pods_quota_rises_with_its_containers():
-    containers = {
-        "a": HELD._replace(pod_id="p"),
-        "b": FREE._replace(pod_id="p"),
-        "c": HELD._replace(pod_id="q"),
-    }
-    _, quotas = quota_burst(NO_BURST, containers, IDLE, 8000, 1.0, ON)
-    found = targets(quotas, containers, {"p": 200_000, "q": -1, "r": 0, "s": 50_000}, IDLE, 8000)
-    assert found.pods == {"p": 220_000, "s": 50_000}
-    assert found.quotas == {"a": 120_000, "b": 100_000, "c": 120_000}
-    assert found.because == "node idle: 2 of 3 quotas raised within 8000m of headroom"
+@pytest.mark.parametrize(
+    ("each", "ground", "words"),
+    [
+        (
+            HELD, Ground(IDLE, 1000, 8000, 400),
+            ("node idle: online pods use 1000m of 8000m, raised below 45%, lowered from 50% on; it uses 1000m of its"
+            " 1000m, held back 20% of the time; 1.10 of its own 100000, at most 3.00, within 400m for all raises"
+            " together"),
+        ),
+        (
+            HELD._replace(used_milli=None, held_back=None), Ground(UNKNOWN, None, 8000, 400),
+            ("node unknown: what online pods use is not known, nobody is raised (raised below 45%, lowered from 50%"
+            " on); what it uses of its 1000m is not known, held back not known how often; 1.10 of its own 100000,"
+            " at most 3.00, within 400m for all raises together"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_quota_is_told_with_every_figure(each, ground, words):
+    assert because(each, 110_000, ground, ON) == words
+
+
+def test_switched_off_that_is_all_there_is_to_tell():
+    off = because(HELD, 100_000, Ground(IDLE, 0, 8000, 8000), BurstTuning())
+    assert off == "the quota burst is switched off: its own 100000"
