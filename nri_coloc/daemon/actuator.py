@@ -35,7 +35,7 @@ SWEEP_S: Final = 2.0
 SWEEP_COST_SHARE: Final = 0.001
 """Of a core, by which the pause between two sweeps stretches on a node of many pods; up to the longest."""
 
-LONGEST_SWEEP_S: Final = 4 * SWEEP_S
+LONGEST_SWEEP_S: Final = 5 * SWEEP_S
 
 STEP_ASIDE_EVERY: Final = 4
 STEP_ASIDE_S: Final = 50e-6

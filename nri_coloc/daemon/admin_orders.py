@@ -34,7 +34,7 @@ from nri_coloc.errors import ColocError
 from nri_coloc.model.reasons import AuditEvent, Reason
 
 WAIT_S: Final = 30.0
-"""For the outcome of an order; a turn of the main thread comes every half second, CRI's list takes ten at most."""
+"""For the outcome of an order; a turn of the main thread comes every second, CRI's list takes ten at most."""
 
 STRANGERS_EVERY_S: Final = 60.0
 """Between two records of callers who were turned away, however many there are."""

@@ -74,7 +74,12 @@ from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
 
-TICK_S: Final = 0.5
+HOUSEKEEPING_S: Final = 1.0
+"""Between two turns of the main thread; a comparison that is due comes in its own time, for it makes us ready."""
+
+LOCK_AGAIN_S: Final = 0.5
+"""Between two looks whether the former daemon has ended, which keeps ours from beginning."""
+
 FAST_WITHIN_S: Final = 5.0
 """Ten of the fast loop's slowest periods."""
 
@@ -194,7 +199,7 @@ class Daemon:
             self.lending.start()
             self.survey.start()
             self._start_trunk()
-        while not self._stopping.wait(min(TICK_S, self._comparison.due_in(time.monotonic()))):
+        while not self._stopping.wait(min(HOUSEKEEPING_S, self._comparison.due_in(time.monotonic()))):
             self._tick()
         return self._end()
 
@@ -346,7 +351,7 @@ class Daemon:
 
     def _wait_for_lock(self) -> None:
         said = False
-        while not self._lock.take() and not self._stopping.wait(TICK_S):
+        while not self._lock.take() and not self._stopping.wait(LOCK_AGAIN_S):
             self.view.alive_at = time.monotonic()
             self.readiness.waiting_for = (
                 "another nri-coloc holds the lock in the state folder; waiting for its end"
