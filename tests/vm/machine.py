@@ -11,8 +11,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -45,12 +45,13 @@ Delegate=yes
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the guest says of one scenario; `report` is pytest's own text where it failed."""
+    """What the guest says of one scenario; `report` is pytest's own text where it failed. `spent`: guest/spent.py."""
 
     scenario: str
     passed: bool
     seconds: float
     report: str = ""
+    spent: Mapping[str, float] = field(default_factory=dict)
 
 
 class Machine:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.rig import waiting
+from tests.vm.guest.spent import Spending
 from tests.vm.node import Node
 from tests.vm.shapes import SHAPES
 
@@ -16,6 +17,7 @@ RESULTS: Final = Path("/vm/results")
 POLL_SECONDS: Final = 0.2
 NODE: Final = pytest.StashKey[Node]()
 REPORTS: Final = pytest.StashKey[list[pytest.TestReport]]()
+SPENDING: Final = pytest.StashKey[Spending]()
 
 
 @pytest.fixture(scope="session")
@@ -60,10 +62,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         "passed": all(report.passed for report in reports),
         "seconds": round(sum(report.duration for report in reports), 1),
         "report": "\n".join(_text(report) for report in reports if not report.passed),
+        "spent": _spent(item.session),
     }
     with RESULTS.open("a") as file:
         file.write(json.dumps(record) + "\n")
     return done
+
+
+def _spent(session: pytest.Session) -> dict[str, float]:
+    node = session.stash.get(NODE, None)
+    pids = {"plugin": node.plugin.pid, "containerd": node.containerd.pid or 0} if node else {}
+    return session.stash.setdefault(SPENDING, Spending()).since_last(pids)
 
 
 def _text(report: pytest.TestReport) -> str:
