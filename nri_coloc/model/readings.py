@@ -31,6 +31,15 @@ class Role(StrEnum):
     """Members of one tier, where pools are sized by load (partition)."""
 
 
+class Signal(StrEnum):
+    """By what a group's waiting for a CPU is told."""
+
+    PSI = "PSI"
+    """The kernel's own figure: the time in which at least one task of the group waited."""
+    RUN_DELAY = "run-queue delay"
+    """How long a few of its busiest tasks waited, added up: where the kernel tells no PSI."""
+
+
 class Sample(NamedTuple):
     """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
 
@@ -39,10 +48,10 @@ class Sample(NamedTuple):
     online pod by itself, that its usage was not asked for. Of one role, no cgroup lies inside another; its samples come
     in turns, each with its own `at`, and are summed as rates.
 
-    `stalled_us`: PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0 where it has none;
-    summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a period ends, up to
-    100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now. `tier`: of TIER, whose
-    members they are.
+    `stalled_us`: what `signal` says, by PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0
+    where it has none; summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a
+    period ends, up to 100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now. `tier`: of
+    TIER, whose members they are.
     """
 
     key: int
@@ -53,6 +62,7 @@ class Sample(NamedTuple):
     throttled_us: int | None = None
     shares_box: bool = True
     tier: str = ""
+    signal: Signal = Signal.PSI
 
 
 class Look(NamedTuple):

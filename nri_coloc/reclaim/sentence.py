@@ -79,8 +79,8 @@ def _cause(grounds: Grounds) -> str:
         waited, most = (stall.lasting, tuning.stall / 2) if scene.yields else (stall.blamed, tuning.stall)
         over = f" over {tuning.lasting_window_s} s" if scene.yields else ""
         return (
-            f"online pods waited {waited:.3f} of the time{over} beyond {stall.own:.3f} of their own making, more than"
-            f" {most}: {_gives_way(grounds)}; "
+            f"online pods waited {waited:.3f} of the time{over} beyond {stall.own:.3f} of their own making"
+            f" ({stall.signal}), more than {most}: {_gives_way(grounds)}; "
         )
     if verdict.binding is Binding.LATE:
         return f"tick {scene.late_s:.3f} s late for {scene.period_s} s: no growth; "

@@ -4,13 +4,15 @@ PSI counts a group's waiting whatever it waits for: a thread held at its own quo
 So a group's throttled time is taken off, waiting counts only where reclaimed tasks may run on its CPUs, and at most
 as much of it as the box ran: who did not run made nobody wait. What the online pods' own load explains is taken off,
 too: their tasks queue behind one another on a node of their own. The rest is self-inflicted and only recorded.
+Where the kernel tells no PSI, the run-queue delay of a group's busiest tasks is judged in the same way: it counts a
+quota's waiting as PSI does, and so does the formula for the load's part count those who wait.
 """
 
 from collections.abc import Mapping
 from math import sqrt
 from typing import NamedTuple
 
-from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.readings import FastReadings, Role, Sample, Signal
 from nri_coloc.reclaim.usage import LONGEST_S, SHORTEST_S
 
 
@@ -26,6 +28,7 @@ class Gauge(NamedTuple):
     blamed: float = 0.0
     own: float = 0.0
     lasting: float = 0.0
+    signal: Signal = Signal.PSI
 
 
 class Cause(NamedTuple):
@@ -36,11 +39,12 @@ class Cause(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """The worst of some online groups: shares of wall time, 0 to 1."""
+    """The worst of some online groups: shares of wall time, 0 to 1. `signal`: what told of the worst that is blamed."""
 
     blamed: float = 0.0
     own: float = 0.0
     lasting: float = 0.0
+    signal: Signal = Signal.PSI
 
 
 def explained(use_milli: int, cpus: int) -> float:
@@ -63,7 +67,7 @@ def advance(
     one of what lasts.
     """
     after = dict(gauges)
-    blamed = own = lasting = 0.0
+    blamed, own, lasting, signal = Stall()
     for sample in readings.samples:
         if sample.role is not Role.ONLINE:
             continue
@@ -71,20 +75,21 @@ def advance(
         if sample.stalled_us is not None:
             gauge = _read(gauge, sample, sample.stalled_us, cause, windows_s)
             after[sample.key] = gauge
+            signal = gauge.signal if gauge.blamed > blamed else signal
             blamed, own = max(blamed, gauge.blamed), max(own, gauge.own)
             lasting = max(lasting, gauge.lasting)
     horizon = readings.at - LONGEST_S
     while after and after[oldest := next(iter(after))].at < horizon:
         del after[oldest]
-    return after, Stall(blamed, own, lasting)
+    return after, Stall(blamed, own, lasting, signal)
 
 
 def _read(
     gauge: Gauge | None, sample: Sample, stalled_us: int, cause: Cause, windows_s: tuple[float, float]
 ) -> Gauge:
     at, throttled = sample.at, sample.throttled_us
-    if gauge is None:
-        return Gauge(at, stalled_us, throttled)
+    if gauge is None or gauge.signal is not sample.signal:
+        return Gauge(at, stalled_us, throttled, signal=sample.signal)
     span = at - gauge.at
     if 0 <= span < SHORTEST_S:
         return gauge
@@ -104,6 +109,7 @@ def _read(
         gauge.blamed + (blamed - gauge.blamed) * weight,
         gauge.own + (own - gauge.own) * weight,
         gauge.lasting + (blamed - gauge.lasting) * slow,
+        gauge.signal,
     )
 
 

@@ -6,16 +6,17 @@ while it was read, has none. Who only wants to know what is used asks for that a
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from nri_coloc.model.readings import GroupReading, IOReading, MemoryReading, Pressure
 from nri_coloc.sampling import cgroup_layout, counters, descriptors, io_files, memory_files, sources
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling.counters import Schedstat
 from nri_coloc.sampling.memory_files import CgroupFiles
 
 MOST_TASKS: Final = 64
-"""How many threads of a container are asked for their run-queue delay, where there is no PSI."""
+"""How many threads of a container are asked for their run-queue delay at once, where there is no PSI."""
 
 _V1_MEMORY: Final = ("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes", "memory.oom_control")
 _V2_MEMORY: Final = ("memory.current", "memory.stat", "memory.max", "memory.events")
@@ -45,6 +46,14 @@ class CgroupReader:
     def group(self, path: str, at: float) -> GroupReading | None:
         """Read a pod's or such a one's all: CPU time, memory, I/O and the stalls for these two; ValueError as above."""
         return self._read(cgroup_layout.below_root(path), at, self._everything)
+
+    def tasks(self, path: str) -> Mapping[int, Schedstat]:
+        """Read how long the first `MOST_TASKS` threads of a container's own cgroup ran and waited, by their ids.
+
+        A thread that has ended, and any that the kernel tells nothing of, is left out; ValueError as above. Needs
+        schedstats, which most kernels have: CONFIG_SCHED_INFO.
+        """
+        return self._tasks(cgroup_layout.below_root(path))
 
     def _read(
         self, below: str, at: float, parts: Callable[[str, int, float], GroupReading]
@@ -110,15 +119,16 @@ class CgroupReader:
         return _content(self._layout.blkio, below, name) if recursive is None else recursive
 
     def _run_delay_us(self, below: str) -> int | None:
-        """Add up the waiting of a cgroup's own threads; one that ends takes its part with it.
+        """Add up the waiting of a cgroup's own threads; one that ends takes its part with it."""
+        found = self._tasks(below).values()
+        return sum(task.waited_us for task in found) if found else None
 
-        Needs schedstats, which most kernels have: CONFIG_SCHED_INFO.
-        """
+    def _tasks(self, below: str) -> Mapping[int, Schedstat]:
         name = "tasks" if self._layout.version == 1 else "cgroup.threads"
-        threads = (_content(self._layout.cpu, below, name) or b"").split()[:MOST_TASKS]
-        texts = (content(f"{self._proc}/{os.fsdecode(number)}/schedstat") for number in threads)
-        waited = [us for text in texts if (us := counters.run_delay_us(text)) is not None]
-        return sum(waited) if waited else None
+        listed = (_content(self._layout.cpu, below, name) or b"").split()[:MOST_TASKS]
+        ids = [task for word in listed if (task := counters.whole(word)) is not None]
+        found = ((task, counters.schedstat(content(f"{self._proc}/{task}/schedstat"))) for task in ids)
+        return {task: times for task, times in found if times is not None}
 
 
 def _content(root: str | None, below: str, name: str) -> bytes | None:

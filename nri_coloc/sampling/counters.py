@@ -34,6 +34,13 @@ class Throttling(NamedTuple):
     throttled_us: int
 
 
+class Schedstat(NamedTuple):
+    """How long a task ran, and how long it waited for a CPU while it could have run, µs; both never fall."""
+
+    ran_us: int
+    waited_us: int
+
+
 def whole(text: bytes | None) -> int | None:
     """Return the one unsigned number of a file."""
     return _number(text.strip()) if text is not None else None
@@ -86,11 +93,19 @@ def pressure(text: bytes | None) -> Pressure | None:
     return Pressure(some, int(full[1]) if full else 0)
 
 
-def run_delay_us(text: bytes | None) -> int | None:
-    """Read a task's schedstat: "on-CPU waiting timeslices", the first two in ns; return the waiting."""
+def schedstat(text: bytes | None) -> Schedstat | None:
+    """Read a task's schedstat: "on-CPU waiting timeslices", the first two in ns.
+
+    "0 0 0" is how a kernel that does not count says so (fs/proc/base.c, proc_pid_schedstat: !sched_info_on()), and a
+    task that never ran.
+    """
     words = (text or b"").split()
-    waited = _number(words[1]) if len(words) == 3 else None
-    return None if waited is None else waited // 1000
+    if len(words) != 3:
+        return None
+    ran, waited, slices = map(_number, words)
+    if ran is None or waited is None or slices is None or not ran + waited + slices:
+        return None
+    return Schedstat(ran // 1000, waited // 1000)
 
 
 def busy_us(text: bytes | None) -> Mapping[int, int]:

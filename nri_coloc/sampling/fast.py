@@ -5,6 +5,8 @@ containers, online pods' pressure and other cgroups beside kubepods take turns w
 queues gets its part, and whoever has fewer members leaves the rest to the others. A sample carries its own time,
 and rates are made by key, so that taking turns skews nothing.
 
+Where the kernel tells no pressure, the run-queue delay of a few tasks that somebody chose stands in for it.
+
 At most ticks the sums of a few counters are enough (`look`, `sampling.round`); samples are made of the last two looks
 when somebody has to decide.
 
@@ -15,7 +17,7 @@ they take 140 µs and a look 100.
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from nri_coloc.model.readings import Look, Role, Sample
@@ -24,6 +26,7 @@ from nri_coloc.sampling.descriptors import Descriptors
 from nri_coloc.sampling.gauge import RETRY_S, CgroupGauge, ReservedGauge
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.round import SIGNS, Figures, Round
+from nri_coloc.sampling.run_delay import RunDelay
 
 BUDGET: Final = 8
 """Files a tick: DESIGN 6."""
@@ -39,7 +42,7 @@ _QUEUES: Final = (Role.BOX, Role.ONLINE, Role.DEDICATED, Role.SYSTEM, Role.TIER)
 
 
 class FastSampler:
-    """`watch` may be called from any thread and does no I/O; everything else belongs to the tick's."""
+    """`watch`, `follow` and `without_pressure` are for any thread and do no I/O; all else belongs to the tick's."""
 
     def __init__(
         self, layout: CgroupLayout, host_root: str = "/", clock: Callable[[], float] = time.monotonic
@@ -50,6 +53,9 @@ class FastSampler:
         self._bank = Descriptors()
         self._wanted: tuple[Group, ...] = ()
         self._adopted: tuple[Group, ...] = ()
+        self._chosen: Mapping[str, tuple[int, ...]] = {}
+        self._followed: Mapping[str, tuple[int, ...]] = self._chosen
+        self._delays: dict[str, RunDelay] = {}
         self._gauges: dict[Group, _Gauge] = {}
         self._always: list[_Gauge] = []
         self._queues: list[deque[_Gauge]] = []
@@ -72,12 +78,23 @@ class FastSampler:
         """Take what `groups.choose` chose; it holds from the next read on."""
         self._wanted = groups
 
+    def follow(self, tasks: Mapping[str, tuple[int, ...]]) -> None:
+        """Take whose run-queue delay is read, by the `stalled` path of their group; it holds from the next read on."""
+        self._chosen = tasks
+
+    @property
+    def without_pressure(self) -> frozenset[str]:
+        """The `stalled` paths of the online groups of which the kernel told no pressure when they were last read."""
+        gauges = self._gauges  # replaced as a whole when it changes
+        read = (gauge for gauge in gauges.values() if isinstance(gauge, CgroupGauge))
+        return frozenset(gauge.stalled for gauge in read if gauge.lacks_pressure)
+
     def look(self, now: float) -> Look | None:
         """Read what `read` does, as sums; None where it has to be read one by one.
 
         That is so where more is added up than `BUDGET` allows, and at a tick after something came or went.
         """
-        if self._wanted is not self._adopted or self._round is None:
+        if self._has_changed or self._round is None:
             return None
         if now >= self._round_until:
             self._round = None
@@ -107,7 +124,7 @@ class FastSampler:
         for what a cgroup does.
         """
         samples = self._looked_at()
-        if self._wanted is not self._adopted:
+        if self._has_changed:
             samples += self._adopt()
         for gauge in self._always:
             self._take(gauge, samples)
@@ -119,6 +136,7 @@ class FastSampler:
     def close(self) -> None:
         """Close all files."""
         self.watch(())
+        self.follow({})
         self._looks.clear()
         self._adopt()
 
@@ -159,6 +177,10 @@ class FastSampler:
 
     # ---- a changed choice ----
 
+    @property
+    def _has_changed(self) -> bool:
+        return self._wanted is not self._adopted or self._chosen is not self._followed
+
     def _adopt(self) -> list[Sample]:
         """Keep the gauges of groups that stay, close the others, and order them anew; return those ones' last words."""
         wanted, now = self._wanted, self._clock()
@@ -170,6 +192,7 @@ class FastSampler:
             gauge.close()
         self._gauges = kept
         self._adopted = wanted
+        self._follow([gauge for gauge in kept.values() if isinstance(gauge, CgroupGauge)])
         self._always = [kept[group] for group in wanted if _is_read_always(group)]
         self._reserved = [kept[group] for group in wanted if group.role is Role.RESERVED]
         in_turn = [group for group in wanted if not _is_read_always(group)]
@@ -180,10 +203,20 @@ class FastSampler:
         self._plan_round([gauge for gauge in kept.values() if isinstance(gauge, CgroupGauge)])
         return last
 
+    def _follow(self, gauges: list[CgroupGauge]) -> None:
+        """Open what the chosen tasks' waiting is read from; whose group was followed before goes on counting."""
+        self._followed, proc = self._chosen, f"{self._host_root.rstrip('/')}/proc"
+        before = self._delays
+        self._delays = {path: before.get(path) or RunDelay(self._bank, proc) for path in self._followed}
+        for path, delay in (before | self._delays).items():
+            delay.follow(self._followed.get(path, ()))
+        for gauge in gauges:
+            gauge.delay = self._delays.get(gauge.stalled)
+
     def _plan_round(self, gauges: list[CgroupGauge]) -> None:
         """Choose what looks read: all that is added up or none, and of the online groups all, or some in turn."""
         added = [gauge for gauge in gauges if gauge.role in SIGNS]
-        online = [gauge for gauge in gauges if gauge.role is Role.ONLINE]
+        online = [gauge for gauge in gauges if gauge.role is Role.ONLINE and not gauge.is_mute]
         left = BUDGET - sum(gauge.cost for gauge in added)
         fits = sum(gauge.cost for gauge in online) <= left
         self._together = [] if left <= 0 else [*added, *online] if fits else added

@@ -10,11 +10,12 @@ from itertools import accumulate, chain
 from typing import Final
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.readings import Role, Sample
+from nri_coloc.model.readings import Role, Sample, Signal
 from nri_coloc.sampling import counters, descriptors, sources
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.descriptors import Descriptors, OpenFile, Vanished
 from nri_coloc.sampling.groups import Group
+from nri_coloc.sampling.run_delay import RunDelay
 from nri_coloc.sampling.sources import Source
 
 RETRY_S: Final = 0.5
@@ -29,7 +30,8 @@ _Opened = list[tuple[OpenFile, Source]]
 class CgroupGauge:
     """Reads the usage, pressure and throttling of one group.
 
-    `cost`: how many files a read touches; `key`: that of its samples, 0 before the first.
+    `key`: that of its samples, 0 before the first. `lacks_pressure`: whether the last one had none to tell; `delay`
+    stands in then.
     """
 
     def __init__(self, group: Group, layout: CgroupLayout, bank: Descriptors) -> None:
@@ -43,8 +45,9 @@ class CgroupGauge:
         )
         self._identity = sources.identity(layout, group.stalled) if group.stalled else None
         self._files = sum(map(len, self._wanted))
-        self.cost = max(1, self._files)
         self.key = 0
+        self.lacks_pressure = False
+        self.delay: RunDelay | None = None
         self._highest = 0
         self._ended: set[int] = set()
         self._opened: _Opened | None = None
@@ -77,13 +80,31 @@ class CgroupGauge:
         if usage is not None and less > add:
             usage = self._without(usage, _sum(figures[add:less]))
         held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None
-        waited = _sum(figures[less:stalled])
-        return Sample(self.key, group.role, now, usage, waited, held, group.shares_box, group.tier)
+        waited, signal = _sum(figures[less:stalled]), Signal.PSI
+        self.lacks_pressure = waited is None and bool(group.stalled)
+        if self.lacks_pressure and self.delay is not None:
+            waited, signal = self.delay.read(), Signal.RUN_DELAY
+        return Sample(self.key, group.role, now, usage, waited, held, group.shares_box, group.tier, signal)
 
     @property
     def role(self) -> Role:
         """Whose use it measures."""
         return self._group.role
+
+    @property
+    def stalled(self) -> str:
+        """The cgroup whose pressure it measures, "" for none."""
+        return self._group.stalled
+
+    @property
+    def cost(self) -> int:
+        """How many files a read touches, at least 1."""
+        return max(1, self._files + (self.delay.cost if self.delay is not None else 0))
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether nothing tells how long its tasks wait."""
+        return self.lacks_pressure and self.delay is None
 
     @property
     def is_complete(self) -> bool:

@@ -23,12 +23,12 @@ NUMBERS: Final[tuple[Callable[[bytes | None], int | None], ...]] = (
     counters.cpu_stat_usage_us,
     counters.throttled_us,
     counters.some_us,
-    counters.run_delay_us,
     memory_files.limit,
 )
 RECORDS: Final[tuple[Callable[[bytes | None], Any], ...]] = (
     counters.throttling,
     counters.pressure,
+    counters.schedstat,
     memory_files.meminfo,
     memory_files.numa_meminfo,
     io_files.io_stat,

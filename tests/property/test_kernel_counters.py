@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from nri_coloc.model.readings import IOReading, MemoryReading, Pressure
 from nri_coloc.sampling import counters, io_files, memory_files
-from nri_coloc.sampling.counters import Throttling
+from nri_coloc.sampling.counters import Schedstat, Throttling
 from nri_coloc.sampling.memory_files import CgroupFiles
 
 U64 = st.integers(0, (1 << 64) - 1)
@@ -64,10 +64,9 @@ def test_a_counter_is_none_or_not_negative(text):
         counters.cpuacct_usage_us,
         counters.cpu_stat_usage_us,
         counters.some_us,
-        counters.run_delay_us,
     ):
         assert in_bounds(parse(text))
-    for found in (counters.throttling(text), counters.pressure(text)):
+    for found in (counters.throttling(text), counters.pressure(text), counters.schedstat(text)):
         assert found is None or all(map(in_bounds, found))
     assert all(amount >= 0 for amount in counters.busy_us(text).values())
 
@@ -103,7 +102,8 @@ def test_what_the_kernel_prints_is_read_back(one, other, third):
     )
     psi = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 total=%d\n" % (one, other)
     assert counters.pressure(psi) == Pressure(one, other)
-    assert counters.run_delay_us(b"%d %d %d\n" % (one, other, third)) == other // 1000
+    told = Schedstat(one // 1000, other // 1000) if one + other + third else None
+    assert counters.schedstat(b"%d %d %d\n" % (one, other, third)) == told
     assert io_files.io_stat(b"8:0 rbytes=%d wbytes=%d\n" % (one, other)) == IOReading(one, other)
 
 

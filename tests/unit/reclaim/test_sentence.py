@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.model.lending import Binding
+from nri_coloc.model.readings import Signal
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.sentence import Grounds, because
 from nri_coloc.reclaim.stall import Stall
@@ -36,7 +37,11 @@ def test_growth_is_told_with_both_headrooms():
     [
         (
             {"stall": Stall(0.4, 0.2, 0.03)},
-            "online pods waited 0.400 of the time beyond 0.200 of their own making, more than 0.1: cut to 0.5; 8 CPUs",
+            "online pods waited 0.400 of the time beyond 0.200 of their own making (PSI), more than 0.1: cut to 0.5;",
+        ),
+        (
+            {"stall": Stall(0.4, 0.2, 0.03, Signal.RUN_DELAY)},
+            "online pods waited 0.400 of the time beyond 0.200 of their own making (run-queue delay), more than 0.1:",
         ),
         ({"late_s": 0.05}, "tick 0.050 s late for 0.02 s: no growth; 8 CPUs x"),
         ({"measured": False, "age_s": 0.3}, "no new rate, the last is 0.300 s old: no growth; 8 CPUs x"),
@@ -68,7 +73,7 @@ def test_a_box_whose_tasks_yield_says_what_it_has_beyond_the_sum(before, scene, 
 def test_a_stall_that_takes_the_core_more_only_says_so():
     words = said(BEFORE._replace(more=Yielded(cpus=1)), yields=True, stall=Stall(0.4, 0.0, 0.06))
     assert words.startswith(
-        "online pods waited 0.060 of the time over 0.5 s beyond 0.000 of their own making, more than"
+        "online pods waited 0.060 of the time over 0.5 s beyond 0.000 of their own making (PSI), more than"
     )
     assert " 0.05: the core more away for 0.1 s; 8 CPUs x" in words
     assert words.endswith("; none more for 0.10 s, use rose by 0m")

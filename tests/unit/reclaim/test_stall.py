@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.readings import FastReadings, Role, Sample, Signal
 from nri_coloc.reclaim import stall
 from nri_coloc.reclaim.stall import Cause, Gauge, Stall, explained
 
@@ -86,6 +86,36 @@ def test_a_node_without_a_lendable_cpu_explains_all_waiting():
 
 def test_run_queue_delay_of_many_tasks_is_at_most_all_the_time():
     assert judged(START, group(AT + 1, 9_000_000)) == Stall(1, 0)
+
+
+def by_tasks(sample: Sample) -> Sample:
+    return sample._replace(signal=Signal.RUN_DELAY)
+
+
+def test_run_queue_delay_is_judged_as_pressure_is_and_named():
+    found = judged(by_tasks(START), by_tasks(group(AT + 1, 1_800_000, 500_000)), own=0.1)
+    assert found == Stall(0.2, 0.6)
+    _, found = stall.advance(
+        seen(by_tasks(START)),
+        FastReadings(AT + 1, (by_tasks(group(AT + 1, 1_800_000)),)),
+        Cause(4000),
+        (SOON, SOON),
+    )
+    assert found.signal is Signal.RUN_DELAY
+
+
+@pytest.mark.parametrize("second", [group(AT + 1, 1_900_000), group(AT + 1, 5)])
+def test_counters_of_two_signals_are_not_compared(second):
+    known = seen(by_tasks(START), second)
+    assert known == seen(second)
+
+
+def test_the_signal_is_that_of_the_worst_group():
+    known = seen(START, by_tasks(Sample(2, Role.ONLINE, AT, 0, 0, 0)))
+    both = (group(AT + 1, 1_300_000), by_tasks(Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0)))
+    for samples, signal in ((both, Signal.RUN_DELAY), (both[::-1], Signal.RUN_DELAY), (both[:1], Signal.PSI)):
+        _, found = stall.advance(known, FastReadings(AT + 1, samples), Cause(4000), (SOON, SOON))
+        assert found.signal is signal
 
 
 def test_the_first_sample_says_nothing():

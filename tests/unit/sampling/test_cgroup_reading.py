@@ -10,6 +10,7 @@ from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.cgroup_reading import MOST_TASKS, CgroupReader
+from nri_coloc.sampling.counters import Schedstat
 from nri_coloc.sampling.descriptors import READ_SIZE
 
 POD = "kubepods/burstable/pod1"
@@ -184,6 +185,11 @@ class TestRunDelay:
         self.threads(old, 40, 2)
         (old.folder / "proc/100/schedstat").unlink()
         assert old.container().run_delay_us == 2
+
+    def test_each_thread_is_told_by_its_id(self, old):
+        self.threads(old, 40, 2)
+        (old.folder / "proc/101/schedstat").write_text("0 0 0\n")
+        assert old.reader.tasks(f"/{POD}") == {100: Schedstat(0, 40)}
 
     def test_without_threads_there_is_none(self, old):
         assert old.container().run_delay_us is None

@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.model.readings import Pressure
 from nri_coloc.sampling import counters
-from nri_coloc.sampling.counters import Throttling
+from nri_coloc.sampling.counters import Schedstat, Throttling
 
 V1_STAT = b"nr_periods 40\nnr_throttled 7\nthrottled_time 123456789\nnr_bursts 0\nburst_time 0\n"
 V2_STAT = (
@@ -83,17 +83,23 @@ class TestPressure:
         assert counters.some_us(text) is None
 
 
-class TestRunDelay:
-    def test_the_second_figure_is_the_waiting(self):
-        assert counters.run_delay_us(b"655850 114667000 2\n") == 114_667
+class TestSchedstat:
+    def test_the_first_figure_is_the_running_and_the_second_the_waiting(self):
+        assert counters.schedstat(b"655850 114667000 2\n") == Schedstat(655, 114_667)
+
+    def test_zeros_alone_are_a_kernel_that_does_not_count(self):
+        assert counters.schedstat(b"0 0 0\n") is None
+
+    def test_a_task_that_has_only_waited_has_waited(self):
+        assert counters.schedstat(b"0 5000 0\n") == Schedstat(0, 5)
 
     @NONSENSE
     def test_nonsense_is_none(self, text):
-        assert counters.run_delay_us(text) is None
+        assert counters.schedstat(text) is None
 
     @pytest.mark.parametrize("text", [b"1 2", b"1 2 3 4", b"1 -2 3", b"1 max 3"])
     def test_another_form_is_none(self, text):
-        assert counters.run_delay_us(text) is None
+        assert counters.schedstat(text) is None
 
 
 class TestBusy:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model.readings import Role, Sample
+from nri_coloc.model.readings import Role, Sample, Signal
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.gauge import RETRY_S
@@ -83,6 +83,84 @@ class TestFigures:
         (bed.tree.folder("cpu.pressure", ONE) / "cpu.pressure").unlink()
         bed.sampler.watch(online(ONE))
         assert bed.one().stalled_us is None
+
+
+class TestRunDelay:
+    """Where there is no pressure, the waiting of chosen tasks stands in for it."""
+
+    @pytest.fixture
+    def deaf(self, bed):
+        bed.make(ONE, TWO)
+        for path in (ONE, TWO):
+            (bed.tree.folder("cpu.pressure", path) / "cpu.pressure").unlink()
+        bed.sampler.watch(online(ONE, TWO))
+        bed.tick()
+        self.wait(bed, 7, 0)
+        return bed
+
+    @staticmethod
+    def wait(bed, task: int, us: int) -> None:
+        folder = bed.folder / f"proc/{task}"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "schedstat").open("r+" if (folder / "schedstat").exists() else "w") as stream:
+            stream.write(f"1000 {us * 1000:<12} 3\n")
+
+    def test_the_groups_without_pressure_are_told(self, deaf):
+        assert deaf.sampler.without_pressure == {ONE, TWO}
+
+    def test_where_the_kernel_tells_pressure_no_task_is_read(self, bed):
+        bed.make(ONE)
+        bed.stall(ONE, 700)
+        bed.sampler.watch(online(ONE))
+        self.wait(bed, 7, 30)
+        bed.sampler.follow({ONE: (7,)})
+        sample = bed.one()
+        assert (sample.stalled_us, sample.signal) == (700, Signal.PSI)
+        assert bed.sampler.without_pressure == frozenset()
+
+    def test_a_group_that_has_none_and_is_not_asked_for_any_is_not_told(self, bed):
+        bed.sampler.watch((PODS,))
+        bed.tick()
+        assert bed.sampler.without_pressure == frozenset()
+
+    def test_its_tasks_waiting_stands_in(self, deaf):
+        deaf.sampler.follow({ONE: (7,)})
+        deaf.tick()
+        self.wait(deaf, 7, 30)
+        first, second = sorted(deaf.tick(), key=lambda sample: sample.stalled_us is None)
+        assert (first.stalled_us, first.signal) == (30, Signal.RUN_DELAY)
+        assert second.stalled_us is None
+
+    def test_what_was_counted_goes_on_when_others_are_followed(self, deaf):
+        deaf.sampler.follow({ONE: (7,)})
+        deaf.tick()
+        self.wait(deaf, 7, 30)
+        deaf.tick()
+        self.wait(deaf, 8, 10**6)
+        deaf.sampler.follow({ONE: (7, 8)})
+        deaf.tick()
+        self.wait(deaf, 8, 10**6 + 5)
+        assert [sample.stalled_us for sample in deaf.tick() if sample.signal is Signal.RUN_DELAY] == [35]
+
+    def test_a_group_that_is_followed_no_more_keeps_no_file_open(self, deaf):
+        before = deaf.sampler.open_files
+        deaf.sampler.follow({ONE: (7,)})
+        deaf.tick()
+        assert deaf.sampler.open_files == before + 1
+        deaf.sampler.follow({})
+        deaf.tick()
+        assert deaf.sampler.open_files == before
+
+    def test_looks_read_it_and_leave_out_whoever_nothing_is_told_of(self, deaf):
+        deaf.sampler.watch((PODS, REST, *online(ONE, TWO)))
+        deaf.tick()
+        deaf.sampler.follow({ONE: (7,)})
+        assert deaf.look() is None
+        deaf.tick()
+        self.wait(deaf, 7, 30)
+        found = deaf.look()
+        assert found is not None
+        assert [(sample.stalled_us, sample.signal) for sample in found.online] == [(30, Signal.RUN_DELAY)]
 
 
 class TestReserved:
