@@ -5,6 +5,8 @@ leaving anything out is a failure.
 """
 
 import os
+from collections.abc import Generator
+from typing import TypeVar
 
 import hypothesis
 import pytest
@@ -20,7 +22,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("nri-coloc")
 
-LEFT_OUT = pytest.StashKey[list[str]]()
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,8 +52,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.skipped and os.environ.get("CI") == "true":
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where the report is made: where it is logged the session has already counted who failed, and exits by that."""
+    report = yield
+    return _must_have_run(report)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Likewise where a whole file would be left out."""
+    report = yield
+    return _must_have_run(report)
+
+
+def _must_have_run(report: Report) -> Report:
+    if report.outcome == "skipped" and os.environ.get("CI") == "true":
         report.outcome = "failed"
         report.longrepr = f"left out under CI=true, where everything must run: {report.longrepr}"
+    return report
