@@ -29,14 +29,15 @@ MANY_TICKS = 10  # more than come between a look and the stop
 
 
 @pytest.mark.invariant(1, 2, 3, 6, 7)
+@pytest.mark.parametrize(("before", "after"), [("0", DAYS), (DAYS, "0")], ids=["forward", "backward"])
 def test_clocks_that_stand_elsewhere_after_a_restart_move_nothing(
-    own_daemon: OwnDaemon, inspector: Inspector
+    own_daemon: OwnDaemon, inspector: Inspector, before: str, after: str
 ):
-    daemon = own_daemon()
+    daemon = own_daemon(program=(*unsteady_daemon.PROGRAM, before))
     everyone = _one_of_each(inspector)
     daemon.kill()
     with Writes([member.cpuset_file for member in everyone]) as writes:
-        later = own_daemon(program=(*unsteady_daemon.PROGRAM, DAYS), state_dir=daemon.state_dir)
+        later = own_daemon(program=(*unsteady_daemon.PROGRAM, after), state_dir=daemon.state_dir)
         later.wait_ready()
         assert writes.seen() == []
     assert inspector.breaches() == []

@@ -1,19 +1,58 @@
 """The kernel refuses to write one cgroup: the others are placed, the refusal is told, and made good when it ends."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 import pytest
 
 from tests.rig import cgroups, disk
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
-from tests.rig.waiting import wait_until
-from tests.rig.workloads import NODE_CPUS
+from tests.rig.waiting import becomes, wait_until
+from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
 pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
-REFUSED = 'nri_coloc_write_failures_total{file="cpuset.cpus"}'
+REFUSED: Final = 'nri_coloc_write_failures_total{{file="{}"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A controller whose files of one pod cannot be written, and a configuration that wants something written there."""
+
+    controller: str
+    file: str
+    qos: str
+    config: str
+    arrived: Callable[[Workload], bool]
+
+
+V2: Final = cgroups.is_v2()
+REFUSALS: Final = (
+    Refusal(
+        "cpu",
+        "cpu.max.burst" if V2 else "cpu.cfs_burst_us",
+        "shared",
+        "classes: {shared: {cpuBurst: 50}}\n",
+        lambda stuck: cgroups.burst(stuck.cgroup) == PERIOD // 20,  # half of its quota of a tenth of a CPU
+    ),
+    Refusal(
+        "blkio",
+        "io.bfq.weight" if V2 else "blkio.bfq.weight",
+        "reclaimed",
+        "classes: {reclaimed: {ioWeight: 50}}\n",
+        lambda stuck: cgroups.bfq_weight(stuck.pod.cgroup) == 50,
+    ),
+    Refusal(
+        "memory",
+        "memory.max" if V2 else "memory.limit_in_bytes",
+        "reclaimed",
+        "reclaim: {enabled: true}\n",
+        lambda stuck: cgroups.memory_limit(stuck.pod.cgroup) is not None,
+    ),
+)
 
 
 @pytest.mark.invariant(1, 4, 8)
@@ -31,10 +70,33 @@ def test_a_cgroup_that_cannot_be_written_is_told_and_made_good(
         inspector.wait_until_sound()  # for everybody but the one that is stuck
         assert stuck.cpus == NODE_CPUS
         assert neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS)
-        wait_until(lambda: daemon.metric(REFUSED), 30, "the refusal to be counted")
+        wait_until(lambda: daemon.metric(REFUSED.format("cpuset.cpus")), 30, "the refusal to be counted")
         assert daemon.audited("container.late", container_id=web.id)["reason"] == "too_late"
         assert daemon.audited("write.failed", saying=group)
     inspector.watch(stuck, qos)
+    inspector.wait_until_sound()
+    assert daemon.metric("nri_coloc_reconnects_total") == 0
+
+
+@pytest.mark.invariant(1, 6, 7, 8)
+@pytest.mark.parametrize("refusal", REFUSALS, ids=[one.controller for one in REFUSALS])
+def test_a_value_that_cannot_be_written_costs_nobody_a_placement_and_is_made_good(
+    own_daemon: OwnDaemon, inspector: Inspector, refusal: Refusal
+):
+    daemon = own_daemon()
+    stuck, neighbour = inspector.run("stuck", refusal.qos), inspector.run("neighbour", "shared")
+    inspector.wait_until_sound()
+    folder = cgroups.file(stuck.pod.cgroup, refusal.controller, refusal.file).parent
+    with disk.read_only([folder]):
+        daemon.config.write(refusal.config)
+        wait_until(lambda: daemon.metric(REFUSED.format(refusal.file)), 120, "the refusal to be counted")
+        assert daemon.audited("write.failed", saying=str(folder))
+        assert not refusal.arrived(stuck)
+        web = inspector.run("web", "dedicated")
+        becomes(lambda: neighbour.cpus, NODE_CPUS - web.first_cpus())
+        assert inspector.breaches() == []
+    inspector.forget(stuck)  # what it is to have now is what the configuration says
+    wait_until(lambda: refusal.arrived(stuck), 120, "the value to arrive")
     inspector.wait_until_sound()
     assert daemon.metric("nri_coloc_reconnects_total") == 0
 

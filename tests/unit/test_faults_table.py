@@ -15,13 +15,18 @@ ROW = re.compile(
 INVARIANTS = range(1, 10)
 
 
-def marked() -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield file, sentence and invariants of each test of a fault; no marker is no invariant."""
+def faults() -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield file and function of each test of a fault."""
     for path in sorted((PROJECT / "tests/containerd").glob("test_fault_*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                sentence = node.name.removeprefix("test_").replace("_", " ")
-                yield path.stem.removeprefix("test_"), sentence, numbers(node)
+                yield path.stem.removeprefix("test_"), node
+
+
+def marked() -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Yield file, sentence and invariants of each test of a fault; no marker is no invariant."""
+    for file, node in faults():
+        yield file, node.name.removeprefix("test_").replace("_", " "), numbers(node)
 
 
 def numbers(node: ast.FunctionDef) -> tuple[int, ...]:
@@ -43,6 +48,11 @@ def test_every_fault_names_an_invariant_that_exists():
     for file, sentence, found in marked():
         assert found, f"{file}: {sentence} names no invariant"
         assert set(found) <= set(INVARIANTS), f"{file}: {sentence}"
+
+
+def test_every_fault_is_judged_from_outside():
+    for file, node in faults():
+        assert "inspector" in {argument.arg for argument in node.args.args}, f"{file}: {node.name}"
 
 
 def test_every_hook_has_steps_at_which_the_plugin_is_killed():
