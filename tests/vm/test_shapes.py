@@ -1,6 +1,7 @@
 """Folders of scenarios and shapes of machines belong together, and a machine's parts add up."""
 
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,17 @@ from tests.rig import RigError
 from tests.vm import initramfs
 from tests.vm.conftest import SCENARIOS
 from tests.vm.kernel import Kernel
+from tests.vm.machine import PROJECT
 from tests.vm.shapes import SHAPES, Shape
 
 
 def test_every_folder_of_scenarios_has_its_machine():
     assert {path.parent.name for path in SCENARIOS.rglob("test_*.py")} == SHAPES.keys()
+
+
+def test_the_documentations_example_is_a_scenario_that_is_played():
+    (example,) = re.findall(r"```python\n(.*?)```", (PROJECT / "docs/testing.md").read_text(), re.DOTALL)
+    assert example == (SCENARIOS / "two_sockets/test_memory_nodes.py").read_text()
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
