@@ -38,6 +38,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[MACHINES] = found
     if os.geteuid() == 0 and not session.config.option.collectonly:
         session.config.pluginmanager.register(Ahead(found), "vm-ahead")
+        found.fetch()
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,20 @@
 """The machines of one run: each is booted once, one at a time, and as early as it disturbs nobody.
 
 An emulated machine keeps one CPU of the host busy for minutes. Tests that compute and wait for nobody leave the other
-idle, so the machines run beside them, one after another; whoever asks for a record later finds it written.
+idle, so the machines run beside them, one after another; whoever asks for a record later finds it written. What a
+fresh host lacks for them is fetched before that, beside the first tests of all: the network's time is nobody's.
 """
 
+import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
+from threading import Thread
 
 import pytest
 
 from tests.rig import RigError
 from tests.rig.order import is_patient
-from tests.vm.machine import Machine
+from tests.vm.machine import Machine, fetched
 from tests.vm.shapes import SHAPES
 
 
@@ -25,6 +28,12 @@ class Machines:
         self._machines: dict[str, Machine] = {}
         self._broken: dict[str, str] = {}
         self._current: Machine | None = None
+        self._fetching = Thread(target=_fetch, name="vm-fetch", daemon=True)
+
+    def fetch(self) -> None:
+        """Begin to have what machines need, if any is to be switched on."""
+        if self._scenarios:
+            self._fetching.start()
 
     def of(self, item: pytest.Item) -> Machine:
         """The machine for a scenario, booted by the first that needs it if it was not before."""
@@ -47,6 +56,8 @@ class Machines:
                 self._switch_on(name)
 
     def _switch_on(self, name: str) -> None:
+        if self._fetching.ident is not None:
+            self._fetching.join()
         machine = Machine(SHAPES[name], self._scenarios[name])
         try:
             machine.start()
@@ -61,6 +72,11 @@ class Machines:
         if self._current is not None:
             self._current.close()
             self._current = None
+
+
+def _fetch() -> None:
+    with suppress(RigError, OSError, subprocess.SubprocessError):  # tried again, and told, by who needs it
+        fetched()
 
 
 class Ahead:

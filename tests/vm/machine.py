@@ -54,6 +54,15 @@ class Record:
     spent: Mapping[str, float] = field(default_factory=dict)
 
 
+def fetched() -> tuple[kernel.Kernel, Path]:
+    """Have all that machines take from the distribution, the first time from its mirror; the kernel and busybox."""
+    programs.install_missing()
+    core = kernel.prepared()
+    for name in ("containerd-2", "runc"):
+        packages.unpacked(name)  # the guest has no network to fetch them
+    return core, packages.unpacked("busybox").program("busybox")
+
+
 class Machine:
     """A running machine; `close` always, also after it has switched itself off."""
 
@@ -66,11 +75,7 @@ class Machine:
 
     def start(self) -> None:
         """Prepare and switch on; raises RigError for what the host lacks."""
-        programs.install_missing()
-        core = kernel.prepared()
-        busybox = packages.unpacked("busybox").program("busybox")
-        for name in ("containerd-2", "runc"):
-            packages.unpacked(name)  # the guest has no network to fetch them
+        core, busybox = fetched()
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._write_files(core, busybox)

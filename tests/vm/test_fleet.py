@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -43,3 +44,28 @@ def test_what_keeps_a_machine_off_is_told_to_its_own_scenarios_and_to_nobody_els
     with pytest.raises(RigError, match=r"two_sockets cannot be switched on.*apt-get"):
         machines.of(scenario)
     assert Hopeless.tried == 1
+
+
+def test_what_machines_need_is_fetched_beside_other_tests_and_waited_for(monkeypatch: pytest.MonkeyPatch):
+    done: list[str] = []
+    go_on = Event()
+
+    def fetched() -> None:
+        assert go_on.wait(60)
+        done.append("fetched")
+
+    class Prompt:
+        def __init__(self, shape: Shape, scenarios: list[str]) -> None:
+            pass
+
+        def start(self) -> None:
+            done.append("switched on")
+
+    monkeypatch.setattr(fleet, "fetched", fetched)
+    monkeypatch.setattr(fleet, "Machine", Prompt)
+    machines = Machines([cast("Any", Scenario())])
+    machines.fetch()
+    assert done == []
+    go_on.set()
+    machines.advance()
+    assert done == ["fetched", "switched on"]
