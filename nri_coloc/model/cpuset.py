@@ -18,9 +18,11 @@ LONGEST_KEPT: Final = 1024
 
 
 def parse(text: str) -> CPUMask:
-    """Read a cpulist such as "0-3,8"; blanks and an empty text (the empty set) are allowed.
+    """Read a cpulist such as "0-3,8"; an empty text is the empty set, blanks around a part are nothing.
 
-    Raises ValueError naming the part that cannot be read.
+    The one reading of such lists, whoever wrote them. An empty part ("0,,1", "0-1,") is refused, as Kubernetes'
+    cpuset.Parse does: more likely an id is missing than a comma too many, and no kernel writes one. Raises ValueError
+    naming the part that cannot be read.
     """
     # all members of the box say the same; a stranger's long text is not worth keeping
     return _known(text) if len(text) <= LONGEST_KEPT else _parsed(text)
@@ -28,10 +30,10 @@ def parse(text: str) -> CPUMask:
 
 def _parsed(text: str) -> CPUMask:
     mask = 0
-    for part in text.split(","):
+    for part in text.split(",") if text.strip() else ():
         part = part.strip()  # noqa: PLW2901 - the stripped form is the only one wanted
         if not part:
-            continue
+            raise ValueError("a part of the list is empty: there is a comma too many, or an id is missing")
         low, dash, high = part.partition("-")
         if not low.isascii() or not low.isdigit() or (dash and not (high.isascii() and high.isdigit())):
             raise ValueError(f"{part!r} is not a CPU id or a range such as 0-3")

@@ -75,6 +75,7 @@ def test_the_sections_are_those_of_the_contract():
 ACCEPTED = [
     "node: {reservedCPUs: 2}",
     "node: {reservedCPUs: '0-1,8'}",
+    "node: {reservedCPUs: ' 0 , 1 '}",
     "node: {reservedCPUs: 0}",
     "node: {reservedMemory: 2Gi}",
     "node: {reservedMemory: 1024}",
@@ -117,6 +118,8 @@ REFUSED = [
     "node: {reservedCPUs: 99999}",
     "node: {reservedCPUs: true}",
     "node: {reservedCPUs: 3-1}",
+    "node: {reservedCPUs: '0,,1'}",
+    "node: {reservedCPUs: '0-1,'}",
     "node: {reservedCPUs: null}",
     "node: {reservedMemory: 10%}",
     "node: {kubeletCPUManager: static}",

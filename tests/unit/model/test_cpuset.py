@@ -12,11 +12,12 @@ from nri_coloc.model import cpuset
         ("\n", []),
         ("0", [0]),
         ("0-3,8\n", [0, 1, 2, 3, 8]),
-        (" 1 , 3-4 ,", [1, 3, 4]),
+        ("  ", []),
+        (" 1 , 3-4 ", [1, 3, 4]),
         ("5-5,5", [5]),
         ("8191", [8191]),
     ],
-    ids=["empty", "newline", "one", "range-and-id", "blanks", "twice", "largest-id"],
+    ids=["empty", "newline", "one", "range-and-id", "blank", "blanks", "twice", "largest-id"],
 )
 def test_a_cpulist_is_read(text, ids):
     assert list(cpuset.members(cpuset.parse(text))) == ids
@@ -53,6 +54,12 @@ def test_a_part_that_is_no_cpu_is_named(text):
     with pytest.raises(ValueError, match="is not a") as raised:
         cpuset.parse(f"0,{text}")
     assert repr(text) in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["0,,1", "0-1,", ",0", ",", "0, ,1", "0,\n"])
+def test_a_part_that_is_empty_is_refused(text):
+    with pytest.raises(ValueError, match="a part of the list is empty"):
+        cpuset.parse(text)
 
 
 @pytest.mark.parametrize(
