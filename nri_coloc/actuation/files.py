@@ -51,6 +51,11 @@ def write(path: str, text: str) -> bool:
     return True
 
 
+def is_folder(path: str) -> bool:
+    """Whether a cgroup's folder is there."""
+    return os.path.isdir(path)  # noqa: PTH112 - a Path costs more than the call
+
+
 def children(path: str) -> list[str]:
     """Return the folders directly below a cgroup's folder; none if it is gone."""
     try:

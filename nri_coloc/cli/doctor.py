@@ -17,7 +17,9 @@ from typing import Any, Final, Literal
 from nri_coloc.cli import asking
 from nri_coloc.cli.asking import DaemonSilent, plain
 from nri_coloc.daemon import probe
+from nri_coloc.daemon.host_groups import SETTING
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.reasons import Reason
 from nri_coloc.nri import version
 from nri_coloc.sampling import block_devices, cgroup_layout, kernel_files, kubelet
 
@@ -192,6 +194,7 @@ def _of_the_daemon(patient: Patient) -> Iterator[Check]:
     parts = ready.get("checks", {})
     yield _kubelet(patient, left_to_it=bool(parts.get("config", {}).get("ok")))
     yield _runtime(records)
+    yield from _host_groups(records)
     yield _readiness(ready, parts)
 
 
@@ -222,6 +225,13 @@ def _runtime(records: list[dict[str, Any]]) -> Check:
         "nri-coloc never does that here, other plugins on this node should not either"
     )
     return Check("runtime", "ok", why)
+
+
+def _host_groups(records: list[dict[str, Any]]) -> Iterator[Check]:
+    """Say of each cgroup that the settings name whether it could be held to the box's CPUs, as it was told last."""
+    last = {r.get("value"): r for r in records if r.get("key") == SETTING}
+    unboxable = [str(r.get("because")) for r in last.values() if r.get("reason") == Reason.NO_CPUSET]
+    yield from (Check("members", "warn", because) for because in unboxable)
 
 
 def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Check:

@@ -189,6 +189,10 @@ class Actuator:
         self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
 
+    def members_outside(self) -> tuple[str, ...]:
+        """Return the box's members outside Kubernetes, the same tuple until that changes."""
+        return self._host_groups.members
+
     def place_host_groups(self) -> None:
         """Bring the box's members outside Kubernetes to its values; who is no member any more gets its own back."""
         self._host_groups.place(self.can)
@@ -258,6 +262,7 @@ class Actuator:
 
     def _sweep(self) -> None:
         self.swept_at = time.monotonic()
+        self._guarded(self.place_host_groups)  # an observer too knows who is there
         if self._node.tuning.observe:
             return
         state = self._node.state
@@ -265,7 +270,6 @@ class Actuator:
             self._guarded(self._keep_pod, pod_id)
         for container_id in state.containers:
             self._guarded(self._keep_container, container_id)
-        self._guarded(self.place_host_groups)
         self._guarded(self._protections.keep, self.can)
         self._guarded(self.bandwidths.sweep)
         self._guarded(self.hints.sweep)

@@ -1,26 +1,39 @@
-"""The box's members outside Kubernetes: cgroups that the operator's configuration names."""
+"""The box's members outside Kubernetes: cgroups that the operator's configuration names.
+
+A member is who can be held to the box's CPUs. One that is not there (yet) uses nothing and is taken in by the first
+sweep that finds it. One that is there without a cpuset runs wherever it likes: it is told of, nothing is written to it,
+and its use counts as the system's.
+"""
 
 from threading import Lock
+from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.drift import Drifts
+from nri_coloc.daemon.drift import CPUS, Drifts
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 
+SETTING: Final = "reclaim.members"
+
 
 class HostGroups:
-    """Kept by the sweep, resized and looked at by the fast loop: one at a time, from the newest state each."""
+    """Kept by the sweep, resized and looked at by the fast loop: one at a time, from the newest state each.
+
+    `members`: who is held to the box, or would be if anything were written; the same tuple until that changes.
+    """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self._node = node
         self._writer = writer
         self._report = report
         self.drifts = Drifts()
+        self.members: tuple[str, ...] = ()
         self._placed: set[str] = set()
+        self._unboxable: set[str] = set()
         self._looks_back = False
         self._turn = Lock()
 
@@ -30,20 +43,45 @@ class HostGroups:
 
     def place(self, can: Capability) -> None:
         """Bring all members to the box's values; who is none any more gets its own back."""
-        tuning = self._node.tuning
-        if tuning.observe:
-            return
         with self._turn:
-            state = self._node.state
+            state, tuning = self._node.state, self._node.tuning
             wanted = targets.host_groups(state, tuning)
+            members = self._look_for(wanted)
+            if tuning.observe:
+                return
             if self._looks_back:
                 self._looks_back = False
-                self._placed |= self._of_a_former_life(state) - set(wanted)
-            for path in wanted:
+                self._placed |= self._of_a_former_life(state) - {*members}
+            for path in members:
                 self._bring(path, state, can)
-            for path in self._placed - set(wanted):
+            for path in self._placed - {*members}:
                 self._let_go(path, state)
-            self._placed = set(wanted)
+            self._placed = {*members}
+
+    def _look_for(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """Find out who can be held to the box's CPUs."""
+        members = tuple(path for path in wanted if self._can_be_boxed(path))
+        if members != self.members:
+            self.members = members
+        for path in self._unboxable - {*wanted}:
+            self._unboxable.discard(path)
+            because = f"the configuration names {path} a member of the box no more"
+            self._said(Reason.RECONFIGURED, because, path)
+        return self.members
+
+    def _can_be_boxed(self, path: str) -> bool:
+        if self._writer.text(path, "cpuset", CPUS) is not None:
+            self._unboxable.discard(path)
+            return True
+        if self._writer.is_there(path) and path not in self._unboxable:
+            self._unboxable.add(path)
+            because = _unboxable(path, self._writer.version)
+            self._report.log.warning("a cgroup cannot be a member of the box", cgroup=path, why=because)
+            self._said(Reason.NO_CPUSET, because, path)
+        return False
+
+    def _said(self, reason: Reason, because: str, path: str) -> None:
+        self._report.said(AuditEvent.POD_LIMIT, reason, because, pool=RECLAIM, key=SETTING, value=path)
 
     def guard(self, path: str, can: Capability) -> None:
         """Look at one member; what somebody reset is put back and told, within the limit."""
@@ -62,8 +100,7 @@ class HostGroups:
         if drift is not None:
             self._report.drifted("", state, drift.at(path))
         if path not in self._placed:
-            because = f"the configuration names {path} a member of the box"
-            self._report.said(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, because, pool=RECLAIM)
+            self._said(Reason.BOX_MEMBER, f"the configuration names {path} a member of the box", path)
 
     def _let_go(self, path: str, state: NodeState) -> None:
         self.drifts.forget(path)
@@ -74,3 +111,15 @@ class HostGroups:
         """Return what was placed before us and is nobody's of whom we know: host groups of other settings."""
         known = {targets.container_path(one) for one in state.containers.values()}
         return self._writer.placed() - known - {targets.pod_path(place.pod) for place in state.pods.values()}
+
+
+def _unboxable(path: str, version: int) -> str:
+    """Word for the operator why a cgroup cannot be held to the box's CPUs, and how to mend it."""
+    if version == 1:
+        lacks = "which is not in the cpuset hierarchy"
+        mend = f"make /{path} there and put its processes into it too"
+    else:
+        lacks = "which has no cpuset.cpus"
+        mend = f"write +cpuset to cgroup.subtree_control of /{path.rpartition('/')[0]}"
+    meanwhile = "until then nothing of it is written, and what it uses counts as the system's"
+    return f"{SETTING} names {path}, {lacks}: {mend}, or take it out of the list; {meanwhile}"

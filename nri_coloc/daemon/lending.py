@@ -76,6 +76,7 @@ class Lending:
         self._seen: NodeState | None = None
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
+        self._host_groups: tuple[str, ...] = ()
         self._budget = BUDGET
         self._cost = TickCost()
         self._alarm = Alarm()
@@ -205,19 +206,23 @@ class Lending:
 
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""
-        seen, tuning = self._seen, self._node.tuning
-        if tuning is self._tuned and seen is not None and (seen is state or _same_groups(seen, state)):
+        seen, tuning, host_groups = self._seen, self._node.tuning, self._relocation.host_groups
+        if (
+            tuning is self._tuned
+            and host_groups is self._host_groups
+            and seen is not None
+            and (seen is state or _same_groups(seen, state))
+        ):
             self._seen = state
             return
         if now - self._watched_at < WATCH_AGAIN_S:
             return
-        self._seen, self._watched_at, self._tuned = state, now, tuning
-        self._relocation.look_at(state)
+        self._seen, self._watched_at, self._tuned, self._host_groups = state, now, tuning, host_groups
         if self._partitions:
             groups = lookout.tier_groups_of(state)
             self._budget = partition.budget(len(groups), BUDGET)
         else:
-            groups = lookout.groups_of(state, self._relocation.host_groups)
+            groups = lookout.groups_of(state, host_groups)
             self._budget = BUDGET
         self._sampler.watch(groups)
 

@@ -7,7 +7,6 @@ others have to leave waits for them, for a moment.
 
 from typing import Final
 
-from nri_coloc.daemon import targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
@@ -25,13 +24,12 @@ shares a CPU with tasks of the smallest weight for that long."""
 
 
 class Relocation:
-    """Belongs to the loop's thread. `host_groups`: members of the box outside Kubernetes.
+    """Belongs to the loop's thread.
 
     `eevdf`: whether this kernel's fair class keeps the waiting of heavy tasks behind the lightest ones short.
     """
 
     def __init__(self, node: Node, actuator: Actuator, pusher: Pusher) -> None:
-        self.host_groups: tuple[str, ...] = ()
         self.eevdf = False
         self._node = node
         self._actuator = actuator
@@ -40,9 +38,10 @@ class Relocation:
         self._guarded = 0
         self._guarded_at = 0.0
 
-    def look_at(self, state: NodeState) -> None:
-        """Know the box's members outside Kubernetes; to be called when somebody came or went."""
-        self.host_groups = targets.host_groups(state, self._node.tuning)
+    @property
+    def host_groups(self) -> tuple[str, ...]:
+        """Members of the box outside Kubernetes; the same tuple until one comes or goes."""
+        return self._actuator.members_outside()
 
     def has_members(self, state: NodeState) -> bool:
         """Whether anybody lives on what is lent."""
@@ -85,11 +84,12 @@ class Relocation:
         self._guarded_at = now
         self._guarded += 1
         boxed = [k for k, place in state.pods.items() if place.boxed]
-        turn = self._guarded % max(1, len(boxed) + len(self.host_groups))
+        host_groups = self.host_groups
+        turn = self._guarded % max(1, len(boxed) + len(host_groups))
         if turn < len(boxed):
             self._actuator.guard_pod(boxed[turn])
-        elif self.host_groups:
-            self._actuator.guard_host_group(self.host_groups[turn - len(boxed)])
+        elif host_groups:
+            self._actuator.guard_host_group(host_groups[turn - len(boxed)])
 
 
 def _leaving_to_the_box(outcome: Outcome, before: NodeState) -> tuple[str, ...]:

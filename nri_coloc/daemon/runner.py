@@ -158,6 +158,7 @@ class Daemon:
         self.actuator.left_box = self._memory_worker.release
         self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0
         self.survey = self._make_survey()
+        self.survey.host_groups = self.actuator.members_outside
         self.readiness.readings = (
             Reading("the fast loop last measured", lambda: self.lending.ticked_at, FAST_WITHIN_S),
             Reading("the last picture of the node was taken", lambda: self.survey.looked_at, SLOW_WITHIN_S),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
-from nri_coloc.daemon import claimants, targets, watched
+from nri_coloc.daemon import claimants, watched
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.node import Node
@@ -44,7 +44,10 @@ ENDS_WITHIN_S: Final = 1.0
 
 
 class Survey:
-    """`picture` is the newest, `looked_at` when the last turn ended; both may be read from any thread."""
+    """`picture` is the newest, `looked_at` when the last turn ended; both may be read from any thread.
+
+    `host_groups`: tells the box's members outside Kubernetes.
+    """
 
     def __init__(
         self, node: Node, taker: PictureTaker, memory: BoxMemory, file: ForecastFile, report: Report
@@ -54,6 +57,7 @@ class Survey:
         self.outlook = Outlook()
         self.memory = memory
         self.wall: Callable[[], float] = time.time
+        self.host_groups: Callable[[], tuple[str, ...]] = tuple
         self._node = node
         self._taker = taker
         self._file = file
@@ -119,7 +123,7 @@ class Survey:
 
     def _look(self, state: NodeState) -> Picture | None:
         """Take a picture, hooks first after each slice; None at the end of the daemon."""
-        groups = {path: path for path in targets.host_groups(state, self._node.tuning)}
+        groups = {path: path for path in self.host_groups()}
         subjects = watched.with_kubepods(watched.subjects(state, groups), self._taker.layout)
         self._turns += 1
         if self._turns % EVERY_WHOLE:

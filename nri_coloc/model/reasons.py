@@ -60,6 +60,7 @@ class Reason(StrEnum):
     POOL_MEMBER = "pool_member"
     POOL_FULL = "pool_full"
     BOX_MEMBER = "box_member"
+    NO_CPUSET = "no_cpuset"
     HANDS_OFF = "hands_off"
     PROTECTED = "protected"
     # changes that others cause

@@ -1,5 +1,6 @@
 """What is lent on a simulated node whose containers use CPU and memory: the offer, the box's memory, its end."""
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,28 @@ def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
     wait_until(
         lambda: {file: tree.read("hadoop-yarn", file) for file in before} == before, SOON_S, "its own values"
     )
+    assert_unhurt(rig.daemon)
+
+
+def test_a_host_group_without_a_cpuset_is_told_of_and_left_alone_until_it_has_one(rig):
+    tree = rig.node.tree
+    weight = "cpu.shares" if tree.version == 1 else "cpu.weight"
+    tree.make("hadoop-yarn")
+    before = tree.read("hadoop-yarn", weight)
+    sets = [each for each in tree.folder("cpuset.cpus", "hadoop-yarn").iterdir() if "cpuset" in each.name]
+    kept = {each: each.read_text() for each in sets}
+    for each in sets:
+        each.unlink()
+    if tree.version == 1:
+        shutil.rmtree(tree.folder("cpuset.cpus", "hadoop-yarn"))
+    reload(rig.daemon, "reclaim: {members: [hadoop-yarn]}\n")
+    record = rig.daemon.audited("pod.limit", SOON_S, reason="no_cpuset")
+    assert "hadoop-yarn" in record["because"]
+    assert tree.read("hadoop-yarn", weight) == before
+    for each, text in kept.items():
+        each.parent.mkdir(exist_ok=True)
+        each.write_text(text)
+    wait_until(lambda: tree.read("hadoop-yarn", weight) in ("1", "2"), SOON_S, "the smallest weight")
     assert_unhurt(rig.daemon)
 
 

@@ -151,3 +151,9 @@ def test_a_weight_is_the_same_with_and_without_the_word_default(current, wanted,
 
 def test_the_actual_cpus_can_be_read_alone(v1, v2):
     assert v1.writer.cpus("pod") == v2.writer.cpus("pod") == cpuset.parse("0-7")
+
+
+def test_a_cgroup_is_there_in_whichever_hierarchy_it_is(v1):
+    v1.cgroup("yarn", cpu_shares="1024")
+    assert v1.writer.is_there("yarn")
+    assert not v1.writer.is_there("spark")

@@ -177,6 +177,15 @@ class TestDaemon:
         daemon["records"] = []
         assert check(patient, "runtime").verdict == "warn"
 
+    def test_a_host_group_without_a_cpuset_is_a_warning_until_it_is_told_otherwise(self, patient, daemon):
+        told = {"key": "reclaim.members", "value": "yarn", "reason": "no_cpuset", "because": "do this"}
+        other = {**told, "value": "other", "reason": "box_member"}
+        daemon["records"] = [CONNECTED, told, other]
+        found = check(patient, "members")
+        assert (found.verdict, found.sentence) == ("warn", "do this")
+        daemon["records"] += [{**told, "reason": "box_member"}]
+        assert "members" not in {found.name for found in doctor.checks(patient)}
+
     def test_one_that_ends_meanwhile_counts_as_none(self, patient, daemon, monkeypatch):
         def gone(*_):
             raise DaemonSilent("gone")

@@ -9,6 +9,7 @@ from nri_coloc.config import keys
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model import cpuset
 from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Wish
@@ -72,6 +73,8 @@ class Cgroups:
         self.apart: tuple[str, ...] | None = None
         self.former: set[str] = set()
         self.former_places: set[str] = set()
+        self.without_cpuset: set[str] = set()
+        self.version = 1
         self.before_writing: Callable[[], None] | None = None
         self.tidied = 0
         self.broken: set[str] = set()
@@ -123,6 +126,13 @@ class Cgroups:
 
     def cpus(self, path: str) -> int | None:
         return self.cpus_of.get(path)
+
+    def text(self, path: str, _controller: str, _name: str) -> str | None:
+        """Of files that are only read there are CPUs."""
+        return cpuset.render(self.cpus_of[path]) if path in self.cpus_of else None
+
+    def is_there(self, path: str) -> bool:
+        return path in self.cpus_of or path in self.without_cpuset
 
     def members(self, path: str) -> tuple[int, ...]:
         return ()

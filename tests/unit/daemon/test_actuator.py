@@ -10,7 +10,7 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved, Reconfigured
 from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import QoSClass, Wish
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
 from tests.unit.policy import kit
@@ -122,6 +122,13 @@ def test_what_the_answer_could_not_know_is_no_drift():
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     assert rig.actuator.place("app") is None
     assert rig.actuator.actual == {"app": kit.mask("2-7")}
+
+
+def test_an_observer_knows_who_would_live_on_what_is_lent_outside_kubernetes():
+    rig = Rig(Tuning(observe=True, reclaim=ReclaimTuning(host_groups=("yarn",))), {"yarn": 1})
+    rig.actuator._sweep()
+    assert rig.actuator.members_outside() == ("yarn",)
+    assert rig.cgroups.targets == []
 
 
 def test_an_observer_writes_nothing():

@@ -20,6 +20,10 @@ class Crew:
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
+        self.outside: tuple[str, ...] = ()
+
+    def members_outside(self) -> tuple[str, ...]:
+        return self.outside
 
     def submit(self, moves: Any, *barrier: Any) -> None:
         if isinstance(moves, tuple):
@@ -97,8 +101,8 @@ def test_who_only_loses_cpus_goes_first():
 
 
 def test_members_outside_kubernetes_follow():
-    rig = Rig(Tuning(reclaim=ReclaimTuning(partition=True, host_groups=("yarn",))))
-    rig.relocation.look_at(rig.node.state)
+    rig = Rig()
+    rig.crew.outside = ("yarn",)
     assert ("place host groups",) in rig.size(share=6, reclaim=2)
     assert rig.relocation.has_members(rig.node.state)
 
@@ -107,7 +111,7 @@ def test_members_are_looked_for_once_for_the_same_state():
     rig = Rig()
     assert rig.relocation.has_members(rig.node.state)
     assert rig.relocation.has_members(rig.node.state)
-    assert not Relocation(rig.node, cast("Any", None), cast("Any", None)).has_members(a_node().state)
+    assert not Relocation(rig.node, cast("Any", Crew()), cast("Any", None)).has_members(a_node().state)
 
 
 OF_BEST_EFFORT = "/kubepods/besteffort/podnight"
@@ -147,11 +151,11 @@ def test_a_reclaimed_container_beside_online_ones_of_its_pod_has_their_weight():
 
 
 def test_members_outside_kubernetes_do_not_yield():
-    rig = Rig(Tuning(reclaim=ReclaimTuning(partition=True, host_groups=("yarn",))))
+    rig = Rig()
+    rig.crew.outside = ("yarn",)
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
     rig.relocation.eevdf = True
-    rig.relocation.look_at(rig.node.state)
     assert not rig.relocation.yields(rig.node.state)
 
 
@@ -172,8 +176,8 @@ def test_one_member_is_looked_at_once_in_a_while():
 
 
 def test_members_outside_kubernetes_have_their_turn():
-    rig = Rig(Tuning(reclaim=ReclaimTuning(partition=True, host_groups=("yarn",))))
-    rig.relocation.look_at(rig.node.state)
+    rig = Rig()
+    rig.crew.outside = ("yarn",)
     rig.size(share=6, reclaim=2)
     rig.crew.told.clear()
     for look in range(2):

@@ -122,6 +122,15 @@ def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
     assert ("reclaim.memory", "headroom") in rig.heard.said()
 
 
+def test_a_member_outside_kubernetes_has_its_part_of_the_memory(rig):
+    for path in ("yarn", "other"):
+        rig.sim.tree.make(path)
+    rig.survey.host_groups = lambda: ("yarn",)
+    rig.survey.turn()
+    assert rig.worker.bounds is not None
+    assert rig.worker.bounds.keys() == {"yarn"}
+
+
 def test_containers_and_pods_io_are_in_one_picture_a_minute(rig):
     create(rig.node, "app")
     rig.sim.tree.make("kubepods/podweb")
