@@ -223,14 +223,14 @@ class FastSampler:
         self._turns = [] if fits else [deque(online)]
 
     def _make_round(self, now: float) -> None:
-        """Let looks begin as soon as all their files are open, or a while after one failed.
+        """Let looks begin as soon as the files of all that are there are open, or a while after one failed.
 
-        While a file is missing that too is tried again in a while.
+        While a file or a cgroup is missing that too is tried again in a while.
         """
         if self._round is not None or now < self._round_from:
             return
-        if self._together and all(gauge.counts for gauge in self._together):
-            self._round = Round(self._together)
+        if self._together and all(gauge.counts or _is_nobody(gauge) for gauge in self._together):
+            self._round = Round(gauge for gauge in self._together if gauge.counts)
             is_whole = all(gauge.is_complete for gauge in self._together)
             self._round_until = float("inf") if is_whole else now + RETRY_S
 
@@ -238,6 +238,14 @@ class FastSampler:
         if group.role is Role.RESERVED:
             return ReservedGauge(group, self._host_root, self._bank)
         return CgroupGauge(group, self._layout, self._bank)
+
+
+def _is_nobody(gauge: CgroupGauge) -> bool:
+    """Whether it is a cgroup that is not there, and nothing is missing where nothing of it is read.
+
+    It uses nothing and waits for nothing; nothing is taken off for it, as nothing is at a tick.
+    """
+    return not gauge.opened and SIGNS.get(gauge.role, 0) <= 0
 
 
 def _is_read_always(group: Group) -> bool:

@@ -110,6 +110,36 @@ def test_while_a_pressure_file_is_missing_it_is_tried_again_after_a_while(watchi
     assert watching.look().online[0].stalled_us == 5
 
 
+@pytest.mark.parametrize("role", [Role.BOX, Role.DEDICATED, Role.ONLINE])
+def test_a_cgroup_that_is_not_there_uses_nothing_and_is_taken_in_when_it_comes(watching, role):
+    watching.sampler.watch(
+        (PODS, REST, Group(role, ("late",), stalled="late" if role is Role.ONLINE else ""))
+    )
+    watching.tick()
+    assert watching.look().left_us == 900
+    assert {sample.role for sample in watching.sampler.samples(watching.now)} == {Role.PODS, Role.SYSTEM}
+    watching.make("late")
+    watching.use("late", 40)
+    assert watching.look(seconds=RETRY_S) is None
+    assert role in {sample.role for sample in watching.tick(seconds=RETRY_S)}
+    assert watching.look().left_us == (900 if role is Role.ONLINE else 860)
+
+
+@pytest.mark.parametrize("gone", ["kubepods", ""])
+def test_without_what_is_added_up_there_is_none(bed, gone):
+    bed.make("beside")
+    bed.sampler.watch((PODS, Group(Role.SYSTEM, ("beside",))))
+    bed.tree.remove(gone or "beside")
+    bed.tick()
+    assert bed.look() is None
+
+
+def test_a_sum_of_which_a_part_is_not_there_is_none(watching):
+    watching.sampler.watch((PODS, REST, Group(Role.BOX, ("kubepods/besteffort",), (OTHER, "late"))))
+    watching.tick()
+    assert watching.look() is None
+
+
 def test_online_groups_beyond_the_budget_take_turns(watching):
     paths = [f"kubepods/burstable/pod{number}" for number in range(9)]
     watching.make(*paths)
