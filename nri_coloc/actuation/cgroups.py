@@ -5,25 +5,22 @@ A target is a pod's or a container's cgroup with the values it should have now. 
 computed by the caller right before the call, from the newest state, so the last write is the newest truth.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files, oom_scores, tasks
+from nri_coloc.actuation import cpusets, files, former_values, oom_scores, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, spec_files
-from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.reclaim.hints import Hint
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
-
-_CPUS: Final = "/cpuset.cpus"
 
 
 class Layout(Protocol):
@@ -282,7 +279,7 @@ class CgroupWriter:
                 if not means(file.rpartition("/")[2]):
                     continue
                 try:
-                    restore(file, was, self._layout.version, self._not_following(file, apart))
+                    former_values.restore(file, was, self._layout.version, self._not_following(file, apart))
                     self._journal.forget(file)
                     self._followed.discard(str(folder))
                 except KernelInterfaceError as error:
@@ -291,10 +288,10 @@ class CgroupWriter:
 
     def _not_following(self, file: str, apart: Iterable[str] | None) -> set[str] | None:
         """Return the folders that keep their own CPUs while a pod's file is put back; None for other files."""
-        if apart is None or not file.endswith(_CPUS):
+        if apart is None or not file.endswith(former_values.CPUS):
             return None
         folders = (self._layout.folder("cpuset", path) for path in apart)
-        return {*placed_in(self._journal.files()), *filter(None, folders)}
+        return {*former_values.placed_in(self._journal.files()), *filter(None, folders)}
 
     def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
         """Return the cgroups of which the journal holds a file of these names."""
@@ -361,45 +358,6 @@ class CgroupWriter:
         except KernelInterfaceError as error:
             failures.append(error.as_value())
         return True
-
-
-def placed_in(journalled: Iterable[str]) -> set[str]:
-    """Return the folders of the cgroups whose own CPUs are among journalled files."""
-    return {file.removesuffix(_CPUS) for file in journalled if file.endswith(_CPUS)}
-
-
-def restore(file: str, was: str, version: int, apart: Container[str] | None = None) -> bool:
-    """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone.
-
-    `apart`: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other's.
-    """
-    folder, _, name = file.rpartition("/")
-    if name == "cpuset.cpus" and was:
-        try:
-            cpus = cpuset.parse(was)
-            if apart is None:
-                return cpusets.move(folder, version, cpus) is not None
-            return cpusets.release(folder, version, cpus, apart) is not None
-        except ValueError as error:  # no journal of ours says such a thing
-            raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
-    if name in ("cpuset.cpus", "cpuset.mems") and not was:
-        return _emptied(folder, name)
-    return files.write(file, was or "\n")
-
-
-def _emptied(folder: str, name: str) -> bool:
-    """Let a v2 cgroup have its parent's set again, False if it is gone.
-
-    One that has tasks cannot be without a set of its own any more (ENOSPC; kernel/cgroup/cpuset.c, validate_change):
-    all that its parent has means the same.
-    """
-    try:
-        return files.write(f"{folder}/{name}", "\n")
-    except KernelInterfaceError:
-        above = files.read(f"{folder.rpartition('/')[0]}/{name}.effective")
-        if not above:
-            raise
-        return files.write(f"{folder}/{name}", above)
 
 
 def _at_least(original: str, amount: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_coloc.actuation import cgroups, journal, oom_scores, tasks
+from nri_coloc.actuation import former_values, journal, oom_scores, tasks
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import kubepods
@@ -32,7 +32,7 @@ def restore(path: str, host_root: str, version: int) -> Restored:
     root = host_root.rstrip("/")
     originals = journal.load(path)
     order = sorted(originals, key=_turn)
-    apart = cgroups.placed_in(root + file for file in originals)
+    apart = former_values.placed_in(root + file for file in originals)
     refused = _put_all_back(root, {file: originals[file] for file in order}, version, apart)
     if refused:
         refused = _put_all_back(root, {file: originals[file] for file in refused}, version, apart)
@@ -72,7 +72,7 @@ def _put_back(root: str, file: str, was: str, version: int, apart: Container[str
     elif name in oom_scores.NAMES:
         failure = oom_scores.reset(folder, f"{root}/proc", was)
     else:
-        cgroups.restore(root + file, was, version, apart if kubepods.is_a_pods(folder) else None)
+        former_values.restore(root + file, was, version, apart if kubepods.is_a_pods(folder) else None)
         return
     if failure is not None:
         raise failure

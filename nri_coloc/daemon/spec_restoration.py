@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from nri_coloc.actuation import cgroups, files, oom_scores
+from nri_coloc.actuation import files, former_values, oom_scores
 from nri_coloc.daemon.pusher import PAUSE_S
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
 from nri_coloc.knobs import originals
@@ -154,7 +154,7 @@ class SpecRestoration:
         try:
             shown = files.read(file) if folder is not None else None
             if shown is not None and not originals.holds(shown, value.text):
-                cgroups.restore(file, value.text, self._layout.version)
+                former_values.restore(file, value.text, self._layout.version)
         except KernelInterfaceError as error:
             return error.as_value()
         return None

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from nri_coloc.actuation import cgroups, files
+from nri_coloc.actuation import cgroups, files, former_values
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
 from nri_coloc.actuation.journal import Journal
@@ -173,7 +173,7 @@ class TestPuttingBack:
 
     def test_a_value_that_no_journal_of_ours_holds_is_refused(self, v2):
         with pytest.raises(KernelInterfaceError, match="cannot write 'x' to"):
-            cgroups.restore(str(v2.file("cpuset.cpus")), "x", 2)
+            former_values.restore(str(v2.file("cpuset.cpus")), "x", 2)
 
 
 class TestEmptySets:
@@ -191,14 +191,14 @@ class TestEmptySets:
             return write(path, text)
 
         monkeypatch.setattr(files, "write", refuse_empty)
-        assert cgroups.restore(str(v2.file(name)), "", 2)
+        assert former_values.restore(str(v2.file(name)), "", 2)
         assert v2.text(name) == "0-5"
         (v2.base / f"{name}.effective").unlink()
         with pytest.raises(KernelInterfaceError, match="No space left"):
-            cgroups.restore(str(v2.file(name)), "", 2)
+            former_values.restore(str(v2.file(name)), "", 2)
 
     def test_one_that_can_be_is(self, v2):
-        assert cgroups.restore(str(v2.file("cpuset.cpus")), "", 2)
+        assert former_values.restore(str(v2.file("cpuset.cpus")), "", 2)
         assert v2.text("cpuset.cpus") == ""
 
 

@@ -1,0 +1,49 @@
+"""What a file held before us, written back: a pod's CPUs with all below it, an empty set by what means the same."""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+from nri_coloc.actuation import cpusets, files
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model import cpuset
+
+CPUS: Final = "/cpuset.cpus"
+
+
+def placed_in(journalled: Iterable[str]) -> set[str]:
+    """Return the folders of the cgroups whose own CPUs are among journalled files."""
+    return {file.removesuffix(CPUS) for file in journalled if file.endswith(CPUS)}
+
+
+def restore(file: str, was: str, version: int, apart: Container[str] | None = None) -> bool:
+    """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone.
+
+    `apart`: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other's.
+    """
+    folder, _, name = file.rpartition("/")
+    if name == "cpuset.cpus" and was:
+        try:
+            cpus = cpuset.parse(was)
+            if apart is None:
+                return cpusets.move(folder, version, cpus) is not None
+            return cpusets.release(folder, version, cpus, apart) is not None
+        except ValueError as error:  # no journal of ours says such a thing
+            raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
+    if name in ("cpuset.cpus", "cpuset.mems") and not was:
+        return _emptied(folder, name)
+    return files.write(file, was or "\n")
+
+
+def _emptied(folder: str, name: str) -> bool:
+    """Let a v2 cgroup have its parent's set again, False if it is gone.
+
+    One that has tasks cannot be without a set of its own any more (ENOSPC; kernel/cgroup/cpuset.c, validate_change):
+    all that its parent has means the same.
+    """
+    try:
+        return files.write(f"{folder}/{name}", "\n")
+    except KernelInterfaceError:
+        above = files.read(f"{folder.rpartition('/')[0]}/{name}.effective")
+        if not above:
+            raise
+        return files.write(f"{folder}/{name}", above)
