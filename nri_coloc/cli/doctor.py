@@ -19,6 +19,7 @@ from nri_coloc.cli.asking import DaemonSilent, plain
 from nri_coloc.daemon import probe
 from nri_coloc.daemon.host_groups import SETTING
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.readings import Signal
 from nri_coloc.model.reasons import Reason
 from nri_coloc.nri import version
 from nri_coloc.sampling import block_devices, cgroup_layout, kernel_files, kubelet
@@ -145,13 +146,14 @@ def _io_weights(patient: Patient) -> Check:
 
 def _pressure(patient: Patient) -> Check:
     root = patient.host_root.rstrip("/")
+    signal = probe.stall_signal(cgroup_layout.detect(patient.host_root), patient.host_root)
+    if signal is Signal.PSI:
+        return Check("pressure", "ok", "the kernel tells pressure (PSI), of the machine and of cgroups")
     if kernel_files.text(f"{root}/proc/pressure/cpu") is None:
-        why = "the kernel tells no pressure (PSI); boot with psi=1, or online pods' suffering is not seen"
-        return Check("pressure", "warn", why)
-    if cgroup_layout.detect(patient.host_root).unified is None:
+        why = "the kernel tells no pressure (PSI); boot with psi=1"
+    else:
         why = "the kernel tells the pressure of the machine, not of single pods: that needs a cgroup v2 hierarchy"
-        return Check("pressure", "warn", why)
-    return Check("pressure", "ok", "the kernel tells pressure (PSI), of the machine and of cgroups")
+    return Check("pressure", "warn", f"{why}; until then {probe.stand_in(signal)}")
 
 
 def _capability(patient: Patient) -> Check:

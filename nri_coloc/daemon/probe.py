@@ -13,9 +13,10 @@ from typing import Final
 
 from nri_coloc.errors import ColocError
 from nri_coloc.knobs.capability import Capability
+from nri_coloc.model.readings import Signal
 from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
-from nri_coloc.sampling import block_devices, cgroup_layout
+from nri_coloc.sampling import block_devices, cgroup_layout, cgroup_reading, counters
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 OF_PODS: Final = ("kubepods", "kubepods.slice")
@@ -44,6 +45,32 @@ def with_files_of_pods(layout: CgroupLayout, known: Capability) -> Capability:
     if known.seen_on_pods or not (found := _files(layout, OF_PODS)):
         return known
     return replace(known, files=found, seen_on_pods=True)
+
+
+def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:
+    """Return what tells how long online pods wait for a CPU; None if nothing does.
+
+    The first process of all shows whether the kernel counts what tasks wait.
+    """
+    proc = f"{host_root.rstrip('/')}/proc"
+    if layout.unified is not None and cgroup_reading.content(f"{proc}/pressure/cpu") is not None:
+        return Signal.PSI
+    counted = counters.schedstat(cgroup_reading.content(f"{proc}/1/schedstat"))
+    return None if counted is None else Signal.RUN_DELAY
+
+
+def stand_in(signal: Signal | None) -> str:
+    """Say what takes the place of PSI where there is none."""
+    if signal is None:
+        return "nothing tells when online pods wait for a CPU"
+    return f"when online pods wait for a CPU is told by the {signal} of their busiest tasks"
+
+
+def remarks(layout: CgroupLayout, host_root: str) -> str:
+    """Say what an operator should know of this machine; "" where there is nothing."""
+    signal = stall_signal(layout, host_root)
+    waiting = "" if signal is Signal.PSI else f"no PSI: {stand_in(signal)}"
+    return "; ".join(filter(None, (io_weights(layout, host_root), waiting)))
 
 
 def io_weights(layout: CgroupLayout, host_root: str) -> str:

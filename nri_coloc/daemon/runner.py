@@ -58,6 +58,7 @@ from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
+from nri_coloc.daemon.waiting import Waiting
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -146,7 +147,7 @@ class Daemon:
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
         self._comparison.vanished = self.pusher.forget
         self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
-        self.readiness.of_the_machine = partial(probe.io_weights, self._layout, self._options.host_root)
+        self.readiness.of_the_machine = partial(probe.remarks, self._layout, self._options.host_root)
 
     def _wire_lending(self, writer: CgroupWriter) -> None:
         """Make both loops, and what they move: the box's CPUs and memory, lent amounts, raised quotas."""
@@ -157,13 +158,14 @@ class Daemon:
         self._memory_worker = MemoryWorker(self.node, writer, self.report)
         self.actuator.left_box = self._memory_worker.release
         self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0
+        self._cgroups = CgroupReader(self._layout, root)
         self.survey = self._make_survey()
         self.survey.host_groups = self.actuator.members_outside
+        self.survey.listen = Waiting(sampler, self._cgroups).turn
         self.readiness.readings = (
             Reading("the fast loop last measured", lambda: self.lending.ticked_at, FAST_WITHIN_S),
             Reading("the last picture of the node was taken", lambda: self.survey.looked_at, SLOW_WITHIN_S),
         )
-        self._cgroups = CgroupReader(self._layout, root)
         self.loans = Loans(
             self.node,
             lambda: self.survey.outlook.capacity,

@@ -7,7 +7,7 @@ decided here is decided by pods' CPU time and memory.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
@@ -47,6 +47,7 @@ class Survey:
     """`picture` is the newest, `looked_at` when the last turn ended; both may be read from any thread.
 
     `host_groups`: tells the box's members outside Kubernetes.
+    `listen` chooses from the last two pictures whose waiting the fast loop reads, in slices (`waiting.Waiting`).
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Survey:
         self.memory = memory
         self.wall: Callable[[], float] = time.time
         self.host_groups: Callable[[], tuple[str, ...]] = tuple
+        self.listen: Callable[[Picture | None, Picture, NodeState], Iterator[None]] = lambda *_: iter(())
         self._node = node
         self._taker = taker
         self._file = file
@@ -113,6 +115,9 @@ class Survey:
         self._advertise(picture, _scene(state, online, tuning), wall_s)
         if not self._turns % EVERY_WHOLE:
             self._tolls.turn(picture, state)
+        for _ in self.listen(before, picture, state):
+            if self._ending.wait(SLICE_PAUSE_S):
+                break
         self._keep()
         self.looked_at = time.monotonic()
         cost = time.thread_time() - began

@@ -1,7 +1,8 @@
 """Which files a cgroup has, and what a new one holds: tables only, worded as Linux 6.x shows them.
 
 Documentation/admin-guide/cgroup-v1 and cgroup-v2. Kernels before 5.3 lack what came later, and have the old
-`blkio.weight` where newer ones have bfq's. The root of v2 has few files: it has no limits.
+`blkio.weight` where newer ones have bfq's; without PSI there are no pressure files. The root of v2 has few files: it
+has no limits.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ V1: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "cpu,cpuacct": {
             "cgroup.procs": "",
+            "tasks": "",
             "cpu.shares": "1024",
             "cpu.cfs_quota_us": "-1",
             "cpu.cfs_period_us": "100000",
@@ -72,6 +74,7 @@ _CONTROLLERS: Final = "cpuset cpu io memory pids"
 V2: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cgroup.procs": "",
+        "cgroup.threads": "",
         "cgroup.controllers": _CONTROLLERS,
         "cgroup.subtree_control": "",
         "cgroup.events": "populated 0\nfrozen 0",
@@ -118,7 +121,15 @@ EFFECTIVE: Final[Mapping[int, Mapping[str, str]]] = MappingProxyType(
 )
 """By cgroup version: the file that is written, the file that shows what came of it."""
 
+TASKS: Final[Mapping[int, str]] = MappingProxyType({1: "tasks", 2: "cgroup.threads"})
+"""By cgroup version: the list of threads."""
+
 SINCE_LEGACY: Final = frozenset({"cpu.cfs_burst_us", "cpu.idle", "blkio.bfq.weight", *_PRESSURES})
+
+
+def without_pressure(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of a kernel that was booted without PSI."""
+    return {name: text for name, text in files.items() if name not in _PRESSURES}
 
 
 def of_v1(mount: str, *, legacy: bool) -> dict[str, str]:
@@ -134,5 +145,7 @@ def mount_of(name: str) -> str:
     """Return the v1 mount in which a file lies, by its name."""
     if name.endswith(".pressure") or name.startswith("cgroup."):
         return "unified"
+    if name == TASKS[1]:
+        return "cpu,cpuacct"
     controller = name.partition(".")[0]
     return V1_LINKS.get(controller, controller)

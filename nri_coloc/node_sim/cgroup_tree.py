@@ -30,9 +30,17 @@ class CgroupTree:
     """Paths have no leading slash; "" is the root. Safe to use from several threads."""
 
     def __init__(
-        self, host_root: Path, version: int, cpus: CPUMask, mems: CPUMask, *, legacy: bool = False
+        self,
+        host_root: Path,
+        version: int,
+        cpus: CPUMask,
+        mems: CPUMask,
+        *,
+        legacy: bool = False,
+        psi: bool = True,
     ) -> None:
         self.version = version
+        self._psi = psi
         self._base = host_root / "sys/fs/cgroup"
         self._spare = host_root / ".name"
         self._cpus = cpus
@@ -135,6 +143,15 @@ class CgroupTree:
         parent = path.rpartition("/")[0]
         return self.version == 2 or not cpuset.parse(cpus) & ~self.mask(parent, "cpuset.cpus")
 
+    def enter(self, path: str, task: int) -> None:
+        """Let a task be the one that a cgroup's list of threads shows."""
+        self.write(path, files.TASKS[self.version], str(task))
+
+    def task(self, path: str) -> int | None:
+        """Return the task that a cgroup's list of threads shows, None where there is none."""
+        listed = (self.read(path, files.TASKS[self.version]) or "").split()
+        return int(listed[0]) if listed else None
+
     def weight(self, shares: int) -> tuple[str, str]:
         """Return the file and text for cpu shares; v2 by the linear curve of runc 1.1."""
         if self.version == 1:
@@ -183,8 +200,14 @@ class CgroupTree:
 
     def _new_files(self, path: str = "", *, root: bool = False) -> list[tuple[Path, dict[str, str]]]:
         if self.version == 2:
-            return [(self._base / path, dict(files.V2_ROOT if root else files.V2))]
-        return [(self._base / mount / path, files.of_v1(mount, legacy=self._legacy)) for mount in files.V1]
+            found = [(self._base / path, dict(files.V2_ROOT if root else files.V2))]
+        else:
+            found = [
+                (self._base / mount / path, files.of_v1(mount, legacy=self._legacy)) for mount in files.V1
+            ]
+        return (
+            found if self._psi else [(folder, files.without_pressure(content)) for folder, content in found]
+        )
 
 
 def _write_all(folder: Path, content: dict[str, str]) -> None:

@@ -25,7 +25,7 @@ class MachineSpec:
 
     `cpus` are the online ones; an empty `core` or `l3` label means that the kernel does not say, as in many
     virtual machines. `numa` False: a kernel without NUMA; all CPUs and memory lie in node 0.
-    `legacy`: a kernel before 5.3, with older names and no list of isolated CPUs.
+    `legacy`: a kernel before 5.3, with older names and no list of isolated CPUs. `psi` False: booted with psi=0.
     `capacities`: of each kind of core, as ARM tells them; without them a hybrid machine tells its kinds as x86 does.
     """
 
@@ -35,6 +35,7 @@ class MachineSpec:
     offline: CPUMask = 0
     numa: bool = True
     legacy: bool = False
+    psi: bool = True
     capacities: tuple[int, ...] = ()
 
 
@@ -144,6 +145,7 @@ MACHINES: Final[Mapping[str, MachineSpec]] = MappingProxyType(
         "node-without-memory": replace(_EIGHT, memory={0: 32 * GIB, 1: 0}),
         "virtual": _virtual(),
         "legacy": replace(regular(Shape(sockets=2, cores=4, threads=2)), legacy=True),
+        "no-psi": replace(_EIGHT, psi=False),
         "hybrid": _hybrid(),
         "three-kinds": _three_kinds(),
         "dies": regular(Shape(sockets=2, dies=2, nodes=2, cores=2, threads=2, adjacent=True)),
@@ -303,5 +305,5 @@ def _proc_files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
     idle = " ".join("0" * 10)
     yield "proc/stat", f"cpu  {idle}\n" + "".join(f"cpu{cpu.id} {idle}\n" for cpu in spec.cpus)
     zero = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"
-    for resource in ("cpu", "io", "memory"):
+    for resource in ("cpu", "io", "memory") if spec.psi else ():
         yield f"proc/pressure/{resource}", f"some {zero}\nfull {zero}\n"

@@ -44,7 +44,9 @@ class Node:
         self.nri_socket = folder / "run/nri.sock"
         self.cri_socket = folder / "run/cri.sock"
         machines.plant(spec, self.host_root)
-        self.tree = CgroupTree(self.host_root, cgroup, topology.online, topology.all_mems, legacy=spec.legacy)
+        self.tree = CgroupTree(
+            self.host_root, cgroup, topology.online, topology.all_mems, legacy=spec.legacy, psi=spec.psi
+        )
         self._kernel = Kernel(self.tree) if cgroup == 2 else None
         self.tree.plant()
         self.processes = ProcessTable(self.host_root, cgroup)
@@ -137,6 +139,10 @@ class Node:
             self.workload.attach(path, lambda _seconds: cpus)
         else:
             self.workload.detach(path)
+
+    def set_delay(self, container_id: str, part: float) -> None:
+        """Let a container's task wait for a CPU for this part of the time, 0 to 1, beside what it waits for in vain."""
+        self.workload.delay(self.runtime.containers[container_id].cgroup, part)
 
     def set_memory(self, container_id: str, held: Held) -> None:
         """Let a container hold so much memory; its files and the machine's say so at once."""

@@ -88,6 +88,7 @@ class Runtime:
             pause = f"{pod.cgroup}/{pod.id}"
             runc.create(self._tree, pause, nri_pb2.LinuxResources())
             pod.pid = self._processes.spawn(pause, PAUSE_OOM_SCORE_ADJ)
+            self._tree.enter(pause, pod.pid)
             self.pods[pod.id] = pod
             try:
                 self._tell(HookKind.RUN_POD_SANDBOX, pod)
@@ -153,6 +154,7 @@ class Runtime:
             try:
                 runc.create(self._tree, container.cgroup, container.resources)
                 container.pid = self._processes.spawn(container.cgroup, container.oom_score_adj)
+                self._tree.enter(container.cgroup, container.pid)
                 self._tell(HookKind.START_CONTAINER, container.pod, container)
             except RuntimeRefused:
                 self._end(container)

@@ -2,10 +2,12 @@
 
 A curve says how many CPUs a container wants at a time; each tick shares the CPUs out among those who want
 them, within the sets, quotas and weights that the files hold then, and moves the counters on. Fluid, not
-scheduled: no latency comes out of it, and PSI is the part of the wanted time that was not had.
+scheduled: no latency comes out of it, and PSI is the part of the wanted time that was not had; what somebody waits
+before it has all that it wants is given, by `delay`. Where there is no PSI the task's schedstat tells the same.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, RLock
@@ -108,6 +110,7 @@ class Workload:
     def __init__(self, tree: CgroupTree, host_root: Path, cpus: CPUMask) -> None:
         self._tree = tree
         self._stat = host_root / "proc/stat"
+        self._proc = host_root / "proc"
         self._pressure = host_root / "proc/pressure/cpu"
         self._cpus = list(cpuset.members(cpus))
         self._files = CounterFiles(tree)
@@ -115,6 +118,7 @@ class Workload:
         self._lock = RLock()
         self._wanted = Event()
         self._loads: dict[str, Load] = {}
+        self._delays: dict[str, float] = {}
         self._counters: dict[str, Counters] = {"": Counters()}
         self._busy = dict.fromkeys(self._cpus, 0.0)
         self._began: float | None = None
@@ -133,10 +137,16 @@ class Workload:
         with self._lock:
             self._loads.pop(path, None)
 
+    def delay(self, path: str, part: float) -> None:
+        """Let a cgroup wait for this part of the time although it has in the end what it wants."""
+        with self._lock:
+            self._delays[path] = part
+
     def end(self, path: str) -> None:
         """Let a cgroup want nothing and hold nothing any more."""
         with self._lock:
             self.detach(path)
+            self._delays.pop(path, None)
             self._memory.hold(path, Held())
 
     def hold(self, path: str, held: Held) -> None:
@@ -209,7 +219,8 @@ class Workload:
         waited: dict[str, float] = {}
         for task in tasks:
             used = shares.by_path[task.path]
-            part = max(0.0, task.wanted - used) / task.wanted if task.wanted > EPSILON else 0.0
+            lacks = max(0.0, task.wanted - used) / task.wanted if task.wanted > EPSILON else 0.0
+            part = max(lacks, self._delays.get(task.path, 0.0))
             for path in ("", *levels(task.path)):
                 self._counters.setdefault(path, Counters()).used += used * elapsed
                 # PSI's "some": at least one waits, so that whoever waits most decides
@@ -235,7 +246,18 @@ class Workload:
         for path, counters in self._counters.items():
             for name, text in self._texts(counters):
                 self._files.put(path, name, text)
+        if not self._pressure.exists():
+            self._write_tasks()
         self._write_machine()
+
+    def _write_tasks(self) -> None:
+        """Show what each cgroup's task ran and waited; every kernel does, and who has PSI does not ask."""
+        for path, counters in self._counters.items():
+            task = self._tree.task(path)
+            if task is not None:
+                with suppress(FileNotFoundError):  # it has just ended
+                    text = f"{_us(counters.used) * 1000} {_us(counters.stalled) * 1000} 1\n"
+                    _show(self._proc / f"{task}/schedstat", text)
 
     def _texts(self, counters: Counters) -> list[tuple[str, str]]:
         usage = f"usage_usec {_us(counters.used)}\nuser_usec {_us(counters.used)}\nsystem_usec 0"

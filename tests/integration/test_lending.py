@@ -216,3 +216,20 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
             daemon.audited("reclaim.grow", GROWS_WITHIN_S)
             assert box(node, batch) == before
             harness.assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize("version", [1, 2], ids=["cgroup-v1", "cgroup-v2"])
+def test_without_psi_online_pods_that_wait_are_heard_by_their_run_queue_delay(version, tmp_path):
+    with Node(tmp_path, "no-psi", cgroup=version) as node:
+        node.start_clock()
+        with harness.daemon_of(node, config=LENDING) as daemon:
+            harness.served(daemon)
+            web, batch = online(node), hungry(node)
+            lent(node, batch)
+            node.set_delay(web, 0.8)
+            wait_until(
+                lambda: any("(run-queue delay)" in r["because"] for r in daemon.audit("reclaim.suppress")),
+                GROWS_WITHIN_S,
+                "a cut by run-queue delay",
+            )
+            harness.assert_unhurt(daemon)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model.readings import Role, Sample
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.model.readings import Role, Sample, Signal
+from nri_coloc.sampling import cgroup_layout, run_delay
+from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.picture import PictureTaker, Subjects
@@ -229,3 +230,28 @@ def test_run_queue_delay_stands_in_where_there_is_no_pressure(machine):
         return taker.take(Subjects(containers={"app": pod})).containers["app"].run_delay_us or 0
 
     wait_until(lambda: waited() > 200_000, 30, "0.2 s of waiting for a CPU")
+
+
+def test_a_tick_reads_the_run_queue_delay_of_the_busiest_tasks_until_they_end(machine):
+    pod = machine.make("pod")
+    without = replace(machine.layout, unified=None)
+    for _ in range(2 * (os.cpu_count() or 1)):
+        machine.burn(pod)
+    reader, sampler = CgroupReader(without), FastSampler(without)
+    sampler.watch((Group(Role.ONLINE, stalled=pod),))
+
+    def seen() -> Sample:
+        (sample,) = sampler.read(time.monotonic())
+        return sample
+
+    assert seen().stalled_us is None
+    assert sampler.without_pressure == {pod}
+    before = reader.tasks(pod)
+    wait_until(lambda: run_delay.busiest(before, reader.tasks(pod)), 30, "tasks that want a CPU")
+    sampler.follow({pod: run_delay.busiest(before, reader.tasks(pod))})
+    wait_until(lambda: (seen().stalled_us or 0) > 200_000, 30, "0.2 s of waiting for a CPU")
+    assert seen().signal is Signal.RUN_DELAY
+    machine.end()
+    assert seen().stalled_us is None
+    sampler.close()
+    assert sampler.open_files == 0

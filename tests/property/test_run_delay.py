@@ -20,7 +20,7 @@ TOLD = st.integers(1, 10**9) | st.sampled_from(["0 0 0", "", "max", "1 2", "9" *
 def test_nobody_is_left_out_for_one_who_wanted_a_cpu_less(before, after, most):
     def wanted(task: int) -> int:
         then, now = before[task], after[task]
-        return now.ran_us - then.ran_us + now.waited_us - then.waited_us
+        return int(now.ran_us - then.ran_us + now.waited_us - then.waited_us)
 
     chosen = busiest(before, after, most)
     assert len(chosen) == len(set(chosen)) <= most

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from nri_coloc.model.lending import Change
+from nri_coloc.model.lending import Binding, Change
 from nri_coloc.model.readings import FastReadings, Role
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.model.workload import KubeQoS
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from nri_coloc.reclaim import loop
+from nri_coloc.reclaim import loop, sentence
 from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.sampling import cgroup_layout, groups
+from nri_coloc.sampling import cgroup_layout, groups, run_delay
+from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import Facts, PodFacts
 
@@ -90,3 +91,45 @@ def test_a_burst_takes_them_back_within_three_ticks_and_they_return(bed):
 def test_a_node_whose_online_pod_wants_half_lends_less_than_the_other_half(bed):
     bed.node.set_demand(bed.web, CPUS / 2)
     assert 1 <= bed.run(6).target.cpus <= CPUS / 2
+
+
+class TestWithoutPSI:
+    """Online tasks that wait beside the box take it back, with nothing but their schedstat to tell of it."""
+
+    @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+    def bed(self, request, tmp_path) -> Iterator[Bed]:
+        with Node(tmp_path, "no-psi", cgroup=request.param) as node:
+            made = Bed(node)
+            node.set_demand(made.web, 0.2)
+            assert made.run(6).target.cpus >= CPUS - 2
+            yield made
+            made.sampler.close()
+
+    def follow(self, bed: Bed) -> None:
+        """Choose tasks as the slow loop does."""
+        root = str(bed.node.host_root)
+        (group,) = bed.sampler.without_pressure
+        path = bed.node.runtime.containers[bed.web].cgroup
+        tasks = CgroupReader(cgroup_layout.detect(root), root).tasks(path)
+        bed.sampler.follow({group: run_delay.busiest({}, tasks)})
+
+    def test_a_wait_cuts_the_box_within_a_few_ticks_and_says_by_what_it_was_known(self, bed):
+        self.follow(bed)
+        bed.run(0.2)
+        bed.node.set_delay(bed.web, 0.6)
+        cut = next(tick for tick in (bed.tick() for _ in range(6)) if tick.target.change is Change.SUPPRESS)
+        assert cut.target.binding is Binding.STALL
+        assert "of their own making (run-queue delay), more than 0.1: cut to 0.5" in sentence.because(
+            cut.grounds
+        )
+
+    def test_who_waits_a_little_loses_nothing(self, bed):
+        self.follow(bed)
+        bed.node.set_delay(bed.web, 0.05)
+        assert bed.run(2).target.cpus >= CPUS - 2
+
+    def test_a_task_that_ends_leaves_the_box_as_it_is(self, bed):
+        self.follow(bed)
+        bed.run(0.2)
+        bed.node.processes.end(bed.node.runtime.containers[bed.web].pid)
+        assert bed.run(1).target.cpus >= CPUS - 2

@@ -119,7 +119,24 @@ def test_a_disk_on_which_no_weight_acts_is_named_with_the_cure(patient):
 
 def test_a_kernel_without_pressure_is_told_how_to_boot(patient):
     (Path(patient.host_root) / "proc/pressure/cpu").unlink()
-    assert "psi=1" in check(patient, "pressure").sentence
+    found = check(patient, "pressure")
+    assert (found.verdict, "psi=1" in found.sentence) == ("warn", True)
+    assert "nothing tells when online pods wait" in found.sentence
+
+
+def test_what_stands_in_for_pressure_is_named(patient):
+    (Path(patient.host_root) / "proc/pressure/cpu").unlink()
+    (Path(patient.host_root) / "proc/1").mkdir()
+    (Path(patient.host_root) / "proc/1/schedstat").write_text("5 6 7\n")
+    assert "told by the run-queue delay of their busiest tasks" in check(patient, "pressure").sentence
+
+
+def test_pressure_of_the_machine_alone_is_not_that_of_pods(patient, tmp_path):
+    (tmp_path / "v1/sys/fs/cgroup/cpuset").mkdir(parents=True)
+    (tmp_path / "v1/proc/pressure").mkdir(parents=True)
+    (tmp_path / "v1/proc/pressure/cpu").write_text("some avg10=0.00")
+    found = check(replace(patient, host_root=str(tmp_path / "v1")), "pressure")
+    assert (found.verdict, "needs a cgroup v2 hierarchy" in found.sentence) == ("warn", True)
 
 
 @pytest.mark.parametrize(

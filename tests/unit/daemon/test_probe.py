@@ -1,10 +1,12 @@
 """What this machine can take is looked at."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nri_coloc.daemon import probe
+from nri_coloc.model.readings import Signal
 from nri_coloc.node_sim.node import Node
 from nri_coloc.sampling import cgroup_layout
 
@@ -113,3 +115,49 @@ def test_resctrl_is_there_when_it_is_mounted(tmp_path: Path):
 )
 def test_the_fair_class_is_known_by_the_kernels_release(release, is_eevdf):
     assert probe.eevdf(release) is is_eevdf
+
+
+class TestStallSignal:
+    @staticmethod
+    def of(node: Node) -> Signal | None:
+        root = str(node.host_root)
+        return probe.stall_signal(cgroup_layout.detect(root), root)
+
+    @staticmethod
+    def count(node: Node, text: str) -> None:
+        (node.host_root / "proc/1").mkdir()
+        (node.host_root / "proc/1/schedstat").write_text(text)
+
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_it_is_pressure_where_the_kernel_tells_that_of_cgroups(self, version, tmp_path):
+        node = Node(tmp_path, cgroup=version)
+        self.count(node, "5 6 7\n")
+        assert self.of(node) is Signal.PSI
+        root = str(node.host_root)
+        assert "PSI" not in probe.remarks(cgroup_layout.detect(root), root)
+
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_it_is_run_queue_delay_where_there_is_no_pressure(self, version, tmp_path):
+        node = Node(tmp_path, "no-psi", cgroup=version)
+        self.count(node, "5 6 7\n")
+        assert self.of(node) is Signal.RUN_DELAY
+        root = str(node.host_root)
+        assert (
+            "no PSI: when online pods wait for a CPU is told by the run-queue delay of their"
+            in probe.remarks(cgroup_layout.detect(root), root)
+        )
+
+    def test_without_a_hierarchy_for_it_the_machines_pressure_is_of_no_use(self, tmp_path):
+        node = Node(tmp_path, cgroup=1)
+        self.count(node, "5 6 7\n")
+        layout = replace(cgroup_layout.detect(str(node.host_root)), unified=None)
+        assert probe.stall_signal(layout, str(node.host_root)) is Signal.RUN_DELAY
+
+    @pytest.mark.parametrize("text", [None, "0 0 0\n"])
+    def test_a_kernel_that_counts_neither_tells_nothing(self, text, tmp_path):
+        node = Node(tmp_path, "no-psi")
+        if text is not None:
+            self.count(node, text)
+        assert self.of(node) is None
+        root = str(node.host_root)
+        assert "no PSI: nothing tells" in probe.remarks(cgroup_layout.detect(root), root)

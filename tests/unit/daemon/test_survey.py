@@ -12,7 +12,8 @@ from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.lending import Binding
-from nri_coloc.model.state import RECLAIM
+from nri_coloc.model.readings import Picture
+from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
@@ -68,6 +69,33 @@ def rig(sim, tmp_path) -> Rig:
 def test_the_first_turn_asks_for_another_soon_and_the_next_for_rest(rig):
     assert rig.survey.turn() == subject.SOON_S
     assert subject.PERIOD_S <= rig.survey.turn() <= subject.LONGEST_S
+
+
+def test_whose_waiting_is_read_is_chosen_from_the_last_two_pictures(rig):
+    seen = []
+
+    def listen(before: Picture | None, picture: Picture, _: NodeState) -> Iterator[None]:
+        yield
+        seen.append((before, picture))
+
+    rig.survey.listen = listen
+    rig.survey.turn()
+    first = rig.survey.picture
+    rig.survey.turn()
+    assert seen == [(None, first), (first, rig.survey.picture)]
+
+
+def test_the_end_of_the_daemon_waits_for_no_choice(rig):
+    seen = []
+
+    def listen(*_: object) -> Iterator[None]:
+        rig.survey.stop()
+        yield
+        seen.append("more")
+
+    rig.survey.listen = listen
+    rig.survey.turn()
+    assert seen == []
 
 
 def test_an_empty_node_offers_nearly_everything(rig):

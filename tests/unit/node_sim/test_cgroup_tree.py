@@ -14,8 +14,8 @@ POD = "kubepods/burstable/pod1"
 CHILD = f"{POD}/child"
 
 
-def planted(folder, version: int = 2, *, legacy: bool = False) -> CgroupTree:
-    tree = CgroupTree(folder, version, EIGHT, 1, legacy=legacy)
+def planted(folder, version: int = 2, *, legacy: bool = False, psi: bool = True) -> CgroupTree:
+    tree = CgroupTree(folder, version, EIGHT, 1, legacy=legacy, psi=psi)
     tree.plant()
     return tree
 
@@ -174,3 +174,20 @@ def test_the_kernel_settles_what_a_stranger_writes(tmp_path):
 )
 def test_a_v1_file_lies_where_its_controller_is_mounted(name, mount):
     assert cgroup_files.mount_of(name) == mount
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_without_psi_no_cgroup_has_pressure_files(version, tmp_path):
+    tree = planted(tmp_path, version, psi=False)
+    tree.make(POD)
+    assert not list(tmp_path.rglob("*.pressure"))
+    assert tree.read(POD, "cpu.stat") is not None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_cgroup_lists_the_task_that_entered_it(version, tmp_path):
+    tree = planted(tmp_path, version)
+    tree.make(POD)
+    assert tree.task(POD) is None
+    tree.enter(POD, 4711)
+    assert tree.task(POD) == 4711

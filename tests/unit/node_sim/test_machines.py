@@ -83,6 +83,11 @@ def test_an_old_kernel_has_the_old_names_only(tmp_path):
     assert not (tmp_path / "sys/devices/system/cpu/isolated").exists()
 
 
+def test_a_kernel_that_was_booted_without_psi_has_no_pressure_files(tmp_path):
+    machines.plant(MACHINES["no-psi"], tmp_path)
+    assert not (tmp_path / "proc/pressure").exists()
+
+
 def test_what_the_whole_machine_shows_in_proc_is_planted(tmp_path: Path):
     machines.plant(MACHINES["offline"], tmp_path)
     stat = (tmp_path / "proc/stat").read_text().splitlines()

@@ -9,6 +9,8 @@ from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.sampling import cgroup_layout, counters, memory_files
+from nri_coloc.sampling.cgroup_reading import CgroupReader
+from nri_coloc.sampling.counters import Schedstat
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.memory_files import CgroupFiles
@@ -82,6 +84,29 @@ def test_online_pods_that_want_the_same_cpus_stall(node):
     (sample,) = reading.read(3)
     reading.close()
     assert sample.stalled_us == pytest.approx(1_500_000, rel=0.01)  # each has a half, for three seconds
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_without_psi_the_tasks_schedstat_tells_what_was_waited(version, tmp_path):
+    with Node(tmp_path, "no-psi", cgroup=version) as node:
+        web = online(node)
+        node.set_demand(web, 2)
+        node.set_delay(web, 0.25)
+        node.tick(0)
+        node.tick(2)
+        reader = CgroupReader(cgroup_layout.detect(str(node.host_root)), str(node.host_root))
+        (found,) = reader.tasks(path(node, web)).values()
+        assert found == Schedstat(4_000_000, 500_000)
+
+
+def test_a_container_that_has_what_it_wants_waits_as_long_as_it_is_told_to(node):
+    web = online(node)
+    node.set_demand(web, 1)
+    node.set_delay(web, 0.5)
+    node.tick(0)
+    node.tick(2)
+    stalled = counters.some_us((node.tree.read(path(node, web), "cpu.pressure") or "").encode())
+    assert stalled == 1_000_000
 
 
 def test_nobody_stalls_longer_than_time_passes(node):

@@ -1,0 +1,80 @@
+"""Whose run-queue delay the fast loop reads where the kernel tells no PSI: the busiest tasks of busy online pods.
+
+Nothing is read here where it tells of all that the loop asks about. Elsewhere the slow loop lists the tasks of a few
+pods, one container after the other, and of each no more than `cgroup_reading.MOST_TASKS`: a node may have ten thousand.
+So a pod that uses little beside many others, or a task beyond those that are listed, is not heard.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from nri_coloc.daemon import targets
+from nri_coloc.model.readings import Picture
+from nri_coloc.model.state import NodeState
+from nri_coloc.reclaim import use
+from nri_coloc.sampling import run_delay
+from nri_coloc.sampling.cgroup_reading import CgroupReader
+from nri_coloc.sampling.counters import Schedstat
+from nri_coloc.sampling.fast import FastSampler
+
+MOST_PODS: Final = 8
+"""As many as tasks are followed (`run_delay.MOST_TASKS`): by what they used between the last two pictures."""
+
+
+class Waiting:
+    """Belongs to the survey's thread; `sampler` is the fast loop's."""
+
+    def __init__(self, sampler: FastSampler, cgroups: CgroupReader) -> None:
+        self._sampler = sampler
+        self._cgroups = cgroups
+        self._listed: Mapping[int, Schedstat] = {}
+        self._followed: Mapping[str, tuple[int, ...]] = {}
+
+    def turn(self, before: Picture | None, picture: Picture, state: NodeState) -> Iterator[None]:
+        """Choose anew, with a stop after each container."""
+        groups = self._sampler.without_pressure
+        listed: dict[int, Schedstat] = {}
+        group_of: dict[int, str] = {}
+        for path, group in _busiest(before, picture, state, groups):
+            found = self._cgroups.tasks(path)
+            listed.update(found)
+            group_of.update(dict.fromkeys(found, group))
+            yield
+        chosen = run_delay.busiest(self._listed, listed)
+        self._listed = listed
+        followed = {group: tuple(t for t in chosen if group_of[t] == group) for group in sorted(groups)}
+        self._follow({group: tasks for group, tasks in followed.items() if tasks})
+
+    def _follow(self, tasks: Mapping[str, tuple[int, ...]]) -> None:
+        """Tell the sampler, which makes its round anew, if these are others."""
+        if tasks != self._followed:
+            self._followed = tasks
+            self._sampler.follow(tasks)
+
+
+def _busiest(
+    before: Picture | None, picture: Picture, state: NodeState, groups: frozenset[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the cgroups of the busiest pods' containers, each with that of `groups` that it lies in."""
+    found = {pod_id: tuple(_containers(state, pod_id, groups)) for pod_id in picture.pods} if groups else {}
+    used = {
+        pod_id: use.milli_between(before.pods.get(pod_id) if before else None, picture.pods[pod_id]) or 0
+        for pod_id, containers in found.items()
+        if containers
+    }
+    for pod_id in sorted(used, key=used.__getitem__, reverse=True)[:MOST_PODS]:
+        yield from found[pod_id]
+
+
+def _containers(state: NodeState, pod_id: str, groups: frozenset[str]) -> Iterator[tuple[str, str]]:
+    for assignment in state.of_pod(pod_id):
+        path = targets.container_path(assignment)
+        group = next((above for above in _upwards(path or "") if above in groups), None)
+        if path is not None and group is not None:
+            yield path, group
+
+
+def _upwards(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]

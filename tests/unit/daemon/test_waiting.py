@@ -1,0 +1,154 @@
+"""Whose run-queue delay is read: the busiest tasks of the busiest online pods, and nobody's where there is PSI."""
+
+from typing import cast
+
+import pytest
+
+from nri_coloc.daemon.waiting import MOST_PODS, Waiting
+from nri_coloc.model.readings import GroupReading, NodeReading, Picture
+from nri_coloc.sampling.cgroup_reading import CgroupReader
+from nri_coloc.sampling.counters import Schedstat
+from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.run_delay import MOST_TASKS
+from tests.unit.daemon.kit import a_node, create
+
+QOS = "kubepods"
+
+
+class Sampler:
+    """Stands for the fast loop's sampler."""
+
+    def __init__(self) -> None:
+        self.without_pressure: frozenset[str] = frozenset()
+        self.told: list[dict[str, tuple[int, ...]]] = []
+
+    def follow(self, tasks: dict[str, tuple[int, ...]]) -> None:
+        self.told.append(tasks)
+
+
+class Cgroups:
+    """Stands for the reader: tasks by the path of their container, and whose were asked for."""
+
+    def __init__(self) -> None:
+        self.tasks_of: dict[str, dict[int, Schedstat]] = {}
+        self.asked: list[str] = []
+
+    def tasks(self, path: str) -> dict[int, Schedstat]:
+        self.asked.append(path)
+        return self.tasks_of.get(path, {})
+
+
+def picture(at: float, **milli: int) -> Picture:
+    """A picture in which each pod has used so much ever since 0, on average."""
+    pods = {pod: GroupReading(1, at, usage_us=round(used * at * 1000)) for pod, used in milli.items()}
+    return Picture(at, NodeReading(at), pods=pods)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.node = a_node()
+        self.sampler, self.cgroups = Sampler(), Cgroups()
+        self.waiting = Waiting(cast("FastSampler", self.sampler), cast("CgroupReader", self.cgroups))
+        self.at = 0.0
+        self.before: Picture | None = None
+
+    def container(self, pod: str, *tasks: int, name: str = "") -> None:
+        name = name or f"app-{pod}"
+        create(self.node, name, milli=10, on=pod)
+        self.cgroups.tasks_of[f"kubepods/pod{pod}/{name}"] = {task: Schedstat(0, 10 * task) for task in tasks}
+
+    def deaf(self, *paths: str) -> None:
+        self.sampler.without_pressure = frozenset(paths)
+
+    def turn(self, **milli: int) -> int:
+        """Take a turn, and return how often it stopped."""
+        self.at += 5
+        after = picture(self.at, **milli)
+        self.cgroups.asked.clear()
+        stops = len(list(self.waiting.turn(self.before, after, self.node.state)))
+        self.before = after
+        return stops
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_where_the_kernel_tells_pressure_nothing_is_read(rig):
+    rig.container("web", 1)
+    assert rig.turn(web=100) == 0
+    assert (rig.cgroups.asked, rig.sampler.told) == ([], [])
+
+
+def test_the_tasks_of_a_pod_stand_for_the_group_that_it_lies_in(rig):
+    rig.container("web", 1, 2)
+    rig.container("api", 3)
+    rig.deaf("kubepods/podweb", "kubepods/podapi/app-api")
+    assert rig.turn(web=100, api=100) == 2
+    assert rig.sampler.told == [{"kubepods/podweb": (1, 2), "kubepods/podapi/app-api": (3,)}]
+
+
+def test_all_pods_of_a_qos_cgroup_are_one_group(rig):
+    rig.container("web", 1)
+    rig.container("api", 3)
+    rig.deaf(QOS)
+    rig.turn(web=100, api=100)
+    assert rig.sampler.told == [{QOS: (1, 3)}]
+
+
+def test_who_is_in_no_such_group_is_not_read(rig):
+    rig.container("web", 1)
+    rig.container("api", 3)
+    rig.deaf("kubepods/podweb")
+    rig.turn(web=100, api=900)
+    assert rig.cgroups.asked == ["kubepods/podweb/app-web"]
+
+
+def test_only_the_busiest_pods_are_asked_for_their_tasks(rig):
+    pods = {f"p{number}": 100 + number for number in range(MOST_PODS + 3)}
+    for number, pod in enumerate(pods):
+        rig.container(pod, number + 1)
+    rig.deaf(QOS)
+    rig.turn(**pods)
+    rig.turn(**pods)
+    assert sorted(rig.cgroups.asked) == sorted(f"kubepods/pod{pod}/app-{pod}" for pod in list(pods)[3:])
+
+
+def test_no_more_tasks_are_followed_than_the_bound(rig):
+    rig.container("web", *range(1, 50))
+    rig.deaf(QOS)
+    rig.turn(web=100)
+    assert rig.sampler.told == [{QOS: tuple(range(50 - MOST_TASKS, 50))}]
+
+
+def test_who_wanted_most_since_the_last_turn_is_followed_from_then_on(rig):
+    rig.container("web", 1, 900)
+    rig.deaf(QOS)
+    rig.turn(web=100)
+    rig.cgroups.tasks_of["kubepods/podweb/app-web"][1] = Schedstat(70, 10)
+    rig.turn(web=100)
+    assert rig.sampler.told[-1] == {QOS: (1,)}
+
+
+def test_the_same_choice_is_not_told_again(rig):
+    rig.container("web", 1)
+    rig.deaf(QOS)
+    for ran in range(3):
+        rig.cgroups.tasks_of["kubepods/podweb/app-web"][1] = Schedstat(ran, 10)
+        rig.turn(web=100)
+    assert rig.sampler.told == [{QOS: (1,)}]
+
+
+def test_pressure_that_comes_back_ends_it(rig):
+    rig.container("web", 1)
+    rig.deaf(QOS)
+    rig.turn(web=100)
+    rig.deaf()
+    rig.turn(web=100)
+    assert rig.sampler.told[-1] == {}
+
+
+def test_a_pod_without_a_container_that_can_be_told_is_nobody(rig):
+    rig.deaf(QOS)
+    assert rig.turn(web=100) == 0
