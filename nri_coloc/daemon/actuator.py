@@ -254,6 +254,7 @@ class Actuator:
             self._protections.drifts,
         ):
             drifts.forgive()
+        self.hints.refusals.forgive()
         state = self._node.state
         self._sweep()
         for one in asked:
@@ -293,7 +294,7 @@ class Actuator:
 
     def _keep_container(self, container_id: str) -> None:
         """Put right what somebody reset, within the limit."""
-        if self._drifts.too_often(container_id):
+        if self._drifts.lets_be(container_id):
             self._settle("container", container_id, None)
         else:
             self._bring_container(container_id)
@@ -328,7 +329,7 @@ class Actuator:
         return drift if assignment.container.pid else None
 
     def _keep_pod(self, pod_id: str) -> None:
-        if self._drifts.too_often(pod_id):
+        if self._drifts.lets_be(pod_id):
             self._settle("pod", pod_id, None)
         else:
             self._apply_pod(pod_id)

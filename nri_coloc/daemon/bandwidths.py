@@ -116,16 +116,23 @@ class PodBandwidths:
         """
         self.place(container_id)
 
+    def is_refused(self, container_id: str) -> bool:
+        """Whether the kernel refused something of what a container's pod was to have last."""
+        assignment = self._node.state.containers.get(container_id)
+        return assignment is not None and self.drifts.refusals.refused(assignment.container.pod_id)
+
     def _keep(self, pod_id: str) -> None:
         state = self._node.state
         wanted = self._of_pod(state, pod_id)
         if wanted is None:
             self._forget(pod_id)
+        elif self._applied.get(pod_id) == wanted and self.drifts.lets_be(pod_id):
+            return
         elif not any(_wants(a, self.raised) for a in state.of_pod(pod_id)):
             self._give_back(pod_id, wanted)
         elif self._applied.get(pod_id) != wanted:
             self._change(pod_id, wanted)
-        elif not self.drifts.too_often(pod_id):
+        else:
             self._say_repaired(pod_id, self._write(pod_id, wanted).done)
 
     def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
@@ -157,6 +164,7 @@ class PodBandwidths:
     def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
         self._applied[pod_id] = wanted
         written = self._writer.bandwidth(wanted)
+        self.drifts.refusals.tried(pod_id, written.failures)
         for failure in written.failures:
             self._report.refused_by_kernel(failure, pod_id, self._node.state)
         return written

@@ -7,18 +7,20 @@ was never seen in place nobody can tell whose it is. One instance is used under 
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nri_coloc.actuation.cgroups import Applied, Target, same
 from nri_coloc.actuation.files import Correction
+from nri_coloc.daemon.refusals import Refusals
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 
 REPAIRS_PER_MINUTE: Final = 6
-"""A cgroup that somebody resets again and again, or that refuses a value, is written so often, and no more."""
+"""A cgroup that somebody resets again and again is written so often, and no more."""
 
 MINUTE_S: Final = 60.0
 
@@ -58,10 +60,12 @@ def worded(found: Sequence[Correction], times: int) -> Drift:
 
 
 class Drifts:
-    """By id, of whatever kind the caller has: a container's, a pod's, a path."""
+    """By id, of whatever kind the caller has: a container's, a pod's, a path. `refusals`: of the kernel."""
 
     def __init__(self) -> None:
+        self.refusals = Refusals()
         self._known: dict[str, Target] = {}
+        self._ordered: dict[str, Target] = {}
         self._former: dict[str, deque[Target]] = {}
         self._repairs: dict[str, list[float]] = {}
 
@@ -72,6 +76,8 @@ class Drifts:
     def judge(self, id_: str, target: Target, applied: Applied) -> Drift | None:
         """Remember what a cgroup was brought to; returns what somebody else had changed, which counts as a repair."""
         known = self._known.get(id_)
+        self._ordered[id_] = target
+        self.refusals.tried(id_, applied.failures)
         whole = not applied.failures and not applied.absent and applied.cpus == (target.cpus or None)
         self._known[id_] = target if whole else _in_place(known, target, applied)
         if whole and known is not None and known.cpus == target.cpus and _held(applied):
@@ -79,11 +85,19 @@ class Drifts:
         if known is not None and known != target:
             self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append(known)
         found = list(_drifted(known, target, applied)) if known is not None else []
-        if found:
-            return self._told(id_, found)
-        if applied.failures:
-            self.count(id_)  # what the kernel refuses does not mend itself: not written again at every look
-        return None
+        return self._told(id_, found) if found else None
+
+    def let_go(self, path: str, put_back: Callable[[], Sequence[KernelInterfaceError]]) -> bool:
+        """Have a cgroup get its own values back and forget it; False if that is refused, or its next try is not due."""
+        own = Target(path)
+        if self.lets_be(path, own):
+            return False
+        failures = put_back()
+        if failures:
+            self.judge(path, own, Applied(failures=tuple(failures)))
+            return False
+        self.forget(path)
+        return True
 
     def _told(self, id_: str, found: Sequence[Correction]) -> Drift:
         drift = worded(found, self.count(id_))
@@ -100,22 +114,25 @@ class Drifts:
         self._repairs[id_] = repairs
         return len(repairs)
 
-    def too_often(self, id_: str) -> bool:
-        """Whether a cgroup was repaired so often in the last minute that its rival may have it for now."""
-        return len(self._recent(id_, time.monotonic())) >= REPAIRS_PER_MINUTE
+    def lets_be(self, id_: str, target: Target | None = None) -> bool:
+        """Whether a look leaves a cgroup alone: its rival may have it for now, or what it refused is not due again.
+
+        `target`: what it is to have; what it was not to have at the last try is always written.
+        """
+        if target is not None and self._ordered.get(id_) != target:
+            return False
+        return self.refusals.pauses(id_) or len(self._recent(id_, time.monotonic())) >= REPAIRS_PER_MINUTE
 
     def forgive(self) -> None:
-        """Let everything be repaired again, however often it was."""
+        """Let everything be written again, however often it was repaired or refused."""
         self._repairs.clear()
-
-    def holds(self, id_: str, target: Target) -> bool:
-        """Whether this is what the cgroup was brought to last."""
-        return self._known.get(id_) == target
+        self.refusals.forgive()
 
     def forget(self, id_: str) -> None:
         """Drop a cgroup that is gone, or nobody's business any more."""
-        for known in (self._known, self._former, self._repairs):
+        for known in (self._known, self._ordered, self._former, self._repairs):
             known.pop(id_, None)
+        self.refusals.forget(id_)
 
     @property
     def ids(self) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.state import Assignment, NodeState
@@ -31,13 +32,14 @@ class Tasks(Protocol):
 
 
 class Hints:
-    """`can` None: tasks cannot be told anything from here."""
+    """`can` None: tasks cannot be told anything from here. `refusals`: of the kernel, by container."""
 
     def __init__(self, node: Node, tasks: Tasks, report: Report) -> None:
         self.can: SchedulerCapability | None = None
         self._node = node
         self._tasks = tasks
         self._report = report
+        self.refusals = Refusals()
         self._told: dict[str, Hint] = {}
         self._turn = count()
 
@@ -63,20 +65,23 @@ class Hints:
         if wanted and not due:
             due = [list(wanted)[next(self._turn) % len(wanted)]]
         for container_id in due:
-            self._tell(state.containers[container_id], wanted[container_id])
+            if not self.refusals.pauses(container_id):
+                self._tell(state.containers[container_id], wanted[container_id])
 
     def _take_back(self, state: NodeState, wanted: dict[str, Hint]) -> None:
         """Undo what a former life or a former class told; an end needs nothing."""
         paths = {targets.container_path(a): k for k, a in state.containers.items()}
         for path in self._tasks.hinted():
             container_id = paths.get(path)
-            if container_id is None:
+            if container_id is None or self.refusals.pauses(container_id):
                 continue
             told = self._told.get(container_id)
             if container_id not in wanted or (told is not None and told != wanted[container_id]):
                 self._say(self._tasks.unhint(path), state.containers[container_id])
                 self._told.pop(container_id, None)
         self._told = {k: hint for k, hint in self._told.items() if k in state.containers}
+        for gone in self.refusals.ids - state.containers.keys():
+            self.refusals.forget(gone)
 
     def _wanted(self, assignment: Assignment) -> Hint | None:
         tuning, wish = self._node.tuning, assignment.wish
@@ -94,6 +99,7 @@ class Hints:
         self._say(self._tasks.hint(path, hint), assignment)
 
     def _say(self, failure: KernelInterfaceError | None, assignment: Assignment) -> None:
+        self.refusals.tried(assignment.id, () if failure is None else (failure,))
         if failure is not None:
             # by kind, not by task: the same refusal of every task is one record
             told = KernelInterfaceError("/proc/PID/sched", failure.action, failure.reason)

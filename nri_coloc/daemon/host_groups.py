@@ -13,6 +13,7 @@ from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import CPUS, Drifts
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
@@ -54,9 +55,8 @@ class HostGroups:
                 self._placed |= self._of_a_former_life(state) - {*members}
             for path in members:
                 self._bring(path, state, can)
-            for path in self._placed - {*members}:
-                self._let_go(path, state)
-            self._placed = {*members}
+            left = {path for path in self._placed - {*members} if not self._let_go(path, state)}
+            self._placed = {*members, *left}
 
     def _look_for(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
         """Find out who can be held to the box's CPUs."""
@@ -91,7 +91,7 @@ class HostGroups:
 
     def _bring(self, path: str, state: NodeState, can: Capability) -> None:
         target = targets.of_host_group(state, path, can)
-        if self.drifts.too_often(path) and self.drifts.holds(path, target):
+        if self.drifts.lets_be(path, target):
             return
         applied = self._writer.apply(target)
         for failure in applied.failures:
@@ -102,10 +102,14 @@ class HostGroups:
         if path not in self._placed:
             self._said(Reason.BOX_MEMBER, f"the configuration names {path} a member of the box", path)
 
-    def _let_go(self, path: str, state: NodeState) -> None:
-        self.drifts.forget(path)
-        for failure in self._writer.put_back(path, frozenset()):
+    def _let_go(self, path: str, state: NodeState) -> bool:
+        return self.drifts.let_go(path, lambda: self._put_back(path, state))
+
+    def _put_back(self, path: str, state: NodeState) -> tuple[KernelInterfaceError, ...]:
+        failures = self._writer.put_back(path, frozenset())
+        for failure in failures:
             self._report.refused_by_kernel(failure, "", state)
+        return failures
 
     def _of_a_former_life(self, state: NodeState) -> set[str]:
         """Return what was placed before us and is nobody's of whom we know: host groups of other settings."""

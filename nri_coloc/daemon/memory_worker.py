@@ -14,6 +14,7 @@ from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files
 from nri_coloc.reclaim.box_memory import Part
 
@@ -122,7 +123,7 @@ class MemoryWorker:
         self._bounded.add(path)
         high, limit = max(LEAST, bounds.part.high), max(LEAST, bounds.part.limit)
         target = Target(path, values=files.memory_bounds(high, limit, self._writer.version))
-        if self._drifts.too_often(path) and self._drifts.holds(path, target):
+        if self._drifts.lets_be(path, target):
             return
         applied = self._writer.bound(path, target.values)
         for failure in applied.failures:
@@ -132,11 +133,14 @@ class MemoryWorker:
             self._report.drifted(bounds.pod_id, state, drift if bounds.pod_id else drift.at(path))
 
     def _put_back(self, path: str) -> None:
-        self._bounded.discard(path)
-        self._drifts.forget(path)
-        for failure in self._writer.unbound(path):
-            self._bounded.add(path)  # tried again
+        if self._drifts.let_go(path, lambda: self._unbound(path)):
+            self._bounded.discard(path)
+
+    def _unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
+        failures = self._writer.unbound(path)
+        for failure in failures:
             self._report.refused_by_kernel(failure, "", self._node.state)
+        return failures
 
     def _take_over(self) -> None:
         """Learn, once everybody is known, what a former life had bounded: who is no member any more gets it back."""

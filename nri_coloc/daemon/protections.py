@@ -42,15 +42,16 @@ class Protections:
             self._protected |= self._writer.protected() - live
         for path, wanted in sums.items():
             self._raise(path, wanted)
-        for path in self._protected - sums.keys():
-            self._write(path, NONE)
-            self.drifts.forget(path)
-        self._protected = set(sums)
+        left = {path for path in self._protected - sums.keys() if not self._give_back(path)}
+        self._protected = {*sums, *left}
+
+    def _give_back(self, path: str) -> bool:
+        return self.drifts.let_go(path, lambda: self._write(path, NONE).failures)
 
     def _raise(self, path: str, wanted: Protection) -> None:
         values = (FileValue("memory", LOW, str(wanted.low)), FileValue("memory", MIN, str(wanted.min)))
         target = Target(path, values=values)
-        if self.drifts.too_often(path) and self.drifts.holds(path, target):
+        if self.drifts.lets_be(path, target):
             return
         drift = self.drifts.judge(path, target, self._write(path, wanted))
         if drift is not None:

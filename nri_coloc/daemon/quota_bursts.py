@@ -70,9 +70,11 @@ class QuotaBursts:
             for k, quota in quotas.items()
         }
         above = {k: one for k, one in reckoned.items() if one.quota > one.own}
-        self._bandwidths.raised = {k: one for k, one in reckoned.items() if k in former or k in above}
+        wanted_now = {k: one for k, one in reckoned.items() if k in former or k in above}
+        self._bandwidths.raised = wanted_now
         self._bandwidths.sweep()
-        self._bandwidths.raised = above
+        is_refused = self._bandwidths.is_refused
+        self._bandwidths.raised = {k: one for k, one in wanted_now.items() if k in above or is_refused(k)}
 
     def end(self) -> None:
         """Lower what was raised, for the time when nobody looks; after the last `look`."""

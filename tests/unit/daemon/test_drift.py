@@ -135,8 +135,8 @@ def test_what_is_reset_again_and_again_is_told_so_often_and_then_is_too_often():
     drifts = settled(target(ALL))
     told = [drifts.judge("pod", target(ALL), found(LOW)) for _ in range(REPAIRS_PER_MINUTE)]
     assert all(told)
-    assert drifts.too_often("pod")
-    assert drifts.holds("pod", target(ALL))
-    assert not drifts.holds("pod", target(LOW))
+    assert drifts.lets_be("pod")
+    assert drifts.lets_be("pod", target(ALL))
+    assert not drifts.lets_be("pod", target(LOW))
     drifts.forget("pod")
-    assert (drifts.too_often("pod"), drifts.ids) == (False, set())
+    assert (drifts.lets_be("pod"), drifts.ids) == (False, set())

@@ -166,3 +166,23 @@ def test_the_same_refusal_of_many_is_said_once(rig):
     rig.hints.sweep()
     assert rig.heard.said() == [("write.failed", "kernel_refused")]
     assert rig.heard.records[0].because == "cannot tell /proc/PID/sched: Operation not permitted"
+
+
+def test_tasks_that_refuse_are_not_told_at_every_sweep_nor_back(rig):
+    rig.tasks.refuses = KernelInterfaceError("/proc/7/sched", "tell", "Operation not permitted")
+    for _ in range(20):
+        rig.hints.sweep()
+    assert rig.tasks.told == [APP]
+    rig.node.tuning = OFF
+    rig.tasks.refuses = None
+    rig.hints.refusals.forgive()
+    rig.hints.sweep()
+    assert rig.tasks.hints == {}
+
+
+def test_a_refusal_of_one_who_ended_is_forgotten(rig):
+    rig.tasks.refuses = KernelInterfaceError("/proc/7/sched", "tell", "Operation not permitted")
+    rig.hints.sweep()
+    rig.node.decide(ContainerGone("app"))
+    rig.hints.sweep()
+    assert rig.hints.refusals.ids == set()

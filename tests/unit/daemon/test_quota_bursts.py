@@ -139,6 +139,20 @@ def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
     assert QUOTA in [share.quota for share in shares]
 
 
+def test_a_raise_that_the_kernel_does_not_take_back_is_not_forgotten(rig):
+    rig.raised()
+    rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE)
+    rig.files.failures = (KernelInterfaceError("/cpu.cfs_quota_us", "write", "Invalid argument"),)
+    for _ in range(5):
+        rig.pass_by()
+    assert rig.bandwidths.raised["app"].quota == QUOTA
+    rig.files.failures = ()
+    rig.bandwidths.drifts.forgive()
+    rig.pass_by()
+    assert rig.last_written() == [QUOTA]
+    assert rig.bandwidths.raised == {}
+
+
 APP = "kubepods/podweb/app"
 
 

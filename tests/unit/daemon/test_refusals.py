@@ -9,6 +9,7 @@ import errno
 import os
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,19 +19,37 @@ from nri_coloc.actuation import scheduler, tasks
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
 from nri_coloc.actuation.cgroups import CgroupWriter, Target
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon import refusals
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
+from nri_coloc.daemon.host_groups import HostGroups
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
+from nri_coloc.daemon.refusals import LONGEST_PAUSE_S
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.files import FileValue, memory_bounds
 from nri_coloc.model import cpuset
+from nri_coloc.model.events import ContainerUpdating, PoolsSized
 from nri_coloc.model.reasons import AuditEvent
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.reclaim.box_memory import Part
 from nri_coloc.reclaim.hints import Hint, Policy
 from nri_coloc.sampling import cgroup_layout
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
+from tests.unit.policy import kit
+
+
+class Clock:
+    """Stands for the clock by which refused writes pause."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
 
 ERRORS: Final = {name: getattr(errno, name) for name in ("EINVAL", "EBUSY", "EACCES", "ENODEV")}
 POD, APP = "kubepods/podbatch", "kubepods/podbatch/app"
@@ -59,6 +78,9 @@ class Rig:
 
     def refuse(self, name: str, number: int) -> None:
         self._refused[name] = number
+
+    def relent(self) -> None:
+        self._refused.clear()
 
     def write(self, fd: int, data: bytes) -> int:
         name = Path(f"/proc/self/fd/{fd}").readlink().name
@@ -192,10 +214,96 @@ def test_a_container_that_refuses_is_told_once_and_tried_so_often_and_no_more(ri
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_the_memory_worker_tells_once_and_writes_once_a_turn(rig, error):
+def test_the_memory_worker_tells_once_and_does_not_write_at_every_turn(rig, error):
     worker = MemoryWorker(rig.node, rig.writer, rig.report)
     rig.refuse("memory.limit_in_bytes", ERRORS[error])
     for _ in range(10):
         worker.write({POD: Bounds(Part(GIB, GIB), "batch")})
-    assert rig.attempts["memory.limit_in_bytes"] == 10, "one try a turn, and turns are seconds apart"
-    assert len(rig.told) == (0 if error == "ENODEV" else 1)
+    gone = (
+        error == "ENODEV"
+    )  # the kernel's word for a cgroup that was removed: looked at again, and no refusal
+    assert rig.attempts["memory.limit_in_bytes"] == (10 if gone else 1)
+    assert len(rig.told) == (0 if gone else 1)
+    worker.write({POD: Bounds(Part(GIB, 2 * GIB), "batch")})
+    assert rig.attempts["memory.limit_in_bytes"] == (11 if gone else 2), (
+        "what is wanted anew is tried at once"
+    )
+
+
+def test_bounds_that_cannot_be_taken_back_are_tried_again_with_pauses_and_not_forgotten(rig, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(refusals, "time", clock)
+    worker = MemoryWorker(rig.node, rig.writer, rig.report)
+    worker.write({POD: Bounds(Part(GIB, GIB), "batch")})
+    before = rig.attempts["memory.limit_in_bytes"]
+    rig.refuse("memory.limit_in_bytes", errno.EBUSY)
+    for _ in range(100):
+        worker.write({})
+        clock.now += 5.0
+    assert 8 <= rig.attempts["memory.limit_in_bytes"] - before <= 15
+    assert len(rig.told) == 1
+    rig.relent()
+    clock.now += LONGEST_PAUSE_S
+    worker.write({})
+    assert int(rig.tree.read(POD, "memory.limit_in_bytes")) > 1 << 60
+
+
+@pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
+def test_a_host_group_that_refuses_is_told_once_and_not_written_at_every_look(rig, error):
+    rig.tree.make("yarn")
+    rig.node.tuning = Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))
+    groups = HostGroups(rig.node, rig.writer, rig.report)
+    rig.refuse("cpu.shares", ERRORS[error])
+    for _ in range(50):
+        groups.place(Capability(cgroup=1))
+        groups.guard("yarn", Capability(cgroup=1))
+    assert (rig.attempts["cpu.shares"], len(rig.told)) == (1, 1)
+    rig.relent()
+    rig.node.decide(PoolsSized({"reclaim": 2}, "so it was told"))
+    groups.place(Capability(cgroup=1))
+    assert rig.tree.read("yarn", "cpu.shares") == "2", (
+        "with another size of the box all of it is tried at once"
+    )
+
+
+def test_a_host_groups_own_value_that_is_refused_is_given_back_later(rig, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(refusals, "time", clock)
+    rig.tree.make("yarn")
+    rig.node.tuning = Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))
+    groups = HostGroups(rig.node, rig.writer, rig.report)
+    groups.place(Capability(cgroup=1))
+    rig.node.tuning = Tuning()
+    rig.refuse("cpu.shares", errno.EINVAL)
+    before = rig.attempts["cpu.shares"]
+    for _ in range(20):
+        groups.place(Capability(cgroup=1))
+    assert rig.attempts["cpu.shares"] == before + 1
+    rig.relent()
+    clock.now += LONGEST_PAUSE_S
+    groups.place(Capability(cgroup=1))
+    assert rig.tree.read("yarn", "cpu.shares") == "1024"
+
+
+@pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
+def test_a_burst_that_is_refused_is_told_once_and_not_written_at_every_sweep(rig, error):
+    create(rig.node, "app", replace(kit.SHARED, cpu_burst_percent=50))
+    for path in ("kubepods/podweb", "kubepods/podweb/app"):
+        rig.tree.make(path)
+    bandwidths = PodBandwidths(rig.node, rig.writer, rig.report)
+    limit(rig.node, "app", 100_000)
+    rig.tree.write("kubepods/podweb/app", "cpu.cfs_quota_us", "100000")
+    rig.refuse("cpu.cfs_burst_us", ERRORS[error])
+    for _ in range(30):
+        bandwidths.sweep()
+    assert 1 <= rig.attempts["cpu.cfs_burst_us"] <= 2
+    assert 1 <= len(rig.told) <= 2
+    assert not [one for one in rig.heard.records if one.event is AuditEvent.DRIFT_REPAIR]
+
+
+def limit(node: Any, name: str, quota: int) -> None:
+    """The kubelet gives a container a quota."""
+    known = node.state.containers[name]
+    node.decide(
+        ContainerUpdating(kit.pod(), known.container, known.wish, Resources(quota=quota, period=100_000))
+    )
