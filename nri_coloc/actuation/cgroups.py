@@ -59,13 +59,17 @@ class Applied:
 
 
 class CgroupWriter:
-    """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone."""
+    """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone.
+
+    `wrote` is told of each cgroup that was brought to a target, not of those that held it already.
+    """
 
     def __init__(self, layout: Layout, journal: Journal, host_root: str) -> None:
         self._layout = layout
         self._journal = journal
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
+        self.wrote: Callable[[str], None] = lambda _path: None
         self._followed: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
 
@@ -110,7 +114,17 @@ class CgroupWriter:
             before, cpus = self._move(target, failures)
             corrected: list[Correction] = []
             absent = [v.name for v in target.values if not self._write(target, v, failures, corrected)]
+            if corrected or failures or before != cpus:
+                self.wrote(target.path)
             return Applied(cpus, before, tuple(failures), tuple(corrected), tuple(absent))
+
+    def files_of(self, target: Target) -> tuple[str, ...]:
+        """Return the files that hold a target's values."""
+        named: list[tuple[Controller, str]] = [(value.controller, value.name) for value in target.values]
+        if target.cpus:
+            named.append(("cpuset", "cpuset.cpus"))
+        folders = ((self._layout.folder(controller, target.path), name) for controller, name in named)
+        return tuple(f"{folder}/{name}" for folder, name in folders if folder is not None)
 
     def put_back(
         self, path: str, keep: frozenset[str], apart: Iterable[str] | None = None

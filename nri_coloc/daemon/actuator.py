@@ -205,6 +205,15 @@ class Actuator:
         """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
         self._keep_pod(pod_id)
 
+    def files_of_pod(self, pod_id: str) -> tuple[str, ...]:
+        """Return the files of a pod's own cgroup that hold its values."""
+        target = targets.of_pod(self._node.state, pod_id, self.can)
+        return self._writer.files_of(target) if target is not None else ()
+
+    def files_of_host_group(self, path: str) -> tuple[str, ...]:
+        """As `files_of_pod`, for one of the box's members outside Kubernetes."""
+        return self._writer.files_of(targets.of_host_group(self._node.state, path, self.can))
+
     def set_oom_score(self, assignment: Assignment) -> None:
         """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
         wanted, pid = _oom_score(assignment), assignment.container.pid

@@ -24,6 +24,7 @@ from nri_coloc.daemon.partition import Partition
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.daemon.tick_cost import Cost, TickCost
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision
@@ -53,7 +54,10 @@ _FORGOTTEN: Final = LoopMemory()
 
 
 class Lending:
-    """`headroom` is what the newest tick found; `start`, `expecting_member` and `stop` are for any thread."""
+    """`headroom` is what the newest tick found; `start`, `expecting_member` and `stop` are for any thread.
+
+    `sentry` watches the box's members meanwhile, on a thread of its own that begins and ends with this one.
+    """
 
     def __init__(
         self, node: Node, actuator: Actuator, pusher: Pusher, sampler: FastSampler, report: Report
@@ -62,7 +66,8 @@ class Lending:
         self.ticked_at = 0.0
         self._node = node
         self._report = report
-        self._relocation = Relocation(node, actuator, pusher)
+        self.sentry = Sentry(report)
+        self._relocation = Relocation(node, actuator, pusher, self.sentry)
         self._relocation.eevdf = probe.eevdf(platform.release())
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
@@ -87,6 +92,7 @@ class Lending:
     def start(self) -> None:
         """Begin to measure and to lend."""
         self._thread.start()
+        self.sentry.start()
 
     @contextmanager
     def expecting_member(self) -> Iterator[None]:
@@ -112,12 +118,13 @@ class Lending:
         """End after the tick at hand; the box keeps its last size."""
         self._stopping = True
         self._alarm.ring()
+        self.sentry.stop()
 
     def ended(self, seconds: float) -> bool:
-        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        """Wait until both threads have written their last, if they ever began; False if they have not in time."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return not self._thread.is_alive() and self.sentry.ended(seconds)
 
     def _run(self) -> None:
         planned = time.monotonic()
@@ -218,6 +225,7 @@ class Lending:
         if now - self._watched_at < WATCH_AGAIN_S:
             return
         self._seen, self._watched_at, self._tuned, self._host_groups = state, now, tuning, host_groups
+        self._relocation.look_at(state)
         if self._partitions:
             groups = lookout.tier_groups_of(state)
             self._budget = partition.budget(len(groups), BUDGET)

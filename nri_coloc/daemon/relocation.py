@@ -5,18 +5,21 @@ go the usual way: files by the actuator, and then the runtime's spec by the push
 others have to leave waits for them, for a moment.
 """
 
+from functools import partial
 from typing import Final
 
+from nri_coloc.daemon import targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.sentry import Member, Sentry
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.policy import box
 
 GUARD_EVERY_S: Final = 0.5
-"""Between two looks at a member's own files, in turn: what somebody reset is repaired before the next sweep. A look
-costs about as much as a tick."""
+"""Between two looks at the files of members of whom the kernel does not tell, in turn: what somebody reset is repaired
+before the next sweep. A look costs about as much as a tick."""
 
 LEAVE_WITHIN_S: Final = 0.02
 """How long a growing box waits for those who leave its new CPUs: the loop stands still meanwhile. Whoever is later
@@ -29,19 +32,37 @@ class Relocation:
     `eevdf`: whether this kernel's fair class keeps the waiting of heavy tasks behind the lightest ones short.
     """
 
-    def __init__(self, node: Node, actuator: Actuator, pusher: Pusher) -> None:
+    def __init__(self, node: Node, actuator: Actuator, pusher: Pusher, sentry: Sentry) -> None:
         self.eevdf = False
         self._node = node
         self._actuator = actuator
         self._pusher = pusher
         self._members: tuple[object, object, bool, bool] = (None, None, False, False)
-        self._guarded = 0
+        self._sentry = sentry
         self._guarded_at = 0.0
 
     @property
     def host_groups(self) -> tuple[str, ...]:
         """Members of the box outside Kubernetes; the same tuple until one comes or goes."""
         return self._actuator.members_outside()
+
+    def look_at(self, state: NodeState) -> None:
+        """Have the box's members watched; to be called when somebody came or went."""
+        self._sentry.follow({} if self._node.tuning.observe else self._members_of(state))
+
+    def _members_of(self, state: NodeState) -> dict[str, Member]:
+        """Return the box's members by their cgroups: its pods, then its host groups."""
+        actuator, members = self._actuator, {}
+        for pod_id in state.box:
+            files, look = partial(actuator.files_of_pod, pod_id), partial(actuator.guard_pod, pod_id)
+            members[targets.pod_path(state.pods[pod_id].pod)] = Member(look, files)
+        for path in self.host_groups:
+            files, look = (
+                partial(actuator.files_of_host_group, path),
+                partial(actuator.guard_host_group, path),
+            )
+            members[path] = Member(look, files)
+        return members
 
     def has_members(self, state: NodeState) -> bool:
         """Whether anybody lives on what is lent."""
@@ -78,18 +99,11 @@ class Relocation:
         self._pusher.submit(others.containers)
 
     def guard(self, state: NodeState, now: float) -> None:
-        """Look at one member of a box that is held back, once in a while: its pods, then its host groups, in turn."""
+        """Have one member of a box that is held back looked at, once in a while."""
         if now - self._guarded_at < GUARD_EVERY_S or state.pools.reclaim == state.pools.share:
             return
         self._guarded_at = now
-        self._guarded += 1
-        boxed = [k for k, place in state.pods.items() if place.boxed]
-        host_groups = self.host_groups
-        turn = self._guarded % max(1, len(boxed) + len(host_groups))
-        if turn < len(boxed):
-            self._actuator.guard_pod(boxed[turn])
-        elif host_groups:
-            self._actuator.guard_host_group(host_groups[turn - len(boxed)])
+        self._sentry.look_at_next()
 
 
 def _leaving_to_the_box(outcome: Outcome, before: NodeState) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """The wiring: what is made in which order, which threads there are, and how it all ends.
 
 Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `lending` (the fast loop), `survey` (the slow one), `memory` (the box's memory
-limits), `audit` (stdout), `http` and its workers, `admin` (asleep in accept) and, while somebody calls, its
-connections and gRPC's own, `compare` (while CRI is asked for its list), `census` (once, for old runtimes that launch
-us). Nothing else in the program starts one.
+`pusher` (the runtime's specs), `lending` (the fast loop), `sentry` (asleep until somebody writes to the box's
+members), `survey` (the slow one), `memory` (the box's memory limits), `audit` (stdout), `http` and its workers, `admin`
+(asleep in accept) and, while somebody calls, its connections and gRPC's own, `compare` (while CRI is asked for its
+list), `census` (once, for old runtimes that launch us). Nothing else in the program starts one.
 SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
@@ -155,6 +155,7 @@ class Daemon:
         sampler = FastSampler(self._layout, root)
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
         self._hooks.expecting_member = self.lending.expecting_member
+        writer.wrote = self.lending.sentry.wrote
         self._memory_worker = MemoryWorker(self.node, writer, self.report)
         self.actuator.left_box = self._memory_worker.release
         self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0

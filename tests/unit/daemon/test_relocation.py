@@ -6,10 +6,11 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
+from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import PodRemoved, PodStarted, PoolsSized
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from tests.unit.daemon.kit import a_node, create, start_pod
+from tests.unit.daemon.kit import a_node, a_report, create, start_pod
 from tests.unit.policy import kit
 
 TUNING = Tuning(reclaim=ReclaimTuning(partition=True))
@@ -46,6 +47,12 @@ class Crew:
     def guard_host_group(self, path: str) -> None:
         self.told.append(("guard", path))
 
+    def files_of_pod(self, pod_id: str) -> tuple[str, ...]:
+        return ()
+
+    def files_of_host_group(self, path: str) -> tuple[str, ...]:
+        return ()
+
     def guard_pod(self, pod_id: str) -> None:
         self.told.append(("guard", pod_id))
 
@@ -57,7 +64,8 @@ class Rig:
         self.node = a_node(tuning)
         self.crew = Crew()
         crew = cast("Any", self.crew)
-        self.relocation = Relocation(self.node, crew, crew)
+        self.sentry = Sentry(a_report(self.node)[0])
+        self.relocation = Relocation(self.node, crew, crew, self.sentry)
         create(self.node, "a", on="one")
         start_pod(self.node, "batch")
 
@@ -111,7 +119,8 @@ def test_members_are_looked_for_once_for_the_same_state():
     rig = Rig()
     assert rig.relocation.has_members(rig.node.state)
     assert rig.relocation.has_members(rig.node.state)
-    assert not Relocation(rig.node, cast("Any", Crew()), cast("Any", None)).has_members(a_node().state)
+    crew, stranger = cast("Any", Crew()), cast("Any", None)
+    assert not Relocation(rig.node, crew, stranger, rig.sentry).has_members(a_node().state)
 
 
 OF_BEST_EFFORT = "/kubepods/besteffort/podnight"
@@ -168,6 +177,7 @@ def test_nobody_yields_on_a_kernel_before_eevdf():
 
 def test_one_member_is_looked_at_once_in_a_while():
     rig = Rig()
+    rig.relocation.look_at(rig.node.state)
     rig.size(share=6, reclaim=2)
     rig.crew.told.clear()
     for tick in range(9):
@@ -178,6 +188,7 @@ def test_one_member_is_looked_at_once_in_a_while():
 def test_members_outside_kubernetes_have_their_turn():
     rig = Rig()
     rig.crew.outside = ("yarn",)
+    rig.relocation.look_at(rig.node.state)
     rig.size(share=6, reclaim=2)
     rig.crew.told.clear()
     for look in range(2):
@@ -189,6 +200,7 @@ def test_a_box_without_members_has_nobody_to_look_at():
     rig = Rig()
     rig.size(share=6, reclaim=2)
     rig.node.decide(PodRemoved("batch"))
+    rig.relocation.look_at(rig.node.state)
     rig.crew.told.clear()
     rig.relocation.guard(rig.node.state, 100.0)
     assert rig.crew.told == []
@@ -196,5 +208,15 @@ def test_a_box_without_members_has_nobody_to_look_at():
 
 def test_a_box_that_is_not_held_back_needs_no_guard():
     rig = Rig()
+    rig.relocation.look_at(rig.node.state)
+    rig.relocation.guard(rig.node.state, 100.0)
+    assert rig.crew.told == []
+
+
+def test_who_only_observes_looks_at_nobody():
+    rig = Rig(replace(TUNING, observe=True))
+    rig.relocation.look_at(rig.node.state)
+    rig.size(share=6, reclaim=2)
+    rig.crew.told.clear()
     rig.relocation.guard(rig.node.state, 100.0)
     assert rig.crew.told == []
