@@ -57,6 +57,7 @@ class FastSampler:
         self._followed: Mapping[str, tuple[int, ...]] = self._chosen
         self._delays: dict[str, RunDelay] = {}
         self._gauges: dict[Group, _Gauge] = {}
+        self._of_cgroups: list[CgroupGauge] = []
         self._always: list[_Gauge] = []
         self._queues: list[deque[_Gauge]] = []
         self._first = 0
@@ -85,9 +86,8 @@ class FastSampler:
     @property
     def without_pressure(self) -> frozenset[str]:
         """The `stalled` paths of the online groups of which the kernel told no pressure when they were last read."""
-        gauges = self._gauges  # replaced as a whole when it changes
-        read = (gauge for gauge in gauges.values() if isinstance(gauge, CgroupGauge))
-        return frozenset(gauge.stalled for gauge in read if gauge.lacks_pressure)
+        gauges = self._of_cgroups  # replaced as a whole when it changes
+        return frozenset(gauge.stalled for gauge in gauges if gauge.lacks_pressure)
 
     def look(self, now: float) -> Look | None:
         """Read what `read` does, as sums; None where it has to be read one by one.
@@ -192,7 +192,8 @@ class FastSampler:
             gauge.close()
         self._gauges = kept
         self._adopted = wanted
-        self._follow([gauge for gauge in kept.values() if isinstance(gauge, CgroupGauge)])
+        self._of_cgroups = [gauge for gauge in kept.values() if isinstance(gauge, CgroupGauge)]
+        self._follow()
         self._always = [kept[group] for group in wanted if _is_read_always(group)]
         self._reserved = [kept[group] for group in wanted if group.role is Role.RESERVED]
         in_turn = [group for group in wanted if not _is_read_always(group)]
@@ -200,23 +201,26 @@ class FastSampler:
         self._queues = [queue for queue in queues if queue]
         self._first = 0
         self._round, self._round_from = None, 0.0
-        self._plan_round([gauge for gauge in kept.values() if isinstance(gauge, CgroupGauge)])
+        self._plan_round()
         return last
 
-    def _follow(self, gauges: list[CgroupGauge]) -> None:
+    def _follow(self) -> None:
         """Open what the chosen tasks' waiting is read from; whose group was followed before goes on counting."""
         self._followed, proc = self._chosen, f"{self._host_root.rstrip('/')}/proc"
         before = self._delays
         self._delays = {path: before.get(path) or RunDelay(self._bank, proc) for path in self._followed}
         for path, delay in (before | self._delays).items():
             delay.follow(self._followed.get(path, ()))
-        for gauge in gauges:
+        for gauge in self._of_cgroups:
             gauge.delay = self._delays.get(gauge.stalled)
 
-    def _plan_round(self, gauges: list[CgroupGauge]) -> None:
-        """Choose what looks read: all that is added up or none, and of the online groups all, or some in turn."""
-        added = [gauge for gauge in gauges if gauge.role in SIGNS]
-        online = [gauge for gauge in gauges if gauge.role is Role.ONLINE and not gauge.is_mute]
+    def _plan_round(self) -> None:
+        """Choose what looks read: all that is added up or none, and of the online groups all, or some in turn.
+
+        A group of which nothing tells how long it waits has nothing to say in a look.
+        """
+        added = [gauge for gauge in self._of_cgroups if gauge.role in SIGNS]
+        online = [gauge for gauge in self._of_cgroups if gauge.role is Role.ONLINE and not gauge.is_mute]
         left = BUDGET - sum(gauge.cost for gauge in added)
         fits = sum(gauge.cost for gauge in online) <= left
         self._together = [] if left <= 0 else [*added, *online] if fits else added
@@ -225,13 +229,15 @@ class FastSampler:
     def _make_round(self, now: float) -> None:
         """Let looks begin as soon as the files of all that are there are open, or a while after one failed.
 
-        While a file or a cgroup is missing that too is tried again in a while.
+        While a file or a cgroup is missing that too is tried again in a while; who had nothing to say may by then.
         """
-        if self._round is not None or now < self._round_from:
+        if self._round is not None or now < self._round_from or not self._together:
             return
-        if self._together and all(gauge.counts or _is_nobody(gauge) for gauge in self._together):
+        self._plan_round()
+        if all(gauge.counts or _is_nobody(gauge) for gauge in self._together):
             self._round = Round(gauge for gauge in self._together if gauge.counts)
-            is_whole = all(gauge.is_complete for gauge in self._together)
+            mute = (gauge for gauge in self._of_cgroups if gauge.is_mute)
+            is_whole = all(gauge.is_complete for gauge in (*self._together, *mute))
             self._round_until = float("inf") if is_whole else now + RETRY_S
 
     def _gauge(self, group: Group) -> _Gauge:

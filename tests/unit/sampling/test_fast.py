@@ -162,6 +162,19 @@ class TestRunDelay:
         assert found is not None
         assert [(sample.stalled_us, sample.signal) for sample in found.online] == [(30, Signal.RUN_DELAY)]
 
+    def test_a_group_whose_pressure_file_came_late_is_in_the_looks_again(self, deaf):
+        deaf.sampler.watch((PODS, REST, *online(ONE)))
+        deaf.tick()
+        before = deaf.look()
+        assert before is not None
+        assert before.online == ()
+        (deaf.tree.folder("cpu.pressure", ONE) / "cpu.pressure").write_text("some avg10=0.00 total=70\n")
+        assert deaf.look(RETRY_S) is None
+        deaf.tick()
+        found = deaf.look()
+        assert found is not None
+        assert [(sample.stalled_us, sample.signal) for sample in found.online] == [(70, Signal.PSI)]
+
 
 class TestReserved:
     def test_it_is_the_busy_time_of_the_reserved_cpus_once_a_second(self, bed):
