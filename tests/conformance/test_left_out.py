@@ -1,26 +1,36 @@
 """Where a version's modules cannot be had, that is told in words that say which, and nothing half made is kept."""
 
-from dataclasses import replace
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.rig import RigError, go_compiler, go_programs, waiting
+from tests.rig import RigError, go_compiler
+from tests.rig.daemon import PROJECT
 from tests.rig.go_programs import NEWEST
 
+BUILD = """
+from tests.rig import waiting
+from tests.rig.go_programs import NEWEST, built
+waiting.PAUSE_SECONDS = 0
+built(NEWEST)
+"""
 
-def test_a_version_whose_modules_no_proxy_gives_is_told_as_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+
+def test_a_version_whose_modules_no_proxy_gives_is_told_as_missing(tmp_path: Path):
     try:
-        compiler = go_compiler.found()
+        found = Path(go_compiler.found().command).parent
     except RigError as error:
         pytest.skip(f"no Go: {error}")
-    nothing = {"GOPROXY": "off", "GOMODCACHE": f"{tmp_path}/modules", "GOCACHE": f"{tmp_path}/build"}
-    alone = replace(compiler, environment={**compiler.environment, **nothing})
-    monkeypatch.setattr(go_compiler, "found", lambda: alone)
-    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(RigError, match=rf"(?s)containerd/nri v{NEWEST.nri}\n.*lookup disabled"):
-        go_programs.built(NEWEST)
-    assert [path.name for path in (tmp_path / "cache/nri-coloc/conformance").iterdir()] == [".lock"]
+    path = f"{found}:{os.environ.get('PATH', os.defpath)}"
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "GOPROXY": "off", "PATH": path}
+    command = [sys.executable, "-c", BUILD]
+    done = subprocess.run(
+        command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert f"RigError: {found}/go build failed" in done.stderr
+    assert f"containerd/nri v{NEWEST.nri}" in done.stderr
+    assert "module lookup disabled" in done.stderr
+    assert [path.name for path in (tmp_path / "nri-coloc/conformance").iterdir()] == [".lock"]

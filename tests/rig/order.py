@@ -1,4 +1,4 @@
-"""In which order the folders of tests are run, and beside which of them an emulated machine may be."""
+"""In which order the folders of tests are run, and beside which of them an emulated machine or a compiler may be."""
 
 from typing import Final
 
@@ -6,6 +6,9 @@ import pytest
 
 PATIENT: Final = frozenset({"conformance", "fuzz", "integration", "property", "scenario", "unit"})
 """They need one CPU, and none of them measures how long something takes but against a bound that is far off."""
+
+LASTING: Final = frozenset({"soak"})
+"""What they bound is a rise over minutes: a compiler that is busy for the first of them makes later ones no worse."""
 
 EMULATED: Final = frozenset({"vm"})
 
@@ -18,6 +21,11 @@ def folder(item: pytest.Item) -> str:
 def is_patient(item: pytest.Item) -> bool:
     """Whether a machine may run beside this test."""
     return folder(item) in PATIENT
+
+
+def is_lasting(item: pytest.Item) -> bool:
+    """Whether a compiler may run beside this test."""
+    return folder(item) in LASTING
 
 
 def place(item: pytest.Item) -> int:
