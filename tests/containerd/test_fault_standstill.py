@@ -8,17 +8,20 @@ from threading import Event
 
 import pytest
 
+from tests.rig import cgroups
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 from tests.rig.waiting import poll, wait_until
+from tests.rig.workloads import NODE_CPUS
 
 pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
 STANDS_SECONDS = 3.0  # longer than the two seconds that the runtime gives a plugin
 TOO_LONG_SECONDS = 120  # as long as the kubelet would wait
+SHARERS = 12  # so that one push is on its way and others are still to come
 
 
 @pytest.mark.invariant(1, 3, 6, 7, 8)
@@ -37,6 +40,26 @@ def test_a_runtime_that_stands_still_moves_nothing_and_is_served_when_it_goes_on
         web = arriving.result(TOO_LONG_SECONDS)
     inspector.wait_until_sound()
     assert all(member.cpus and member.cpus.isdisjoint(web.cpus or ()) for member in crowd)
+
+
+@pytest.mark.invariant(1, 3, 8)
+def test_a_runtime_that_stops_reading_in_the_middle_of_pushes_has_all_of_them_in_the_end(
+    containerd: Containerd, own_daemon: OwnDaemon, inspector: Inspector
+):
+    daemon = own_daemon(config="runtime: {updatesPerReply: 0}\n")
+    crowd = [inspector.run(f"n{number}", "shared") for number in range(SHARERS)]
+    web = inspector.run("web", "dedicated")
+    inspector.wait_until_sound()
+    left = NODE_CPUS - (web.cpus or NODE_CPUS)
+    in_spec = lambda: [cgroups.members(member.spec_cpus) == left for member in crowd]  # noqa: E731 - asked twice
+    wait_until(lambda: any(in_spec()), 60, "a first push")
+    _stop(containerd)
+    try:
+        assert not poll(lambda: inspector.breaches() or daemon.is_dead, STANDS_SECONDS)
+    finally:
+        _continue(containerd)
+    wait_until(lambda: all(in_spec()), TOO_LONG_SECONDS, "every spec to agree")
+    inspector.wait_until_sound()
 
 
 @pytest.mark.invariant(1, 2, 8)
