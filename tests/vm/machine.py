@@ -30,7 +30,10 @@ EMULATOR: Final = ("setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64")
 COMMAND_LINE: Final = (
     "console=ttyS0 quiet panic=-1 psi=1 "
     # what an emulated machine has no use for; and no tsc: where the host is busy, it was seen to run 2.5 times too fast
-    "mitigations=off nowatchdog no_timer_check random.trust_cpu=on notsc clocksource=hpet"
+    "mitigations=off nowatchdog no_timer_check random.trust_cpu=on notsc clocksource=hpet "
+    # the kernel unmaps pages to see which node uses them, as often as a process's time says, and that runs on while its
+    # CPU waits for a turn: the busier the host, the more of it. And 2 MiB were cleared where a program wants 4 KiB
+    "numa_balancing=disable transparent_hugepage=never"
 )
 _SERVICE: Final = """\
 [Unit]
@@ -165,7 +168,10 @@ class Machine:
             *(*EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             # one thread for all CPUs: with one for each, the guest was seen to run into a breakpoint of its own
             # (int3 of a static key just being patched), and on two busy CPUs all took three times as long
-            *("-machine", "q35,usb=off", "-cpu", "max", "-accel", "tcg,thread=single,tb-size=1024"),
+            *("-machine", "q35,usb=off", "-accel", "tcg,thread=single,tb-size=1024"),
+            # without erms nobody copies and clears byte by byte (rep movsb), as emulation does it; la57 is a fifth
+            # level of page tables, to be walked whenever an address is looked up
+            *("-cpu", "max,erms=off,fsrm=off,la57=off"),
             *("-smp", f"{shape.cpus},sockets={shape.sockets},cores={shape.cores},threads={shape.threads}"),
             *("-m", f"{shape.memory_mib}M", *_nodes(shape), *folders),
             *("-serial", f"file:{self.folder / 'console'}"),
