@@ -126,6 +126,7 @@ class SpecRestoration:
         """Tell the runtime what its spec of a container must say again; returns what, in words."""
         container, original = subject.container, subject.original
         changes = originals.as_update(original, self._inherited(subject), container.resources.knobs())
+        changes = self._overwritten(subject).overlaid(changes)
         unified = self._unified(subject)
         if changes == NO_KNOBS and not unified:
             return ""
@@ -133,6 +134,19 @@ class SpecRestoration:
         self._way.put_back(container.id, changes, unified)
         told = {**changes.named(), **unified}
         return ", ".join(f"{name}={value}" for name, value in told.items())
+
+    def _overwritten(self, subject: _Subject) -> Knobs:
+        """Return the shares that a spec says already and that the runtime must write again.
+
+        A weight that was first written by file after our answer to the creation is journalled with the answer's value,
+        and so that is what was put back. On v2 only the runtime knows which weight it makes of shares.
+        """
+        known = record.read(subject.container.record)
+        texts = self._texts.get(self._layout.folder("cpu", subject.path) or "", {})
+        if known is None or "shares" not in known.ours or "cpu.weight" not in texts:
+            return NO_KNOBS
+        said = subject.container.resources.shares
+        return Knobs(shares=said) if said and said == known.original.shares else NO_KNOBS
 
     def _mend(self, subject: _Subject) -> Iterator[str]:
         """Bring a container's files and processes to what they were; yields what cannot be, in words."""

@@ -1,8 +1,9 @@
 """What a live container gets back when a value of ours does not hold any more: its class or the class's values changed.
 
-A file keeps what was written until something else is, so what is no longer ours is ordered once more, with what
-stood there before us: the kubelet's oom_score_adj, and the kernel's own values of a new cgroup for what the kubelet
-never sets. Shares, quota and memory limit are not among them: they are the kubelet's to tell.
+A file keeps what was written until something else is, and so does the runtime's spec: what is no longer ours is ordered
+once more, with what stood there before us: the kubelet's oom_score_adj and shares, and the kernel's own values of a new
+cgroup for what the kubelet never sets. It holds until the kubelet tells another. No class has a quota or a memory
+limit, so they are not among them.
 """
 
 from dataclasses import replace
@@ -15,6 +16,9 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy import admission, change
 
 _KERNELS_IO_WEIGHT: Final = 100
+
+_KERNELS_SHARES: Final = 1024
+"""Of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
 
 _UNLIMITED: Final = 1 << 62
 """A memory.high that nothing reaches, where nobody knows the machine's memory; "max" is no number."""
@@ -39,6 +43,11 @@ def given(
     return change.with_container(state, again), told
 
 
+def left(returned: Knobs, told: Knobs) -> Knobs:
+    """Return what stays given back once the kubelet has told new values: those are its own again."""
+    return Knobs._make([value if new is None else None for value, new in zip(returned, told, strict=True)])
+
+
 def _held(assignment: Assignment) -> Knobs:
     return assignment.returned.overlaid(assignment.knobs)
 
@@ -48,13 +57,14 @@ def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
     if now.hands_off or now.wish.handler != "container":
         return Knobs()
     ours, orders = _held(old), admission.orders(state, now)
-    scored_first = old.knobs.oom_score_adj is not None
-    kernels = Knobs(
+    former = old.returned.overlaid(old.original.where_set(old.knobs))
+    before_us = Knobs(
+        shares=former.shares or _KERNELS_SHARES,
         memory_high=sum(node.memory_bytes for node in state.topology.nodes) or _UNLIMITED,
         memory_low=0,
         memory_min=0,
-        oom_score_adj=(old.original if scored_first else old.returned).oom_score_adj,
+        oom_score_adj=former.oom_score_adj,
         io_weight=_KERNELS_IO_WEIGHT,
     )
-    free = [value if order is None else None for value, order in zip(kernels, orders, strict=True)]
+    free = [value if order is None else None for value, order in zip(before_us, orders, strict=True)]
     return Knobs._make(free).where_set(ours)

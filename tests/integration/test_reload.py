@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from nri_coloc.model import cpuset
+from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import (
@@ -145,6 +146,53 @@ def test_a_rule_makes_live_pods_reclaimed_and_its_end_gives_everything_back(node
         "its I/O weight to come back",
     )
     wait_until(lambda: node.processes.oom_score_adj(pid) == 950, 20, "the kubelet's score to come back")
+    assert_unhurt(daemon)
+
+
+TUNED = """classes:
+  shared: {cpuShares: 4096, ioWeight: 300, oomScoreAdj: 321, memoryHigh: 64Mi, memoryLow: 32Mi, memoryMin: 16Mi}
+"""
+
+
+def _values(node: Node, container_id: str) -> dict[str, str]:
+    """What a class can set of a container: by file, by process, and in the runtime's spec."""
+    names = (
+        "cpu.shares",
+        "cpu.weight",
+        "io.weight",
+        "blkio.bfq.weight",
+        "memory.high",
+        "memory.low",
+        "memory.min",
+    )
+    found = {name: (file(node, container_id, name) or "").strip().removeprefix("default ") for name in names}
+    container = node.runtime.containers[container_id]
+    found["spec"] = str(container.resources.cpu.shares.value)
+    found["score"] = str(node.processes.oom_score_adj(container.pid))
+    return found
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["ran before", "came later"])
+def test_what_a_class_sets_no_more_is_what_it_was_before(lasting, early):
+    node, daemon = lasting.emptied("" if early else TUNED), lasting.daemon
+    like_it = shared(node, "untouched", milli=500)
+    container_id = node.run_container(
+        node.run_pod(PodRequest("web", "shop", annotations={QOS: "shared"})),
+        ContainerRequest("app", Resources(shares=2, memory_limit=128 << 20), oom_score_adj=950),
+    )
+    reload(daemon, TUNED)
+    wait_until(lambda: _values(node, container_id)["spec"] == "4096", 20, "the class's shares")
+    assert node.runtime.containers[like_it].resources.cpu.shares.value == 512, "it has a request of its own"
+    reload(daemon, "")
+    most = str(sum(each["memory_bytes"] for each in daemon.state()["node"]["numa"]))
+    was = {"spec": "2", "score": "950", "memory.low": "0", "memory.min": "0", "memory.high": most}
+    was |= {"cpu.shares": "2", "cpu.weight": "1", "io.weight": "100", "blkio.bfq.weight": "100"}
+    wait_until(
+        lambda: all(was[name] == text for name, text in _values(node, container_id).items() if text),
+        20,
+        "its own values",
+    )
+    assert node.runtime.containers[like_it].resources.cpu.shares.value == 512
     assert_unhurt(daemon)
 
 

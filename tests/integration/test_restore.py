@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from nri_coloc.cli import main
+from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import (
@@ -18,6 +19,7 @@ from tests.integration.harness import (
     journal,
     pod,
     reclaimed,
+    reload,
     served,
     shared,
 )
@@ -317,3 +319,21 @@ def test_at_its_end_the_daemon_tells_the_runtime_too(node, daemon):
     wait_until(lambda: spec_of(node, neighbour)["cpus"] == "2-7", 20, "the push or the reply")
     assert daemon.terminate(GRACE_S) == 0
     assert spec_of(node, neighbour)["cpus"] == "0-7"
+
+
+def test_shares_of_a_class_that_were_taken_back_already_stay_the_kubelets(node, daemon, restore):
+    daemon.config.write("classes: {shared: {cpuShares: 4096}}\n")
+    daemon.start()
+    served(daemon)
+    app = node.run_container(pod(node, "web", "shared"), ContainerRequest("app", Resources(shares=2)))
+    assert spec_of(node, app)["shares"] == 4096
+    reload(daemon, "")
+    name, least = node.tree.weight(2)
+    wait_until(lambda: spec_of(node, app)["shares"] == 2, 20, "the kubelet's shares in the spec")
+    wait_until(lambda: node.tree.read(node.runtime.containers[app].cgroup, name) == least, 20, "its weight")
+    daemon.kill()
+    assert restore().code == 0
+    assert (spec_of(node, app)["shares"], node.tree.read(node.runtime.containers[app].cgroup, name)) == (
+        2,
+        least,
+    )

@@ -128,6 +128,28 @@ def test_a_cpuset_that_nobody_gave_is_the_pods(rig):
     assert rig.text("cpuset.cpus", "cpuset") == ("0-7" if rig.version == 1 else "")
 
 
+@pytest.mark.parametrize(
+    ("name", "was", "told"),
+    [("cpu.weight", 512, [512]), ("cpu.weight", None, [1024]), ("cpu.max", 512, []), ("", 512, [])],
+    ids=["journalled", "nothing before", "another file", "no journal"],
+)
+def test_on_v2_shares_that_a_spec_says_already_are_told_again_where_a_weight_of_ours_was_put_back(
+    v2, name, was, told
+):
+    v2.container("c", recorded(shares=was))
+    if name:
+        v2.entries[f"/sys/fs/cgroup/{PATH}/c/{name}"] = "157"
+    v2.run()
+    assert [changes.shares for _, changes, _ in v2.told] == told
+
+
+def test_on_v2_shares_that_were_journalled_and_no_record_calls_ours_are_not_told_again(v2):
+    v2.container("c")
+    v2.entries[f"/sys/fs/cgroup/{PATH}/c/cpu.weight"] = "20"
+    v2.run()
+    assert [changes for _, changes, _ in v2.told if changes.shares == 512] == []
+
+
 def test_files_that_no_update_reaches_hold_the_kernels_values_again(v1):
     v1.container("c", recorded(**{"io.weight": None, "shares": 2, "quota": None}))
     v1.run()

@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.model.cpuset import of
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.topology import CPU, Topology
-from nri_coloc.model.workload import Finding, FindingKind, Wish
+from nri_coloc.model.workload import Finding, FindingKind, Resources, Wish
 from nri_coloc.policy import admission
 from tests.unit.policy.kit import RECLAIMED, SHARED, Node, moved
 
@@ -63,9 +63,24 @@ def test_it_stays_given_back_through_further_reloads(between):
     assert (ordered(node).oom_score_adj, ordered(node).io_weight) == (950, 100)
 
 
-def test_shares_and_limit_are_left_to_the_kubelet():
-    node = rewished(replace(SHARED, knobs=Knobs(shares=50, memory_limit=1 << 28)), SHARED)
-    assert ordered(node) == NO_KNOBS
+@pytest.mark.parametrize(("kubelets", "given"), [(2, 2), (None, 1024)], ids=["the kubelet's", "the kernel's"])
+def test_it_gets_the_shares_of_before_us_and_no_limit(kubelets, given):
+    node = Node()
+    ours = replace(SHARED, knobs=Knobs(shares=4096, memory_limit=1 << 28))
+    node.create("app", wish=ours, resources=Resources(shares=kubelets))
+    outcome = node.reconfigure(wishes={"app": SHARED})
+    assert ordered(node) == Knobs(shares=given)
+    assert (outcome.decisions[0].before.shares, outcome.decisions[0].after.shares) == (4096, given)
+    node.reconfigure(wishes={"app": replace(SHARED, because="another rule")})
+    assert ordered(node) == Knobs(shares=given)
+
+
+def test_what_the_kubelet_tells_afterwards_is_its_own_again():
+    node = rewished(replace(SHARED, knobs=Knobs(shares=4096, oom_score_adj=300)), SHARED)
+    node.update("app", Resources(quota=50_000, period=100_000))
+    assert ordered(node) == Knobs(shares=2, oom_score_adj=950)
+    node.update("app", Resources(shares=512))
+    assert ordered(node) == Knobs(oom_score_adj=950)
 
 
 @pytest.mark.parametrize(
