@@ -95,14 +95,6 @@ def _node_ids(text: str) -> cpuset.CPUMask:
     return mask
 
 
-def _positive(text: str) -> quantity.Amount:
-    # a limit of 0 bytes means "keep" to a runtime and "freeze" to the kernel: nobody wants either
-    found = quantity.amount(text)
-    if not (found.bytes or found.percent):
-        raise ValueError
-    return found
-
-
 def _choice(values: type[StrEnum], used: Callable[[Wish], str]) -> Key:
     return Key(values, "one of " + ", ".join(values), used)
 
@@ -143,8 +135,8 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             _node_ids, "NUMA nodes such as 0 or 0-1,3", lambda w: cpuset.render(w.numa_ids) or "any"
         ),
         "cpu-placement": _choice(Placement, lambda w: w.placement),
-        "memory-limit": Key(_positive, _MORE_THAN_NOTHING, _knob("memory_limit", "the kubelet's")),
-        "memory-high": Key(_positive, _MORE_THAN_NOTHING, _knob("memory_high", "none")),
+        "memory-limit": Key(quantity.limit, _MORE_THAN_NOTHING, _knob("memory_limit", "the kubelet's")),
+        "memory-high": Key(quantity.limit, _MORE_THAN_NOTHING, _knob("memory_high", "none")),
         "memory-low": Key(quantity.amount, _PROTECTED, _knob("memory_low", "none")),
         "memory-min": Key(quantity.amount, _PROTECTED, _knob("memory_min", "none")),
         "io-weight": Key(_integer(1, 10000), "an integer from 1 to 10000", _knob("io_weight", "100")),

@@ -44,6 +44,17 @@ class Amount:
         return base * self.percent // 100 if base > 0 else None
 
 
+def limit(text: str) -> Amount:
+    """Read an amount that something is limited to; ValueError says what is allowed.
+
+    A limit of 0 bytes means "keep" to a runtime and "freeze" to the kernel: nobody wants either.
+    """
+    found = amount(text)
+    if not (found.bytes or found.percent):
+        raise ValueError(f"{text!r} would let nothing run")
+    return found
+
+
 def whole_bytes(text: str) -> int:
     """Read a quantity as bytes; ValueError says what is allowed."""
     return _rounded_up(text, 0)

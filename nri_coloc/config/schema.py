@@ -114,7 +114,7 @@ Namespaces = Annotated[
         description="a list of namespaces or globs such as [kube-system, batch-*]",
     ),
 ]
-_OF_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED} of the limit, or null for none"
+_OF_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED} of the limit, more than 0, or null for none"
 _OF_REQUEST: Final = f"{quantity.AMOUNT_ALLOWED} of the request, or null for none"
 
 
@@ -140,10 +140,17 @@ class ClassSection(Section):
     ] = 0
     allow_namespaces: Namespaces = _CLASSES[QoSClass.SHARED].allow_namespaces
 
-    @field_validator("memory_high", "memory_low", "memory_min")
+    @field_validator("memory_low", "memory_min")
     @classmethod
     def _memory(cls, value: str | None) -> str | None:
         return value if value is None else _amount(value)
+
+    @field_validator("memory_high")
+    @classmethod
+    def _limit(cls, value: str | None) -> str | None:
+        if value is not None:
+            quantity.limit(decimal(value))
+        return value
 
     @field_validator("oom_score_adj")
     @classmethod

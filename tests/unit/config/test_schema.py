@@ -132,6 +132,8 @@ REFUSED = [
     "classes: {shared: {ioWeight: 10001}}",
     "classes: {shared: {ioWeight: 1.5}}",
     "classes: {dedicated: {oomScoreAdj: 1}}",
+    "classes: {shared: {memoryHigh: 0}}",
+    "classes: {reclaimed: {memoryHigh: 0%}}",
     "classes: {shared: {oomScoreAdj: 1000}}",
     "classes: {reclaimed: {oomScoreAdj: 499}}",
     "classes: {system: {oomScoreAdj: -1000}}",
