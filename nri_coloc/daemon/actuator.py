@@ -151,6 +151,14 @@ class Actuator:
         self._barriers.pop(owner, None)
         return None if gone else barrier
 
+    def former_box(self) -> int:
+        """Return how many CPUs the box's members have of a former life, the fewest; 0 where it had none of them."""
+        state = self._node.state
+        members = {targets.pod_path(state.pods[pod_id].pod) for pod_id in state.box}
+        members.update(targets.host_groups(state, self._node.tuning))
+        found = (self._writer.cpus(path) for path in members & self._writer.placed())
+        return min((cpus.bit_count() for cpus in found if cpus), default=0)
+
     def take_over(self) -> None:
         """Know that the runtime told everything: what a former life protected may be given back."""
         self._protections.take_over()

@@ -53,6 +53,7 @@ class Hooks:
         self._report = report
         self._foresight = Foresight()
         self.expecting_member: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.expecting_list: Callable[[], AbstractContextManager[None]] = nullcontext
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -302,20 +303,19 @@ class Hooks:
     def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
         """Take the runtime's whole list, answer at once without updates, then compare everything."""
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
-        outcome, before = self._listed(event)
-        answers.answer(listed.call, nri_pb2.SynchronizeResponse())
+        with self.expecting_list():
+            before = self._node.state
+            outcome = self._node.decide(event)
+            answers.answer(listed.call, nri_pb2.SynchronizeResponse())
         self._compare_everything(event, outcome, before)
 
     def learn(self, listed: events.Synchronize) -> None:
         """Take the runtime's list that came over a connection made for it alone."""
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
-        self._compare_everything(event, *self._listed(event))
-
-    def _listed(self, event: Synchronized) -> tuple[Outcome, NodeState]:
-        """Decide about the whole list; returns also what held before."""
-        with self.expecting_member():
+        with self.expecting_list():
             before = self._node.state
-            return self._node.decide(event), before
+            outcome = self._node.decide(event)
+        self._compare_everything(event, outcome, before)
 
     def _compare_everything(self, event: Synchronized, outcome: Outcome, before: NodeState) -> None:
         self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})

@@ -4,6 +4,8 @@ Most readings of a box at rest need no decision and are passed over (`reclaim.gl
 second and at each change of direction, with the extremes. In `observe` the loop runs
 and tells, and nothing changes. Where pools are sized by load, `Partition` takes the tick's readings instead.
 
+What a former life left the box is kept until all that runs has been measured: a restart takes nothing from anybody.
+
 While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
 member would be nobody's. When the first one comes the box gets the size that is known by then, before its sandbox
 is placed; a tick that saw no member may not take that away in between.
@@ -31,7 +33,7 @@ from nri_coloc.model.decisions import Decision
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Change, Headroom
-from nri_coloc.model.readings import FastReadings, Look
+from nri_coloc.model.readings import FastReadings, Look, Role
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import Tuning
@@ -54,7 +56,8 @@ _FORGOTTEN: Final = LoopMemory()
 
 
 class Lending:
-    """`headroom` is what the newest tick found; `start`, `expecting_member` and `stop` are for any thread.
+    """`headroom` is what the newest tick found; `start`, `expecting_member`, `expecting_list` and `stop` are for any
+    thread.
 
     `sentry` watches the box's members meanwhile, on a thread of its own that begins and ends with this one.
     """
@@ -66,6 +69,7 @@ class Lending:
         self.ticked_at = 0.0
         self._node = node
         self._report = report
+        self._actuator = actuator
         self.sentry = Sentry(report)
         self._relocation = Relocation(node, actuator, pusher, self.sentry)
         self._relocation.eevdf = probe.eevdf(platform.release())
@@ -85,7 +89,10 @@ class Lending:
         self._budget = BUDGET
         self._cost = TickCost()
         self._alarm = Alarm()
+        self._boxed = 0
         self._sizing = Lock()
+        self._knows_former = False
+        self._found = 0
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
 
@@ -109,6 +116,27 @@ class Lending:
         because = "reclaimed pods come; the box has what was measured last, its floor where nothing was"
         outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.box}, because))
         self._report.decided(outcome.decisions, outcome.state, before)
+
+    @contextmanager
+    def expecting_list(self) -> Iterator[None]:
+        """Do so for all that the runtime lists; what its members have of a former life, the box keeps for now."""
+        with self.expecting_member():
+            yield
+            if not self._knows_former:
+                self._knows_former = True
+                self._keep_former()
+
+    def _keep_former(self) -> None:
+        before, tuning = self._node.state, self._node.tuning
+        if tuning.observe or RECLAIM not in before.pools.counts or tuning.reclaim.partition:
+            return
+        self._found = self._actuator.former_box()
+        if self._found:
+            because = (
+                f"{self._found} CPUs are what members of the box have, kept until all that runs was measured"
+            )
+            outcome = self._node.decide(PoolsSized({RECLAIM: self._found}, because))
+            self._report.decided(outcome.decisions, outcome.state, before)
 
     def look_now(self) -> None:
         """Tick at once: the settings are others."""
@@ -145,6 +173,7 @@ class Lending:
     def _tick(self, planned: float) -> float:
         """Look, and read, decide, act and tell if that is not enough; returns the seconds to the next tick."""
         now = time.monotonic()
+        self._begin_with_found(now)
         cost, state, late_s = self._cost.taken(), self._node.state, now - planned
         self._watch(state, now)
         look = self._sampler.look(now)
@@ -162,6 +191,15 @@ class Lending:
         self._report.metrics.tick(late_s, self.headroom.cpu_milli)
         return next_s
 
+    def _begin_with_found(self, now: float) -> None:
+        """Forget what was measured before anybody was known: the members' use was taken for online use."""
+        if not self._found:
+            return
+        with self._sizing:
+            self._memory = loop.resumed(self._found, now, self._node.tuning.reclaim)
+            self._glance, self._seen, self._watched_at = None, None, float("-inf")
+            self._found = 0
+
     def _readings(
         self, now: float, late_s: float, cost: Cost, state: NodeState, *, has_looked: bool
     ) -> FastReadings:
@@ -176,6 +214,7 @@ class Lending:
             mean_took_s=cost.mean_took_s,
             yields=self._relocation.yields(state),
             most=tiers.bounds(state.pools, RECLAIM).maximum,
+            members=self._boxed,
         )
 
     @property
@@ -232,6 +271,7 @@ class Lending:
         else:
             groups = lookout.groups_of(state, host_groups)
             self._budget = BUDGET
+        self._boxed = sum(group.role is Role.BOX for group in groups)
         self._sampler.watch(groups)
 
     def _act(self, tick: Tick, state: NodeState, now: float) -> None:
@@ -241,6 +281,8 @@ class Lending:
             self._relocation.guard(state, now)
             return
         with self._sizing:
+            if self._found:
+                return  # decided before it was known what the box has
             before = self._node.state
             counts = self._counts(tick, before)  # somebody may have come since the tick began
             outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))

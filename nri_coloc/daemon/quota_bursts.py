@@ -18,7 +18,7 @@ from nri_coloc.reclaim.burst import NO_BURST, Ground, Throttled
 
 EVERY_S: Final = 2.0
 
-_UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.STALE, Binding.LATE})
+_UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.LEARNING, Binding.STALE, Binding.LATE})
 
 
 class Reader(Protocol):

@@ -156,6 +156,7 @@ class Daemon:
         self.lending = Lending(self.node, self.actuator, self.pusher, sampler, self.report)
         self._hooks.expecting_member = self.lending.expecting_member
         writer.wrote = self.lending.sentry.wrote
+        self._hooks.expecting_list = self.lending.expecting_list
         self._memory_worker = MemoryWorker(self.node, writer, self.report)
         self.actuator.left_box = self._memory_worker.release
         self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0

@@ -88,7 +88,8 @@ class FastReadings(NamedTuple):
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
     `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
     before this one cost, with waking up for it; `mean_took_s`: the mean of the last ones. `yields`: whether all of the
-    box has the least weight. `most`: CPUs that an operator lets the box have, 0 for any number.
+    box has the least weight. `most`: CPUs that an operator lets the box have, 0 for any number. `members`: how many BOX
+    samples there are when all have been read.
     """
 
     at: float
@@ -101,6 +102,7 @@ class FastReadings(NamedTuple):
     mean_took_s: float = 0.0
     yields: bool = False
     most: int = 0
+    members: int = 0
 
 
 class Pressure(NamedTuple):

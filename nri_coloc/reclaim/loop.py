@@ -45,7 +45,8 @@ class Rates(NamedTuple):
 class LoopMemory(NamedTuple):
     """What the loop knows between ticks; the empty one is the start. Mappings are never changed in place.
 
-    `period_s`: what the last tick advised; `pace_s`: what it does where use does not jump.
+    `period_s`: what the last tick advised; `pace_s`: what it does where use does not jump. `learns_until`: how long
+    a box that was found keeps its size while not all that runs has a rate.
     """
 
     at: float = _NEVER
@@ -55,6 +56,16 @@ class LoopMemory(NamedTuple):
     lent: Lent = Lent()
     period_s: float = 0.02
     pace_s: float = 0.02
+    learns_until: float = _NEVER
+
+
+def resumed(cpus: int, now: float, tuning: ReclaimTuning) -> LoopMemory:
+    """Return the memory of a loop that finds a box of so many CPUs and knows nothing else.
+
+    The box keeps them until all that runs has been measured, which is then judged as use that was never lower: what it
+    does not leave is taken back at once. After `stale_s` what was measured by then counts, and the floor without that.
+    """
+    return LoopMemory(lent=Lent(1000 * cpus, cpus), learns_until=now + tuning.stale_s)
 
 
 class Tick(NamedTuple):
@@ -82,8 +93,9 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     if now < memory.at:
         memory = LoopMemory(lent=Lent(cpus=memory.lent.cpus))
     meters = usage.advance(memory.meters, readings, tuning.stale_s)
-    use = usage.total(meters, readings.at)
     rates = memory.rates
+    learns = rates.known_since == _NEVER and now < memory.learns_until
+    use = None if learns and not usage.knows_box(meters, readings) else usage.total(meters, readings.at)
     if use is not None and use.rated_at > rates.rated_at:
         rates = _learnt(memory, use, readings.lendable, tuning, now)
     box_milli = use.box if use else 0
@@ -97,7 +109,7 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     pace_s = usual_period(verdict, scene, use, tuning, readings.mean_took_s)
     jump = rates.online + rates.system - memory.rates.online - memory.rates.system
     next_s = closer(pace_s, jump, scene.lendable, tuning)
-    after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s, pace_s)
+    after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s, pace_s, memory.learns_until)
     return _told(after, memory.lent, verdict, scene, tuning)
 
 
@@ -145,6 +157,7 @@ def _scene(
         rates.rise,
         readings.yields,
         readings.most,
+        memory.learns_until,
     )
 
 
@@ -157,8 +170,8 @@ def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
 def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:
     lent = verdict.lent
     target = CPUTarget(lent.box, _change(before.box, lent.box), verdict.binding)
-    milli = at_most(lent.milli, scene.most)
-    headroom = Headroom(milli, 0, scene.online, verdict.binding, lent.milli)
+    unused = 0 if verdict.binding is Binding.LEARNING else lent.milli
+    headroom = Headroom(at_most(unused, scene.most), 0, scene.online, verdict.binding, unused)
     grounds = Grounds(before, verdict, scene, tuning)
     return Tick(memory, target, headroom, memory.period_s, scene.stall, grounds)
 

@@ -30,7 +30,8 @@ def because(grounds: Grounds | None) -> str:
     if binding is Binding.PAUSED:
         return f"{tuning.paused}: the floor, {cpus}"
     if binding is Binding.LEARNING:
-        return f"no rate yet, it takes two readings: the floor, {cpus}"
+        kept = "as it was found" if scene.now < scene.learns_until else "the floor"
+        return f"no rate yet, it takes two readings: {kept}, {cpus}"
     if binding is Binding.STALE and scene.age_s > tuning.stale_s:
         return f"last rate {scene.age_s:.2f} s old, more than {tuning.stale_s} s: the floor, {cpus}"
     if binding is Binding.LATE and scene.late_s > tuning.stale_s:

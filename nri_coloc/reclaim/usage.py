@@ -137,6 +137,12 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
     return Use(*_split(sums), sums[_BOX] + sums[_HOST], members, rated_at, span, oldest, sums[_RESERVED])
 
 
+def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
+    """Whether all of the box has a rate: what of it has none is taken for online use."""
+    rated = sum(meter.place == _BOX and meter.until >= readings.at for meter in meters.values())
+    return rated >= readings.members
+
+
 def _split(sums: list[int]) -> tuple[int, int]:
     """Return the online and the system's use from the sums of rates by role's `_PLACE`, all milli-CPU."""
     rest = sums[_SYSTEM] - sums[_HOST] - sums[_RESERVED]

@@ -63,6 +63,7 @@ class Scene(NamedTuple):
     was planned between two. `rise`: how far the use lies above all of the dwell before, milli-CPU; `yields`: whether
     every task of the box gives way at once. `most`: CPUs that an operator lets the box have, 0 for any number: what is
     decided here knows no bounds, and is cut to them where it is told and carried out.
+    `learns_until`: how long a box that was found is kept without a rate.
     """
 
     now: float
@@ -81,6 +82,7 @@ class Scene(NamedTuple):
     rise: int = 0
     yields: bool = False
     most: int = 0
+    learns_until: float = _NEVER
 
 
 class Verdict(NamedTuple):
@@ -97,7 +99,7 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
     if tuning.paused:
         return _floor(lent, scene, Binding.PAUSED)
     if scene.known_since == _NEVER:
-        return _floor(lent, scene, Binding.LEARNING)
+        return _kept(lent, scene) if scene.now < scene.learns_until else _floor(lent, scene, Binding.LEARNING)
     if scene.age_s > tuning.stale_s:
         return _floor(lent, scene, Binding.STALE)
     if scene.late_s > tuning.stale_s:
@@ -126,6 +128,12 @@ def _stalls(scene: Scene, tuning: ReclaimTuning) -> bool:
     """
     stall = scene.stall
     return stall.lasting > tuning.stall / 2 if scene.yields else stall.blamed > tuning.stall
+
+
+def _kept(lent: Lent, scene: Scene) -> Verdict:
+    """Nothing is known: nobody is taken anything from, and nobody is given anything."""
+    floor = floor_cpus(scene.lendable, scene.threads)
+    return Verdict(lent._replace(cpus=max(floor, min(lent.cpus, scene.lendable))), Binding.LEARNING)
 
 
 def _floor(lent: Lent, scene: Scene, binding: Binding) -> Verdict:

@@ -116,6 +116,29 @@ def test_a_besteffort_system_pod_is_left_alone_while_the_box_is_at_its_floor(len
     ]
 
 
+def test_a_restart_leaves_the_box_as_large_as_it_was(lending: Lasting):
+    online(lending.node)
+    batch = hungry(lending.node)
+    lent(lending.node, batch)
+    lending.daemon.kill()
+    before, seen = box(lending.node, batch), set()
+
+    def is_found() -> bool:
+        seen.add(box(lending.node, batch))
+        return any(map(tells_of_the_found, lending.daemon.audit()))
+
+    lending.daemon.start()
+    wait_until(is_found, GROWS_WITHIN_S, "a record of what was found")
+    assert seen == {before}
+    record = next(filter(tells_of_the_found, lending.daemon.audit()))
+    assert cpuset.parse(record["after"]["cpus"]).bit_count() == before
+    harness.served(lending.daemon)
+
+
+def tells_of_the_found(record: dict[str, Any]) -> bool:
+    return "kept until all that runs was measured" in record["because"]
+
+
 def test_the_capacity_follows_the_load_and_says_why(lending: Lasting):
     web, batch = online(lending.node), hungry(lending.node)
     lent(lending.node, batch)

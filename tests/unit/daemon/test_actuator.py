@@ -360,3 +360,20 @@ def test_an_ordered_sweep_repairs_also_what_was_let_be():
     assert rig.cgroups.cpus_of[APP] == 1, "it is let be by now"
     swept(rig)
     assert rig.cgroups.cpus_of[APP] == kit.mask("0-7")
+
+
+# ---- what a former life left ----
+
+
+def test_the_box_of_a_former_life_is_as_large_as_the_least_that_a_member_has_of_it():
+    rig = Rig(cpus={BATCH: 0b111100, "kubepods/podother": 0b111111, "kubepods/podnew": 0b1})
+    for name in ("batch", "other", "new", "gone"):
+        start_pod(rig.node, name)
+    rig.cgroups.former_places = {BATCH, "kubepods/podother", "kubepods/podgone"}
+    assert rig.actuator.former_box() == 4
+
+
+def test_without_a_former_life_there_was_no_box():
+    rig = Rig(cpus={BATCH: 0b111100})
+    start_pod(rig.node, "batch")
+    assert rig.actuator.former_box() == 0

@@ -1,6 +1,7 @@
 """The size of the box while its first member comes: what a tick decides that did not see it yet."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -62,3 +63,62 @@ def test_ticks_while_the_first_member_is_decided_about_leave_it_the_box_and_not_
         start_pod(node, "batch")
         assert (widened, box(node)) == (False, FLOOR)
     assert not poll(lambda: RECLAIM not in node.state.pools.counts, A_FEW_TICKS_S)
+
+
+class TestAfterARestart:
+    """A former life left the box six CPUs."""
+
+    @pytest.fixture
+    def left(self) -> list[int]:
+        """What is found, once for each time that somebody looks."""
+        return [6]
+
+    def lends(self, node: Node, left: list[int]) -> Lending:
+        actuator = Nobody()
+        actuator.former_box = left.pop  # type: ignore[attr-defined]  # it stands for one
+        stands = cast("Any", Nobody())
+        return Lending(node, cast("Any", actuator), stands, stands, a_report(node)[0])
+
+    def test_the_box_keeps_what_it_has(self, node: Node, left: list[int]):
+        with self.lends(node, left).expecting_list():
+            start_pod(node, "batch")
+        assert (box(node), left) == (6, [])
+
+    def test_a_list_that_comes_again_finds_nothing_new(self, node: Node, left: list[int]):
+        lending = self.lends(node, left)
+        with lending.expecting_list():
+            start_pod(node, "batch")
+        with lending.expecting_list():
+            pass
+        assert box(node) == 6
+
+    def test_where_it_had_none_it_begins_at_its_floor(self, node: Node):
+        with self.lends(node, [0]).expecting_list():
+            start_pod(node, "batch")
+        assert box(node) == FLOOR
+
+    @pytest.mark.parametrize(
+        "tuning",
+        [
+            replace(TUNING, observe=True),
+            Tuning(reclaim=ReclaimTuning(enabled=False)),
+            Tuning(reclaim=ReclaimTuning(partition=True)),
+        ],
+        ids=["an observer", "lending is off", "pools are sized by load"],
+    )
+    def test_nobody_looks_where_the_loop_sizes_no_box(self, left: list[int], tuning: Tuning):
+        with self.lends(a_node(tuning), left).expecting_list():
+            pass
+        assert left == [6]
+
+    def test_ticks_keep_it_until_they_know_more_and_no_longer(self, node: Node, left: list[int]):
+        lending = self.lends(node, left)
+        lending.start()
+        assert poll(lambda: lending.ticked_at > 0, PATIENCE_S)
+        with lending.expecting_list():
+            start_pod(node, "batch")
+        kept = not poll(lambda: box(node) != 6, A_FEW_TICKS_S)
+        ended = poll(lambda: box(node) == FLOOR, PATIENCE_S)
+        lending.stop()
+        assert lending.ended(PATIENCE_S)
+        assert (kept, ended) == (True, True)

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
+
+import pytest
 
 from nri_coloc.model.lending import Binding, Change
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.loop import LoopMemory, tick
+from nri_coloc.reclaim.loop import LoopMemory, Tick, resumed, tick
 from tests.unit.reclaim.fast_kit import Feed
 
 
@@ -205,3 +208,48 @@ def test_the_next_period_is_part_of_the_result_and_remembered():
 def test_the_empty_memory_is_shared_and_cannot_be_changed():
     assert LoopMemory().meters is LoopMemory().meters
     assert not hasattr(LoopMemory().meters, "__setitem__")
+
+
+class TestABoxThatWasFound:
+    """Of 8 CPUs it has 6, of which it uses 5; how many members it has is known."""
+
+    @pytest.fixture
+    def feed(self) -> Feed:
+        feed = Feed()
+        feed.memory = resumed(6, feed.now, feed.tuning)
+        return feed
+
+    def tick(self, feed: Feed, online: int = 2_000, **more: Any) -> Tick:
+        return feed.tick(online, box=5_000, members=1, **more)
+
+    def test_keeps_its_cpus_while_nothing_is_known_and_nothing_is_promised(self, feed):
+        found = self.tick(feed)
+        assert (found.target.cpus, found.target.change) == (6, Change.KEEP)
+        assert (found.headroom.cpu_milli, found.headroom.unused_milli) == (0, 0)
+        assert found.headroom.binding is Binding.LEARNING
+
+    def test_keeps_them_when_there_is_room_for_them(self, feed):
+        sizes = [self.tick(feed).target.cpus for _ in range(100)]
+        assert set(sizes) == {6}
+        assert self.tick(feed).headroom.cpu_milli > 5_000
+
+    def test_gives_back_with_the_second_reading_what_there_is_no_room_for(self, feed):
+        sizes = [self.tick(feed, 5_000).target.cpus for _ in range(3)]
+        assert sizes == [6, 3, 3]
+
+    def test_is_not_judged_while_a_member_of_it_has_no_rate(self, feed):
+        # what of it has none is taken for online use: 5000m of the box and 1000m of pods
+        sizes = [feed.tick(1_000, box=5_000, members=2).target.cpus for _ in range(40)]
+        assert set(sizes) == {6}
+
+    def test_is_judged_by_what_was_measured_when_that_takes_too_long(self, feed):
+        for _ in range(60):
+            found = feed.tick(3_000, box=5_000, members=2)
+        assert (found.target.cpus, found.headroom.cpu_milli) == (5, 4_500)
+
+    def test_has_its_floor_when_nothing_could_be_measured_for_that_long(self, feed):
+        blind = [feed.give(FastReadings(feed.now + at, lendable=8, cpus=8, members=1)) for at in (0.02, 0.9)]
+        assert [tick.target.cpus for tick in blind] == [6, 6]
+        feed.now += 1.1
+        found = feed.give(FastReadings(feed.now, lendable=8, cpus=8, members=1))
+        assert (found.target.cpus, found.target.binding) == (1, Binding.LEARNING)

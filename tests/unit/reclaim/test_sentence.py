@@ -47,6 +47,10 @@ def test_growth_is_told_with_both_headrooms():
         ({"measured": False, "age_s": 0.3}, "no new rate, the last is 0.300 s old: no growth; 8 CPUs x"),
         ({"known_since": 99.5}, "last cut 100.00 s ago, use known for 0.50 s, dwell 1.0 s; 8 CPUs x"),
         ({"known_since": -math.inf}, "no rate yet, it takes two readings: the floor, 1 of 8 CPUs after 3"),
+        (
+            {"known_since": -math.inf, "learns_until": NOW + 1},
+            "no rate yet, it takes two readings: as it was found, 3 of 8 CPUs after 3",
+        ),
         ({"age_s": 1.5}, "last rate 1.50 s old, more than 1.0 s: the floor, 1 of 8 CPUs after 3"),
         ({"late_s": 2.0}, "tick 2.00 s late, more than 1.0 s: the floor, 1 of 8 CPUs after 3"),
     ],

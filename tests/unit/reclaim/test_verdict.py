@@ -120,6 +120,22 @@ def test_until_there_is_a_rate_the_floor_is_lent():
     assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.LEARNING)
 
 
+@pytest.mark.parametrize(
+    ("found", "lendable", "cpus"),
+    [(5, 8, 5), (5, 4, 4), (1, 8, 2)],
+    ids=["as it is", "no more than is lendable", "a core at least"],
+)
+def test_a_box_that_was_found_is_kept_until_there_is_a_rate(found, lendable, cpus):
+    before = Lent(1_000 * found, found)
+    kept = verdict(before, known_since=float("-inf"), learns_until=NOW + 0.1, lendable=lendable, threads=2)
+    assert (kept.lent, kept.binding) == (before._replace(cpus=cpus), Binding.LEARNING)
+
+
+def test_but_not_for_ever():
+    found = verdict(FULL, known_since=float("-inf"), learns_until=NOW)
+    assert (found.lent.cpus, found.binding) == (1, Binding.LEARNING)
+
+
 def test_stale_readings_lend_the_floor():
     found = verdict(FULL, age_s=1.01)
     assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.STALE)
