@@ -1,8 +1,8 @@
 """The fast loop: reads a few counters, lets `reclaim` decide how large the box is, and makes it so at once.
 
 Most readings of a box at rest need no decision and are passed over (`reclaim.glance`). What ticks did is told once a
-second and at each change of direction, with the extremes. In `observe` the loop runs
-and tells, and nothing changes. Where pools are sized by load, `Partition` takes the tick's readings instead.
+second and at each change of direction, with the extremes. In `observe` the loop runs and tells what it would do, and
+nothing changes. Where pools are sized by load, `Partition` takes the tick's readings instead.
 
 What a former life left the box is kept until all that runs has been measured: a restart takes nothing from anybody.
 
@@ -15,6 +15,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock, Thread
 from typing import Final
 
@@ -29,6 +30,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.daemon.tick_cost import Cost, TickCost
 from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.knobs import Knobs
@@ -37,7 +39,7 @@ from nri_coloc.model.readings import FastReadings, Look, Role
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import tiers
+from nri_coloc.policy import sizing, tiers
 from nri_coloc.reclaim import glance, loop, sentence, story
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
@@ -81,7 +83,7 @@ class Lending:
         self._story = Story()
         self._untold: list[tuple[Tick, float]] = []
         self._told_at = 0.0
-        self._told_cpus = ""
+        self._told_cpus: CPUMask = 0
         self._seen: NodeState | None = None
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
@@ -308,18 +310,21 @@ class Lending:
     def _say(self, record: story.Record) -> None:
         state = self._node.state
         observed = self._node.tuning.observe
-        if not observed and not (self._relocation.has_members(state) and _is_felt(record, state)):
+        if not ((observed or self._relocation.has_members(state)) and _is_felt(record, state)):
             return  # a size that nobody has yet, or that the operator's bounds made of no effect, is not worth one
         event = AuditEvent.RECLAIM_SUPPRESS if record.change is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
-        cpus = "" if observed else cpuset.render(state.pools.reclaim)
-        before, self._told_cpus = self._told_cpus, cpus
+        before, now = self._told_cpus, state.pools.reclaim
+        if observed:
+            before = before or now
+            now = _would_have(before, record, state)
+        self._told_cpus = now
         decision = Decision(
             event,
             Reason.HEADROOM,
             _sentence(record),
             pool=RECLAIM,
-            before=Knobs(cpus=before or None),
-            after=Knobs(cpus=cpus or None),
+            before=Knobs(cpus=cpuset.render(before) or None),
+            after=Knobs(cpus=cpuset.render(now) or None),
         )
         self._report.decided((decision,), state, state)
 
@@ -327,6 +332,12 @@ class Lending:
 def _same_groups(seen: NodeState, state: NodeState) -> bool:
     same = seen.pods is state.pods and seen.containers is state.containers
     return same and seen.pools.reserved == state.pools.reserved
+
+
+def _would_have(before: CPUMask, record: story.Record, state: NodeState) -> CPUMask:
+    """Return the box's CPUs if its size were carried out: near those that it would have had before."""
+    former = replace(state, pools=replace(state.pools, reclaim=before, counts={}))
+    return sizing.sized(former, PoolsSized({RECLAIM: record.after}, "")).state.pools.reclaim
 
 
 def _is_felt(record: story.Record, state: NodeState) -> bool:

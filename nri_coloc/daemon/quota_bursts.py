@@ -1,7 +1,8 @@
 """The quota burst's turn in the slow path: measure online containers that have a quota, raise or lower by file.
 
 Off unless `BurstTuning.quota_percent` is above 100. Rates are made of two readings of the same cgroup; one that is
-new, gone or made anew in between is not known, and what is not known raises nobody.
+new, gone or made anew in between is not known, and what is not known raises nobody. In `observe` it is told what would
+be written.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,9 +11,14 @@ from typing import Final, Protocol
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.bandwidths import PodBandwidths, Raised, may_be_raised
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Binding, Headroom
 from nri_coloc.model.readings import GroupReading
+from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.tuning import BurstTuning
 from nri_coloc.reclaim import burst
 from nri_coloc.reclaim.burst import NO_BURST, Ground, Throttled
 
@@ -31,7 +37,12 @@ class QuotaBursts:
     """`look` is called by one thread. `told_all`: whether the runtime has told who there is."""
 
     def __init__(
-        self, node: Node, bandwidths: PodBandwidths, reader: Reader, headroom: Callable[[], Headroom]
+        self,
+        node: Node,
+        bandwidths: PodBandwidths,
+        reader: Reader,
+        headroom: Callable[[], Headroom],
+        report: Report,
     ) -> None:
         self.told_all: Callable[[], bool] = lambda: True
         self._knows_former = False
@@ -39,22 +50,38 @@ class QuotaBursts:
         self._bandwidths = bandwidths
         self._reader = reader
         self._headroom = headroom
+        self._report = report
         self._memory = NO_BURST
         self._before: Mapping[str, GroupReading] = {}
         self._looked_at = float("-inf")
+        self._would: Mapping[str, int] = {}
 
     def look(self, now: float) -> None:
         """Reckon all quotas anew and have them written; nothing while it is off and nobody is raised."""
         tuning = self._node.tuning.reclaim.burst
         self._take_over()
         wanted = tuning.quota_percent > 100
-        is_on = wanted and not self._node.tuning.observe
-        if not (is_on or self._bandwidths.raised):
+        if not (wanted or self._bandwidths.raised or self._would):
             return
         if wanted and now - self._looked_at < EVERY_S:
             return  # switched off, what was raised goes back at once
         self._looked_at = now
         state = self._node.state
+        reckoned = self._reckoned(state, now, tuning)
+        if self._node.tuning.observe:
+            self._say_only(reckoned, state)
+            return
+        self._would = {}
+        # who was raised and is not any more keeps its place until its own quota is written
+        former = self._bandwidths.raised
+        above = {k: one for k, one in reckoned.items() if one.quota > one.own}
+        wanted_now = {k: one for k, one in reckoned.items() if k in former or k in above}
+        self._bandwidths.raised = wanted_now
+        self._bandwidths.sweep()
+        is_refused = self._bandwidths.is_refused
+        self._bandwidths.raised = {k: one for k, one in wanted_now.items() if k in above or is_refused(k)}
+
+    def _reckoned(self, state: NodeState, now: float, tuning: BurstTuning) -> dict[str, Raised]:
         containers = self._measured(state, now)
         headroom = self._headroom()
         online = None if headroom.binding in _UNKNOWN else headroom.online_cpu_milli
@@ -63,18 +90,27 @@ class QuotaBursts:
         self._memory, quotas = burst.quota_burst(
             self._memory, containers, ground.state, ground.unused, now, tuning
         )
-        # who was raised and is not any more keeps its place until its own quota is written
-        former = self._bandwidths.raised
-        reckoned = {
+        return {
             k: Raised(quota, containers[k].quota, burst.because(containers[k], quota, ground, tuning))
             for k, quota in quotas.items()
         }
-        above = {k: one for k, one in reckoned.items() if one.quota > one.own}
-        wanted_now = {k: one for k, one in reckoned.items() if k in former or k in above}
-        self._bandwidths.raised = wanted_now
-        self._bandwidths.sweep()
-        is_refused = self._bandwidths.is_refused
-        self._bandwidths.raised = {k: one for k, one in wanted_now.items() if k in above or is_refused(k)}
+
+    def _say_only(self, reckoned: Mapping[str, Raised], state: NodeState) -> None:
+        """Audit once what would be written."""
+        decisions = [
+            Decision(
+                AuditEvent.UPDATE,
+                Reason.QUOTA_BURST,
+                one.because,
+                subject=state.containers[k],
+                before=Knobs(quota=self._would.get(k, one.own)),
+                after=Knobs(quota=one.quota),
+            )
+            for k, one in reckoned.items()
+            if one.quota != self._would.get(k, one.own)
+        ]
+        self._would = {k: one.quota for k, one in reckoned.items() if one.quota > one.own}
+        self._report.decided(decisions, state, state)
 
     def end(self) -> None:
         """Lower what was raised, for the time when nobody looks; after the last `look`."""

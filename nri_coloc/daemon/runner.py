@@ -175,7 +175,7 @@ class Daemon:
             self.report,
         )
         self._quota_bursts = QuotaBursts(
-            self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom
+            self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom, self.report
         )
         self._quota_bursts.told_all = lambda: self.trunk.synchronized_at > 0.0
 

@@ -234,9 +234,13 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
         before = box(node, batch)
         with harness.daemon_of(node, config=LENDING, flags=["--observe"]) as daemon:
             harness.served(daemon)
-            daemon.audited("reclaim.suppress", GROWS_WITHIN_S)
+            shrank = daemon.audited("reclaim.suppress", GROWS_WITHIN_S)
+            assert shrank["before"] == {"cpus": EVERYTHING}
+            assert cpuset.parse(shrank["after"]["cpus"]).bit_count() == FLOOR
             node.set_demand(web, CALM)
-            daemon.audited("reclaim.grow", GROWS_WITHIN_S)
+            grew = daemon.audited("reclaim.grow", GROWS_WITHIN_S)
+            less, more = (cpuset.parse(grew[when]["cpus"]) for when in ("before", "after"))
+            assert less & more == less != more
             assert box(node, batch) == before
             harness.assert_unhurt(daemon)
 

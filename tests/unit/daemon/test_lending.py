@@ -8,8 +8,11 @@ import pytest
 
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
+from nri_coloc.model.lending import Change
 from nri_coloc.model.state import RECLAIM
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.reclaim import story
+from nri_coloc.reclaim.story import Extent
 from tests.rig.waiting import poll
 from tests.unit.daemon.kit import a_node, a_report, start_pod
 
@@ -122,3 +125,29 @@ class TestAfterARestart:
         lending.stop()
         assert lending.ended(PATIENCE_S)
         assert (kept, ended) == (True, True)
+
+
+class TestAnObserver:
+    """Told by records of the loop's story, as ticks leave them."""
+
+    def says(self, tuning: Tuning, *sizes: tuple[int, int]) -> list[tuple[Any, Any]]:
+        node, stands = a_node(tuning), cast("Any", Nobody())
+        report, heard = a_report(node)
+        lending = Lending(node, stands, stands, stands, report)
+        for before, after in sizes:
+            lending._say(told(before, after))
+        return [(one.before["cpus"], one.after["cpus"]) for one in heard.records]
+
+    def test_tells_which_cpus_the_box_would_have_and_would_have_had(self):
+        said = self.says(replace(TUNING, observe=True), (0, 2), (2, 4), (4, 2))
+        assert said == [("0-7", "6-7"), ("6-7", "2-3,6-7"), ("2-3,6-7", "6-7")]
+
+    def test_goes_by_what_an_operator_lets_the_box_have(self):
+        bounded = replace(TUNING, observe=True, pools=(PoolTuning(RECLAIM, maximum=4),))
+        assert self.says(bounded, (0, 2), (2, 6), (6, 4)) == [("0-7", "6-7"), ("6-7", "2-3,6-7")]
+
+
+def told(before: int, after: int) -> story.Record:
+    change = Change.GROW if 0 < before < after else Change.SUPPRESS
+    sizes, none = Extent(min(before or after, after), max(before, after)), Extent(0, 0)
+    return story.Record(0.0, 1.0, 50, change, before, after, sizes, none, none, 0.0, 0.0, None)

@@ -81,7 +81,7 @@ class Rig:
         self.files = Files()
         self.bandwidths = PodBandwidths(self.node, cast("Any", self.files), self.report)
         self.headroom = Headroom(2000, 0, 1000, Binding.ONLINE_USE, 4000)
-        self.bursts = QuotaBursts(self.node, self.bandwidths, self.files, lambda: self.headroom)
+        self.bursts = QuotaBursts(self.node, self.bandwidths, self.files, lambda: self.headroom, self.report)
         self.now = 0.0
         create(self.node, "app", wish, 1000)
         self.limit("app")
@@ -380,6 +380,50 @@ def test_it_is_not_reckoned_oftener_than_it_is_worth(rig):
     assert len(rig.files.applied) == seen
 
 
+class TestAnObserver:
+    @pytest.fixture
+    def rig(self) -> Rig:
+        return Rig(replace(ON, observe=True))
+
+    def told(self, rig: Rig) -> list[tuple[Any, Any]]:
+        assert set(rig.heard.said()) == {("container.update", "quota_burst")}
+        return [(one.before, one.after) for one in rig.heard.records]
+
+    def test_tells_what_would_be_written(self, rig):
+        for _ in range(3):
+            rig.pass_by()
+        assert self.told(rig) == [
+            ({"quota": QUOTA}, {"quota": 120_000}),
+            ({"quota": 120_000}, {"quota": 144_000}),
+        ]
+        assert rig.heard.records[0].because.startswith("node idle: online pods use 1000m of 8000m")
+        assert (rig.files.applied, rig.bandwidths.raised) == ([], {})
+
+    def test_tells_it_once_and_the_return_too(self, rig):
+        rig.pass_by()
+        rig.pass_by()
+        rig.pass_by(held=0.0)
+        rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE, 8000)
+        rig.pass_by(held=0.0)
+        assert self.told(rig)[1:] == [({"quota": 120_000}, {"quota": QUOTA})]
+
+    def test_tells_the_return_when_it_is_switched_off(self, rig):
+        rig.pass_by()
+        rig.pass_by()
+        rig.node.tuning = Tuning(observe=True)
+        rig.pass_by()
+        rig.pass_by()
+        assert self.told(rig)[1:] == [({"quota": 120_000}, {"quota": QUOTA})]
+
+    def test_leaves_what_a_former_life_raised_for_the_day_on_which_it_may_act(self, rig):
+        rig.files.left, rig.files.quotas = {APP}, {APP: 200_000}
+        rig.pass_by(held=0.0)
+        assert rig.files.applied == []
+        rig.node.tuning = ON
+        rig.pass_by(held=0.0)
+        assert rig.files.quotas[APP] == QUOTA
+
+
 class TestPodsBandwidths:
     BURSTING = replace(kit.SHARED, cpu_burst_percent=50)
 
@@ -411,7 +455,7 @@ class TestPodsBandwidths:
             rig.resize(50_000)
             return rig.headroom
 
-        rig.bursts = QuotaBursts(rig.node, rig.bandwidths, rig.files, resized_meanwhile)
+        rig.bursts = QuotaBursts(rig.node, rig.bandwidths, rig.files, resized_meanwhile, rig.report)
         rig.pass_by()
         assert rig.last_written() == [50_000]
 
