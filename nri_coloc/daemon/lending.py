@@ -325,6 +325,7 @@ class Lending:
             pool=RECLAIM,
             before=Knobs(cpus=cpuset.render(before) or None),
             after=Knobs(cpus=cpuset.render(now) or None),
+            inputs=sentence.inputs(record.grounds),
         )
         self._report.decided((decision,), state, state)
 

@@ -117,8 +117,10 @@ def _named(subject: Assignment | str, state: NodeState) -> str:
 def _record(
     decision: Decision, pod: Pod, topology: Topology, decision_id: str, latency_us: int | None
 ) -> Record:
-    """Word a decision, with the nodes that a dedicated container could have got, for `explain`."""
+    """Word a decision, with the nodes that a dedicated container could have got, for `explain`, or what it used."""
     record = worded(decision, pod, decision_id, latency_us)
+    if decision.inputs:
+        return replace(record, extra={"inputs": dict(decision.inputs)})
     if decision.considered is None or decision.subject is None:
         return record
     found = candidates(topology, decision.considered, decision.subject.exclusive)

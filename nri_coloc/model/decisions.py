@@ -4,6 +4,7 @@ Each decision carries its audit words: `event`, `reason` (a code) and `because` 
 that the decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
@@ -45,6 +46,7 @@ class Decision(NamedTuple):
 
     `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;
     update: the overlay); empty for a decision that needs no answer. `considered`: only where CPUs were chosen.
+    `inputs`: by name what a sentence of the fast loop words.
     """
 
     event: AuditEvent
@@ -61,6 +63,7 @@ class Decision(NamedTuple):
     allowed: str = ""
     used: str = ""
     considered: Considered | None = None
+    inputs: Mapping[str, int | float | str | None] | None = None
 
 
 @value

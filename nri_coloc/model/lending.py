@@ -31,6 +31,10 @@ class Binding(StrEnum):
     DISABLED = "lending_disabled"
     PAUSED = "lending_paused"
     TIERS = "tiers"
+    SYSTEM_USE = "system_use"
+    LENDABLE = "lendable_cpus"
+    BOX = "box_cpus"
+    POOL_MAXIMUM = "pool_maximum"
 
 
 class Headroom(NamedTuple):

@@ -92,26 +92,34 @@ def _cpu(
     pods = sum(expected.cpu_milli.values()) - system
     usable = int(supply.cpu_milli * tuning.watermark)
     amount = max(0, usable - tuning.reserve_milli - pods - system)
-    amount, bound = _bounded(amount, supply)
+    amount, binding, bound = _bounded(amount, _bound_of_use(amount, pods, system), supply)
     return _Part(
         amount,
-        f"CPU {amount}m = {supply.cpu_milli}m lendable * {tuning.watermark:g} - {tuning.reserve_milli}m reserve"
+        f"{binding}: CPU {amount}m = {supply.cpu_milli}m lendable * {tuning.watermark:g}"
+        f" - {tuning.reserve_milli}m reserve"
         f" - {pods}m of {len(expected.cpu_milli) - 1} online pods{_largest(expected.cpu_milli, online, 'm')}"
         f" - {system}m of the system{bound}",
     )
 
 
-def _bounded(milli: int, supply: Supply) -> tuple[int, str]:
-    """Return no more than the box has or may have, and which of both it was, in words; "" for neither."""
+def _bound_of_use(amount: int, pods: int, system: int) -> Binding:
+    """Use is what binds, the larger one, if without it more than twice as much could be offered."""
+    if pods + system <= amount:
+        return Binding.LENDABLE
+    return Binding.ONLINE_USE if pods >= system else Binding.SYSTEM_USE
+
+
+def _bounded(milli: int, binding: Binding, supply: Supply) -> tuple[int, Binding, str]:
+    """Return no more than the box has or may have, and what bound it, in words too where it was one of both."""
     bounds = (
-        (supply.box_milli, "that the box has"),
-        (supply.most_milli, "that pools.reclaim.maxCPUs lets the box have"),
+        (supply.box_milli, Binding.BOX, "that the box has"),
+        (supply.most_milli, Binding.POOL_MAXIMUM, "that pools.reclaim.maxCPUs lets the box have"),
     )
-    known = [(bound, words) for bound, words in bounds if bound is not None and bound < milli]
+    known = [(bound, which, words) for bound, which, words in bounds if bound is not None and bound < milli]
     if not known:
-        return milli, ""
-    least, words = min(known)
-    return least, f", and no more than the {least}m {words}"
+        return milli, binding, ""
+    least, binding, words = min(known)
+    return least, binding, f", and no more than the {least}m {words}"
 
 
 def _memory(

@@ -1,14 +1,19 @@
-"""The audit's `because` of the fast loop: every figure that decided, so that a reader can do the sum again.
+"""The audit's `because` of the fast loop: the term that bound, and every figure that decided, so that a reader can do
+the sum again. The same figures by name, for programs, are the record's `inputs`.
 
 A tick leaves the figures only; they become words when somebody records them, once a second at most of fifty ticks.
 """
 
+from collections.abc import Mapping
+from math import isfinite
 from typing import NamedTuple
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.headroom import at_most, dead_band_milli, step_milli
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
+
+Input = int | float | str | None
 
 
 class Grounds(NamedTuple):
@@ -24,6 +29,59 @@ def because(grounds: Grounds | None) -> str:
     """Say how the box came to its size; None is lending disabled. Amounts are milli-CPU (`m`)."""
     if grounds is None:
         return "lending is disabled: the box has all CPUs of share"
+    return f"{grounds.verdict.binding}: {_terms(grounds)}"
+
+
+def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
+    """Return by name what the sentence words, in the same units; times in seconds, None for never."""
+    if grounds is None:
+        return {}
+    before, verdict, scene, tuning = grounds
+    after, stall = verdict.lent, scene.stall
+    return {
+        "binding": verdict.binding.value,
+        "lendable_cpus": scene.lendable,
+        "threads_per_core": scene.threads,
+        "max_cpus": scene.most,
+        "online_milli": scene.online,
+        "system_milli": scene.system,
+        "peak_milli": scene.peak,
+        "rise_milli": scene.rise,
+        "watermark": tuning.watermark,
+        "reserve_milli": tuning.reserve_milli,
+        "left_milli": verdict.now_milli,
+        "left_by_peak_milli": verdict.peak_milli,
+        "before_milli": before.milli,
+        "before_cpus": before.box,
+        "after_milli": after.milli,
+        "after_cpus": after.box,
+        "more_cpus": after.more.cpus,
+        "step_milli": step_milli(scene.lendable, tuning),
+        "dead_band_milli": dead_band_milli(scene.lendable, tuning),
+        "whole_core_from": tuning.whole_core_from,
+        "yields": scene.yields,
+        "stall": stall.blamed,
+        "lasting_stall": stall.lasting,
+        "own_stall": stall.own,
+        "stall_signal": stall.signal.value,
+        "stall_bound": tuning.stall / 2 if scene.yields else tuning.stall,
+        "dwell_s": _seconds(scene.dwell_s),
+        "step_s": _seconds(before.step_s(tuning)),
+        "cut_ago_s": _seconds(scene.now - before.cut_at),
+        "grown_ago_s": _seconds(scene.now - before.grown_at),
+        "known_for_s": _seconds(scene.now - scene.known_since),
+        "rate_age_s": _seconds(scene.age_s),
+        "late_s": _seconds(scene.late_s),
+        "period_s": _seconds(scene.period_s),
+        "stale_s": tuning.stale_s,
+    }
+
+
+def _seconds(span: float) -> float | None:
+    return round(span, 6) if isfinite(span) else None
+
+
+def _terms(grounds: Grounds) -> str:
     before, verdict, scene, tuning = grounds
     after, binding = verdict.lent, verdict.binding
     cpus = f"{after.cpus} of {scene.lendable} CPUs after {before.cpus}"
@@ -87,6 +145,8 @@ def _cause(grounds: Grounds) -> str:
         return f"tick {scene.late_s:.3f} s late for {scene.period_s} s: no growth; "
     if verdict.binding is Binding.STALE:
         return f"no new rate, the last is {scene.age_s:.3f} s old: no growth; "
+    if verdict.binding is Binding.GROWTH_STEP and verdict.lent.grown_at < scene.now:
+        return f"last growth {scene.now - before.grown_at:.2f} s ago, a step every {before.step_s(tuning):.2f} s; "
     if verdict.binding is Binding.DWELL:
         return (
             f"last cut {min(scene.now - before.cut_at, 999):.2f} s ago, use known for"

@@ -241,6 +241,8 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
             grew = daemon.audited("reclaim.grow", GROWS_WITHIN_S)
             less, more = (cpuset.parse(grew[when]["cpus"]) for when in ("before", "after"))
             assert less & more == less != more
+            assert grew["inputs"]["lendable_cpus"] == CPUS
+            assert grew["because"].startswith(f"{grew['inputs']['binding']}: ")
             assert box(node, batch) == before
             harness.assert_unhurt(daemon)
 

@@ -3,6 +3,7 @@
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.report import REFUSALS_KEPT
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from tests.unit.daemon.kit import a_node, a_report, create
@@ -24,6 +25,14 @@ def test_the_decisions_of_one_event_share_an_id_and_are_counted():
     text = report.metrics.render().decode()
     assert 'nri_coloc_decisions_total{event="container.admit",reason="whole_core"} 1.0' in text
     assert 'nri_coloc_decisions_total{event="config.reload",reason="valid"} 1.0' in text
+
+
+def test_what_a_decision_used_goes_out_by_name_beside_its_sentence():
+    node = a_node()
+    report, heard = a_report(node)
+    decision = Decision(AuditEvent.RECLAIM_GROW, Reason.HEADROOM, "it fits", inputs={"online_milli": 1200})
+    report.decided((decision,), node.state, node.state)
+    assert heard.records[0].extra == {"inputs": {"online_milli": 1200}}
 
 
 def test_a_repair_says_what_was_found_and_for_whom():

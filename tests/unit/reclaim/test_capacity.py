@@ -152,6 +152,21 @@ def test_the_sentence_names_what_else_bounds_the_offer(box, most, words):
     assert words in found(case).because
 
 
+@pytest.mark.parametrize(
+    ("pods", "system", "binding"),
+    [(5000, 0, "online_use"), (2000, 0, "lendable_cpus"), (1000, 4000, "system_use")],
+)
+def test_the_sentence_begins_with_what_bound_the_cpu(pods, system, binding):
+    known = seen(system=Use(SYSTEM, system, GIB), a=Use("shop/web", pods, GIB))
+    assert found(Case("", 0, 0, Binding.FORECAST, known, {"a": pod()})).because.startswith(f"{binding}: CPU ")
+
+
+@pytest.mark.parametrize(("box", "most", "binding"), [(1000, 2000, "box_cpus"), (3000, 2000, "pool_maximum")])
+def test_a_bound_of_the_box_is_what_bound_it(box, most, binding):
+    case = replace(CASES[3], supply=MACHINE._replace(box_milli=box, most_milli=most))
+    assert found(case).because.startswith(f"{binding}: CPU ")
+
+
 def test_the_sentence_says_how_many_are_still_learnt():
     learnt = next(case for case in CASES if case.binding is Binding.LEARNING)
     assert "2 of them still being learnt" in found(learnt).because
