@@ -5,11 +5,14 @@ much as its containers together, or a container's would never be used. Quotas ar
 is on. Pods of which nobody wants either are not even looked at.
 
 Hooks, the sweep and the quota burst write here. What is to hold is reckoned from the newest state while nobody else
-writes, and a raise counts for the quota that it was reckoned from only: neither can outlive a resize.
+writes, and a raise counts for the quota that it was reckoned from only: neither can outlive a resize. While one is
+under way nobody in its pod is raised: on cgroup v1 a container above its pod makes the kernel refuse what the kubelet
+writes to the pod (kernel/sched/core.c, tg_cfs_schedulable_down).
 
 Every quota that is another one afterwards is told, a container's and its pod's each in one record.
 """
 
+import time
 from collections.abc import Mapping
 from threading import Lock
 from typing import Final, NamedTuple
@@ -29,6 +32,10 @@ from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import admission
 from nri_coloc.reclaim.bandwidth import POD
 
+RESIZE_LASTS_S: Final = 10.0
+"""How long the kubelet may take from a container's update to the last write of a pod's resize: so many containers as a
+pod has, one run of runc each, and the pod's cgroup."""
+
 
 class Raised(NamedTuple):
     """What a container's quota is raised to, the own quota of which that was reckoned, µs, and why in words."""
@@ -47,6 +54,7 @@ class PodBandwidths:
         self._writer = writer
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
+        self._resized_at: dict[str, float] = {}
         self.drifts = Drifts()
         self._turn = Lock()
 
@@ -109,12 +117,15 @@ class PodBandwidths:
             with self._turn:
                 self._keep(pod_id)
 
-    def resized(self, container_id: str) -> None:
-        """Go by a container's new quota before the runtime writes it: below a burst the kernel would refuse it.
-
-        A raise ends here: the kubelet's new quota is the one to be seen.
-        """
-        self.place(container_id)
+    def resized(self, pod_id: str) -> None:
+        """Go by the new quotas of a pod before the runtime and the kubelet write them: they would be refused below a
+        burst, and on cgroup v1 the pod's below what one of its containers was raised to."""
+        now = time.monotonic()
+        with self._turn:
+            lasting = {k: at for k, at in self._resized_at.items() if now - at < RESIZE_LASTS_S}
+            self._resized_at = {**lasting, pod_id: now}
+        if any(_wants(one, self.raised) for one in self._node.state.of_pod(pod_id)):
+            self.apply(pod_id)
 
     def is_refused(self, container_id: str) -> bool:
         """Whether the kernel refused something of what a container's pod was to have last."""
@@ -149,9 +160,15 @@ class PodBandwidths:
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
         own, raised = _own(assignment), self.raised.get(assignment.id)
+        holds = raised is not None and raised.own == own and not self._is_resized(assignment.container.pod_id)
         # of a quota that is not its own any more it goes back to its own; to none it can only be left
-        quota = None if raised is None else raised.quota if raised.own == own else own or None
+        quota = None if raised is None else raised.quota if holds else own or None
         return Share(own, quota, admission.orders(state, assignment).burst)
+
+    def _is_resized(self, pod_id: str) -> bool:
+        """Whether a resize of a pod is under way."""
+        at = self._resized_at.get(pod_id)
+        return at is not None and time.monotonic() - at < RESIZE_LASTS_S
 
     def _change(self, pod_id: str, wanted: PodBandwidth) -> Written:
         """Write what is wanted anew, and tell of the quotas that are others now."""

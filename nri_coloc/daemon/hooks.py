@@ -1,8 +1,8 @@
 """Each hook, from its message to its answer: translate, decide, answer, and only then act and speak.
 
 Runs on the trunk's thread. CreateContainer, Synchronize, Stop, Remove and the Post events do no I/O before
-their reply; RunPodSandbox, StartContainer and UpdateContainer may write a few small files first, for they are the
-last safe points for what NRI cannot carry. The one broad `except` stands in `serve`: a failure of ours is
+their reply; RunPodSandbox, StartContainer and both updates may write a few small files first, for they are the last
+safe points for what NRI cannot carry. The one broad `except` stands in `serve`: a failure of ours is
 answered neutrally and audited, never passed to the runtime.
 """
 
@@ -58,6 +58,7 @@ class Hooks:
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
             HookKind.REMOVE_POD_SANDBOX: self._pod_gone,
+            HookKind.UPDATE_POD_SANDBOX: self._update_pod,
             HookKind.CREATE_CONTAINER: self._create,
             HookKind.START_CONTAINER: self._start,
             HookKind.POST_START_CONTAINER: self._started,
@@ -101,6 +102,10 @@ class Hooks:
         for container_id in gone:
             self._actuator.forget(container_id)
             self._pusher.forget(container_id)
+
+    def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
+        self._actuator.bandwidths.resized(hook.pod.id)
+        exchange.answer(None)
 
     # ---- containers ----
 
@@ -181,7 +186,8 @@ class Hooks:
         others = [k for k in outcome.moves.containers if k != but]
         if len(others) > self._node.tuning.updates_per_reply:
             return []
-        return adjustment.updates([(k, _cpuset_of(outcome.state, k)) for k in others], can)
+        orders = ((k, admission.orders(outcome.state, outcome.state.containers[k])) for k in others)
+        return adjustment.updates([(k, Knobs(cpus=one.cpus)) for k, one in orders], can)
 
     def _learn(self, sent: Any | None) -> None:
         """Note what the runtime's specs hold after an answer of ours; one that was discarded taught it nothing."""
@@ -231,13 +237,13 @@ class Hooks:
         if not exchange.claimed_by_us:
             self._too_late(hook, exchange)
             self._decide_and_act(replace(event, answered=False), exchange)
-            self._actuator.bandwidths.resized(event.container.id)
+            self._actuator.bandwidths.resized(event.container.pod_id)
             return
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
             self._say(outcome, before, exchange)
             return
-        self._actuator.bandwidths.resized(event.container.id)
+        self._actuator.bandwidths.resized(event.container.pod_id)
         self._make_way(outcome, event.container.id, exchange)
         exchange.send(reply[0])
         asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
@@ -282,11 +288,10 @@ class Hooks:
     def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # events of containers carry one
         removed = hook.kind is HookKind.REMOVE_CONTAINER
-        event = ContainerGone(hook.container.id, removed)
         before = self._node.state
-        outcome = self._node.decide(event)
-        can = self._actuator.can
-        updates = [] if removed or self._node.tuning.observe else self._updates(outcome, can)
+        outcome = self._node.decide(ContainerGone(hook.container.id, removed))
+        is_silent = removed or self._node.tuning.observe
+        updates = [] if is_silent else self._updates(outcome, self._actuator.can)
         answer = nri_pb2.StopContainerResponse(update=updates) if updates else None
         exchange.answer(answer)
         if exchange.claimed_by_us:
@@ -393,7 +398,3 @@ class Hooks:
         self._report.metrics.neutral_reply(hook.kind.value)
         because = f"{hook.kind.value} failed inside: {type(error).__name__}: {error}; answered neutrally"
         self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
-
-
-def _cpuset_of(state: NodeState, container_id: str) -> Knobs:
-    return Knobs(cpus=admission.orders(state, state.containers[container_id]).cpus)

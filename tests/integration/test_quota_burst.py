@@ -4,8 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from nri_coloc._pb import nri_pb2
+from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
@@ -19,7 +22,7 @@ LOOKS_S = 30
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
 def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
-    with Node(tmp_path, "8cpu", cgroup=request.param) as node:
+    with Node(tmp_path, "8cpu", cgroup=request.param, runtime_version="2.2.0") as node:
         node.start_clock()
         with daemon_of(node, config=ON) as daemon:
             yield Lasting(node, served(daemon))
@@ -79,3 +82,37 @@ def test_a_daemon_that_is_told_to_end_leaves_no_quota_raised(rig):
     assert rig.daemon.terminate() == 0
     pod = rig.node.runtime.containers[web].pod.id
     assert [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2
+
+
+SIDECARS = 50_000
+
+
+def with_sidecar(node: Node) -> tuple[str, str]:
+    """Run a throttled container beside one that is not; their pod has both quotas."""
+    web = throttled(node)
+    pod_id = node.runtime.containers[web].pod.id
+    sidecar = node.run_container(pod_id, ContainerRequest("sidecar", native(100, 500)))
+    name, rest = ("cpu.cfs_quota_us", "") if node.tree.version == 1 else ("cpu.max", " 100000")
+    node.tree.write(node.runtime.pods[pod_id].cgroup, name, f"{QUOTA + SIDECARS}{rest}")
+    return web, sidecar
+
+
+def test_a_resize_of_its_neighbour_finds_the_pod_as_the_kubelet_left_it(rig):
+    web, sidecar = with_sidecar(rig.node)
+    raised(rig.node, web)
+    rig.node.runtime.update(sidecar, Resources(quota=20_000, period=100_000))
+    pod = rig.node.runtime.containers[web].pod.id
+    assert [quota(rig.node, k) for k in (web, sidecar, pod)] == [QUOTA, 20_000, QUOTA + SIDECARS]
+    assert_unhurt(rig.daemon)
+
+
+def test_an_update_of_its_pod_finds_it_as_the_kubelet_left_it(rig):
+    web, _ = with_sidecar(rig.node)
+    raised(rig.node, web)
+    pod = rig.node.runtime.containers[web].pod
+    asked = rig.node.runtime.plugins.ask(
+        HookKind.UPDATE_POD_SANDBOX, pod.message(), None, nri_pb2.LinuxResources()
+    )
+    assert len(list(asked)) == 1
+    assert [quota(rig.node, k) for k in (web, pod.id)] == [QUOTA, QUOTA + SIDECARS]
+    assert_unhurt(rig.daemon)

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from nri_coloc.actuation.bandwidths import PodBandwidth, Write, Written
 from nri_coloc.actuation.files import Correction
-from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon import bandwidths
+from nri_coloc.daemon.bandwidths import RESIZE_LASTS_S, PodBandwidths
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
 from nri_coloc.errors import KernelInterfaceError
@@ -107,7 +109,7 @@ class Rig:
     def resize(self, quota: int) -> None:
         """The kubelet gives it another quota, and the hook of that writes."""
         self.limit("app", quota)
-        self.bandwidths.resized("app")
+        self.bandwidths.resized("web")
 
     def last_written(self) -> list[int | None]:
         return [share.quota for share in self.files.applied[-1].containers.values()]
@@ -444,9 +446,39 @@ class TestPodsBandwidths:
     def test_a_resize_goes_by_the_new_quota_and_ends_a_raise(self, rig):
         rig.raised()
         rig.limit("app", 150_000)
-        rig.bandwidths.resized("app")
+        rig.bandwidths.resized("web")
         assert rig.last_written() == [150_000]
         assert rig.files.applied[-1].extra == 0
+
+    def test_a_resize_of_another_container_lowers_the_raised_ones_of_its_pod_before_the_kubelet_writes(
+        self, rig
+    ):
+        create(rig.node, "sidecar")
+        rig.limit("sidecar", 50_000)
+        rig.raised()
+        before = len(rig.files.applied)
+        rig.limit("sidecar", 20_000)
+        rig.bandwidths.resized("web")
+        assert len(rig.files.applied) == before + 1
+        assert rig.files.applied[-1].containers[APP].quota == QUOTA
+        assert rig.files.applied[-1].extra == 0
+
+    def test_nobody_of_a_pod_is_raised_until_its_resize_has_ended(self, rig, monkeypatch):
+        at = [100.0]
+        monkeypatch.setattr(bandwidths, "time", SimpleNamespace(monotonic=lambda: at[0]))
+        rig.raised()
+        rig.bandwidths.resized("web")
+        rig.pass_by()
+        rig.bandwidths.sweep()
+        assert rig.last_written() == [QUOTA]
+        at[0] += RESIZE_LASTS_S
+        rig.pass_by()
+        assert rig.last_written()[0] > QUOTA
+
+    def test_a_resize_of_a_pod_where_nobody_is_raised_writes_nothing(self, rig):
+        rig.bandwidths.resized("web")
+        rig.bandwidths.resized("nobody")
+        assert rig.files.applied == []
 
     def test_a_raise_that_is_reckoned_while_it_is_resized_is_not_written(self, rig: Rig):
         rig.raised()
@@ -476,7 +508,7 @@ class TestPodsBandwidths:
     def test_a_quota_that_is_gone_is_left_alone(self, rig):
         rig.raised()
         rig.limit("app", -1)
-        rig.bandwidths.resized("app")
+        rig.bandwidths.resized("web")
         assert rig.last_written() == [None]
 
     def test_what_somebody_resets_is_repaired_said_and_not_for_ever(self):
