@@ -1,0 +1,122 @@
+"""Cgroups outside Kubernetes on this machine's own kernel: in the box, not there, or without a cpuset."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon.host_groups import HostGroups
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.probe import capability
+from nri_coloc.model import cpuset
+from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.reasons import Reason
+from nri_coloc.model.state import RECLAIM
+from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.policy import pools
+from nri_coloc.sampling import cgroup_layout, topology
+from nri_coloc.sampling.cgroup_layout import Controller
+from tests.rig import kubepods
+from tests.unit.daemon.kit import a_report
+
+OWN = "nri-coloc-test-host-groups"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cgroups")
+
+
+class Machine:
+    """A small box, and room for a NodeManager's cgroup below a folder of this test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = f"{OWN}-{os.getpid()}/yarn"
+        self.layout = cgroup_layout.detect("/")
+        tuning = Tuning(reclaim=ReclaimTuning(host_groups=(self.path,)))
+        self.node = Node(pools.initial(topology.read("/"), tuning), tuning, topology.memory_total("/"))
+        self.node.decide(PoolsSized({RECLAIM: 1}, "so the test has it"))
+        report, self.heard = a_report(self.node)
+        writer = CgroupWriter(self.layout, Journal(str(folder / "journal"), print, "/"), "/")
+        self.groups = HostGroups(self.node, writer, report)
+
+    def make(self) -> None:
+        kubepods.create(f"/{self.path}")
+
+    def take_cpuset(self) -> None:
+        """Have it without a cpuset, as where only the batch system's own controllers were set up."""
+        folder = self.file("cpuset.cpus").parent
+        if self.layout.version == 1:
+            folder.rmdir()
+        else:
+            (folder.parent / "cgroup.subtree_control").write_text("-cpuset")
+
+    def place(self) -> None:
+        self.groups.place(capability(self.layout, (0, 0, 0), "/"))
+
+    def file(self, name: str) -> Path:
+        controller: Controller = "cpuset" if name.startswith("cpuset") else "cpu"
+        return Path(self.layout.folder(controller, self.path) or "", name)
+
+    @property
+    def values(self) -> list[str]:
+        weight = "cpu.shares" if self.layout.version == 1 else "cpu.weight"
+        return [file.read_text().strip() for file in (self.file("cpuset.cpus"), self.file(weight))]
+
+    @property
+    def is_boxed(self) -> bool:
+        return cpuset.parse(self.values[0]) == self.node.state.pools.reclaim
+
+    @property
+    def reasons(self) -> list[Reason]:
+        return [record.reason for record in self.heard.records]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    try:
+        yield made
+    finally:
+        assert kubepods.remove(f"/{OWN}-{os.getpid()}")
+
+
+def test_one_that_comes_is_in_the_box_and_gets_its_own_back(machine):
+    machine.place()
+    assert (machine.groups.members, machine.reasons) == ((), [])
+    machine.make()
+    before = machine.values
+    machine.place()
+    assert machine.groups.members == (machine.path,)
+    assert machine.is_boxed
+    assert machine.values[1] in ("1", "2")
+    machine.node.tuning = Tuning()
+    machine.place()
+    assert machine.values == before
+
+
+def test_one_without_a_cpuset_is_left_alone_and_told_of(machine):
+    machine.make()
+    machine.take_cpuset()
+    weight = machine.file("cpu.shares" if machine.layout.version == 1 else "cpu.weight")
+    before = weight.read_text()
+    for _ in range(2):
+        machine.place()
+    assert (machine.groups.members, machine.reasons) == ((), [Reason.NO_CPUSET])
+    assert weight.read_text() == before
+    machine.make()
+    machine.place()
+    assert machine.groups.members == (machine.path,)
+
+
+def test_one_that_goes_is_nobody_until_it_comes_again(machine):
+    machine.make()
+    machine.place()
+    assert kubepods.remove(f"/{machine.path}")
+    machine.place()
+    assert machine.groups.members == ()
+    machine.make()
+    machine.place()
+    assert machine.groups.members == (machine.path,)
+    assert machine.is_boxed
+    assert machine.reasons == [Reason.BOX_MEMBER] * 2
