@@ -17,12 +17,10 @@ class Role(StrEnum):
     PODS = "pods"
     """Everything below kubepods."""
     SYSTEM = "system"
-    """Everything on the node beside kubepods, the box's host groups too: PODS and SYSTEM together, less BOX, HOST and
-    DEDICATED, are what is used and not lent. On cgroup v2 it is several samples."""
+    """Everything on the node beside kubepods, the box's host groups too: PODS and SYSTEM together, less BOX and
+    DEDICATED, are what is used and not lent, wherever a member of the box lies. On cgroup v2 it is several samples."""
     BOX = "box"
-    """A pod cgroup of the reclaim box: part of PODS."""
-    HOST = "host"
-    """A cgroup outside Kubernetes that is a member of the reclaim box: part of SYSTEM."""
+    """A pod cgroup of the reclaim box, or a host group in it."""
     DEDICATED = "dedicated"
     """A container on CPUs of its own."""
     RESERVED = "reserved"
@@ -70,8 +68,7 @@ class Sample(NamedTuple):
 class Look(NamedTuple):
     """What one fast tick's counters come to, before anybody makes samples of them; µs of CPU time.
 
-    `left_us`: what PODS and SYSTEM used and neither BOX, HOST nor DEDICATED did, RESERVED not taken off; `box_us`: of
-    BOX and HOST.
+    `left_us`: what PODS and SYSTEM used and neither BOX nor DEDICATED did, RESERVED not taken off; `box_us`: of BOX.
     `online`: the samples of ONLINE groups that were read. None of the others is missing in it.
     """
 

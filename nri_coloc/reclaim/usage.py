@@ -26,10 +26,9 @@ SCHEDULER_TICK_S = 0.004
 """Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
 
 _PLACE = {role: place for place, role in enumerate(Role)}
-_PODS, _SYSTEM, _BOX, _HOST = (_PLACE[role] for role in (Role.PODS, Role.SYSTEM, Role.BOX, Role.HOST))
+_PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]
 _DEDICATED, _RESERVED, _ONLINE = _PLACE[Role.DEDICATED], _PLACE[Role.RESERVED], _PLACE[Role.ONLINE]
-_IN_BOX = frozenset((_BOX, _HOST))
-_SUBTRACTED = _IN_BOX | {_DEDICATED, _RESERVED}
+_SUBTRACTED = frozenset((_BOX, _DEDICATED, _RESERVED))
 _VITAL = frozenset((_PODS, _SYSTEM))
 
 
@@ -98,7 +97,7 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
         return _without_rate(meter, at, usage)
     # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
     place = meter.place
-    until = at + (stale_s if place in _IN_BOX else max(stale_s, 2 * span))
+    until = at + (stale_s if place == _BOX else max(stale_s, 2 * span))
     return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span, sample.tier)
 
 
@@ -118,8 +117,7 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
 
     `online = max(pods - box - dedicated - (reserved beyond the system's own use), sum of the online groups)`: on a
     full machine a burst of online use shows first in what the box loses, or in the online group itself.
-    `system = system - host groups - reserved`, both never below 0. What a host group uses beyond the system's own
-    figure is noise between two counters, and taken from the rest.
+    `system = system - reserved`, both never below 0.
     """
     sums = [0] * len(_PLACE)
     members, rated_at, span, oldest = 0, -inf, 0.0, inf
@@ -128,13 +126,13 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
             oldest = min(oldest, rated)
             if place == _PODS:
                 rated_at, span = rated, interval
-        elif place in _IN_BOX:
+        elif place == _BOX:
             members += 1
         if until >= at or place in _VITAL:
             sums[place] += milli
     if rated_at == -inf or oldest == -inf:
         return None
-    return Use(*_split(sums), sums[_BOX] + sums[_HOST], members, rated_at, span, oldest, sums[_RESERVED])
+    return Use(*_split(sums), sums[_BOX], members, rated_at, span, oldest, sums[_RESERVED])
 
 
 def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
@@ -145,7 +143,7 @@ def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
 
 def _split(sums: list[int]) -> tuple[int, int]:
     """Return the online and the system's use from the sums of rates by role's `_PLACE`, all milli-CPU."""
-    rest = sums[_SYSTEM] - sums[_HOST] - sums[_RESERVED]
+    rest = sums[_SYSTEM] - sums[_RESERVED]
     remainder = sums[_PODS] - sums[_BOX] - sums[_DEDICATED]
     if rest < 0:
         # pods of the system class run on reserved CPUs too: that part of their use is no online use

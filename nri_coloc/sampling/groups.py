@@ -103,7 +103,7 @@ def _node(facts: Facts) -> Iterator[Group]:
 
 
 def _box(facts: Facts) -> Iterator[Group]:
-    yield from (Group(Role.HOST, (path,)) for path in facts.host_groups)
+    yield from (Group(Role.BOX, (path,)) for path in facts.host_groups)
     for parent, pods in _by_parent(facts.pods).items():
         boxed = [pod.path for pod in pods if pod.role is Role.BOX]
         others = tuple(pod.path for pod in pods if pod.role is not Role.BOX)

@@ -17,11 +17,8 @@ from nri_coloc.sampling.sources import Source
 AT_ONCE_S: Final = 0.0005
 """Counters that are added up belong to one moment: a round that was interrupted for longer is none."""
 
-SIGNS: Final = {Role.PODS: 1, Role.SYSTEM: 1, Role.BOX: -1, Role.HOST: -1, Role.DEDICATED: -1}
+SIGNS: Final = {Role.PODS: 1, Role.SYSTEM: 1, Role.BOX: -1, Role.DEDICATED: -1}
 """What is used and not lent is what these roles use, added or taken off."""
-
-IN_BOX: Final = (Role.BOX, Role.HOST)
-"""Whose use is the box's."""
 
 Figures = tuple[int, ...]
 _Part = tuple[CgroupGauge, tuple[int | None, ...]]
@@ -57,7 +54,7 @@ class Round:
                 self._box.append(0)
             place = list(self._files).index(source)
             self._left[place] += SIGNS.get(gauge.role, 0) * sign
-            self._box[place] += (gauge.role in IN_BOX) * sign
+            self._box[place] += (gauge.role is Role.BOX) * sign
             places.append(place)
         return tuple(places)
 

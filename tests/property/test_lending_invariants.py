@@ -68,7 +68,7 @@ def calm(seed: int) -> list[FastReadings]:
     threads, yields = draw.choice((1, 2)), draw.random() < 0.5
     for _ in range(60):
         now += 0.02
-        for role, most in ((Role.PODS, 4_000), (Role.SYSTEM, 300), (Role.BOX, 900), (Role.HOST, 90)):
+        for role, most in ((Role.PODS, 4_000), (Role.SYSTEM, 300), (Role.BOX, 900)):
             used[role] += draw.randrange(most) * 20
         read = tuple(Sample(key, role, now, used[role]) for key, role in enumerate(ROLES))
         found.append(FastReadings(now, read, draw.choice((0.0, 0.004)), 8, threads, 8, yields=yields))

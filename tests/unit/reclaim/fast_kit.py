@@ -8,7 +8,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import glance
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
-from nri_coloc.sampling.round import IN_BOX, SIGNS
+from nri_coloc.sampling.round import SIGNS
 
 KEYS = {role: number for number, role in enumerate(Role, 1)}
 
@@ -23,7 +23,7 @@ def look_of(readings: FastReadings) -> Look | None:
     if not summed or any(sample.usage_us is None or sample.at != summed[0].at for sample in summed):
         return None
     left = sum(SIGNS[sample.role] * (sample.usage_us or 0) for sample in summed)
-    box = sum(sample.usage_us or 0 for sample in summed if sample.role in IN_BOX)
+    box = sum(sample.usage_us or 0 for sample in summed if sample.role is Role.BOX)
     online = tuple(sample for sample in readings.samples if sample.role is Role.ONLINE)
     return Look(summed[0].at + READ_AFTER_S, left, box, online)
 

@@ -116,17 +116,6 @@ def test_online_is_what_pods_use_beside_box_and_dedicated():
     assert (found.online, found.system, found.box, found.members) == (1300, 400, 1000, 1)
 
 
-def test_what_a_host_group_uses_is_the_boxs_and_not_the_systems():
-    found = use(*PODS, *SYSTEM, *pair(Role.HOST, 300, key=3), *pair(Role.BOX, 1000, key=4))
-    assert (found.online, found.system, found.box, found.members) == (2000, 100, 1300, 2)
-
-
-def test_a_host_group_busier_than_all_online_pods_is_not_taken_from_them():
-    busy = (*pair(Role.SYSTEM, 5000, key=2), *pair(Role.HOST, 4900, key=3))
-    found = use(*PODS, *busy)
-    assert (found.online, found.system, found.box) == (3000, 100, 4900)
-
-
 def test_use_of_reserved_cpus_is_not_the_systems():
     found = use(*PODS, *SYSTEM, *pair(Role.RESERVED, 150, key=5))
     assert (found.online, found.system) == (3000, 250)

@@ -35,15 +35,6 @@ def test_what_is_left_is_what_pods_and_system_use_and_the_box_does_not(watching)
     assert (online.role, online.at, online.stalled_us) == (Role.ONLINE, watching.now, 5)
 
 
-def test_what_a_host_group_uses_is_the_boxs(watching):
-    watching.make("yarn")
-    watching.use("yarn", 50)
-    watching.sampler.watch((PODS, REST, Group(Role.HOST, ("yarn",))))
-    watching.tick()
-    look = watching.look()
-    assert (look.left_us, look.box_us) == (850, 50)
-
-
 def test_samples_of_looks_are_those_that_a_reading_would_have_had(watching):
     read = watching.tick()
     watching.look()
@@ -119,7 +110,7 @@ def test_while_a_pressure_file_is_missing_it_is_tried_again_after_a_while(watchi
     assert watching.look().online[0].stalled_us == 5
 
 
-@pytest.mark.parametrize("role", [Role.BOX, Role.HOST, Role.DEDICATED, Role.ONLINE])
+@pytest.mark.parametrize("role", [Role.BOX, Role.DEDICATED, Role.ONLINE])
 def test_a_cgroup_that_is_not_there_uses_nothing_and_is_taken_in_when_it_comes(watching, role):
     watching.sampler.watch(
         (PODS, REST, Group(role, ("late",), stalled="late" if role is Role.ONLINE else ""))
