@@ -9,32 +9,32 @@ from typing import NamedTuple
 
 from nri_coloc.config import gate
 from nri_coloc.daemon import targets
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
-from nri_coloc.policy import request
+from nri_coloc.policy import request, whereabouts
 from nri_coloc.reclaim import workload
 from nri_coloc.reclaim.workload import OnlinePod
 
 
-def online(state: NodeState, memory_bytes: int) -> dict[str, OnlinePod]:
+def online(state: NodeState, lendable: CPUMask, memory_bytes: int) -> dict[str, OnlinePod]:
     """Return every pod outside of the box, by id; `memory_bytes`: the machine's memory."""
+    owned = whereabouts.owned(state.pools, lendable)
     return {
-        pod_id: _online(state, place, tuple(state.of_pod(pod_id)), memory_bytes)
+        pod_id: _online(state, place, owned, memory_bytes)
         for pod_id, place in state.pods.items()
         if not place.boxed
     }
 
 
-def _online(
-    state: NodeState, place: PodPlace, members: tuple[Assignment, ...], memory_bytes: int
-) -> OnlinePod:
+def _online(state: NodeState, place: PodPlace, owned: CPUMask, memory_bytes: int) -> OnlinePod:
+    members = tuple(state.of_pod(place.pod.id))
     limits = [gate.known_limit(a.container) for a in members]
-    lendable = state.pools.free
     return OnlinePod(
         workload.workload_of(place.pod),
         cpu_milli=sum(request.of_container(a.container, a.wish).milli for a in members),
         memory_bytes=sum(gate.certain_request(place.pod, a.container, memory_bytes) for a in members),
         memory_limit=sum(limits) if limits and all(limits) else None,
-        own_cpus=bool(members) and not any(state.cpus_of(a) & lendable for a in members),
+        own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),
     )
 
 

@@ -39,7 +39,7 @@ from nri_coloc.model.readings import FastReadings, Look, Role
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import sizing, tiers
+from nri_coloc.policy import sizing, tiers, whereabouts
 from nri_coloc.reclaim import glance, loop, sentence, story
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
@@ -209,7 +209,7 @@ class Lending:
             at=now,
             samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, self._budget),
             late_s=late_s,
-            lendable=self._lendable(state),
+            lendable=self._lendable(state).bit_count(),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),
             took_s=cost.took_s,
@@ -224,8 +224,8 @@ class Lending:
         tuning = self._node.tuning.reclaim
         return tuning.enabled and tuning.partition
 
-    def _lendable(self, state: NodeState) -> int:
-        return (state.pools.allocatable if self._partitions else state.pools.share).bit_count()
+    def _lendable(self, state: NodeState) -> CPUMask:
+        return whereabouts.lendable(state.pools, self._node.tuning.reclaim)
 
     def _by_tiers(self, readings: FastReadings, state: NodeState) -> float:
         self._memory, self._glance = _FORGOTTEN, None
@@ -259,7 +259,7 @@ class Lending:
             tuning is self._tuned
             and host_groups is self._host_groups
             and seen is not None
-            and (seen is state or _same_groups(seen, state))
+            and lookout.is_the_same(seen, state, tuning.reclaim)
         ):
             self._seen = state
             return
@@ -271,7 +271,7 @@ class Lending:
             groups = lookout.tier_groups_of(state)
             self._budget = partition.budget(len(groups), BUDGET)
         else:
-            groups = lookout.groups_of(state, host_groups)
+            groups = lookout.groups_of(state, self._lendable(state), host_groups)
             self._budget = BUDGET
         self._boxed = sum(group.role is Role.BOX for group in groups)
         self._sampler.watch(groups)
@@ -328,11 +328,6 @@ class Lending:
             inputs=sentence.inputs(record.grounds),
         )
         self._report.decided((decision,), state, state)
-
-
-def _same_groups(seen: NodeState, state: NodeState) -> bool:
-    same = seen.pods is state.pods and seen.containers is state.containers
-    return same and seen.pools.reserved == state.pools.reserved
 
 
 def _would_have(before: CPUMask, record: story.Record, state: NodeState) -> CPUMask:

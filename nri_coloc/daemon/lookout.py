@@ -3,23 +3,40 @@
 from collections.abc import Iterator, Mapping
 
 from nri_coloc.daemon import targets
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.kubepods import kubepods_of
 from nri_coloc.model.readings import Role
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
+from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.model.workload import QoSClass
+from nri_coloc.policy import whereabouts
 from nri_coloc.reclaim import bands
 from nri_coloc.sampling import groups
 from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
 
 
-def groups_of(state: NodeState, host_groups: tuple[str, ...] = ()) -> tuple[Group, ...]:
-    """Return the groups of cgroups that tell what online pods, the system and the box use.
+def groups_of(state: NodeState, lendable: CPUMask, host_groups: tuple[str, ...] = ()) -> tuple[Group, ...]:
+    """Return the groups of cgroups that tell what online pods and the system use of the lendable CPUs, and the box.
 
     `host_groups`: members of the box outside Kubernetes.
     """
-    pods = tuple(_pods(state))
+    pods = tuple(_pods(state, whereabouts.owned(state.pools, lendable)))
     kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
-    return groups.choose(Facts(kubepods, pods, host_groups, reserved=state.pools.reserved))
+    return groups.choose(Facts(kubepods, pods, host_groups, reserved=whereabouts.beyond(state, lendable)))
+
+
+def is_the_same(seen: NodeState, state: NodeState, tuning: ReclaimTuning) -> bool:
+    """Whether both have the same groups: nobody came or went, and no CPU is lendable or owned that was not before."""
+    if seen is state:
+        return True
+    if seen.pods is not state.pods or seen.containers is not state.containers:
+        return False
+    return seen.pools is state.pools or _divided(seen, tuning) == _divided(state, tuning)
+
+
+def _divided(state: NodeState, tuning: ReclaimTuning) -> tuple[CPUMask, CPUMask, CPUMask]:
+    lendable = whereabouts.lendable(state.pools, tuning)
+    return lendable, whereabouts.owned(state.pools, lendable), state.topology.online
 
 
 def tier_groups_of(state: NodeState) -> tuple[Group, ...]:
@@ -50,14 +67,29 @@ def _tier_of(state: NodeState, assignment: Assignment, tiers: Mapping[str, str])
     return "" if state.cpus_of(assignment) & state.pools.dedicated else tiers[assignment.pool]
 
 
-def _pods(state: NodeState) -> Iterator[PodFacts]:
+def _pods(state: NodeState, owned: CPUMask) -> Iterator[PodFacts]:
     for pod_id, place in state.pods.items():
+        members = tuple(state.of_pod(pod_id))
+        known = tuple(_containers(state, members, owned))
         path = targets.pod_path(place.pod)
         if path:
-            members = tuple(state.of_pod(pod_id))
             yield PodFacts(
-                path, _role(place), tuple(_containers(state, members)), _shares_box(state, members)
+                path,
+                _role(place),
+                known,
+                _shares_box(state, members),
+                apart=_is_apart(state, place, members, owned),
             )
+        elif known:
+            # nobody's alone, so that no other cgroup may be taken for the sum of its pods
+            yield PodFacts(known[0].path.rpartition("/")[0], Role.SYSTEM, known)
+
+
+def _is_apart(state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask) -> bool:
+    """Whether all of a pod's use is beside what is lent; that of the box is known as its own."""
+    if place.boxed or not members:
+        return False
+    return all(whereabouts.is_apart(state, a, owned) for a in members)
 
 
 def _role(place: PodPlace) -> Role:
@@ -67,15 +99,17 @@ def _role(place: PodPlace) -> Role:
     return Role.ONLINE if place.wish.qos in (QoSClass.SHARED, QoSClass.DEDICATED) else Role.SYSTEM
 
 
-def _containers(state: NodeState, members: tuple[Assignment, ...]) -> Iterator[ContainerFacts]:
+def _containers(
+    state: NodeState, members: tuple[Assignment, ...], owned: CPUMask
+) -> Iterator[ContainerFacts]:
     for assignment in members:
         path = targets.container_path(assignment)
         if path is not None and assignment.qos is not QoSClass.RECLAIMED:
-            owned = bool(state.cpus_of(assignment) & state.pools.dedicated)
+            apart = whereabouts.is_apart(state, assignment, owned)
             quota = assignment.knobs.quota or assignment.container.resources.quota or 0
-            yield ContainerFacts(path, dedicated=owned, limited=quota > 0)
+            yield ContainerFacts(path, apart=apart, limited=quota > 0)
 
 
 def _shares_box(state: NodeState, members: tuple[Assignment, ...]) -> bool:
     """Whether a reclaimed task may ever run on CPUs of these; all of `share` may be lent."""
-    return not members or any(state.cpus_of(a) & state.pools.share for a in members)
+    return not members or any(whereabouts.of(state, a) & state.pools.share for a in members)

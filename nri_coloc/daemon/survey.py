@@ -19,10 +19,11 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.outlook import Online, Outlook, Scene
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.tolls import Tolls
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.readings import NodeReading, Picture
 from nri_coloc.model.state import RECLAIM, SHARE, NodeState
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.policy import tiers
+from nri_coloc.policy import tiers, whereabouts
 from nri_coloc.sampling.picture import PictureTaker
 
 PERIOD_S: Final = 5.0
@@ -64,7 +65,7 @@ class Survey:
         self._taker = taker
         self._file = file
         self._report = report
-        self._online: tuple[object, object, Online] = (None, None, {})
+        self._online: tuple[object, object, CPUMask, Online] = (None, None, 0, {})
         self._tolls = Tolls(report)
         self._turns = 0
         self._saved_at = 0.0
@@ -104,11 +105,12 @@ class Survey:
         """Look, learn, decide, hand over; returns the seconds to the next turn."""
         state, tuning = self._node.state, self._node.tuning.reclaim
         began, before = time.thread_time(), self.picture
-        picture = self._look(state) if tuning.enabled else _nothing(time.monotonic())
+        lendable = whereabouts.lendable(state.pools, tuning)
+        picture = self._look(state, lendable) if tuning.enabled else _nothing(time.monotonic())
         if picture is None:
             return 0.0
         self.picture = picture
-        online, wall_s = self._online_of(state), self.wall()
+        online, wall_s = self._online_of(state, lendable), self.wall()
         self.outlook.saw(before, picture, online, wall_s, tuning)
         # before the offer: nobody shall see one beside a headroom that is not known
         self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
@@ -126,10 +128,10 @@ class Survey:
         )
         return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
 
-    def _look(self, state: NodeState) -> Picture | None:
+    def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
         """Take a picture, hooks first after each slice; None at the end of the daemon."""
         groups = {path: path for path in self.host_groups()}
-        subjects = watched.with_kubepods(watched.subjects(state, groups), self._taker.layout)
+        subjects = watched.with_kubepods(watched.subjects(state, lendable, groups), self._taker.layout)
         self._turns += 1
         if self._turns % EVERY_WHOLE:
             subjects = replace(subjects, containers={}, amounts_only=True)
@@ -141,12 +143,13 @@ class Survey:
                 break
         return None
 
-    def _online_of(self, state: NodeState) -> Online:
-        """Return the online pods, the same mapping until somebody comes or goes."""
-        pods, containers, online = self._online
-        if pods is not state.pods or containers is not state.containers:
-            online = claimants.online(state, self._node.memory_bytes)
-            self._online = (state.pods, state.containers, online)
+    def _online_of(self, state: NodeState, lendable: CPUMask) -> Online:
+        """Return the online pods, the same mapping until somebody comes or goes, or has CPUs of its own."""
+        owned = whereabouts.owned(state.pools, lendable)
+        pods, containers, known, online = self._online
+        if pods is not state.pods or containers is not state.containers or known != owned:
+            online = claimants.online(state, lendable, self._node.memory_bytes)
+            self._online = (state.pods, state.containers, owned, online)
         return online
 
     def _advertise(self, picture: Picture, scene: Scene, wall_s: float) -> None:
@@ -167,12 +170,11 @@ class Survey:
 
 def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
     """Return what an offer is made for; pools that are sized by load leave the box CPUs of its own."""
+    lendable = 1000 * whereabouts.lendable(state.pools, tuning).bit_count()
+    apart = tuning.partition and SHARE in state.pools.counts
+    box = 1000 * state.pools.reclaim.bit_count() if apart else None
     most = 1000 * tiers.bounds(state.pools, RECLAIM).maximum or None
-    if not tuning.partition:
-        return Scene(online, 1000 * state.pools.free.bit_count(), tuning, most_milli=most)
-    box = state.pools.reclaim.bit_count() if SHARE in state.pools.counts else None
-    lendable = 1000 * state.pools.allocatable.bit_count()
-    return Scene(online, lendable, tuning, None if box is None else 1000 * box, most)
+    return Scene(online, lendable, tuning, box, most)
 
 
 def _nothing(now: float) -> Picture:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from nri_coloc.daemon import targets
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.kubepods import kubepods_of
 from nri_coloc.model.readings import GroupReading, MemoryReading, Picture
 from nri_coloc.model.state import NodeState
+from nri_coloc.policy import whereabouts
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.picture import Subjects
 
@@ -18,7 +20,9 @@ OF_PODS: Final = ("kubepods", "kubepods.slice")
 _NO_HOST_GROUPS: Mapping[str, str] = {}
 
 
-def subjects(state: NodeState, host_groups: Mapping[str, str] = _NO_HOST_GROUPS) -> Subjects:
+def subjects(
+    state: NodeState, lendable: CPUMask, host_groups: Mapping[str, str] = _NO_HOST_GROUPS
+) -> Subjects:
     """Return everybody whose cgroup can be told; `host_groups`: path by name."""
     pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
     containers = {one.id: targets.container_path(one) for one in state.containers.values()}
@@ -27,7 +31,7 @@ def subjects(state: NodeState, host_groups: Mapping[str, str] = _NO_HOST_GROUPS)
         pods,
         {container_id: path for container_id, path in containers.items() if path},
         host_groups,
-        state.pools.reserved,
+        whereabouts.beyond(state, lendable),
         tuple(node.id for node in state.topology.nodes),
     )
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from nri_coloc.model.cpuset import CPUMask
+
 
 class Role(StrEnum):
     """Whose use a fast sample measures."""
@@ -17,14 +19,14 @@ class Role(StrEnum):
     PODS = "pods"
     """Everything below kubepods."""
     SYSTEM = "system"
-    """Everything on the node beside kubepods, the box's host groups too: PODS and SYSTEM together, less BOX and
-    DEDICATED, are what is used and not lent, wherever a member of the box lies. On cgroup v2 it is several samples."""
+    """Everything on the node beside kubepods, the box's host groups too: PODS and SYSTEM together, less BOX, DEDICATED
+    and RESERVED, are what is used and not lent. On cgroup v2 it is several samples."""
     BOX = "box"
     """A pod cgroup of the reclaim box, or a host group in it."""
     DEDICATED = "dedicated"
-    """A container on CPUs of its own."""
+    """Whoever runs only on CPUs that are somebody's and not lent: of a container's own, or of a pool's."""
     RESERVED = "reserved"
-    """What ran on the reserved CPUs."""
+    """What ran on CPUs that are neither lent nor anybody's: reserved ones, and isolated ones that are free."""
     ONLINE = "online"
     """An online pod, or a group of nothing but online pods: its stalls count."""
     TIER = "tier"
@@ -68,12 +70,13 @@ class Sample(NamedTuple):
 class Look(NamedTuple):
     """What one fast tick's counters come to, before anybody makes samples of them; µs of CPU time.
 
-    `left_us`: what PODS and SYSTEM used and neither BOX nor DEDICATED did, RESERVED not taken off; `box_us`: of BOX.
-    `online`: the samples of ONLINE groups that were read. None of the others is missing in it.
+    `left_us`: what PODS used and neither BOX nor DEDICATED did; `system_us`: of SYSTEM, RESERVED not taken off;
+    `box_us`: of BOX. `online`: the samples of ONLINE groups that were read. None of the others is missing in it.
     """
 
     at: float
     left_us: int
+    system_us: int
     box_us: int
     online: tuple[Sample, ...] = ()
 
@@ -184,12 +187,13 @@ class NumaMemory(NamedTuple):
 class NodeReading:
     """The machine as a whole. `watermark`: the kernel's low watermarks of all zones, bytes (/proc/zoneinfo).
 
-    `reserved_usage_us`: CPU time spent on the reserved CPUs.
+    `reserved_usage_us`: CPU time spent on `reserved`, the CPUs that are neither lent nor anybody's.
     """
 
     at: float
     usage_us: int | None = None
     reserved_usage_us: int | None = None
+    reserved: CPUMask = 0
     memory_total: int = 0
     memory_free: int = 0
     inactive_file: int = 0

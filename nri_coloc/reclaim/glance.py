@@ -143,12 +143,14 @@ def _use(glance: Glance, look: Look, span: float) -> int | None:
     """Return what online pods and the system used, milli-CPU; None if that is doubtful, or the box woke up or rests."""
     bounds, before = glance.bounds, glance.look
     box, left = look.box_us - before.box_us, look.left_us - before.left_us
+    system = look.system_us - before.system_us
     # counters that are up to a scheduler's tick behind let a difference fall by as much
     behind = round(usage.SCHEDULER_TICK_S * 1e6 * bounds.cpus)
-    doubtful = (not usage.is_plausible(risen, span, bounds.cpus) for risen in (box, left + behind))
+    doubtful = (not usage.is_plausible(us, span, bounds.cpus) for us in (box, left + system + behind))
     if span < usage.SHORTEST_S or any(doubtful) or (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
         return None
-    return max(0, round(left / span / 1000) - bounds.reserved)
+    rates = round(left / span / 1000), round(system / span / 1000)
+    return sum(usage.claimed(*rates, bounds.reserved))
 
 
 def _are_calm(last: Mapping[int, Sample | Gauge], look: Look, stall: float) -> bool:

@@ -9,8 +9,9 @@ def headroom_milli(lendable: int, use_milli: int, tuning: ReclaimTuning) -> int:
     """Return what may be lent while online pods and the system use so much, milli-CPU, 0 at least.
 
     `headroom_cpu = lendable x watermark - (online + system) - reserve`: Koordinator's suppression (capacity x
-    threshold - used by all but offline - system) with reserved and dedicated CPUs left out on both sides. What the box
-    itself uses is not in it: the answer does not depend on what was lent before.
+    threshold - used by all but offline - system) with what is not lendable left out on both sides: reserved and
+    dedicated CPUs, those of other pools, and what runs on them. What the box itself uses is not in it: the answer does
+    not depend on what was lent before.
     """
     return max(0, round(lendable * 1000 * tuning.watermark) - use_milli - tuning.reserve_milli)
 

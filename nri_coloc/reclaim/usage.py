@@ -51,10 +51,11 @@ class Meter(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What is used, milli-CPU, CPUs and use of `reserved` and `dedicated` left out.
+    """What is used of lendable CPUs, milli-CPU: that of RESERVED and DEDICATED left out.
 
-    `reserved`: what ran on reserved CPUs; `members`: samples that make up the box. `rated_at`: end of the newest
-    interval of the pods, `span_s` its length; `oldest`: the age of the whole is that of its oldest vital rate.
+    `reserved`: what is left out as used on reserved CPUs; `members`: samples that make up the box. `rated_at`: end of
+    the newest interval of the pods, `span_s` its length; `oldest`: the age of the whole is that of its oldest vital
+    rate.
     """
 
     online: int
@@ -117,22 +118,27 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
 
     `online = max(pods - box - dedicated - (reserved beyond the system's own use), sum of the online groups)`: on a
     full machine a burst of online use shows first in what the box loses, or in the online group itself.
-    `system = system - reserved`, both never below 0.
+    `system = system - reserved`, both never below 0. Nothing ran on reserved CPUs that is not in one of the two, so it
+    is left out only where both are measured.
     """
     sums = [0] * len(_PLACE)
-    members, rated_at, span, oldest = 0, -inf, 0.0, inf
+    members, rated_at, span, oldest, has_system = 0, -inf, 0.0, inf, False
     for _, place, _, _, milli, until, rated, interval, _ in meters.values():
         if place in _VITAL:
             oldest = min(oldest, rated)
             if place == _PODS:
                 rated_at, span = rated, interval
+            else:
+                has_system = True
         elif place == _BOX:
             members += 1
         if until >= at or place in _VITAL:
             sums[place] += milli
     if rated_at == -inf or oldest == -inf:
         return None
-    return Use(*_split(sums), sums[_BOX], members, rated_at, span, oldest, sums[_RESERVED])
+    reserved = sums[_RESERVED] if has_system else 0
+    online, system = claimed(sums[_PODS] - sums[_BOX] - sums[_DEDICATED], sums[_SYSTEM], reserved)
+    return Use(max(online, sums[_ONLINE]), system, sums[_BOX], members, rated_at, span, oldest, reserved)
 
 
 def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
@@ -141,14 +147,15 @@ def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
     return rated >= readings.members
 
 
-def _split(sums: list[int]) -> tuple[int, int]:
-    """Return the online and the system's use from the sums of rates by role's `_PLACE`, all milli-CPU."""
-    rest = sums[_SYSTEM] - sums[_RESERVED]
-    remainder = sums[_PODS] - sums[_BOX] - sums[_DEDICATED]
-    if rest < 0:
-        # pods of the system class run on reserved CPUs too: that part of their use is no online use
-        remainder += rest if sums[_SYSTEM] else 0
-    return max(0, remainder, sums[_ONLINE]), max(0, rest)
+def claimed(left: int, system: int, reserved: int) -> tuple[int, int]:
+    """Return what of the lendable CPUs is online use and the system's, milli-CPU.
+
+    `left`: what pods use and is neither the box's nor apart. What ran on reserved CPUs was the system's first, for
+    which they are; the rest of it was of pods of the system class, and is no online use either. The two are bounded one
+    by one: what is taken off the pods too late hides none of the system's use.
+    """
+    rest = system - reserved
+    return max(0, left + min(0, rest)), max(0, rest)
 
 
 def judged(newest: int, span_s: float, mean: int, window_s: float, cpus: int) -> int:

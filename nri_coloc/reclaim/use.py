@@ -7,7 +7,7 @@ never zero.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nri_coloc.model.readings import GroupReading, Picture
+from nri_coloc.model.readings import GroupReading, NodeReading, Picture
 from nri_coloc.reclaim.workload import OnlinePod
 
 SYSTEM: Final = "/system"
@@ -54,15 +54,24 @@ def _working_set(reading: GroupReading | None) -> int | None:
 
 
 def _system_milli(before: Picture, after: Picture) -> int | None:
-    """What ran on reserved CPUs is not the system's, those are not lent either; nor is a host group of the box's."""
+    """What ran on reserved CPUs is not the system's, those are not lent either; nor is a host group of the box's.
+
+    Of the rest nothing tells on which CPUs it ran: all of it counts as a claim on what is lent.
+    """
     pods = milli_between(before.kubepods, after.kubepods)
     first, last = before.node, after.node
     if pods is None or first.usage_us is None or last.usage_us is None or last.at <= first.at:
         return None
-    reserved_us = (last.reserved_usage_us or 0) - (first.reserved_usage_us or 0)
-    whole_us = last.usage_us - first.usage_us
+    whole_us = last.usage_us - first.usage_us - _reserved_us(first, last)
     lent = sum(milli_between(before.host_groups.get(n), g) or 0 for n, g in after.host_groups.items())
-    return max(0, round((whole_us - reserved_us) / (last.at - first.at) / 1000) - pods - lent)
+    return max(0, round(whole_us / (last.at - first.at) / 1000) - pods - lent)
+
+
+def _reserved_us(first: NodeReading, last: NodeReading) -> int:
+    """Two readings of one set of CPUs, of which none left and came back; else nothing is known of them."""
+    if first.reserved != last.reserved or first.reserved_usage_us is None or last.reserved_usage_us is None:
+        return 0
+    return max(0, last.reserved_usage_us - first.reserved_usage_us)
 
 
 def _system_bytes(after: Picture) -> int | None:

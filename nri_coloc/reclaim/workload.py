@@ -34,7 +34,7 @@ class OnlinePod(NamedTuple):
     """What lending must know of a pod that is not reclaimed.
 
     `cpu_milli` and `memory_bytes` are its requests, 0 where not known; `memory_limit`: bytes, None for none.
-    `own_cpus`: it runs on dedicated or reserved CPUs, which are not lent, so that only its memory counts.
+    `own_cpus`: it runs on CPUs that somebody owns, which are not lent, so that only its memory counts.
     """
 
     workload: str

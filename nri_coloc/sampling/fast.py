@@ -25,7 +25,7 @@ from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.descriptors import Descriptors
 from nri_coloc.sampling.gauge import RETRY_S, CgroupGauge, ReservedGauge
 from nri_coloc.sampling.groups import Group
-from nri_coloc.sampling.round import SIGNS, Figures, Round
+from nri_coloc.sampling.round import SUMMED, Figures, Round
 from nri_coloc.sampling.run_delay import RunDelay
 
 BUDGET: Final = 8
@@ -34,7 +34,7 @@ BUDGET: Final = 8
 RESERVED_PERIOD_S: Final = 1.0
 """/proc/stat counts in steps of 10 ms and is the most expensive file here; more often would tell nothing more."""
 
-_SUMMED: Final = (Role.BOX, Role.DEDICATED, Role.TIER)
+_SUMMED: Final = (Role.BOX, Role.DEDICATED, Role.RESERVED, Role.TIER)
 """Whose use is a sum of groups: one that is chosen no more must not be counted beside those in its place."""
 
 _Gauge = CgroupGauge | ReservedGauge
@@ -219,7 +219,7 @@ class FastSampler:
 
         A group of which nothing tells how long it waits has nothing to say in a look.
         """
-        added = [gauge for gauge in self._of_cgroups if gauge.role in SIGNS]
+        added = [gauge for gauge in self._of_cgroups if gauge.role in SUMMED]
         online = [gauge for gauge in self._of_cgroups if gauge.role is Role.ONLINE and not gauge.is_mute]
         left = BUDGET - sum(gauge.cost for gauge in added)
         fits = sum(gauge.cost for gauge in online) <= left
@@ -251,7 +251,7 @@ def _is_nobody(gauge: CgroupGauge) -> bool:
 
     It uses nothing and waits for nothing; nothing is taken off for it, as nothing is at a tick.
     """
-    return not gauge.opened and SIGNS.get(gauge.role, 0) <= 0
+    return not gauge.opened and gauge.role not in (Role.PODS, Role.SYSTEM)
 
 
 def _is_read_always(group: Group) -> bool:

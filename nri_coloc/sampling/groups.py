@@ -6,7 +6,7 @@ a quota (PSI counts a cgroup's own throttling as stall) and all on CPUs that the
 told us of cannot be wronged by it: without a sandbox its cgroup has no task, and sandboxes are told before they run.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -17,22 +17,27 @@ MOST_TOGETHER: Final = 4
 """How many files one figure may be made of; more are read in turn instead, each with its own time."""
 
 
+Paths = tuple[str, ...]
+
+
 class ContainerFacts(NamedTuple):
-    """`path` below the hierarchy's root. `dedicated`: it runs on CPUs that somebody owns, so that no reclaimed task
+    """`path` below the hierarchy's root. `apart`: it runs only on CPUs that somebody owns, so that no reclaimed task
     is there; `limited`: it has a CPU quota."""
 
     path: str
-    dedicated: bool = False
+    apart: bool = False
     limited: bool = False
 
 
 class PodFacts(NamedTuple):
-    """A pod's cgroup and whose it is: BOX, ONLINE, or SYSTEM for node agents; `containers` matter for ONLINE."""
+    """A pod's cgroup and whose it is: BOX, ONLINE, or SYSTEM for node agents; `containers` matter for the last two.
+    `apart`: all of its containers are; never of BOX."""
 
     path: str
     role: Role
     containers: tuple[ContainerFacts, ...] = ()
     shares_box: bool = True
+    apart: bool = False
 
 
 class TierFacts(NamedTuple):
@@ -54,7 +59,8 @@ class Facts:
     Without `beside` the rest of the node is the root's usage less that of kubepods: complete, with kernel threads, and
     exact on v1; on v2 the root's counter is made of clock ticks and costs more the more CPUs there are. With it (see
     `cgroup_layout.beside`) each of those is read exactly, but kernel threads and interrupts are in none of them.
-    `host_groups`: cgroups outside Kubernetes that belong to the box.
+    `host_groups`: cgroups outside Kubernetes that belong to the box. `reserved`: CPUs that are neither lent nor those
+    of anybody who is apart.
     """
 
     kubepods: str = ""
@@ -82,7 +88,7 @@ class Group(NamedTuple):
 
 def choose(facts: Facts) -> tuple[Group, ...]:
     """Return the groups to read; the same facts give equal groups, whose files then stay open."""
-    return (*_node(facts), *_box(facts), *_dedicated(facts), *_online(facts))
+    return (*_node(facts), *_box(facts), *_apart(facts), *_online(facts))
 
 
 def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
@@ -104,22 +110,28 @@ def _node(facts: Facts) -> Iterator[Group]:
 
 def _box(facts: Facts) -> Iterator[Group]:
     yield from (Group(Role.BOX, (path,)) for path in facts.host_groups)
-    for parent, pods in _by_parent(facts.pods).items():
-        boxed = [pod.path for pod in pods if pod.role is Role.BOX]
-        others = tuple(pod.path for pod in pods if pod.role is not Role.BOX)
-        if _holds_pods_only(parent, facts.kubepods, facts.pods) and len(others) < min(
-            len(boxed) - 1, MOST_TOGETHER
-        ):
-            yield Group(Role.BOX, (parent,), others)
-        else:
-            yield from (Group(Role.BOX, (path,)) for path in boxed)
+    yield from (Group(Role.BOX, *of) for of in _summed(facts, lambda pod: pod.role is Role.BOX))
 
 
-def _dedicated(facts: Facts) -> Iterator[Group]:
+def _apart(facts: Facts) -> Iterator[Group]:
+    """Whole pods, and of others the containers that are."""
+    yield from (Group(Role.DEDICATED, *of, shares_box=False) for of in _summed(facts, lambda pod: pod.apart))
     for pod in facts.pods:
         for container in pod.containers:
-            if container.dedicated:
+            if container.apart and not pod.apart:
                 yield Group(Role.DEDICATED, (container.path,), shares_box=False)
+
+
+def _summed(facts: Facts, is_meant: Callable[[PodFacts], bool]) -> Iterator[tuple[Paths, Paths]]:
+    """Yield what to add and what to take off for the use of these pods: each by itself, or a QoS cgroup less others."""
+    for parent, pods in _by_parent(facts.pods).items():
+        meant = [pod.path for pod in pods if is_meant(pod)]
+        others = tuple(pod.path for pod in pods if not is_meant(pod))
+        together = _holds_pods_only(parent, facts.kubepods, facts.pods)
+        if together and len(others) < min(len(meant) - 1, MOST_TOGETHER):
+            yield (parent,), others
+        else:
+            yield from (((path,), ()) for path in meant)
 
 
 def _online(facts: Facts) -> Iterator[Group]:
@@ -128,24 +140,23 @@ def _online(facts: Facts) -> Iterator[Group]:
         if alike and _holds_pods_only(parent, facts.kubepods, facts.pods):
             yield Group(Role.ONLINE, (parent,), stalled=parent)
         else:
-            yield from (group for pod in pods if pod.role is Role.ONLINE for group in _of_pod(pod))
+            heard = [pod for pod in pods if pod.role is Role.ONLINE and not pod.apart]
+            yield from (group for pod in heard for group in _of_pod(pod))
 
 
 def _is_plainly_online(pod: PodFacts) -> bool:
     return (
-        pod.role is Role.ONLINE
-        and pod.shares_box
-        and not any(c.dedicated or c.limited for c in pod.containers)
+        pod.role is Role.ONLINE and pod.shares_box and not any(c.apart or c.limited for c in pod.containers)
     )
 
 
 def _of_pod(pod: PodFacts) -> Iterator[Group]:
     """One pod's groups: the pod as a whole, or its containers where a quota or owned CPUs set them apart."""
-    if not any(c.dedicated or c.limited for c in pod.containers):
+    if not any(c.apart or c.limited for c in pod.containers):
         yield Group(Role.ONLINE, stalled=pod.path, shares_box=pod.shares_box)
         return
     for container in pod.containers:
-        if not container.dedicated:
+        if not container.apart:
             # the pod's own quota is the sum of its containers', where all have one
             held = (container.path, pod.path) if container.limited else ()
             yield Group(Role.ONLINE, stalled=container.path, throttled=held, shares_box=pod.shares_box)

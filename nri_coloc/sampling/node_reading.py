@@ -36,6 +36,7 @@ class NodeReader:
             at=at,
             usage_us=self._usage_us(busy),
             reserved_usage_us=_of(busy, reserved),
+            reserved=reserved,
             memory_total=memory.total,
             memory_free=memory.free,
             inactive_file=memory.inactive_file,

@@ -1,4 +1,4 @@
-"""Gauges that are read one after the other at every tick, as one list of files: what they say comes to two sums.
+"""Gauges that are read one after the other at every tick, as one list of files: what they say comes to three sums.
 
 A tick after a sleep finds nothing in the processor's caches, so that each step between a file's bytes and a decision
 costs as much as a read. Most ticks decide nothing: for them a sum of counters is enough, and samples are made of the
@@ -17,8 +17,11 @@ from nri_coloc.sampling.sources import Source
 AT_ONCE_S: Final = 0.0005
 """Counters that are added up belong to one moment: a round that was interrupted for longer is none."""
 
-SIGNS: Final = {Role.PODS: 1, Role.SYSTEM: 1, Role.BOX: -1, Role.DEDICATED: -1}
-"""What is used and not lent is what these roles use, added or taken off."""
+LEFT: Final = {Role.PODS: 1, Role.BOX: -1, Role.DEDICATED: -1}
+"""What pods use and is neither the box's nor apart is what these roles use, added or taken off."""
+
+SUMMED: Final = frozenset((*LEFT, Role.SYSTEM))
+"""Whose counters are added up."""
 
 Figures = tuple[int, ...]
 _Part = tuple[CgroupGauge, tuple[int | None, ...]]
@@ -33,6 +36,7 @@ class Round:
     def __init__(self, gauges: Iterable[CgroupGauge]) -> None:
         self._files: dict[Source, OpenFile] = {}
         self._left: list[int] = []
+        self._system: list[int] = []
         self._box: list[int] = []
         self._summed: list[_Part] = []
         self._online: list[_Part] = []
@@ -50,10 +54,11 @@ class Round:
                 continue
             if source not in self._files:
                 self._files[source] = file
-                self._left.append(0)
-                self._box.append(0)
+                for weights in (self._left, self._system, self._box):
+                    weights.append(0)
             place = list(self._files).index(source)
-            self._left[place] += SIGNS.get(gauge.role, 0) * sign
+            self._left[place] += LEFT.get(gauge.role, 0) * sign
+            self._system[place] += (gauge.role is Role.SYSTEM) * sign
             self._box[place] += (gauge.role is Role.BOX) * sign
             places.append(place)
         return tuple(places)
@@ -68,8 +73,8 @@ class Round:
         figures = tuple([figure for figure in found if figure is not None])
         if len(figures) < len(found) or clock() - at > AT_ONCE_S:
             return None
-        left, box = sum(map(mul, figures, self._left)), sum(map(mul, figures, self._box))
-        return Look(at, left, box, tuple(_samples(self._online, at, figures))), figures
+        left, system, box = (sum(map(mul, figures, by)) for by in (self._left, self._system, self._box))
+        return Look(at, left, system, box, tuple(_samples(self._online, at, figures))), figures
 
     def samples(self, at: float, figures: Figures) -> Iterable[Sample]:
         """Make the samples of what is added up of what a look found."""

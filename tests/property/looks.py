@@ -11,8 +11,9 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.topology import CPU, Topology
+from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.model.workload import Container
-from nri_coloc.policy import admission, record, tiers
+from nri_coloc.policy import admission, record, tiers, whereabouts
 from tests.unit.policy.kit import EVERYTHING
 
 
@@ -72,6 +73,21 @@ def pools_with_cpus_of_their_own_are_apart(state: NodeState) -> None:
         tuning = tiers.bounds(pools, name)
         assert name in pools.counts or cpus.bit_count() <= (tuning.maximum or cpus.bit_count())
         assert cpus or name not in pools.asked
+
+
+def every_cpu_is_lendable_or_owned_or_nobodys(state: NodeState, tuning: ReclaimTuning) -> None:
+    """And nobody is apart who may run on one that is not owned: else use would be taken off twice, or wrongly."""
+    lendable = whereabouts.lendable(state.pools, tuning)
+    owned, beyond = whereabouts.owned(state.pools, lendable), whereabouts.beyond(state, lendable)
+    assert lendable | owned | beyond == state.topology.online
+    sizes = [cpus.bit_count() for cpus in (lendable, owned, beyond)]
+    assert sum(sizes) == state.topology.online.bit_count()
+    assert state.pools.reclaim & ~lendable == 0
+    for assignment in state.containers.values():
+        assert whereabouts.of(state, assignment)
+        if whereabouts.is_apart(state, assignment, owned):
+            assert whereabouts.of(state, assignment) & (lendable | beyond) == 0
+            assert assignment.hands_off or not state.cpus_of(assignment) & state.pools.share
 
 
 def what_members_ask_for_is_known(state: NodeState) -> None:

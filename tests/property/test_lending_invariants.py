@@ -66,10 +66,13 @@ def calm(seed: int) -> list[FastReadings]:
     draw = Random(seed)
     now, used, found = 1_000.0, dict.fromkeys(ROLES, 0), []
     threads, yields = draw.choice((1, 2)), draw.random() < 0.5
+    reserved = draw.randrange(400)  # read once a second only, so that looks and ticks know the same of it
     for _ in range(60):
         now += 0.02
-        for role, most in ((Role.PODS, 4_000), (Role.SYSTEM, 300), (Role.BOX, 900)):
-            used[role] += draw.randrange(most) * 20
+        most = {Role.PODS: 4_000, Role.SYSTEM: 300, Role.BOX: 900, Role.DEDICATED: 1_500}
+        for role, milli in most.items():
+            used[role] += draw.randrange(milli) * 20
+        used[Role.RESERVED] += reserved * 20
         read = tuple(Sample(key, role, now, used[role]) for key, role in enumerate(ROLES))
         found.append(FastReadings(now, read, draw.choice((0.0, 0.004)), 8, threads, 8, yields=yields))
     return found

@@ -236,6 +236,8 @@ class PlacementMachine(RuleBasedStateMachine):
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
         looks.the_box_has_what_it_was_told(self.state)
         looks.pools_with_cpus_of_their_own_are_apart(self.state)
+        for tuning in (ReclaimTuning(), PARTITION):
+            looks.every_cpu_is_lendable_or_owned_or_nobodys(self.state, tuning)
         looks.what_members_ask_for_is_known(self.state)
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()

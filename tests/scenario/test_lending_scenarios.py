@@ -37,6 +37,8 @@ class Case:
     threads: int = 1
     hungry: float = 1e9
     stall: Demand = steady(0)  # noqa: RUF009  a constant, never changed
+    apart: Demand = steady(0)  # noqa: RUF009  a constant, never changed
+    other_cpus: int = 0
     tuning: ReclaimTuning = ReclaimTuning()  # noqa: RUF009  frozen
 
 
@@ -95,6 +97,20 @@ CASES = [
         {5.9: 6, 6.03: 3, 6.4: 1, 7.0: 1, 12.0: 6},
         stall=jump(0, 0.8, 6.0, lasts=1.0),
     ),
+    Case(
+        "what online pods use of CPUs that are not lendable takes none from the box",
+        steady(2_000),
+        {5.0: 6, 9.0: 6},
+        apart=jump(1_000, 6_000, 6.0),
+        other_cpus=8,
+    ),
+    Case(
+        "a burst that comes while as much ends elsewhere is a burst all the same",
+        jump(500, 6_000, 6.0),
+        {5.9: 7, 6.1: 2, 9.0: 2},
+        apart=jump(5_500, 0, 6.0),
+        other_cpus=8,
+    ),
     Case("a reserve is never lent", steady(2_000), {9.0: 4}, tuning=ReclaimTuning(reserve_milli=2_000)),
     Case(
         "switched off, the box has what share has",
@@ -115,6 +131,8 @@ def test_the_box_over_time(case):
         stall=case.stall,
         tuning=case.tuning,
         noise=0.1,
+        apart=case.apart,
+        other_cpus=case.other_cpus,
     ).run(max(case.box) + 0.1)
     assert {second: node.box_at(second) for second in case.box} == case.box
 

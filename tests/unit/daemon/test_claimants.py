@@ -8,6 +8,7 @@ from nri_coloc.daemon import claimants
 from nri_coloc.daemon.claimants import Boxed
 from nri_coloc.model.events import ContainerCreating, PodStarted
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import Pod, QoSClass, Resources, Wish
 from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
 from tests.unit.policy import kit
@@ -19,7 +20,7 @@ def test_an_online_pod_claims_what_its_containers_requested():
     node = a_node()
     create(node, "web-1", milli=1500, on="web-6c9f8b7d5-x2x4x")
     create(node, "sidecar", milli=500, on="web-6c9f8b7d5-x2x4x")
-    found = claimants.online(node.state, MEMORY)["web-6c9f8b7d5-x2x4x"]
+    found = claimants.online(node.state, node.state.pools.free, MEMORY)["web-6c9f8b7d5-x2x4x"]
     assert (found.workload, found.cpu_milli, found.own_cpus) == ("shop/web", 2000, False)
 
 
@@ -28,7 +29,7 @@ def test_a_guaranteed_pod_claims_its_limit_and_never_more():
     for name in ("a", "b"):
         container = kit.container(name, resources=Resources(shares=1024, memory_limit=GIB))
         node.decide(ContainerCreating(kit.pod("web"), container, kit.SHARED))
-    found = claimants.online(node.state, MEMORY)["web"]
+    found = claimants.online(node.state, node.state.pools.free, MEMORY)["web"]
     assert (found.memory_bytes, found.memory_limit) == (2 * GIB, 2 * GIB)
 
 
@@ -37,7 +38,7 @@ def test_one_container_without_a_limit_leaves_the_pod_without():
     create(node, "free")
     container = kit.container("bound", resources=Resources(shares=1024, memory_limit=GIB))
     node.decide(ContainerCreating(kit.pod("web"), container, kit.SHARED))
-    assert claimants.online(node.state, MEMORY)["web"].memory_limit is None
+    assert claimants.online(node.state, node.state.pools.free, MEMORY)["web"].memory_limit is None
 
 
 def test_a_burstable_pods_request_is_read_from_its_score():
@@ -45,22 +46,39 @@ def test_a_burstable_pods_request_is_read_from_its_score():
     pod = replace(kit.pod("web"), cgroup_parent="/kubepods/burstable/podweb")
     container = replace(kit.container("app"), oom_score_adj=750)
     node.decide(ContainerCreating(pod, container, kit.SHARED))
-    assert claimants.online(node.state, MEMORY)["web"].memory_bytes == MEMORY // 4
+    assert claimants.online(node.state, node.state.pools.free, MEMORY)["web"].memory_bytes == MEMORY // 4
 
 
 def test_a_pod_on_cpus_of_its_own_counts_for_its_memory_only():
     node = a_node()
     create(node, "db", kit.DEDICATED, 2000, on="db")
     create(node, "web", on="web")
-    found = claimants.online(node.state, MEMORY)
+    found = claimants.online(node.state, node.state.pools.free, MEMORY)
     assert {name: pod.own_cpus for name, pod in found.items()} == {"db": True, "web": False}
+
+
+def test_a_pod_in_a_pool_with_cpus_of_its_own_does_too_unless_these_are_lent_by_load():
+    node = a_node(Tuning(pools=(PoolTuning("gold", minimum=2),)))
+    create(node, "app", replace(kit.SHARED, pool="gold"))
+    pools = node.state.pools
+    assert claimants.online(node.state, pools.free, MEMORY)["web"].own_cpus
+    assert not claimants.online(node.state, pools.allocatable, MEMORY)["web"].own_cpus
+
+
+@pytest.mark.parametrize(("cpus", "own"), [("2-3", True), ("2-4", False), ("", False)])
+def test_a_pod_that_the_kubelet_has_pinned_is_where_its_spec_says(cpus, own):
+    node = a_node(Tuning(kept_by_kubelet={"uid-web": {"app": kit.mask("2-3")}}))
+    pinned = replace(kit.SHARED, preserve=frozenset({"cpu"}))
+    container = kit.container("app", resources=Resources(shares=2048, cpus=cpus))
+    node.decide(ContainerCreating(kit.pod("web"), container, pinned))
+    assert claimants.online(node.state, node.state.pools.free, MEMORY)["web"].own_cpus is own
 
 
 def test_the_pods_of_the_box_claim_nothing():
     node = a_node()
     start_pod(node, "batch")
     start_pod(node, "agent", kit.SYSTEM)
-    assert set(claimants.online(node.state, MEMORY)) == {"agent"}
+    assert set(claimants.online(node.state, node.state.pools.free, MEMORY)) == {"agent"}
     assert claimants.boxed(node.state) == {"batch": Boxed("kubepods/podbatch")}
 
 

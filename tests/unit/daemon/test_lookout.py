@@ -5,19 +5,24 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.daemon import lookout
+from nri_coloc.daemon.node import Node
+from nri_coloc.model.events import ContainerCreating, PodStarted, PoolsSized
 from nri_coloc.model.readings import Role
 from nri_coloc.model.tuning import PoolTuning, Tuning
+from nri_coloc.model.workload import QoSClass
+from nri_coloc.policy import pools
 from nri_coloc.sampling.groups import Group
-from tests.unit.daemon.kit import a_node, create, start_pod
+from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
 from tests.unit.policy import kit
 
 
 def groups(node, role: Role) -> list[Group]:
-    return [group for group in lookout.groups_of(node.state) if group.role is role]
+    return [group for group in lookout.groups_of(node.state, node.state.pools.free) if group.role is role]
 
 
 def test_an_empty_node_has_nothing_to_look_at():
-    assert lookout.groups_of(a_node().state) == ()
+    state = a_node().state
+    assert lookout.groups_of(state, state.pools.free) == ()
 
 
 def test_a_member_of_the_box_is_measured_as_such():
@@ -35,8 +40,87 @@ def test_an_online_pod_is_listened_to_for_stalls():
 def test_a_dedicated_container_is_left_out_of_the_online_use():
     node = a_node()
     create(node, "db", kit.DEDICATED, 2000)
-    assert [group.add for group in groups(node, Role.DEDICATED)] == [("kubepods/podweb/db",)]
+    assert [group.add for group in groups(node, Role.DEDICATED)] == [("kubepods/podweb",)]
     assert groups(node, Role.ONLINE) == []
+
+
+def test_a_dedicated_container_beside_one_in_share_is_left_out_alone():
+    node = a_node()
+    create(node, "db", kit.DEDICATED, 2000)
+    create(node, "exporter")
+    assert [group.add for group in groups(node, Role.DEDICATED)] == [("kubepods/podweb/db",)]
+    assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb/exporter"]
+
+
+@pytest.mark.parametrize(
+    "wish", [replace(kit.SHARED, pool="gold"), replace(kit.SYSTEM, pool="agents")], ids=["online", "system"]
+)
+def test_members_of_a_pool_with_cpus_of_its_own_are_left_out_too(wish):
+    agents = PoolTuning("agents", qos=QoSClass.SYSTEM, minimum=1)
+    node = a_node(Tuning(pools=(PoolTuning("gold", minimum=2), agents)))
+    create(node, "app", wish)
+    assert [group.add for group in groups(node, Role.DEDICATED)] == [("kubepods/podweb",)]
+    assert groups(node, Role.ONLINE) == []
+
+
+def test_a_member_of_the_box_is_left_out_once():
+    node = a_node(Tuning(kept_by_kubelet={"uid-batch": {"job": kit.mask("2-3")}}))
+    pinned = replace(kit.RECLAIMED, preserve=frozenset({"cpu"}))
+    start_pod(node, "batch", pinned)
+    resources = kit.asking(1000, cpus="2-3")
+    container = kit.container("job", "batch", resources=resources, cgroups_path="/kubepods/podbatch/job")
+    node.decide(ContainerCreating(kit.pod("batch"), container, pinned))
+    assert [group.add for group in groups(node, Role.BOX)] == [("kubepods/podbatch",)]
+    assert groups(node, Role.DEDICATED) == []
+
+
+def test_cpus_that_are_nobodys_are_measured_by_themselves():
+    machine = kit.machine("isolated")
+    node = Node(pools.initial(machine, Tuning(reserved_count=1)), Tuning(reserved_count=1), MEMORY)
+    create(node, "app", replace(kit.DEDICATED, pool="isolated"))
+    (found,) = groups(node, Role.RESERVED)
+    assert found.cpus == kit.mask("0,2-3")
+
+
+def test_a_container_straight_in_a_qos_cgroup_keeps_that_from_standing_for_its_pods():
+    node = a_node()
+    for name in ("a", "b", "c"):
+        pod = replace(kit.pod(name), cgroup_parent=f"/kubepods/besteffort/pod{name}")
+        node.decide(PodStarted(pod, kit.RECLAIMED))
+    assert [group.add for group in groups(node, Role.BOX)] == [("kubepods/besteffort",)]
+    straight = replace(kit.pod("by-hand"), cgroup_parent="/kubepods/besteffort")
+    container = kit.container("x", "by-hand", cgroups_path="/kubepods/besteffort/x")
+    node.decide(ContainerCreating(straight, container, kit.SHARED))
+    assert len(groups(node, Role.BOX)) == 3
+
+
+class TestSame:
+    """What need not be chosen again."""
+
+    def same(self, before, after) -> bool:
+        return lookout.is_the_same(before, after, Tuning().reclaim)
+
+    def test_a_state_is_itself(self):
+        state = a_node().state
+        assert self.same(state, state)
+
+    def test_another_size_of_the_box_changes_nobodys_group(self):
+        node = a_node()
+        before = node.state
+        node.decide(PoolsSized({"reclaim": 2}, "so it was told"))
+        assert self.same(before, node.state)
+
+    def test_who_comes_is_looked_for(self):
+        node = a_node()
+        before = node.state
+        create(node, "app")
+        assert not self.same(before, node.state)
+
+    @pytest.mark.parametrize("changed", [{"reserved": 0b1}, {"kept": 0b1}, {"tiers": {"gold": 0b1}}])
+    def test_cpus_that_are_lent_no_more_change_whose_use_counts(self, changed):
+        state = a_node().state
+        fewer = replace(state.pools, share=0b11111110, reclaim=0b11111110, **changed)
+        assert not self.same(state, replace(state, pools=fewer))
 
 
 def test_what_runs_beside_kubepods_is_the_rest_of_the_root():
@@ -91,5 +175,5 @@ class TestTiers:
 def test_a_host_group_is_a_member_of_the_box():
     node = a_node()
     create(node, "app")
-    found = lookout.groups_of(node.state, ("hadoop-yarn",))
+    found = lookout.groups_of(node.state, node.state.pools.free, ("hadoop-yarn",))
     assert Group(Role.BOX, ("hadoop-yarn",)) in found

@@ -1,6 +1,7 @@
 """The slow loop on a simulated node's files, turn by turn."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -126,6 +127,20 @@ def test_what_an_operator_lets_the_box_have_bounds_the_offer_where_it_lies_among
     rig.survey.turn()
     assert rig.offer.cpu_milli == 2000
     assert "pools.reclaim.maxCPUs" in rig.offer.because
+
+
+def test_who_claims_what_is_lent_is_asked_again_when_cpus_are_somebodys(rig):
+    create(rig.node, "app")
+    claimed: list[object] = []
+    rig.survey.outlook.saw = lambda _before, _after, online, *_: claimed.append(online)
+    rig.survey.turn()
+    rig.node.decide(PoolsSized({"reclaim": 2}, "so it was told"))
+    rig.survey.turn()
+    assert claimed[0] is claimed[1]
+    state = rig.node.state
+    rig.node.state = replace(state, pools=replace(state.pools, kept=0b1, share=0b11111110, reclaim=0b110))
+    rig.survey.turn()
+    assert claimed[1] is not claimed[2]
 
 
 def test_a_node_without_a_cgroup_for_pods_is_an_empty_one(sim, tmp_path):

@@ -14,7 +14,7 @@ from tests.unit.policy import kit
 def test_everybody_is_in_the_picture_by_id():
     node = a_node()
     create(node, "app")
-    found = watched.subjects(node.state, {"yarn": "yarn/nm"})
+    found = watched.subjects(node.state, node.state.pools.free, {"yarn": "yarn/nm"})
     assert (found.kubepods, found.pods, found.containers, found.host_groups) == (
         "kubepods",
         {"web": "kubepods/podweb"},
@@ -28,7 +28,7 @@ def test_everybody_is_in_the_picture_by_id():
 def test_a_pod_without_a_cgroup_of_its_own_is_not(parent):
     node = a_node()
     node.decide(PodStarted(Pod("x", cgroup_parent=parent), kit.SHARED))
-    found = watched.subjects(node.state)
+    found = watched.subjects(node.state, node.state.pools.free)
     assert (found.kubepods, found.pods) == ("", {})
 
 

@@ -8,7 +8,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import glance
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
-from nri_coloc.sampling.round import SIGNS
+from nri_coloc.sampling.round import LEFT, SUMMED
 
 KEYS = {role: number for number, role in enumerate(Role, 1)}
 
@@ -19,13 +19,16 @@ READ_AFTER_S = 20e-6
 
 def look_of(readings: FastReadings) -> Look | None:
     """Return what these readings come to; None where they are of no single moment, or one of them is no figure."""
-    summed = [sample for sample in readings.samples if sample.role in SIGNS]
+    summed = [sample for sample in readings.samples if sample.role in SUMMED]
     if not summed or any(sample.usage_us is None or sample.at != summed[0].at for sample in summed):
         return None
-    left = sum(SIGNS[sample.role] * (sample.usage_us or 0) for sample in summed)
-    box = sum(sample.usage_us or 0 for sample in summed if sample.role is Role.BOX)
+    left = sum(LEFT.get(sample.role, 0) * (sample.usage_us or 0) for sample in summed)
+    system, box = (
+        sum(sample.usage_us or 0 for sample in summed if sample.role is role)
+        for role in (Role.SYSTEM, Role.BOX)
+    )
     online = tuple(sample for sample in readings.samples if sample.role is Role.ONLINE)
-    return Look(summed[0].at + READ_AFTER_S, left, box, online)
+    return Look(summed[0].at + READ_AFTER_S, left, system, box, online)
 
 
 class Watcher:
@@ -64,7 +67,7 @@ class Watcher:
 
 
 def _summed(samples: tuple[Sample, ...]) -> set[int]:
-    return {sample.key for sample in samples if sample.role in SIGNS}
+    return {sample.key for sample in samples if sample.role in SUMMED}
 
 
 class Feed:

@@ -47,7 +47,8 @@ class Node:
 
     `noise`: how far the demand of a 5 ms stretch may lie from its mean, as a part of it, for one CPU; that of n
     independent ones is sqrt(n) times smaller. `stall`: the part of the time that online pods wait while the box is
-    larger than its floor. `always_late`: added to the lateness of every tick, seconds.
+    larger than its floor. `always_late`: added to the lateness of every tick, seconds. `apart`: what online pods use of
+    CPUs that are not lendable, of which there are `other_cpus`.
     """
 
     cpus: int
@@ -62,13 +63,15 @@ class Node:
     members: bool = True
     always_late: float = 0.0
     yields: bool = False
+    apart: Demand = field(default_factory=lambda: steady(0))
+    other_cpus: int = 0
 
     def __post_init__(self) -> None:
         self.draw = Random(self.seed)
         self.now = self.due = self.next_tick = 0.0
         self.box = self.cpus
         self.watcher = Watcher(self.tuning)
-        self.used = dict.fromkeys((Role.ONLINE, Role.SYSTEM, Role.BOX), 0.0)
+        self.used = dict.fromkeys((Role.ONLINE, Role.SYSTEM, Role.BOX, Role.DEDICATED), 0.0)
         self.seen = dict.fromkeys(self.used, 0)
         self.stalled = 0.0
         self.rate = dict.fromkeys(self.used, 0.0)
@@ -91,7 +94,9 @@ class Node:
         system = min(self.system(self.now), whole)
         online = min(self.online(self.now) * self.factor, whole - system)
         box = min(self.box * 1000.0, whole - system - online, self.hungry(self.now))
-        for role, milli in ((Role.ONLINE, online), (Role.SYSTEM, system), (Role.BOX, box)):
+        apart = min(self.apart(self.now), self.other_cpus * 1000.0)
+        rates = (Role.ONLINE, online), (Role.SYSTEM, system), (Role.BOX, box), (Role.DEDICATED, apart)
+        for role, milli in rates:
             self.rate[role] = milli
             self.used[role] += milli * STEP_S * 1000
         self.stalled += self.stall(self.now) * STEP_S * 1e6 if self.box > self.threads else 0
@@ -99,25 +104,28 @@ class Node:
 
     def _read(self, role: Role) -> int:
         """Return the counter, µs, as the kernel last brought it up to date on each CPU where the role runs."""
-        running = self.rate[role] / 1000
+        running, cpus = self.rate[role] / 1000, self.other_cpus if role is Role.DEDICATED else self.cpus
         behind = sum(
             self.draw.uniform(0, GRANULARITY_S) * 1e6
-            for _ in range(self.cpus)
-            if self.draw.random() < running / self.cpus
+            for _ in range(cpus)
+            if self.draw.random() < running / cpus
         )
         self.seen[role] = max(self.seen[role], int(self.used[role] - behind))
         return self.seen[role]
 
     def _tick(self) -> float:
-        online, system, box = (self._read(role) for role in (Role.ONLINE, Role.SYSTEM, Role.BOX))
+        online, system, box, apart = map(self._read, (Role.ONLINE, Role.SYSTEM, Role.BOX, Role.DEDICATED))
         samples: tuple[Sample, ...] = (
-            Sample(1, Role.PODS, self.now, online + box),
+            Sample(1, Role.PODS, self.now, online + box + apart),
             Sample(2, Role.SYSTEM, self.now, system),
             Sample(4, Role.ONLINE, self.now, online, int(self.stalled), 0),
         )
         if self.members:
             samples += (Sample(3, Role.BOX, self.now, box),)
-        readings = FastReadings(self.now, samples, self.now - self.due, self.cpus, self.threads, self.cpus)
+        if self.other_cpus:
+            samples += (Sample(5, Role.DEDICATED, self.now, apart),)
+        late_s, cpus = self.now - self.due, self.cpus + self.other_cpus
+        readings = FastReadings(self.now, samples, late_s, self.cpus, self.threads, cpus)
         self._decide(readings._replace(yields=self.yields))
         late = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
         self.due = self.now + self.watcher.next_s

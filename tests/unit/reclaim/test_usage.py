@@ -126,9 +126,14 @@ def test_pods_on_reserved_cpus_are_no_online_use():
     assert (found.online, found.system) == (2500, 0)
 
 
+def test_a_moment_in_which_the_system_did_nothing_is_judged_as_any_other():
+    found = use(*PODS, *pair(Role.SYSTEM, 0, key=2), *pair(Role.RESERVED, 900, key=5))
+    assert (found.online, found.system, found.reserved) == (2100, 0, 900)
+
+
 def test_where_the_system_is_not_measured_reserved_use_is_not_taken_from_the_pods():
     found = use(*PODS, *pair(Role.RESERVED, 900, key=5))
-    assert (found.online, found.system) == (3000, 0)
+    assert (found.online, found.system, found.reserved) == (3000, 0, 0)
 
 
 def test_an_online_group_seen_busier_than_the_remainder_counts_more():

@@ -68,6 +68,22 @@ def test_the_system_is_what_neither_pods_nor_reserved_cpus_used():
     assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 1000, 4 * GIB)
 
 
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ({"reserved": 0b01, "reserved_usage_us": 0}, {"reserved": 0b11, "reserved_usage_us": 900_000}),
+        ({"reserved_usage_us": None}, {"reserved_usage_us": 900_000}),
+        ({"reserved_usage_us": 0}, {"reserved_usage_us": None}),
+        ({"reserved_usage_us": 900_000}, {"reserved_usage_us": 0}),
+    ],
+    ids=["of other CPUs", "unreadable before", "unreadable after", "set back"],
+)
+def test_what_reserved_cpus_used_is_left_out_only_where_it_is_known(first, last):
+    before = picture(0.0, {}, group(1, 0.0), usage_us=0, **first)
+    after = picture(1.0, {}, group(1, 1.0), usage_us=1_000_000, **last)
+    assert uses_between(before, after, {})[SYSTEM].cpu_milli == 1000
+
+
 def test_a_host_group_is_the_boxs_and_not_the_systems():
     before = picture(0.0, {}, group(1, 0.0), usage_us=0)
     after = picture(10.0, {}, group(1, 10.0, 3000, 5 * GIB), usage_us=45_000_000, memory_total=16 * GIB)

@@ -191,8 +191,18 @@ class TestReserved:
         keys = set()
         for cpus in (0b01, 0b11):
             bed.sampler.watch((Group(Role.RESERVED, cpus=cpus),))
-            keys.add(bed.tick(seconds=2)[0].key)
+            keys.add(bed.tick(seconds=2)[-1].key)
         assert len(keys) == 2
+
+    def test_the_set_before_it_is_said_to_be_gone_so_that_nothing_is_taken_off_twice(self, bed):
+        (bed.folder / "proc").mkdir()
+        (bed.folder / "proc/stat").write_text("cpu0 3 0 0 50\ncpu1 4 0 0 50\n")
+        bed.sampler.watch((Group(Role.RESERVED, cpus=0b01),))
+        former = bed.one()
+        bed.sampler.watch((Group(Role.RESERVED, cpus=0b11),))
+        last, first = bed.tick(seconds=2)
+        assert (last.key, last.role, last.usage_us) == (former.key, Role.RESERVED, None)
+        assert first.usage_us == 70_000
 
     def test_without_proc_stat_there_is_no_sample(self, bed):
         bed.sampler.watch((Group(Role.RESERVED, cpus=1),))

@@ -10,13 +10,13 @@ BURSTABLE, BEST_EFFORT = "kubepods/burstable", "kubepods/besteffort"
 
 
 def pod(
-    parent: str, name: str, role: Role = Role.ONLINE, *containers: ContainerFacts, shares: bool = True
+    parent: str, name: str, role: Role = Role.ONLINE, *containers: ContainerFacts, **facts: bool
 ) -> PodFacts:
-    return PodFacts(f"{parent}/pod{name}", role, containers, shares)
+    return PodFacts(f"{parent}/pod{name}", role, containers, **facts)
 
 
-def pods(parent: str, count: int, role: Role) -> tuple[PodFacts, ...]:
-    return tuple(pod(parent, f"{role}{number}", role) for number in range(count))
+def pods(parent: str, count: int, role: Role, **facts: bool) -> tuple[PodFacts, ...]:
+    return tuple(pod(parent, f"{role}{number}", role, **facts) for number in range(count))
 
 
 def chosen(role: Role, *facts: PodFacts) -> list[Group]:
@@ -82,10 +82,10 @@ class TestOnline:
             pod(BURSTABLE, "x", Role.BOX),
             pod(BURSTABLE, "x", Role.SYSTEM),
             pod(BURSTABLE, "x", Role.ONLINE, ContainerFacts("c", limited=True)),
-            pod(BURSTABLE, "x", Role.ONLINE, ContainerFacts("c", dedicated=True)),
-            pod(BURSTABLE, "x", Role.ONLINE, shares=False),
+            pod(BURSTABLE, "x", Role.ONLINE, ContainerFacts("c", apart=True)),
+            pod(BURSTABLE, "x", Role.ONLINE, shares_box=False),
         ],
-        ids=["boxed", "system", "limited", "dedicated", "apart"],
+        ids=["boxed", "system", "limited", "apart", "elsewhere"],
     )
     def test_one_pod_of_another_kind_makes_all_be_read_themselves(self, other):
         found = chosen(Role.ONLINE, *pods(BURSTABLE, 3, Role.ONLINE), other)
@@ -103,7 +103,7 @@ class TestOnline:
         ]
 
     def test_a_pod_on_cpus_that_the_box_does_not_use_says_so(self):
-        (found,) = chosen(Role.ONLINE, pod(BURSTABLE, "a", shares=False))
+        (found,) = chosen(Role.ONLINE, pod(BURSTABLE, "a", shares_box=False))
         assert not found.shares_box
 
 
@@ -153,8 +153,25 @@ class TestTiers:
         assert tiers(TierFacts(f"{BEST_EFFORT}/podx"), TierFacts("")) == []
 
 
-def test_a_container_on_owned_cpus_counts_as_dedicated_and_its_neighbour_as_online():
-    main, sidecar = ContainerFacts("p/main", dedicated=True), ContainerFacts("p/init")
-    together = PodFacts("p", Role.ONLINE, (main, sidecar))
-    assert chosen(Role.DEDICATED, together) == [Group(Role.DEDICATED, ("p/main",), shares_box=False)]
-    assert chosen(Role.ONLINE, together) == [Group(Role.ONLINE, stalled="p/init")]
+class TestApart:
+    def test_a_container_on_owned_cpus_is_taken_off_and_its_neighbour_is_online(self):
+        main, sidecar = ContainerFacts("p/main", apart=True), ContainerFacts("p/init")
+        together = PodFacts("p", Role.ONLINE, (main, sidecar))
+        assert chosen(Role.DEDICATED, together) == [Group(Role.DEDICATED, ("p/main",), shares_box=False)]
+        assert chosen(Role.ONLINE, together) == [Group(Role.ONLINE, stalled="p/init")]
+
+    @pytest.mark.parametrize("role", [Role.ONLINE, Role.SYSTEM])
+    def test_a_pod_on_owned_cpus_is_taken_off_as_a_whole_and_nobody_listens_to_it(self, role):
+        containers = ContainerFacts("p/a", apart=True), ContainerFacts("p/b", apart=True, limited=True)
+        facts = PodFacts("p", role, containers, apart=True)
+        assert chosen(Role.DEDICATED, facts) == [Group(Role.DEDICATED, ("p",), shares_box=False)]
+        assert chosen(Role.ONLINE, facts) == []
+
+    def test_a_qos_cgroup_less_the_few_others_stands_for_all_of_them(self):
+        other = pod(BURSTABLE, "other")
+        found = chosen(Role.DEDICATED, other, *pods(BURSTABLE, 50, Role.SYSTEM, apart=True))
+        assert found == [Group(Role.DEDICATED, (BURSTABLE,), (other.path,), shares_box=False)]
+
+    def test_containers_straight_in_a_qos_cgroup_are_nobodys_part_of_it(self):
+        straight = PodFacts(BURSTABLE, Role.SYSTEM, (ContainerFacts(f"{BURSTABLE}/c"),))
+        assert len(chosen(Role.DEDICATED, straight, *pods(BURSTABLE, 9, Role.ONLINE, apart=True))) == 9

@@ -1,0 +1,121 @@
+"""What counts against lending is what runs on lendable CPUs: all of that, and nothing else.
+
+A node whose pods, system and box use so much on each kind of CPUs, with exact counters. The loop is given what cgroups
+and reserved CPUs tell, of which nothing says on which CPUs it was used.
+"""
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.reclaim import glance, usage
+from nri_coloc.reclaim.use import uses_between
+from nri_coloc.reclaim.workload import OnlinePod
+from tests.unit.reclaim.fast_kit import Watcher
+from tests.unit.reclaim.kit import group, picture
+
+CPUS = 64
+PERIOD_S = 0.02
+SUBTRACTED = (Role.BOX, Role.DEDICATED, Role.RESERVED)
+milli = st.integers(0, 4_000)
+
+
+class Flows(NamedTuple):
+    """Milli-CPU: of online pods, the system and the box on lendable CPUs; of the first two on reserved ones; of pods
+    that are apart."""
+
+    online: int
+    system: int
+    box: int
+    online_reserved: int
+    system_reserved: int
+    apart: tuple[int, ...]
+
+    @property
+    def claim(self) -> int:
+        return self.online + self.system
+
+    def samples(self, seconds: float) -> tuple[Sample, ...]:
+        """What is read after they flowed for so long."""
+        pods = self.online + self.online_reserved + self.box + sum(self.apart)
+        rates = [
+            (Role.PODS, pods),
+            (Role.SYSTEM, self.system + self.system_reserved),
+            (Role.BOX, self.box),
+            (Role.RESERVED, self.online_reserved + self.system_reserved),
+            *((Role.DEDICATED, one) for one in self.apart),
+        ]
+        return tuple(
+            Sample(key, role, 100.0 + seconds, round(rate * seconds * 1000))
+            for key, (role, rate) in enumerate(rates)
+        )
+
+
+flows = st.builds(Flows, milli, milli, milli, milli, milli, st.lists(milli, max_size=3).map(tuple))
+
+
+def read(samples: tuple[Sample, ...]) -> FastReadings:
+    return FastReadings(samples[0].at, samples, lendable=CPUS, cpus=CPUS)
+
+
+def used(flows: Flows, unread: frozenset[Role] = frozenset()) -> usage.Use:
+    known: dict[int, usage.Meter] = {}
+    for second in (0, 1):
+        samples = tuple(s for s in flows.samples(second) if s.role not in unread)
+        known = usage.advance(known, read(samples), stale_s=1.0)
+    found = usage.total(known, 101.0)
+    assert found is not None
+    return found
+
+
+@given(flows)
+def test_a_tick_counts_what_runs_on_lendable_cpus_and_nothing_else(flows):
+    found = used(flows)
+    assert found.online + found.system == flows.claim
+
+
+@given(flows, st.frozensets(st.sampled_from(SUBTRACTED)))
+def test_whatever_cannot_be_read_no_real_claim_is_overlooked(flows, unread):
+    found = used(flows, unread)
+    assert found.online + found.system >= flows.claim
+
+
+@given(flows)
+def test_what_was_passed_over_came_to_the_same_as_what_was_decided_about(flows):
+    watcher = Watcher(ReclaimTuning(dwell_s=0.1))
+    for number in range(1, 150):
+        watcher.take(read(flows.samples(number * PERIOD_S)))
+        if watcher.glance is None:
+            continue
+        rates = glance.caught_up(watcher.glance, watcher.memory).rates
+        assert abs(rates.online + rates.system - flows.claim) <= 4
+    assert watcher.passed
+
+
+@given(flows, st.booleans())
+def test_pictures_overlook_no_real_claim_either(flows, same_cpus):
+    """Of a pod that runs on both kinds of CPUs no file tells how much it used of which."""
+    online = {"web": OnlinePod("shop/web")}
+    online |= {f"apart-{n}": OnlinePod("shop/db", own_cpus=True) for n in range(len(flows.apart))}
+    before, after = picture_of(flows, 0.0, 0b1 if same_cpus else 0b11), picture_of(flows, 10.0, 0b1)
+    found = sum(use.cpu_milli or 0 for use in uses_between(before, after, online).values())
+    assert found >= flows.claim
+    if same_cpus and flows.online_reserved <= flows.system:
+        assert found == flows.claim
+
+
+def picture_of(flows: Flows, at: float, reserved: int):
+    rates = {"web": flows.online + flows.online_reserved}
+    rates |= {f"apart-{number}": rate for number, rate in enumerate(flows.apart)}
+    pods = {name: group(key, at, rate) for key, (name, rate) in enumerate(rates.items())}
+    of_pods = sum(rates.values()) + flows.box
+    on_reserved = flows.online_reserved + flows.system_reserved
+    node = {
+        "usage_us": round((of_pods + flows.system + flows.system_reserved) * at * 1000),
+        "reserved_usage_us": round(on_reserved * at * 1000),
+        "reserved": reserved,
+    }
+    return picture(at, pods, group(99, at, of_pods), **node)
