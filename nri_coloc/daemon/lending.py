@@ -217,6 +217,7 @@ class Lending:
             yields=self._relocation.yields(state),
             most=tiers.bounds(state.pools, RECLAIM).maximum,
             members=self._boxed,
+            equal=self._relocation.equal(state),
         )
 
     @property

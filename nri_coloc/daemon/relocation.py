@@ -6,13 +6,14 @@ others have to leave waits for them, for a moment.
 """
 
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.sentry import Member, Sentry
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.policy import box
@@ -26,6 +27,18 @@ LEAVE_WITHIN_S: Final = 0.02
 shares a CPU with tasks of the smallest weight for that long."""
 
 
+class _Members(NamedTuple):
+    """Of the box, `of` these pods and `beside` these containers: whether there are `any`, whether they all weigh least,
+    and who weighs as little as they."""
+
+    of: object = None
+    beside: object = None
+    share: CPUMask = 0
+    any: bool = False
+    yield_all: bool = False
+    equal: str = ""
+
+
 class Relocation:
     """Belongs to the loop's thread.
 
@@ -37,7 +50,7 @@ class Relocation:
         self._node = node
         self._actuator = actuator
         self._pusher = pusher
-        self._members: tuple[object, object, bool, bool] = (None, None, False, False)
+        self._members = _Members()
         self._sentry = sentry
         self._guarded_at = 0.0
 
@@ -66,19 +79,30 @@ class Relocation:
 
     def has_members(self, state: NodeState) -> bool:
         """Whether anybody lives on what is lent."""
-        return bool(self.host_groups) or self._looked_up(state)[0]
+        return bool(self.host_groups) or self._looked_up(state).any
 
     def yields(self, state: NodeState) -> bool:
         """Whether all that runs in the box gives way at once; a cgroup outside Kubernetes competes with all pods."""
-        return self.eevdf and not self.host_groups and self._looked_up(state)[1]
+        return self.eevdf and not self.host_groups and self._looked_up(state).yield_all
 
-    def _looked_up(self, state: NodeState) -> tuple[bool, bool]:
-        """Return whether the box has members, and whether they weigh least; anew only after somebody came or went."""
-        pods, containers, known, lightest = self._members
-        if pods is not state.pods or containers is not state.containers:
-            known, lightest = box.has_members(state), box.weighs_least(state)
-            self._members = (state.pods, state.containers, known, lightest)
-        return known, lightest
+    def equal(self, state: NodeState) -> str:
+        """Return a pod that the box would give way to if that weighed more, "" where there is none."""
+        return self._looked_up(state).equal if self.eevdf and not self.host_groups else ""
+
+    def _looked_up(self, state: NodeState) -> "_Members":
+        """Return what is known of the members; anew only after somebody came or went, or `share` has other CPUs."""
+        known, share = self._members, state.pools.share
+        if known.of is state.pods and known.beside is state.containers and known.share == share:
+            return known
+        self._members = _Members(
+            state.pods,
+            state.containers,
+            share,
+            box.has_members(state),
+            box.weighs_least(state),
+            box.equal(state),
+        )
+        return self._members
 
     def carry_out(self, outcome: Outcome, before: NodeState) -> None:
         """Bring everybody to an outcome that holds already."""

@@ -88,8 +88,9 @@ class FastReadings(NamedTuple):
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
     `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
     before this one cost, with waking up for it; `mean_took_s`: the mean of the last ones. `yields`: whether all of the
-    box has the least weight. `most`: CPUs that an operator lets the box have, 0 for any number. `members`: how many BOX
-    samples there are when all have been read.
+    box weighs less than everybody beside it; `equal`: a pod that weighs as little, for which alone it may not. `most`:
+    CPUs that an operator lets the box have, 0 for any number. `members`: how many BOX samples there are when all have
+    been read.
     """
 
     at: float
@@ -103,6 +104,7 @@ class FastReadings(NamedTuple):
     yields: bool = False
     most: int = 0
     members: int = 0
+    equal: str = ""
 
 
 class Pressure(NamedTuple):

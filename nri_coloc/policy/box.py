@@ -17,7 +17,7 @@ from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState, PodPlace
 from nri_coloc.model.workload import KubeQoS, Pod, QoSClass, Wish
-from nri_coloc.policy import change
+from nri_coloc.policy import change, whereabouts
 
 SHARES_OF_THE_BOX: Final = MIN_SHARES
 """The kernel's smallest weight: what keeps an online pod's p99."""
@@ -65,11 +65,12 @@ def weighs_least(state: NodeState) -> bool:
 
     The kubelet gives that weight to the class BestEffort as a whole. Burstable has the sum of its pods' requests, those
     of the reclaimed ones among them: a member of it weighs least among its siblings only, so all others have to be
-    siblings. A container beside online ones of its pod has that pod's weight.
+    siblings. A container beside online ones of its pod has that pod's weight. Beside an equal nobody weighs least.
     """
     members = [state.pods[k] for k in state.box]
-    others = [a for a in state.containers.values() if not state.boxed(a.container.pod_id)]
-    if any(a.pool == RECLAIM for a in others):
+    if any(a.pool == RECLAIM for a in state.containers.values() if not state.boxed(a.container.pod_id)):
+        return False
+    if equal(state):
         return False
     if all(place.pod.kube_qos is KubeQoS.BEST_EFFORT for place in members):
         return True
@@ -77,9 +78,34 @@ def weighs_least(state: NodeState) -> bool:
         return False  # its weight is not ours
     if any(place.pod.kube_qos not in _NOT_ABOVE_BURSTABLE for place in members):
         return False
-    rivals = {a.container.pod_id for a in others if not a.exclusive and not a.follows}
-    siblings = [state.pods.get(k) for k in rivals]
+    siblings = [state.pods.get(k) for k in _rivals(state)]
     return all(place and place.pod.kube_qos is KubeQoS.BURSTABLE for place in siblings)
+
+
+def equal(state: NodeState) -> str:
+    """Return a pod that shares CPUs with the box and weighs no more than a member of it, "" where there is none.
+
+    There is no weight below the one that the kubelet gives a pod without a CPU request, online or not: beside its
+    siblings in the box it gets its turn as one of them.
+    """
+    classes = {state.pods[k].pod.kube_qos for k in state.box}.intersection(_NOT_ABOVE_BURSTABLE)
+    siblings = (state.pods[k] for k in _rivals(state) if k in state.pods)
+    for place in siblings:
+        if place.pod.kube_qos in classes and not _asks_for_cpu(state, place):
+            return f"{place.pod.namespace}/{place.pod.name}"
+    return ""
+
+
+def _asks_for_cpu(state: NodeState, place: PodPlace) -> bool:
+    if place.pod.kube_qos is KubeQoS.BEST_EFFORT:
+        return False
+    return any((a.container.resources.shares or 0) > MIN_SHARES for a in state.of_pod(place.pod.id))
+
+
+def _rivals(state: NodeState) -> list[str]:
+    """Return the pods outside of the box that may run on CPUs of it, now or when it grows."""
+    others = (a for a in state.containers.values() if not state.boxed(a.container.pod_id))
+    return sorted({a.container.pod_id for a in others if whereabouts.of(state, a) & state.pools.share})
 
 
 def knobs(state: NodeState, pod_id: str) -> Knobs:

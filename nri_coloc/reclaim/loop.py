@@ -158,6 +158,7 @@ def _scene(
         readings.yields,
         readings.most,
         memory.learns_until,
+        readings.equal,
     )
 
 

@@ -113,6 +113,8 @@ def _gives_way(grounds: Grounds) -> str:
 def _more(grounds: Grounds) -> str:
     """Return what a box of tasks that yield has beyond the sum."""
     _, verdict, scene, tuning = grounds
+    if scene.equal:
+        return f"; none more: {scene.equal} weighs as little as the box"
     if not scene.yields:
         return ""
     more, part = verdict.lent.more, tuning.yielded_from

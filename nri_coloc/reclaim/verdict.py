@@ -63,7 +63,8 @@ class Scene(NamedTuple):
     was planned between two. `rise`: how far the use lies above all of the dwell before, milli-CPU; `yields`: whether
     every task of the box gives way at once. `most`: CPUs that an operator lets the box have, 0 for any number: what is
     decided here knows no bounds, and is cut to them where it is told and carried out.
-    `learns_until`: how long a box that was found is kept without a rate.
+    `learns_until`: how long a box that was found is kept without a rate. `equal`: a pod that it does not give way to,
+    which weighs as little.
     """
 
     now: float
@@ -83,6 +84,7 @@ class Scene(NamedTuple):
     yields: bool = False
     most: int = 0
     learns_until: float = _NEVER
+    equal: str = ""
 
 
 class Verdict(NamedTuple):

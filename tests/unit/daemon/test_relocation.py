@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.model import cpuset
-from nri_coloc.model.events import PodRemoved, PodStarted, PoolsSized
+from nri_coloc.model.events import ContainerCreating, PodRemoved, PodStarted, PoolsSized
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
 from tests.unit.policy import kit
@@ -141,6 +141,35 @@ def test_beside_a_guaranteed_pod_a_box_of_best_effort_pods_yields(cgroup_parent,
     boxed(rig.node, cgroup_parent)
     rig.relocation.eevdf = True
     assert rig.relocation.yields(rig.node.state) is yields
+
+
+def test_beside_an_online_pod_of_the_same_weight_nobody_yields_and_it_is_named():
+    rig = Rig()
+    rig.node.decide(PodRemoved("batch"))
+    boxed(rig.node, OF_BEST_EFFORT)
+    rig.relocation.eevdf = True
+    assert rig.relocation.equal(rig.node.state) == ""
+    pod = replace(kit.pod("agent"), cgroup_parent="/kubepods/besteffort/podagent")
+    rig.node.decide(ContainerCreating(pod, kit.container("agent", "agent"), kit.SYSTEM))
+    assert (rig.relocation.yields(rig.node.state), rig.relocation.equal(rig.node.state)) == (
+        False,
+        "shop/agent",
+    )
+
+
+def test_who_is_beside_the_box_is_asked_again_when_share_has_other_cpus():
+    rig = Rig()
+    rig.node.decide(PodRemoved("batch"))
+    boxed(rig.node, OF_BEST_EFFORT)
+    rig.relocation.eevdf = True
+    pod = replace(kit.pod("agent"), cgroup_parent="/kubepods/besteffort/podagent")
+    agent = replace(kit.SYSTEM, preserve=frozenset({"cpu"}))
+    container = kit.container("agent", "agent", resources=kit.asking(0, cpus="0"))
+    rig.node.decide(ContainerCreating(pod, container, agent))
+    state = rig.node.state
+    assert not rig.relocation.yields(state)
+    pools = replace(state.pools, reserved=0b1, share=0b11111110, reclaim=0b11111110)
+    assert rig.relocation.yields(replace(state, pools=pools))
 
 
 def test_one_member_that_does_not_yield_is_enough():

@@ -7,8 +7,9 @@ import pytest
 from nri_coloc.model.decisions import NOBODY
 from nri_coloc.model.events import PodStarted
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.policy import box
-from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, everyone_in, pod, said
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, everyone_in, pod, said
 
 WEIGHED = replace(SHARED, knobs=Knobs(io_weight=300))
 
@@ -150,9 +151,31 @@ class TestWeight:
         node.create("app", milli, wish, on="day")
         return node
 
-    @pytest.mark.parametrize("parent", [BEST_EFFORT, BURSTABLE, GUARANTEED])
-    def test_best_effort_pods_weigh_least_beside_anybody(self, parent):
-        assert box.weighs_least(self.online(self.node(BEST_EFFORT), parent).state)
+    @pytest.mark.parametrize("parent", [BURSTABLE, GUARANTEED, "/odd"])
+    def test_best_effort_pods_weigh_least_beside_all_other_classes(self, parent):
+        state = self.online(self.node(BEST_EFFORT), parent).state
+        assert (box.weighs_least(state), box.equal(state)) == (True, "")
+
+    @pytest.mark.parametrize("wish", [SHARED, SYSTEM], ids=["shared", "system"])
+    @pytest.mark.parametrize("parent", [BEST_EFFORT, BURSTABLE])
+    def test_an_online_pod_without_a_cpu_request_weighs_as_little_as_its_siblings_in_the_box(
+        self, parent, wish
+    ):
+        state = self.online(self.node(parent), parent, wish, milli=0).state
+        assert (box.weighs_least(state), box.equal(state)) == (False, "shop/day")
+
+    def test_a_best_effort_pod_has_its_classs_weight_whatever_its_containers_say(self):
+        state = self.online(self.node(BEST_EFFORT), BEST_EFFORT, milli=500).state
+        assert (box.weighs_least(state), box.equal(state)) == (False, "shop/day")
+
+    def test_an_equal_in_a_pool_with_cpus_of_its_own_is_no_rival(self):
+        node = Node(tuning=Tuning(pools=(PoolTuning("gold", minimum=2),)))
+        node.happen(PodStarted(replace(pod("night"), cgroup_parent=BEST_EFFORT), RECLAIMED))
+        state = self.online(node, BEST_EFFORT, replace(SHARED, pool="gold"), milli=0).state
+        assert (box.weighs_least(state), box.equal(state)) == (True, "")
+
+    def test_an_empty_box_has_no_equal(self):
+        assert box.equal(self.online(Node(), BEST_EFFORT, milli=0).state) == ""
 
     @pytest.mark.parametrize(
         ("parent", "least"), [(BURSTABLE, True), (BEST_EFFORT, False), (GUARANTEED, False), ("/odd", False)]
