@@ -86,18 +86,20 @@ def equal(state: NodeState) -> str:
     """Return a pod that shares CPUs with the box and weighs no more than a member of it, "" where there is none.
 
     There is no weight below the one that the kubelet gives a pod without a CPU request, online or not: beside its
-    siblings in the box it gets its turn as one of them.
+    siblings in the box it gets its turn as one of them. A class in which nobody asks for CPU has that weight, too.
     """
     classes = {state.pods[k].pod.kube_qos for k in state.box}.intersection(_NOT_ABOVE_BURSTABLE)
-    siblings = (state.pods[k] for k in _rivals(state) if k in state.pods)
-    for place in siblings:
+    if classes == {KubeQoS.BEST_EFFORT} and not any(_asks_for_cpu(state, p) for p in state.pods.values()):
+        classes.add(KubeQoS.BURSTABLE)
+    for place in (state.pods[k] for k in _rivals(state) if k in state.pods):
         if place.pod.kube_qos in classes and not _asks_for_cpu(state, place):
             return f"{place.pod.namespace}/{place.pod.name}"
     return ""
 
 
 def _asks_for_cpu(state: NodeState, place: PodPlace) -> bool:
-    if place.pod.kube_qos is KubeQoS.BEST_EFFORT:
+    """Whether a pod of the class Burstable weighs more than the least for its own requests."""
+    if place.pod.kube_qos is not KubeQoS.BURSTABLE:
         return False
     return any((a.container.resources.shares or 0) > MIN_SHARES for a in state.of_pod(place.pod.id))
 

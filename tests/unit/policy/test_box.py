@@ -174,6 +174,13 @@ class TestWeight:
         state = self.online(node, BEST_EFFORT, replace(SHARED, pool="gold"), milli=0).state
         assert (box.weighs_least(state), box.equal(state)) == (True, "")
 
+    def test_a_class_in_which_nobody_asks_for_cpu_weighs_as_little_as_best_effort(self):
+        node = self.online(self.node(BEST_EFFORT), BURSTABLE, milli=0)
+        assert (box.weighs_least(node.state), box.equal(node.state)) == (False, "shop/day")
+        node.happen(PodStarted(replace(pod("dusk"), cgroup_parent="/kubepods/burstable/poddusk"), SHARED))
+        node.create("web", 500, SHARED, on="dusk")
+        assert (box.weighs_least(node.state), box.equal(node.state)) == (True, "")
+
     def test_an_empty_box_has_no_equal(self):
         assert box.equal(self.online(Node(), BEST_EFFORT, milli=0).state) == ""
 
