@@ -19,10 +19,12 @@ class Role(StrEnum):
     PODS = "pods"
     """Everything below kubepods."""
     SYSTEM = "system"
-    """Everything on the node beside kubepods, the box's host groups too: PODS and SYSTEM together, less BOX, DEDICATED
-    and RESERVED, are what is used and not lent. On cgroup v2 it is several samples."""
+    """Everything on the node beside kubepods, HOST too: PODS less BOX and DEDICATED, and SYSTEM less HOST, and of both
+    together less RESERVED, are what is used and not lent. On cgroup v2 it is several samples."""
     BOX = "box"
-    """A pod cgroup of the reclaim box, or a host group in it."""
+    """A pod cgroup of the reclaim box."""
+    HOST = "host"
+    """A host group in the box, outside of kubepods."""
     DEDICATED = "dedicated"
     """Whoever runs only on CPUs that are somebody's and not lent: of a container's own, or of a pool's."""
     RESERVED = "reserved"
@@ -70,8 +72,9 @@ class Sample(NamedTuple):
 class Look(NamedTuple):
     """What one fast tick's counters come to, before anybody makes samples of them; µs of CPU time.
 
-    `left_us`: what PODS used and neither BOX nor DEDICATED did; `system_us`: of SYSTEM, RESERVED not taken off;
-    `box_us`: of BOX. `online`: the samples of ONLINE groups that were read. None of the others is missing in it.
+    `left_us`: what PODS used and neither BOX nor DEDICATED did; `system_us`: what SYSTEM did and HOST did not, RESERVED
+    not taken off; `box_us`: of BOX and HOST. `online`: the samples of ONLINE groups that were read. None of the others
+    is missing in it.
     """
 
     at: float

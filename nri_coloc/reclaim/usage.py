@@ -28,7 +28,9 @@ SCHEDULER_TICK_S = 0.004
 _PLACE = {role: place for place, role in enumerate(Role)}
 _PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]
 _DEDICATED, _RESERVED, _ONLINE = _PLACE[Role.DEDICATED], _PLACE[Role.RESERVED], _PLACE[Role.ONLINE]
-_SUBTRACTED = frozenset((_BOX, _DEDICATED, _RESERVED))
+_HOST = _PLACE[Role.HOST]
+_BOXED = frozenset((_BOX, _HOST))
+_SUBTRACTED = frozenset((*_BOXED, _DEDICATED, _RESERVED))
 _VITAL = frozenset((_PODS, _SYSTEM))
 
 
@@ -98,7 +100,7 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
         return _without_rate(meter, at, usage)
     # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
     place = meter.place
-    until = at + (stale_s if place == _BOX else max(stale_s, 2 * span))
+    until = at + (stale_s if place in _BOXED else max(stale_s, 2 * span))
     return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span, sample.tier)
 
 
@@ -118,8 +120,8 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
 
     `online = max(pods - box - dedicated - (reserved beyond the system's own use), sum of the online groups)`: on a
     full machine a burst of online use shows first in what the box loses, or in the online group itself.
-    `system = system - reserved`, both never below 0. Nothing ran on reserved CPUs that is not in one of the two, so it
-    is left out only where both are measured.
+    `system = system - host - reserved`, both never below 0. Nothing ran on reserved CPUs that is not in one of the two,
+    so it is left out only where both are measured.
     """
     sums = [0] * len(_PLACE)
     members, rated_at, span, oldest, has_system = 0, -inf, 0.0, inf, False
@@ -130,15 +132,17 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
                 rated_at, span = rated, interval
             else:
                 has_system = True
-        elif place == _BOX:
+        elif place in _BOXED:
             members += 1
         if until >= at or place in _VITAL:
             sums[place] += milli
     if rated_at == -inf or oldest == -inf:
         return None
     reserved = sums[_RESERVED] if has_system else 0
-    online, system = claimed(sums[_PODS] - sums[_BOX] - sums[_DEDICATED], sums[_SYSTEM], reserved)
-    return Use(max(online, sums[_ONLINE]), system, sums[_BOX], members, rated_at, span, oldest, reserved)
+    left, rest = sums[_PODS] - sums[_BOX] - sums[_DEDICATED], sums[_SYSTEM] - sums[_HOST]
+    online, system = claimed(left, rest, reserved)
+    box = sums[_BOX] + sums[_HOST]
+    return Use(max(online, sums[_ONLINE]), system, box, members, rated_at, span, oldest, reserved)
 
 
 def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
@@ -150,11 +154,12 @@ def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
 def claimed(left: int, system: int, reserved: int) -> tuple[int, int]:
     """Return what of the lendable CPUs is online use and the system's, milli-CPU.
 
-    `left`: what pods use and is neither the box's nor apart. What ran on reserved CPUs was the system's first, for
-    which they are; the rest of it was of pods of the system class, and is no online use either. The two are bounded one
-    by one: what is taken off the pods too late hides none of the system's use.
+    `left`: what pods use and is neither the box's nor apart; `system`: what all else does, but for the box's host
+    groups. What ran on reserved CPUs was the system's first, for which they are; the rest of it was of pods of the
+    system class, and is no online use either. The two are bounded one by one: what is taken off the pods too late hides
+    none of the system's use.
     """
-    rest = system - reserved
+    rest = max(0, system) - reserved
     return max(0, left + min(0, rest)), max(0, rest)
 
 

@@ -34,11 +34,11 @@ BUDGET: Final = 8
 RESERVED_PERIOD_S: Final = 1.0
 """/proc/stat counts in steps of 10 ms and is the most expensive file here; more often would tell nothing more."""
 
-_SUMMED: Final = (Role.BOX, Role.DEDICATED, Role.RESERVED, Role.TIER)
+_SUMMED: Final = (Role.BOX, Role.HOST, Role.DEDICATED, Role.RESERVED, Role.TIER)
 """Whose use is a sum of groups: one that is chosen no more must not be counted beside those in its place."""
 
 _Gauge = CgroupGauge | ReservedGauge
-_QUEUES: Final = (Role.BOX, Role.ONLINE, Role.DEDICATED, Role.SYSTEM, Role.TIER)
+_QUEUES: Final = (Role.BOX, Role.HOST, Role.ONLINE, Role.DEDICATED, Role.SYSTEM, Role.TIER)
 
 
 class FastSampler:

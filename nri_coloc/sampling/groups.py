@@ -109,7 +109,7 @@ def _node(facts: Facts) -> Iterator[Group]:
 
 
 def _box(facts: Facts) -> Iterator[Group]:
-    yield from (Group(Role.BOX, (path,)) for path in facts.host_groups)
+    yield from (Group(Role.HOST, (path,)) for path in facts.host_groups)
     yield from (Group(Role.BOX, *of) for of in _summed(facts, lambda pod: pod.role is Role.BOX))
 
 

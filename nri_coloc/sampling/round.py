@@ -20,7 +20,11 @@ AT_ONCE_S: Final = 0.0005
 LEFT: Final = {Role.PODS: 1, Role.BOX: -1, Role.DEDICATED: -1}
 """What pods use and is neither the box's nor apart is what these roles use, added or taken off."""
 
-SUMMED: Final = frozenset((*LEFT, Role.SYSTEM))
+REST: Final = {Role.SYSTEM: 1, Role.HOST: -1}
+"""Likewise of what runs beside pods."""
+
+BOXED: Final = frozenset((Role.BOX, Role.HOST))
+SUMMED: Final = frozenset((*LEFT, *REST))
 """Whose counters are added up."""
 
 Figures = tuple[int, ...]
@@ -58,8 +62,8 @@ class Round:
                     weights.append(0)
             place = list(self._files).index(source)
             self._left[place] += LEFT.get(gauge.role, 0) * sign
-            self._system[place] += (gauge.role is Role.SYSTEM) * sign
-            self._box[place] += (gauge.role is Role.BOX) * sign
+            self._system[place] += REST.get(gauge.role, 0) * sign
+            self._box[place] += (gauge.role in BOXED) * sign
             places.append(place)
         return tuple(places)
 

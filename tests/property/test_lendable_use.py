@@ -4,6 +4,7 @@ A node whose pods, system and box use so much on each kind of CPUs, with exact c
 and reserved CPUs tell, of which nothing says on which CPUs it was used.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from hypothesis import given
@@ -19,17 +20,18 @@ from tests.unit.reclaim.kit import group, picture
 
 CPUS = 64
 PERIOD_S = 0.02
-SUBTRACTED = (Role.BOX, Role.DEDICATED, Role.RESERVED)
+SUBTRACTED = (Role.BOX, Role.HOST, Role.DEDICATED, Role.RESERVED)
 milli = st.integers(0, 4_000)
 
 
 class Flows(NamedTuple):
-    """Milli-CPU: of online pods, the system and the box on lendable CPUs; of the first two on reserved ones; of pods
-    that are apart."""
+    """Milli-CPU: of online pods, the system, the box and its host group on lendable CPUs; of the first two on reserved
+    ones; of pods that are apart."""
 
     online: int
     system: int
     box: int
+    host: int
     online_reserved: int
     system_reserved: int
     apart: tuple[int, ...]
@@ -43,8 +45,9 @@ class Flows(NamedTuple):
         pods = self.online + self.online_reserved + self.box + sum(self.apart)
         rates = [
             (Role.PODS, pods),
-            (Role.SYSTEM, self.system + self.system_reserved),
+            (Role.SYSTEM, self.system + self.system_reserved + self.host),
             (Role.BOX, self.box),
+            (Role.HOST, self.host),
             (Role.RESERVED, self.online_reserved + self.system_reserved),
             *((Role.DEDICATED, one) for one in self.apart),
         ]
@@ -54,7 +57,7 @@ class Flows(NamedTuple):
         )
 
 
-flows = st.builds(Flows, milli, milli, milli, milli, milli, st.lists(milli, max_size=3).map(tuple))
+flows = st.builds(Flows, milli, milli, milli, milli, milli, milli, st.lists(milli, max_size=3).map(tuple))
 
 
 def read(samples: tuple[Sample, ...]) -> FastReadings:
@@ -114,8 +117,9 @@ def picture_of(flows: Flows, at: float, reserved: int):
     of_pods = sum(rates.values()) + flows.box
     on_reserved = flows.online_reserved + flows.system_reserved
     node = {
-        "usage_us": round((of_pods + flows.system + flows.system_reserved) * at * 1000),
+        "usage_us": round((of_pods + flows.host + flows.system + flows.system_reserved) * at * 1000),
         "reserved_usage_us": round(on_reserved * at * 1000),
         "reserved": reserved,
     }
-    return picture(at, pods, group(99, at, of_pods), **node)
+    found = picture(at, pods, group(99, at, of_pods), **node)
+    return replace(found, host_groups={"yarn": group(98, at, flows.host)})

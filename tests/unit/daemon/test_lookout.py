@@ -176,4 +176,4 @@ def test_a_host_group_is_a_member_of_the_box():
     node = a_node()
     create(node, "app")
     found = lookout.groups_of(node.state, node.state.pools.free, ("hadoop-yarn",))
-    assert Group(Role.BOX, ("hadoop-yarn",)) in found
+    assert Group(Role.HOST, ("hadoop-yarn",)) in found

@@ -8,7 +8,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import glance
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
-from nri_coloc.sampling.round import LEFT, SUMMED
+from nri_coloc.sampling.round import BOXED, LEFT, REST, SUMMED
 
 KEYS = {role: number for number, role in enumerate(Role, 1)}
 
@@ -22,11 +22,8 @@ def look_of(readings: FastReadings) -> Look | None:
     summed = [sample for sample in readings.samples if sample.role in SUMMED]
     if not summed or any(sample.usage_us is None or sample.at != summed[0].at for sample in summed):
         return None
-    left = sum(LEFT.get(sample.role, 0) * (sample.usage_us or 0) for sample in summed)
-    system, box = (
-        sum(sample.usage_us or 0 for sample in summed if sample.role is role)
-        for role in (Role.SYSTEM, Role.BOX)
-    )
+    signs = LEFT, REST, dict.fromkeys(BOXED, 1)
+    left, system, box = (sum(by.get(s.role, 0) * (s.usage_us or 0) for s in summed) for by in signs)
     online = tuple(sample for sample in readings.samples if sample.role is Role.ONLINE)
     return Look(summed[0].at + READ_AFTER_S, left, system, box, online)
 

@@ -116,6 +116,17 @@ def test_online_is_what_pods_use_beside_box_and_dedicated():
     assert (found.online, found.system, found.box, found.members) == (1300, 400, 1000, 1)
 
 
+def test_a_host_group_is_no_part_of_the_pods_but_of_what_runs_beside_them():
+    system = pair(Role.SYSTEM, 4_300, key=2)
+    found = use(*pair(Role.PODS, 500, key=1), *system, *pair(Role.HOST, 4_000, key=3))
+    assert (found.online, found.system, found.box, found.members) == (500, 300, 4_000, 1)
+
+
+def test_a_host_group_that_was_read_before_it_rested_takes_nothing_off_the_pods():
+    found = use(*PODS, *SYSTEM, *pair(Role.HOST, 4_000, key=3), *pair(Role.RESERVED, 150, key=5))
+    assert (found.online, found.system) == (2850, 0)
+
+
 def test_use_of_reserved_cpus_is_not_the_systems():
     found = use(*PODS, *SYSTEM, *pair(Role.RESERVED, 150, key=5))
     assert (found.online, found.system) == (3000, 250)

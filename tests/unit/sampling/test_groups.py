@@ -67,7 +67,7 @@ class TestBox:
         assert len(chosen(Role.BOX, stranger, *pods(BEST_EFFORT, 9, Role.BOX))) == 9
 
     def test_host_groups_belong_to_it(self):
-        assert groups.choose(Facts(host_groups=("yarn/nm",))) == (Group(Role.BOX, ("yarn/nm",)),)
+        assert groups.choose(Facts(host_groups=("yarn/nm",))) == (Group(Role.HOST, ("yarn/nm",)),)
 
 
 class TestOnline:

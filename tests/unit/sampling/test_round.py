@@ -36,6 +36,15 @@ def test_what_is_left_is_what_pods_and_system_use_and_the_box_does_not(watching)
     assert (online.role, online.at, online.stalled_us) == (Role.ONLINE, watching.now, 5)
 
 
+def test_a_host_group_is_taken_off_what_runs_beside_pods(watching):
+    watching.make("yarn")
+    watching.use("yarn", 60)
+    watching.sampler.watch((PODS, REST, Group(Role.HOST, ("yarn",))))
+    watching.tick()
+    look = watching.look()
+    assert (look.left_us, look.system_us, look.box_us) == (700, 200 - 60, 60)
+
+
 def test_samples_of_looks_are_those_that_a_reading_would_have_had(watching):
     read = watching.tick()
     watching.look()
