@@ -91,7 +91,7 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     if not tuning.enabled:
         return _disabled(readings, tuning, now)
     if now < memory.at:
-        memory = LoopMemory(lent=Lent(cpus=memory.lent.cpus))
+        memory = LoopMemory(lent=Lent(cpus=memory.lent.box))
     meters = usage.advance(memory.meters, readings, tuning.stale_s)
     rates = memory.rates
     learns = rates.known_since == _NEVER and now < memory.learns_until

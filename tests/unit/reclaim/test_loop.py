@@ -10,6 +10,8 @@ from nri_coloc.model.lending import Binding, Change
 from nri_coloc.model.readings import FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.loop import LoopMemory, Tick, resumed, tick
+from nri_coloc.reclaim.verdict import Lent
+from nri_coloc.reclaim.yielded import Yielded
 from tests.unit.reclaim.fast_kit import Feed
 
 
@@ -161,6 +163,12 @@ def test_a_clock_that_went_back_begins_anew_with_the_floor():
     found = feed.tick(2_000)
     assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
     assert found.target.binding is Binding.LEARNING
+
+
+def test_a_clock_that_went_back_takes_the_core_more_too_and_says_so():
+    lent = Lent(cpus=1, milli=1_000, more=Yielded(cpus=1))
+    found = tick(LoopMemory(at=100.0, lent=lent), FastReadings(50.0, lendable=8), ReclaimTuning(), 50.0)
+    assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
 
 
 def test_the_same_input_gives_the_same_result():
