@@ -27,6 +27,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState
 
 SWEEP_S: Final = 2.0
@@ -177,6 +178,10 @@ class Actuator:
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
         self._scored.pop(container_id, None)
+
+    def lacking(self, wanted: Knobs) -> Knobs:
+        """Return the values that this machine has nothing for, as far as is known by now."""
+        return self.can.lacking(wanted)
 
     def place(self, container_id: str) -> Drift | None:
         """Bring one container to its values now, on the caller's thread; what somebody else had changed is returned."""

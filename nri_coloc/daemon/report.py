@@ -3,7 +3,7 @@
 Everything here runs after the reply has left. Nothing here decides or fails.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,7 @@ from typing import Any, Final
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
@@ -26,12 +27,21 @@ REFUSALS_KEPT: Final = 4096
 """Refused files that are remembered, so that a sweep every two seconds does not say the same for ever."""
 
 
+Lacking = Callable[[Knobs], Knobs]
+"""Says which values this machine does not take."""
+
+
+def _nothing(_wanted: Knobs) -> Knobs:
+    return NO_KNOBS
+
+
 class Report:
     """Speaks to all three audiences; may be called from every thread."""
 
     def __init__(self, audit: AuditLog, metrics: Metrics) -> None:
         self.audit = audit
         self.metrics = metrics
+        self.lacking: Lacking = _nothing
         self.log = logs.logger("daemon")
         self._numbers = count(1)
         self._refusals: dict[str, str] = {}
@@ -49,7 +59,8 @@ class Report:
         for decision in decisions:
             pod = pod_of(decision, state, previous)
             # not the states themselves: a record that waits must not keep their containers alive
-            self.audit.submit(partial(_record, decision, pod, state.topology, decision_id, latency_us))
+            told = partial(_record, decision, pod, state.topology, decision_id, latency_us)
+            self.audit.submit(partial(told, self.lacking))
             self.metrics.decided(decision)
 
     def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
@@ -115,13 +126,27 @@ def _named(subject: Assignment | str, state: NodeState) -> str:
 
 
 def _record(
-    decision: Decision, pod: Pod, topology: Topology, decision_id: str, latency_us: int | None
+    decision: Decision,
+    pod: Pod,
+    topology: Topology,
+    decision_id: str,
+    latency_us: int | None,
+    lacking: Lacking,
 ) -> Record:
     """Word a decision, with the nodes that a dedicated container could have got, for `explain`, or what it used."""
-    record = worded(decision, pod, decision_id, latency_us)
+    record = worded(_as_set(decision, lacking), pod, decision_id, latency_us)
     if decision.inputs:
         return replace(record, extra={"inputs": dict(decision.inputs)})
     if decision.considered is None or decision.subject is None:
         return record
     found = candidates(topology, decision.considered, decision.subject.exclusive)
     return replace(record, extra={"candidates": [candidate.as_json() for candidate in found]})
+
+
+def _as_set(decision: Decision, lacking: Lacking) -> Decision:
+    """Return a decision without the values that are set nowhere, which its sentence names instead."""
+    absent = NO_KNOBS if decision.after is NO_KNOBS else lacking(decision.after)
+    if absent == NO_KNOBS:
+        return decision
+    because = f"{decision.because}; not set, for this machine has no such thing: {', '.join(absent.named())}"
+    return decision._replace(after=decision.after.without(absent), because=because)

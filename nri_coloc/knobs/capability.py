@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from nri_coloc.model.knobs import Knobs
+
 
 @dataclass(frozen=True, slots=True)
 class Capability:
@@ -23,6 +25,16 @@ class Capability:
     def unified(self, name: str) -> bool:
         """Whether a value may travel in `unified`: on v2 only (v1 fails the creation), for a file that exists."""
         return self.cgroup == 2 and name in self.files
+
+    def lacking(self, wanted: Knobs) -> Knobs:
+        """Return the values that nothing here takes; what is only guessed to be missing is not among them."""
+        seen = self.seen_on_pods
+        return Knobs(
+            memory_high=wanted.memory_high if seen and "memory.high" not in self.files else None,
+            memory_low=wanted.memory_low if seen and "memory.low" not in self.files else None,
+            memory_min=wanted.memory_min if seen and "memory.min" not in self.files else None,
+            rdt_class=None if self.resctrl else wanted.rdt_class,
+        )
 
     def oom_by_answer(self, wanted: int | None, former: int | None) -> bool:
         """Whether an oom_score_adj may travel in the answer to a creation; otherwise it is written at start."""

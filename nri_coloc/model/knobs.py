@@ -49,6 +49,10 @@ class Knobs(NamedTuple):
         """Keep the knobs that are set in the other too."""
         return Knobs._make([None if b is None else a for a, b in zip(self, other, strict=True)])
 
+    def without(self, other: "Knobs") -> "Knobs":
+        """Keep the knobs that are not set in the other."""
+        return Knobs._make([a if b is None else None for a, b in zip(self, other, strict=True)])
+
     def overlaid(self, other: "Knobs") -> "Knobs":
         """Return this record with the other's set knobs on top."""
         return Knobs._make([a if b is None else b for a, b in zip(self, other, strict=True)])

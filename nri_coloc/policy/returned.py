@@ -43,11 +43,6 @@ def given(
     return change.with_container(state, again), told
 
 
-def left(returned: Knobs, told: Knobs) -> Knobs:
-    """Return what stays given back once the kubelet has told new values: those are its own again."""
-    return Knobs._make([value if new is None else None for value, new in zip(returned, told, strict=True)])
-
-
 def _held(assignment: Assignment) -> Knobs:
     return assignment.returned.overlaid(assignment.knobs)
 

@@ -16,7 +16,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Resources, Wish
-from nri_coloc.policy import admission, change, lifecycle, ownership, record, request, returned, words
+from nri_coloc.policy import admission, change, lifecycle, ownership, record, request, words
 from nri_coloc.policy.ownership import Resize
 
 _FIGURES: Final = Knobs(
@@ -73,10 +73,10 @@ def _carried_out(before: NodeState, known: Assignment, event: ContainerUpdating,
     """Give a container what its request came to, and move whoever that concerns."""
     after, joined = ownership.adopt(before, resize.assignment)
     moves, waits_for = ownership.moves(before, after, event.container.id)
-    given_back = before.pools.dedicated & ~after.pools.dedicated
+    returned = before.pools.dedicated & ~after.pools.dedicated
     where = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
     cause = f"{where} owns {cpuset.render(resize.assignment.exclusive) or 'none'} now"
-    reason = Reason.CPUS_RETURNED if given_back else Reason.CPUS_TAKEN
+    reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     decisions = (
         _said(after, known, resize.assignment, event, resize),
         *words.of_findings(resize.findings, resize.assignment),
@@ -95,7 +95,7 @@ def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) ->
         known,
         container=container,
         original=kubelets.where_set(known.knobs),
-        returned=returned.left(known.returned, event.requested.knobs()),
+        returned=known.returned.without(event.requested.knobs()),
     )
     if event.wish == known.wish or not _says_the_same(known.wish, event.wish):
         return now

@@ -16,6 +16,7 @@ from tests.integration.harness import (
     reclaimed,
     served,
     settled,
+    shared,
 )
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
@@ -155,3 +156,16 @@ def test_what_somebody_resets_is_repaired_and_said(node, daemon):
     node.tree.write(node.runtime.containers[container_id].cgroup, "cpuset.cpus", "0-7")
     wait_until(lambda: cpuset.render(node.cpus(container_id)) == "0-1", 20, "the repair")
     assert daemon.audited("drift.repair", container_id=container_id)["after"] == {"cpus": "0-1"}
+
+
+def test_the_audit_claims_no_value_that_the_machine_has_nothing_for(lasting):
+    node, daemon = lasting.emptied(), lasting.daemon
+    shared(node)  # a pod shows which files there are
+    app = shared(
+        node, "web", annotations={"coloc.nri.io/memory-high": "64Mi", "coloc.nri.io/rdt-class": "gold"}
+    )
+    admitted = daemon.audited("container.admit", container_id=app)
+    high = {"memory.high": 64 * MI} if node.tree.version == 2 else {}
+    assert admitted["after"] == {"cpus": "0-7", **high}
+    absent = "rdt_class" if high else "memory.high, rdt_class"
+    assert admitted["because"].endswith(f"; not set, for this machine has no such thing: {absent}")

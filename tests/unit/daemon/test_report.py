@@ -1,8 +1,11 @@
 """One call, three audiences: audit, metrics, log."""
 
+from dataclasses import replace
+
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.report import REFUSALS_KEPT
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -33,6 +36,18 @@ def test_what_a_decision_used_goes_out_by_name_beside_its_sentence():
     decision = Decision(AuditEvent.RECLAIM_GROW, Reason.HEADROOM, "it fits", inputs={"online_milli": 1200})
     report.decided((decision,), node.state, node.state)
     assert heard.records[0].extra == {"inputs": {"online_milli": 1200}}
+
+
+def test_what_this_machine_does_not_take_is_said_and_not_claimed():
+    node = a_node()
+    report, heard = a_report(node)
+    report.lacking = Capability(1, frozenset({"cpu.shares"}), seen_on_pods=True).lacking
+    before = node.state
+    wish = replace(kit.SHARED, knobs=Knobs(memory_high=4096, io_weight=300, rdt_class="gold"))
+    report.decided(create(node, "app", wish).decisions, node.state, before)
+    (admitted,) = heard.records
+    assert admitted.after == {"cpus": "0-7", "io.weight": 300}
+    assert admitted.because.endswith("; not set, for this machine has no such thing: memory.high, rdt_class")
 
 
 def test_a_repair_says_what_was_found_and_for_whom():

@@ -3,6 +3,7 @@
 import pytest
 
 from nri_coloc.knobs.capability import NOTHING_KNOWN, Capability
+from nri_coloc.model.knobs import Knobs
 
 FILES = frozenset({"memory.high"})
 
@@ -41,3 +42,27 @@ def test_unified_is_for_v2_and_for_files_that_exist(can, may):
 )
 def test_a_score_travels_only_where_it_cannot_fail_the_creation(can, wanted, former, may):
     assert can.oom_by_answer(wanted, former) is may
+
+
+THREE = frozenset({"memory.high", "memory.low", "memory.min"})
+MEMORY = Knobs(memory_high=1, memory_low=2, memory_min=3)
+
+
+@pytest.mark.parametrize(
+    ("can", "lacking"),
+    [
+        (
+            Capability(2, THREE, resctrl=True, seen_on_pods=True),
+            Knobs(),
+        ),
+        (Capability(1, seen_on_pods=True), MEMORY._replace(rdt_class="gold")),
+        (
+            Capability(2, FILES, resctrl=True, seen_on_pods=True),
+            MEMORY._replace(memory_high=None),
+        ),
+        (Capability(1), Knobs(rdt_class="gold")),
+    ],
+    ids=["everything", "nothing", "a part", "guessed"],
+)
+def test_what_nothing_here_takes_is_known_once_pods_were_seen(can, lacking):
+    assert can.lacking(MEMORY._replace(cpus="0", io_weight=5, rdt_class="gold")) == lacking

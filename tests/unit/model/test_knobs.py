@@ -26,6 +26,10 @@ def test_zero_and_the_empty_text_are_values():
     assert Knobs(cpus="", quota=0, oom_score_adj=0).named() == {"cpus": "", "quota": 0, "oom_score_adj": 0}
 
 
+def test_what_is_set_elsewhere_can_be_left_out():
+    assert Knobs(shares=2, quota=5).without(Knobs(quota=0, cpus="0")) == Knobs(shares=2)
+
+
 class TestComparing:
     HAVE = Knobs(cpus="0-1", shares=2, quota=5)
 
