@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 from tests.rig.order import place
+from tests.rig.spent import Spent
 
 # how long an example takes says how busy the machine is; what is to be fast is measured in benchmarks/
 hypothesis.settings.register_profile(
@@ -23,6 +24,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("nri-coloc")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Spent())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
