@@ -2,12 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nri_coloc.daemon.actuator import LONGEST_SWEEP_S, Actuator
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.trunk import Trunk
+
+FAST_WITHIN_S: Final = 5.0
+"""Ten of the fast loop's slowest periods."""
+
+SLOW_WITHIN_S: Final = 60.0
+"""Two of the slow loop's longest; older pictures take the box's memory to its floor (`reclaim.memory_stale_s`)."""
 
 
 class Reading(NamedTuple):

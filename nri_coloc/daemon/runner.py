@@ -47,7 +47,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
-from nri_coloc.daemon.readiness import Readiness, Reading
+from nri_coloc.daemon.readiness import FAST_WITHIN_S, SLOW_WITHIN_S, Readiness, Reading
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
@@ -80,12 +80,6 @@ HOUSEKEEPING_S: Final = 1.0
 
 LOCK_AGAIN_S: Final = 0.5
 """Between two looks whether the former daemon has ended, which keeps ours from beginning."""
-
-FAST_WITHIN_S: Final = 5.0
-"""Ten of the fast loop's slowest periods."""
-
-SLOW_WITHIN_S: Final = 60.0
-"""Two of the slow loop's longest; older pictures take the box's memory to its floor (`reclaim.memory_stale_s`)."""
 
 CENSUS_PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
