@@ -87,11 +87,14 @@ def equal(state: NodeState) -> str:
 
     There is no weight below the one that the kubelet gives a pod without a CPU request, online or not: beside its
     siblings in the box it gets its turn as one of them. A class in which nobody asks for CPU has that weight, too.
+    Pods of the class system are no claimants: a node agent without a request has the turn it would have without us.
     """
     classes = {state.pods[k].pod.kube_qos for k in state.box}.intersection(_NOT_ABOVE_BURSTABLE)
     if classes == {KubeQoS.BEST_EFFORT} and not any(_asks_for_cpu(state, p) for p in state.pods.values()):
         classes.add(KubeQoS.BURSTABLE)
     for place in (state.pods[k] for k in _rivals(state) if k in state.pods):
+        if place.wish.qos is QoSClass.SYSTEM:
+            continue
         if place.pod.kube_qos in classes and not _asks_for_cpu(state, place):
             return f"{place.pod.namespace}/{place.pod.name}"
     return ""

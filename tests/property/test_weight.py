@@ -1,4 +1,4 @@
-"""Where the box is said to weigh least, it does: beside everybody who may run on its CPUs, at whatever level they meet.
+"""Where the box is said to weigh least, it does: beside every online pod that may run on its CPUs, wherever they meet.
 
 The weights are the kubelet's: a pod has the sum of its containers' requests, the class Burstable that of its pods', and
 nothing has less than 2, which is what the class BestEffort and each of its pods have.
@@ -15,7 +15,7 @@ from nri_coloc.model.knobs import MIN_SHARES
 from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import Wish
 from nri_coloc.policy import box
-from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, container, pod
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, container, pod
 
 GOLD = replace(SHARED, pool="gold")
 
@@ -55,7 +55,7 @@ def meet(member: Resident, other: Resident, everybody: list[Resident]) -> tuple[
 
 @given(
     st.lists(residents(RECLAIMED), min_size=1, max_size=3),
-    st.lists(residents(SHARED, SYSTEM, GOLD, DEDICATED), max_size=4),
+    st.lists(residents(SHARED, GOLD, DEDICATED), max_size=4),
 )
 def test_nobody_who_shares_cpus_with_a_box_that_weighs_least_weighs_as_little(members, others):
     node = Node(tuning=Tuning(pools=(PoolTuning("gold", minimum=1),)))

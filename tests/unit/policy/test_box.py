@@ -156,13 +156,15 @@ class TestWeight:
         state = self.online(self.node(BEST_EFFORT), parent).state
         assert (box.weighs_least(state), box.equal(state)) == (True, "")
 
-    @pytest.mark.parametrize("wish", [SHARED, SYSTEM], ids=["shared", "system"])
     @pytest.mark.parametrize("parent", [BEST_EFFORT, BURSTABLE])
-    def test_an_online_pod_without_a_cpu_request_weighs_as_little_as_its_siblings_in_the_box(
-        self, parent, wish
-    ):
-        state = self.online(self.node(parent), parent, wish, milli=0).state
+    def test_an_online_pod_without_a_cpu_request_weighs_as_little_as_its_siblings_in_the_box(self, parent):
+        state = self.online(self.node(parent), parent, milli=0).state
         assert (box.weighs_least(state), box.equal(state)) == (False, "shop/day")
+
+    @pytest.mark.parametrize("parent", [BEST_EFFORT, BURSTABLE])
+    def test_a_node_agent_without_a_cpu_request_holds_nothing_up(self, parent):
+        state = self.online(self.node(parent), parent, SYSTEM, milli=0).state
+        assert (box.weighs_least(state), box.equal(state)) == (True, "")
 
     def test_a_best_effort_pod_has_its_classs_weight_whatever_its_containers_say(self):
         state = self.online(self.node(BEST_EFFORT), BEST_EFFORT, milli=500).state
