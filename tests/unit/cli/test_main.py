@@ -123,6 +123,7 @@ class Finder:
         if name == {module!r}:
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without
 sys.meta_path.insert(0, Finder())
 from nri_coloc.cli.main import entry
 entry()
