@@ -149,11 +149,11 @@ def test_beside_an_online_pod_of_the_same_weight_nobody_yields_and_it_is_named()
     boxed(rig.node, OF_BEST_EFFORT)
     rig.relocation.eevdf = True
     assert rig.relocation.equal(rig.node.state) == ""
-    pod = replace(kit.pod("agent"), cgroup_parent="/kubepods/besteffort/podagent")
-    rig.node.decide(ContainerCreating(pod, kit.container("agent", "agent"), kit.SYSTEM))
+    pod = replace(kit.pod("day"), cgroup_parent="/kubepods/besteffort/podday")
+    rig.node.decide(ContainerCreating(pod, kit.container("day", "day"), kit.SHARED))
     assert (rig.relocation.yields(rig.node.state), rig.relocation.equal(rig.node.state)) == (
         False,
-        "shop/agent",
+        "shop/day",
     )
 
 
@@ -162,10 +162,10 @@ def test_who_is_beside_the_box_is_asked_again_when_share_has_other_cpus():
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
     rig.relocation.eevdf = True
-    pod = replace(kit.pod("agent"), cgroup_parent="/kubepods/besteffort/podagent")
-    agent = replace(kit.SYSTEM, preserve=frozenset({"cpu"}))
-    container = kit.container("agent", "agent", resources=kit.asking(0, cpus="0"))
-    rig.node.decide(ContainerCreating(pod, container, agent))
+    pod = replace(kit.pod("day"), cgroup_parent="/kubepods/besteffort/podday")
+    kept = replace(kit.SHARED, preserve=frozenset({"cpu"}))
+    container = kit.container("day", "day", resources=kit.asking(0, cpus="0"))
+    rig.node.decide(ContainerCreating(pod, container, kept))
     state = rig.node.state
     assert not rig.relocation.yields(state)
     pools = replace(state.pools, reserved=0b1, share=0b11111110, reclaim=0b11111110)
