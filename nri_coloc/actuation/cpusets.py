@@ -79,8 +79,14 @@ def release(folder: str, version: int, wanted: CPUMask, apart: Container[str] = 
     `apart`: the folders below it that have CPUs of their own, and keep them with all that lies in them. What another
     nested cgroup had chosen for itself cannot be told from what a move that was cut off left to it. Raises as `move`.
     """
-    cpus = move(folder, version, wanted)
-    if version == 1 and cpus is not None:
+    if version == 2:
+        return move(folder, version, wanted)
+    found = look(folder, 1)
+    if found is None:
+        return None
+    _move_tree(folder, found.cpus, wanted, apart=apart)
+    cpus = actual(folder, 1)
+    if cpus is not None:
         _let_follow(folder, cpus, apart)
     return cpus
 
@@ -96,7 +102,9 @@ def _let_follow(folder: str, cpus: CPUMask, apart: Container[str]) -> None:
         _let_follow(child, cpus, apart)
 
 
-def _move_tree(folder: str, current: CPUMask, wanted: CPUMask, *, inherited: bool = False) -> None:
+def _move_tree(
+    folder: str, current: CPUMask, wanted: CPUMask, *, inherited: bool = False, apart: Container[str] = ()
+) -> None:
     """Widen a cgroup, move what lies below it, narrow it."""
     both = current | wanted
     if both != current:
@@ -106,9 +114,10 @@ def _move_tree(folder: str, current: CPUMask, wanted: CPUMask, *, inherited: boo
         if had is None:
             continue
         # a child that had all of its parent's CPUs gets all again, another keeps its part
-        target = wanted if inherited or had == current else (had & wanted) or wanted
+        follows = inherited or (had == current and child not in apart)
+        target = wanted if follows else (had & wanted) or wanted
         if target != had:
-            _move_tree(child, had, target)
+            _move_tree(child, had, target, apart=apart)
     if both != wanted:
         _set(folder, wanted)
 

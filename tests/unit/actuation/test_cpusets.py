@@ -129,6 +129,11 @@ class TestReleasing:
         after = self.release(tmp_path, before, "0-15", "pod/app")
         assert after == {**before, "": "0-15", "pod": "0-15", "pod/pause": "0-15"}
 
+    def test_so_does_one_whose_own_set_is_the_pods_for_now(self, tmp_path):
+        before = {"": "0-15", **dict.fromkeys(("pod", "pod/pause", "pod/app", "pod/app/inner"), "2-3")}
+        after = self.release(tmp_path, before, "0-15", "pod/app")
+        assert after == {**before, "pod": "0-15", "pod/pause": "0-15"}
+
     def test_a_folder_that_is_no_cpuset_is_passed_over(self, tmp_path):
         (tmp_path / "cpuset/pod/stranger").mkdir(parents=True)
         assert self.release(tmp_path, NODE, "0-15") == dict.fromkeys(NODE, "0-15")
