@@ -23,6 +23,17 @@ def _group(path: str) -> str:
     return "/".join(parts)
 
 
+def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a group that lies in another: its use would be counted twice, and the outer one brings it in anyway."""
+    for path in paths:
+        outer = next((one for one in paths if path.startswith(f"{one}/")), None)
+        if outer is not None:
+            raise ValueError(
+                f"{path[:80]!r} lies in {outer[:80]!r}, which brings it in: name only one of them"
+            )
+    return paths
+
+
 class Reclaim(Section):
     """Lending; the many figures behind these keys are in `model.tuning` with their reasons."""
 
@@ -65,6 +76,7 @@ class Reclaim(Section):
     members: Annotated[
         tuple[Annotated[str, Field(max_length=1024), AfterValidator(_group)], ...],
         BeforeValidator(listed),
+        AfterValidator(_apart),
         Field(
             max_length=16,
             description="a list of at most 16 cgroups outside Kubernetes, as paths below the hierarchy's root such as "

@@ -58,6 +58,11 @@ class HostGroups:
             left = {path for path in self._placed - {*members} if not self._let_go(path, state)}
             self._placed = {*members, *left}
 
+    def look(self) -> tuple[str, ...]:
+        """Find out who is a member by now; writes nothing."""
+        with self._turn:
+            return self._look_for(targets.host_groups(self._node.state, self._node.tuning))
+
     def _look_for(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
         """Find out who can be held to the box's CPUs."""
         members = tuple(path for path in wanted if self._can_be_boxed(path))

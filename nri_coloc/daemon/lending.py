@@ -274,7 +274,7 @@ class Lending:
         else:
             groups = lookout.groups_of(state, self._lendable(state), host_groups)
             self._budget = BUDGET
-        self._boxed = sum(group.role is Role.BOX for group in groups)
+        self._boxed = sum(group.role in (Role.BOX, Role.HOST) for group in groups)
         self._sampler.watch(groups)
 
     def _act(self, tick: Tick, state: NodeState, now: float) -> None:

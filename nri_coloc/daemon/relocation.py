@@ -70,11 +70,8 @@ class Relocation:
             files, look = partial(actuator.files_of_pod, pod_id), partial(actuator.guard_pod, pod_id)
             members[targets.pod_path(state.pods[pod_id].pod)] = Member(look, files)
         for path in self.host_groups:
-            files, look = (
-                partial(actuator.files_of_host_group, path),
-                partial(actuator.guard_host_group, path),
-            )
-            members[path] = Member(look, files)
+            files = partial(actuator.files_of_host_group, path)
+            members[path] = Member(partial(actuator.guard_host_group, path), files, may_be_remade=True)
         return members
 
     def has_members(self, state: NodeState) -> bool:

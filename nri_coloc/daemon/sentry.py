@@ -30,10 +30,14 @@ ARMED_EVERY_S: Final = 60.0
 
 
 class Member(NamedTuple):
-    """How it is compared with its values, and the files that hold them."""
+    """How it is compared with its values, and the files that hold them.
+
+    `may_be_remade`: at the same path, which nothing tells, so it keeps its turn in the fast loop.
+    """
 
     look: Callable[[], None]
     files: Callable[[], Iterable[str]]
+    may_be_remade: bool = False
 
 
 class Sentry:
@@ -99,9 +103,11 @@ class Sentry:
             return
         self._looked += 1
         path = due[self._looked % len(due)]
-        if path in self._watched:
+        member = self._members[path]
+        if path in self._watched and not member.may_be_remade:
+            self._ours.discard(path)  # or the next one's write would count as ours, and nobody would look
             self._quiet.add(path)  # before the look: what is written from here on is told
-        self._members[path].look()
+        member.look()
 
     def _run(self, watches: Watches) -> None:
         while not self._ending.is_set():
@@ -125,8 +131,14 @@ class Sentry:
             self._arm(watches, members)
         for path in members.keys() & (members if touched.lost else written - ours):
             if not self._ending.is_set():
-                members[path].look()
+                self._look(members[path])
         return min((time.thread_time() - began) / COST_SHARE, LONGEST_PAUSE_S)
+
+    def _look(self, member: Member) -> None:
+        try:
+            member.look()
+        except Exception as error:  # the others that were written to must be looked at as well
+            self._report.log.exception("a look of the sentry failed", exc_info=error)
 
     @property
     def _is_time_to_arm(self) -> bool:

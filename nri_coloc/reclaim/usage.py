@@ -147,7 +147,7 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
 
 def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
     """Whether all of the box has a rate: what of it has none is taken for online use."""
-    rated = sum(meter.place == _BOX and meter.until >= readings.at for meter in meters.values())
+    rated = sum(meter.place in _BOXED and meter.until >= readings.at for meter in meters.values())
     return rated >= readings.members
 
 

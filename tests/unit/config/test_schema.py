@@ -176,6 +176,7 @@ REFUSED = [
     "reclaim: 1",
     "reclaim: {members: hadoop-yarn}",
     "reclaim: {members: [/]}",
+    "reclaim: {members: [batch.slice/jobs.slice, batch.slice]}",
     "reclaim: {members: [a/../..]}",
     "reclaim: {members: [kubepods/besteffort]}",
     "reclaim: {members: [/kubepods.slice]}",

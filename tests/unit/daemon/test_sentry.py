@@ -112,6 +112,24 @@ def test_what_somebody_writes_after_ourselves_is_looked_at(rig: Rig):
     rig.wait_looked("a")
 
 
+def test_what_somebody_writes_after_its_turn_is_looked_at_though_our_own_write_was_not_told(rig: Rig):
+    rig.begin()
+    rig.sentry.wrote("a")
+    rig.sentry.look_at_next()
+    rig.sentry.look_at_next()
+    rig.looked.clear()
+    rig.write("a")
+    rig.wait_looked("a")
+
+
+def test_who_may_be_made_anew_at_its_path_keeps_its_turn(rig: Rig):
+    rig.sentry.follow({"a": Member(rig.look("a"), rig.files("a"), may_be_remade=True)})
+    rig.begin()
+    for _ in range(3):
+        rig.sentry.look_at_next()
+    assert rig.looked == ["a"] * 3
+
+
 def test_a_stranger_that_we_write_to_is_nobodys_business(rig: Rig):
     rig.sentry.wrote("somebody")
     assert rig.sentry._ours == set()
@@ -173,9 +191,8 @@ def test_a_look_that_fails_ends_nothing(rig: Rig):
     rig.sentry.follow({"a": Member(fail, rig.files("a")), "b": Member(rig.look("b"), rig.files("b"))})
     rig.begin()
     rig.write("a")
-    rig.wait_looked("a")
     rig.write("b")
-    rig.wait_looked("b")
+    rig.wait_looked("a", "b")
 
 
 def test_a_rival_that_answers_each_look_takes_little_of_a_core(rig: Rig):
