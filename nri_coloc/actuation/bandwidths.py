@@ -88,6 +88,8 @@ class Bandwidths:
             after[POD] = self._of_pod(pod, found[POD], after)
         before = {name: found[name].bandwidth for name in after}
         done = [self._write(found[order.target], order, failures) for order in writes(before, after)]
+        if not failures:
+            self._forget_former_own(pod, found, after)
         return Written(tuple(filter(None, done)), tuple(failures))
 
     def tidy(self) -> None:
@@ -108,6 +110,16 @@ class Bandwidths:
         if self._wrote.get(file, shown) != shown:
             self._journal.forget(file)
             del self._wrote[file]
+
+    def _forget_former_own(
+        self, pod: PodBandwidth, found: Mapping[str, "_Found"], after: Mapping[str, Bandwidth]
+    ) -> None:
+        """Forget the quotas of containers that have their own: after a resize that is not what was there before us."""
+        for path, share in pod.containers.items():
+            if path in found and share.own and after[path].quota == share.own:
+                file = f"{found[path].folder}/{self._quota}"
+                self._journal.forget(file)
+                self._wrote.pop(file, None)
 
     def _of_container(self, here: "_Found", share: Share) -> Bandwidth:
         quota, burst = here.bandwidth

@@ -27,7 +27,6 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState
 
 SWEEP_S: Final = 2.0
@@ -155,8 +154,7 @@ class Actuator:
     def former_box(self) -> int:
         """Return how many CPUs the box's members have of a former life, the fewest; 0 where it had none of them."""
         state = self._node.state
-        members = {targets.pod_path(state.pods[pod_id].pod) for pod_id in state.box}
-        members.update(targets.host_groups(state, self._node.tuning))
+        members = {*self._host_groups.look(), *(targets.pod_path(state.pods[k].pod) for k in state.box)}
         found = (self._writer.cpus(path) for path in members & self._writer.placed())
         return min((cpus.bit_count() for cpus in found if cpus), default=0)
 
@@ -178,10 +176,6 @@ class Actuator:
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
         self._scored.pop(container_id, None)
-
-    def lacking(self, wanted: Knobs) -> Knobs:
-        """Return the values that this machine has nothing for, as far as is known by now."""
-        return self.can.lacking(wanted)
 
     def place(self, container_id: str) -> Drift | None:
         """Bring one container to its values now, on the caller's thread; what somebody else had changed is returned."""
@@ -316,10 +310,16 @@ class Actuator:
 
     def _keep_container(self, container_id: str) -> None:
         """Put right what somebody reset, within the limit."""
-        if self._drifts.lets_be(container_id):
-            self._settle("container", container_id, None)
-        else:
+        if self._is_due("container", container_id):
             self._bring_container(container_id)
+
+    def _is_due(self, kind: str, id_: str) -> bool:
+        """Whether a look deals with a cgroup; nobody waits any longer for one that its rival may have for now."""
+        if not self._drifts.lets_be(id_):
+            return True
+        if not self._drifts.refusals.pauses(id_):  # one that was refused may be on the awaited CPUs yet
+            self._settle(kind, id_, None)
+        return False
 
     def _bring_container(self, container_id: str) -> None:
         drift = self._apply_container(container_id)
@@ -351,9 +351,7 @@ class Actuator:
         return drift if assignment.container.pid else None
 
     def _keep_pod(self, pod_id: str) -> None:
-        if self._drifts.lets_be(pod_id):
-            self._settle("pod", pod_id, None)
-        else:
+        if self._is_due("pod", pod_id):
             self._apply_pod(pod_id)
 
     def _apply_pod(self, pod_id: str) -> None:

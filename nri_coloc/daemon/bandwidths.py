@@ -67,7 +67,7 @@ class PodBandwidths:
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
         why = "a former life had raised it"
         former = {
-            a.id: _back(a, why) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
+            a.id: back(a, why) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
         }
         self.raised = {**former, **self.raised}
         for pod_id, place in state.pods.items():
@@ -77,8 +77,9 @@ class PodBandwidths:
 
     def end(self) -> None:
         """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full."""
+        self.drifts.forgive()
         containers, why = self._node.state.containers, "the daemon ends, and nobody would lower it"
-        self.raised = {k: _back(containers[k], why) for k in self.raised if k in containers}
+        self.raised = {k: back(containers[k], why) for k in self.raised if k in containers}
         if self.raised:
             self.sweep()
 
@@ -141,7 +142,7 @@ class PodBandwidths:
             return
         elif not any(_wants(a, self.raised) for a in state.of_pod(pod_id)):
             self._give_back(pod_id, wanted)
-        elif self._applied.get(pod_id) != wanted:
+        elif self._applied.get(pod_id) != wanted or self.drifts.refusals.refused(pod_id):
             self._change(pod_id, wanted)
         else:
             self._say_repaired(pod_id, self._write(pod_id, wanted).done)
@@ -213,6 +214,8 @@ class PodBandwidths:
 
     def _why(self, member: Assignment) -> str:
         raised = self.raised.get(member.id)
+        if self._is_resized(member.container.pod_id):
+            return f"its own {_own(member)}: a resize of its pod is under way"
         if raised is None or raised.own != _own(member):
             return f"its own {_own(member)}: it was resized, cannot be read, or may not be raised any more"
         return raised.because
@@ -244,7 +247,7 @@ def _own(assignment: Assignment) -> int:
     return max(0, assignment.container.resources.quota or 0)
 
 
-def _back(assignment: Assignment, why: str) -> Raised:
+def back(assignment: Assignment, why: str) -> Raised:
     """Return a raise to no more than the own quota: who has it is written, and gets that."""
     own = _own(assignment)
     return Raised(own, own, f"{why}: its own {own}")

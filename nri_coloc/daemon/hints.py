@@ -65,7 +65,8 @@ class Hints:
         if wanted and not due:
             due = [list(wanted)[next(self._turn) % len(wanted)]]
         for container_id in due:
-            if not self.refusals.pauses(container_id):
+            is_new = self._told.get(container_id) != wanted[container_id]
+            if is_new or not self.refusals.pauses(container_id):
                 self._tell(state.containers[container_id], wanted[container_id])
 
     def _take_back(self, state: NodeState, wanted: dict[str, Hint]) -> None:
@@ -73,9 +74,11 @@ class Hints:
         paths = {targets.container_path(a): k for k, a in state.containers.items()}
         for path in self._tasks.hinted():
             container_id = paths.get(path)
-            if container_id is None or self.refusals.pauses(container_id):
+            if container_id is None:
                 continue
             told = self._told.get(container_id)
+            if told in (None, wanted.get(container_id)) and self.refusals.pauses(container_id):
+                continue
             if container_id not in wanted or (told is not None and told != wanted[container_id]):
                 self._say(self._tasks.unhint(path), state.containers[container_id])
                 self._told.pop(container_id, None)

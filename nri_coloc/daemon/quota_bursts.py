@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.bandwidths import PodBandwidths, Raised, may_be_raised
+from nri_coloc.daemon.bandwidths import PodBandwidths, Raised, back, may_be_raised
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.decisions import Decision
@@ -23,6 +23,8 @@ from nri_coloc.reclaim import burst
 from nri_coloc.reclaim.burst import NO_BURST, Ground, Throttled
 
 EVERY_S: Final = 2.0
+
+_LOST: Final = "it cannot be read, or may not be raised any more"
 
 _UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.LEARNING, Binding.STALE, Binding.LATE})
 
@@ -75,7 +77,10 @@ class QuotaBursts:
         # who was raised and is not any more keeps its place until its own quota is written
         former = self._bandwidths.raised
         above = {k: one for k, one in reckoned.items() if one.quota > one.own}
-        wanted_now = {k: one for k, one in reckoned.items() if k in former or k in above}
+        lost = {
+            k: back(state.containers[k], _LOST) for k in former if k not in reckoned and k in state.containers
+        }
+        wanted_now = lost | {k: one for k, one in reckoned.items() if k in former or k in above}
         self._bandwidths.raised = wanted_now
         self._bandwidths.sweep()
         is_refused = self._bandwidths.is_refused

@@ -114,7 +114,7 @@ class Daemon:
         self._journal = Journal(path, self._journal_failed, options.host_root)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
-        self.report.lacking = self.actuator.lacking
+        self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
         self.actuator.hints.can = scheduler.probe(options.host_root)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)

@@ -150,6 +150,16 @@ def test_after_a_restart_a_raised_quota_is_known_to_be_ours(kernel):
     assert (kernel.get("pod", "quota"), kernel.noted()) == (200 * MS, {})
 
 
+def test_a_quota_of_before_a_resize_is_not_put_back(kernel):
+    kernel.apply(a=Share(100 * MS, 150 * MS))
+    kernel.apply(a=Share(180 * MS, 180 * MS))
+    assert "pod/a" not in {str(Path(file).parent) for file in kernel.noted()}
+    kernel.start()
+    kernel.apply(a=Share(180 * MS, 200 * MS))
+    kernel.apply(a=Share(180 * MS, 180 * MS))
+    assert kernel.get("pod/a", "quota") == 180 * MS
+
+
 def test_what_somebody_resets_is_put_right(kernel):
     kernel.apply(a=Share(100 * MS, burst=50 * MS))
     kernel.set("pod/a", "burst", 0)

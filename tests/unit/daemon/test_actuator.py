@@ -6,6 +6,7 @@ from threading import Thread
 
 from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Actuator, Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved, Reconfigured
@@ -82,6 +83,19 @@ def test_who_was_moved_in_time_is_no_reason_to_wait():
     rig.actuator.place("app")
     assert rig.actuator.await_departure("owner", 0) is None
     assert rig.actuator.actual["app"] == kit.mask("2-7")
+
+
+def test_a_former_user_whose_move_the_kernel_refused_is_not_taken_for_gone():
+    rig = Rig(cpus={APP: kit.mask("0-7")})
+    create(rig.node, "app")
+    outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.actuator.submit(outcome.moves, "owner", kit.mask("0-1"), outcome.waits_for)
+    refusal = KernelInterfaceError("/cpuset.cpus", "write '2-7' to", "Device or resource busy")
+    rig.actuator._drifts.refusals.tried("app", (refusal,))
+    rig.actuator._keep_container("app")
+    late = rig.actuator.await_departure("owner", 0)
+    assert late is not None
+    assert late.open == 1
 
 
 def test_nobody_waits_for_what_was_never_taken():
@@ -371,6 +385,15 @@ def test_the_box_of_a_former_life_is_as_large_as_the_least_that_a_member_has_of_
         start_pod(rig.node, name)
     rig.cgroups.former_places = {BATCH, "kubepods/podother", "kubepods/podgone"}
     assert rig.actuator.former_box() == 4
+
+
+def test_who_is_outside_kubernetes_is_known_before_the_first_sweep():
+    members = Tuning(reclaim=ReclaimTuning(host_groups=("hadoop-yarn",)))
+    rig = Rig(cpus={"hadoop-yarn": 0b11}, tuning=members)
+    rig.cgroups.texts["hadoop-yarn", "cpuset.cpus"] = "0-1"
+    rig.cgroups.former_places = {"hadoop-yarn"}
+    assert rig.actuator.former_box() == 2
+    assert rig.actuator.members_outside() == ("hadoop-yarn",)
 
 
 def test_without_a_former_life_there_was_no_box():

@@ -180,6 +180,14 @@ def test_tasks_that_refuse_are_not_told_at_every_sweep_nor_back(rig):
     assert rig.tasks.hints == {}
 
 
+def test_what_is_wanted_anew_is_told_although_the_former_was_refused(rig):
+    rig.tasks.refuses = KernelInterfaceError("/proc/7/sched", "tell", "Operation not permitted")
+    rig.hints.sweep()
+    create(rig.node, "app", kit.RECLAIMED)
+    rig.hints.sweep()
+    assert rig.tasks.hints == {APP: OFFLINE}
+
+
 def test_a_refusal_of_one_who_ended_is_forgotten(rig):
     rig.tasks.refuses = KernelInterfaceError("/proc/7/sched", "tell", "Operation not permitted")
     rig.hints.sweep()

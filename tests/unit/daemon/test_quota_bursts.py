@@ -10,7 +10,7 @@ import pytest
 
 from nri_coloc.actuation.bandwidths import PodBandwidth, Write, Written
 from nri_coloc.actuation.files import Correction
-from nri_coloc.daemon import bandwidths
+from nri_coloc.daemon import bandwidths, refusals
 from nri_coloc.daemon.bandwidths import RESIZE_LASTS_S, PodBandwidths
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
@@ -25,6 +25,9 @@ from tests.unit.policy import kit
 
 ON = Tuning(reclaim=ReclaimTuning(burst=BurstTuning(quota_percent=300)))
 QUOTA = 100_000
+
+
+BUSY = KernelInterfaceError("/cpu.max", "write '1' to", "Device or resource busy")
 
 
 class Files:
@@ -120,6 +123,24 @@ def rig() -> Rig:
     return Rig()
 
 
+def test_who_cannot_be_read_any_more_goes_back_first_and_is_not_forgotten(rig):
+    rig.raised()
+    rig.files.gone = True
+    rig.pass_by()
+    assert rig.last_written() == [QUOTA]
+    assert rig.bandwidths.raised == {}
+
+
+def test_a_refused_return_is_tried_again_at_the_end(rig):
+    rig.raised()
+    rig.files.refuses_quotas, rig.files.failures = True, (BUSY,)
+    rig.files.gone = True
+    rig.pass_by()
+    rig.files.refuses_quotas, rig.files.failures = False, ()
+    rig.bursts.end()
+    assert rig.files.quotas["kubepods/podweb/app"] == QUOTA
+
+
 def test_a_throttled_container_goes_up_while_the_node_is_idle(rig):
     assert rig.raised() == 120_000
     assert rig.files.applied[-1].extra == 20_000
@@ -209,6 +230,17 @@ class TestWhatIsTold:
         rig.raised()
         assert rig.heard.records == []
 
+    def test_what_the_kernel_takes_at_a_later_try_is_told_as_ours(self, rig, monkeypatch):
+        monkeypatch.setattr(refusals, "FIRST_PAUSE_S", 0.0)
+        rig.raised()
+        rig.files.refuses_quotas, rig.files.failures = True, (BUSY,)
+        rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE, 8000)
+        rig.pass_by(1400, held=0.0)
+        rig.heard.records.clear()
+        rig.files.refuses_quotas, rig.files.failures = False, ()
+        rig.bandwidths.sweep()
+        assert {one.reason for one in rig.heard.records} == {"quota_burst"}
+
     @pytest.mark.parametrize(
         ("end", "because"),
         [
@@ -216,7 +248,7 @@ class TestWhatIsTold:
             (switched_off, "the quota burst is switched off: its own 100000"),
             (
                 lambda rig: rig.resize(110_000),
-                "its own 110000: it was resized, cannot be read, or may not be raised any more",
+                "its own 110000: a resize of its pod is under way",
             ),
         ],
         ids=["the daemon ends", "switched off", "resized"],
