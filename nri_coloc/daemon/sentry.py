@@ -23,7 +23,7 @@ SETTLES_S: Final = 0.005
 COST_SHARE: Final = 0.0005
 """Of a core, by which the pause after a turn stretches, up to the longest."""
 
-LONGEST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 4.0
 
 ARMED_EVERY_S: Final = 60.0
 """A cgroup that was made anew at the same path is not the one that is watched, and nothing tells so."""
