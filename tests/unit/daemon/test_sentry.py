@@ -72,7 +72,8 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
     found = Rig(tmp_path, "a", "b")
     yield found
     found.sentry.stop()
