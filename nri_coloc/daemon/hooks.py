@@ -28,7 +28,7 @@ from nri_coloc.errors import TransportLost
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Moves, Outcome
-from nri_coloc.model.events import ContainerGone, Event, PodRemoved, Synchronized
+from nri_coloc.model.events import ContainerGone, Event, PodRemoved
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
@@ -307,22 +307,18 @@ class Hooks:
 
     def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
         """Take the runtime's whole list, answer at once without updates, then compare everything."""
-        event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
-        with self.expecting_list():
-            before = self._node.state
-            outcome = self._node.decide(event)
-            answers.answer(listed.call, nri_pb2.SynchronizeResponse())
-        self._compare_everything(event, outcome, before)
+        self._list(listed, lambda: answers.answer(listed.call, nri_pb2.SynchronizeResponse()))
 
     def learn(self, listed: events.Synchronize) -> None:
         """Take the runtime's list that came over a connection made for it alone."""
+        self._list(listed, lambda: None)
+
+    def _list(self, listed: events.Synchronize, answer: Callable[[], None]) -> None:
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
         with self.expecting_list():
             before = self._node.state
             outcome = self._node.decide(event)
-        self._compare_everything(event, outcome, before)
-
-    def _compare_everything(self, event: Synchronized, outcome: Outcome, before: NodeState) -> None:
+            answer()
         self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
         self._report.decided(outcome.decisions, outcome.state, before)
         self._act(outcome)

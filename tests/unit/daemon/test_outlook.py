@@ -84,10 +84,12 @@ def test_another_bound_of_an_operator_ends_the_offer_whichever_way_it_goes(rig):
     assert offers[0] == offers[3] > 6000
 
 
-def test_a_bound_of_an_operator_holds_where_memory_could_not_be_read(rig):
+@pytest.mark.parametrize(("bound", "former"), [("most_milli", None), ("box_milli", 4000)])
+def test_a_bound_holds_where_memory_could_not_be_read(rig, bound, former):
+    rig.scene = rig.scene._replace(**{bound: former})
     rig.turn()
     rig.turn(1000)
-    rig.scene = rig.scene._replace(most_milli=2000)
+    rig.scene = rig.scene._replace(**{bound: 2000})
     rig.at += 5
     rig.see(Picture(rig.at, NodeReading(rig.at)))
     assert rig.milli == 2000
@@ -118,15 +120,6 @@ class TestOfABoxWithCPUsOfItsOwn:
         assert rig.milli == 2000
         rig.turn(1000, gap_s=61.0)
         assert rig.milli == 4000
-
-    def test_where_memory_could_not_be_read_it_holds_all_the_same(self, rig):
-        rig.scene = rig.scene._replace(box_milli=4000)
-        rig.turn()
-        rig.turn(1000)
-        rig.scene = rig.scene._replace(box_milli=2000)
-        rig.at += 5
-        rig.see(Picture(rig.at, NodeReading(rig.at)))
-        assert rig.milli == 2000
 
 
 def test_an_offer_falls_as_soon_as_more_is_used(rig):
