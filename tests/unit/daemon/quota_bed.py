@@ -1,0 +1,115 @@
+"""A node with one online container whose quota may be raised; the writer's and the reader's files are stood in for."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from nri_coloc.actuation.bandwidths import PodBandwidth, Write, Written
+from nri_coloc.actuation.files import Correction
+from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model.events import ContainerUpdating
+from nri_coloc.model.lending import Binding, Headroom
+from nri_coloc.model.readings import GroupReading
+from nri_coloc.model.tuning import BurstTuning, ReclaimTuning, Tuning
+from nri_coloc.model.workload import Resources
+from tests.unit.daemon.kit import a_node, a_report, create
+from tests.unit.policy import kit
+
+ON = Tuning(reclaim=ReclaimTuning(burst=BurstTuning(quota_percent=300)))
+QUOTA = 100_000
+APP = "kubepods/podweb/app"
+BUSY = KernelInterfaceError("/cpu.max", "write '1' to", "Device or resource busy")
+
+
+class Files:
+    """Stands for the writer and for the reader: what is to hold by pod, counters by path.
+
+    `meanwhile` happens in the middle of a write.
+    """
+
+    def __init__(self) -> None:
+        self.applied: list[PodBandwidth] = []
+        self.writes = 1
+        self.failures: tuple[KernelInterfaceError, ...] = ()
+        self.usage_us = 0
+        self.held = 0
+        self.gone = False
+        self.key = 1
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.left: set[str] = set()
+        self.quotas: dict[str, int] = {}
+        self.refuses_quotas = False
+
+    def held_back(self) -> set[str]:
+        return self.left
+
+    def bandwidth(self, pod: PodBandwidth) -> Written:
+        self.meanwhile()
+        self.applied.append(pod)
+        done = (
+            Write("", Correction("cpu.max.burst", "0", "50000")),
+            Write("kubepods/podweb/app", Correction("cpu.max", "max 100000", "200000 100000")),
+            Write("kubepods/podweb/app", Correction("cpu.max.burst", "0", "50000")),
+        )
+        return Written((*done[: self.writes], *self._quotas_of(pod)), self.failures)
+
+    def _quotas_of(self, pod: PodBandwidth) -> list[Write]:
+        """Hold the quotas as a hierarchy of version 2 does; returns the writes that this took."""
+        wanted = {"": QUOTA + pod.extra} | {k: one.quota for k, one in pod.containers.items() if one.quota}
+        done = []
+        for target, quota in wanted.items():
+            before = self.quotas.get(target, QUOTA)
+            if quota != before and not self.refuses_quotas:
+                self.quotas[target] = quota
+                done.append(Write(target, Correction("cpu.max", f"{before} 100000", f"{quota} 100000")))
+        return done
+
+    def container(self, path: str, at: float) -> GroupReading | None:
+        if self.gone:
+            return None
+        return GroupReading(self.key, at, usage_us=self.usage_us, throttled_periods=self.held)
+
+
+class Rig:
+    def __init__(self, tuning: Tuning = ON, wish=kit.SHARED) -> None:
+        self.node = a_node(tuning)
+        self.report, self.heard = a_report(self.node)
+        self.files = Files()
+        self.bandwidths = PodBandwidths(self.node, cast("Any", self.files), self.report)
+        self.headroom = Headroom(2000, 0, 1000, Binding.ONLINE_USE, 4000)
+        self.bursts = QuotaBursts(self.node, self.bandwidths, self.files, lambda: self.headroom, self.report)
+        self.now = 0.0
+        create(self.node, "app", wish, 1000)
+        self.limit("app")
+
+    def limit(self, name: str, quota: int = QUOTA) -> None:
+        """The kubelet gives it a quota."""
+        known = self.node.state.containers[name]
+        asked = Resources(quota=quota, period=100_000)
+        self.node.decide(ContainerUpdating(kit.pod(), known.container, known.wish, asked))
+
+    def pass_by(self, used_milli: int = 1000, held: float = 0.5) -> None:
+        """Let a turn pass in which the container was held back."""
+        self.now += EVERY_S
+        self.files.usage_us += int(used_milli * EVERY_S * 1000)
+        self.files.held += int(held * EVERY_S * 10)
+        self.bursts.look(self.now)
+
+    def raised(self) -> int:
+        self.pass_by()
+        self.pass_by()
+        return self.bandwidths.raised["app"].quota
+
+    def resize(self, quota: int) -> None:
+        """The kubelet gives it another quota, and the hook of that writes."""
+        self.limit("app", quota)
+        self.bandwidths.resized("web")
+
+    def last_written(self) -> list[int | None]:
+        return [share.quota for share in self.files.applied[-1].containers.values()]
+
+
+def switched_off(rig: Rig) -> None:
+    rig.node.tuning = Tuning()
+    rig.bursts.look(rig.now + 0.1)
