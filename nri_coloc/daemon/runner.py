@@ -11,7 +11,6 @@ SIGTERM ends the process within two seconds and un-pins nothing: the last limits
 import contextlib
 import gc
 import os
-import signal
 import socket
 import threading
 import time
@@ -20,7 +19,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Final
 
 from nri_coloc.actuation import scheduler
@@ -36,6 +35,7 @@ from nri_coloc.daemon.admin_side import AdminSide
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.cri_side import CriSide
+from nri_coloc.daemon.ending import Ending
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
@@ -94,7 +94,7 @@ class Daemon:
     def __init__(self, options: Options, settings: Settings, watch: SettingsWatch) -> None:
         self.settings = settings
         self._options = options
-        self._stopping = Event()
+        self._ending = Ending()
         self._failed = False
         self._serves = False
         self._http: HttpServer | None = None
@@ -182,15 +182,14 @@ class Daemon:
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stopping.set())
+        self._ending.take_signals()
         threading.excepthook = self._thread_failed
         self.audit.start()
         self.report.said(AuditEvent.DAEMON_START, Reason.STARTED, f"nri-coloc {_version()}, {self._mode()}")
         if self._options.launched is None:
             self._start_http()
         self._wait_for_lock()
-        if not self._stopping.is_set():
+        if not self._ending.asked:
             self._serves = True
             self._journal.load_again()
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
@@ -199,7 +198,7 @@ class Daemon:
             self.lending.start()
             self.survey.start()
             self._start_trunk()
-        while not self._stopping.wait(min(HOUSEKEEPING_S, self._comparison.due_in(time.monotonic()))):
+        while not self._ending.wait(min(HOUSEKEEPING_S, self._comparison.due_in(time.monotonic()))):
             self._tick()
         return self._end()
 
@@ -216,10 +215,10 @@ class Daemon:
         except Exception as error:
             self.report.log.exception("the trunk's thread failed; leaving", exc_info=error)
             self._failed = True
-            self._stopping.set()
+            self._ending.ask()
         if launched:
             # the runtime is gone and with it the only socket that we shall ever have
-            self._stopping.set()
+            self._ending.ask()
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -272,12 +271,12 @@ class Daemon:
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
         pause = CENSUS_PAUSE_S
-        while not self._stopping.is_set():
+        while not self._ending.asked:
             try:
                 listed = census.take(self.settings.nri_socket, self.settings.plugin_name)
             except (OSError, ColocError) as error:
                 self.readiness.waiting_for = f"the runtime's list cannot be had: {error}"
-                self._stopping.wait(pause)
+                time.sleep(pause)
                 pause = min(pause * 1.5, trunk.RETRY_CAP_S)
                 continue
             self.readiness.waiting_for = ""
@@ -351,7 +350,7 @@ class Daemon:
 
     def _wait_for_lock(self) -> None:
         said = False
-        while not self._lock.take() and not self._stopping.wait(LOCK_AGAIN_S):
+        while not self._lock.take() and not self._ending.wait(LOCK_AGAIN_S):
             self.view.alive_at = time.monotonic()
             self.readiness.waiting_for = (
                 "another nri-coloc holds the lock in the state folder; waiting for its end"

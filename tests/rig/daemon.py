@@ -22,8 +22,9 @@ from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
 
 READY_SECONDS: Final = 60
 HTTP_SECONDS: Final = 30
-PROGRAM: Final = ("-m", "nri_coloc")
-SLOW_PROGRAM: Final = ("-m", "tests.rig.slow_daemon")
+PROGRAM: Final = ("-X", "faulthandler", "-m", "nri_coloc")
+SLOW_PROGRAM: Final = ("-X", "faulthandler", "-m", "tests.rig.slow_daemon")
+LAST_WORDS: Final = 8_000
 PROJECT: Final = Path(__file__).parents[2]
 
 
@@ -157,9 +158,12 @@ class Daemon:
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
+            process.send_signal(signal.SIGABRT)
             process.wait()
-            raise
+            words = (
+                f"the daemon did not end within {seconds:.0f} s; its log ends with where its threads stood"
+            )
+            raise AssertionError(f"{words}:\n{self.log()[-LAST_WORDS:]}") from None
 
     @property
     def is_fit(self) -> bool:
