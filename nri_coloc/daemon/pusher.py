@@ -6,7 +6,9 @@ the newest value wins, slowness is answered by sending no further one; which cal
 
 Over the relay containerd asks our own UpdateContainer hook, in the safe order of its locks: the hook recognises the
 call and adds nothing, and the Post event tells what the spec holds then. What was pushed is compared with the
-container's files. A container that fails is tried again alone, later and later; it keeps nobody else waiting.
+container's files. A container that fails is tried again alone, later and later; it keeps nobody else waiting. What a
+push meets whose container is just ending is no failure: the runtime tells us of an end after it has refused the push,
+so a first refusal is told when the container has its next turn, if it still is there.
 """
 
 import time
@@ -72,6 +74,7 @@ class Pusher:
         self._specs: dict[str, Knobs] = {}
         self._waiting: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        self._untold: dict[str, tuple[Reason, str]] = {}
         self._taken: dict[str, Knobs] = {}
         self._in_flight: tuple[str, Knobs] = ("", NO_KNOBS)
         self._stopping = False
@@ -106,6 +109,7 @@ class Pusher:
         """Drop a container that ended."""
         self._specs.pop(container_id, None)
         self._failures.pop(container_id, None)
+        self._untold.pop(container_id, None)
         self._taken.pop(container_id, None)
 
     def submit(self, container_ids: Iterable[str]) -> None:
@@ -153,6 +157,7 @@ class Pusher:
         if assignment is None:
             self.forget(container_id)
             return 0.0
+        self._tell_first_refusal(assignment)
         if self._node.tuning.observe:
             return 0.0
         changes = specs.wanted(state, assignment).differing(self._specs.get(container_id, NO_KNOBS))
@@ -196,9 +201,16 @@ class Pusher:
             self.forget(container_id)
             return  # it ended meanwhile; that is what the runtime refused
         failures = self._put_off(container_id)
-        if failures & (failures - 1) == 0:  # the first, second, fourth, eighth … time
-            said = f"{because}; tried {failures} times, the next time in {_back_off(failures):g} s"
+        said = f"{because}; tried {failures} times, the next time in {_back_off(failures):g} s"
+        if failures == 1 and reason is Reason.RUNTIME_REFUSED:
+            self._untold[container_id] = (reason, f"{because}; tried again {BACK_OFF_S:g} s later")
+        elif failures & (failures - 1) == 0:  # the second, fourth, eighth … time
             self._report.about(assignment, state, (AuditEvent.PUSH_FAILED, reason, said))
+
+    def _tell_first_refusal(self, assignment: Assignment) -> None:
+        untold = self._untold.pop(assignment.id, None)
+        if untold is not None:
+            self._report.about(assignment, self._node.state, (AuditEvent.PUSH_FAILED, *untold))
 
     def _put_off(self, container_id: str) -> int:
         failures = self._failures.get(container_id, 0) + 1

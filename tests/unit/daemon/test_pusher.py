@@ -142,14 +142,26 @@ def test_our_own_push_is_recognised_while_it_is_under_way_and_only_then(rig):
     assert not rig.pusher.recognises("", Knobs())
 
 
-def test_a_refusal_is_said_and_tried_again_later(rig):
+def test_a_refusal_is_tried_again_later_and_said_then(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     began = time.monotonic()
     assert rig.pusher._push("app") == module.PAUSE_S
-    assert rig.heard.said() == [("push.failed", "runtime_refused")]
-    assert "not now; tried 1 times, the next time in 2 s" in rig.heard.records[0].because
     assert rig.pusher._waiting["app"] >= began + module.BACK_OFF_S
     assert not rig.pusher.recognises("app", ALL)
+    assert rig.heard.records == []
+    rig.runtime.raises = None
+    rig.pusher._push("app")
+    assert rig.heard.said() == [("push.failed", "runtime_refused")]
+    assert "not now; tried again 2 s later" in rig.heard.records[0].because
+    assert rig.runtime.pushed[-1] == ("app", ALL)
+
+
+def test_a_refusal_for_a_container_whose_end_is_told_after_it_is_nothing(rig):
+    rig.runtime.raises = RuntimeRefused("its process has ended")
+    rig.pusher._push("app")
+    rig.node.decide(ContainerGone("app"))
+    assert rig.pusher._push("app") == 0
+    assert (rig.heard.records, rig.pusher._untold) == ([], {})
 
 
 def test_refusals_that_go_on_are_said_ever_more_seldom_and_tried_once_a_minute(rig):
