@@ -8,7 +8,8 @@ PATIENT: Final = frozenset({"conformance", "fuzz", "integration", "property", "s
 """They need one CPU, and none of them measures how long something takes but against a bound that is far off."""
 
 LASTING: Final = frozenset({"soak"})
-"""What they bound is a rise over minutes: a compiler that is busy for the first of them makes later ones no worse."""
+"""What they bound is a rise over minutes, with room for a machine that others use as well: an emulator that is busy all
+the while, and a compiler that is for the first of them, make later ones no worse."""
 
 EMULATED: Final = frozenset({"vm"})
 
@@ -18,9 +19,9 @@ def folder(item: pytest.Item) -> str:
     return item.nodeid.partition("tests/")[2].partition("/")[0]
 
 
-def is_patient(item: pytest.Item) -> bool:
-    """Whether a machine may run beside this test."""
-    return folder(item) in PATIENT
+def bears_a_machine(item: pytest.Item) -> bool:
+    """Whether an emulated machine may run beside this test."""
+    return folder(item) in PATIENT | LASTING
 
 
 def is_lasting(item: pytest.Item) -> bool:
@@ -29,5 +30,5 @@ def is_lasting(item: pytest.Item) -> bool:
 
 
 def place(item: pytest.Item) -> int:
-    """First what measures times here; then what does not, beside the machines; then what these have to say."""
-    return 2 if folder(item) in EMULATED else int(is_patient(item))
+    """First what measures times here; then what bears a machine beside it; then what these have to say."""
+    return 3 if folder(item) in EMULATED else 2 if folder(item) in PATIENT else int(is_lasting(item))

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.rig.order import EMULATED, LASTING, PATIENT, folder, is_lasting, is_patient, place
+from tests.rig.order import EMULATED, LASTING, PATIENT, bears_a_machine, folder, is_lasting, place
 
 TESTS = Path(__file__).parents[1]
 
@@ -23,11 +23,20 @@ def test_what_measures_times_comes_first_and_the_machines_last():
     assert [folder(one) for one in sorted(chosen, key=place)] == in_order
 
 
-def test_a_compiler_is_busy_before_the_first_machine_is():
+def test_the_compiler_works_beside_what_lasts_and_before_what_needs_it():
     assert not LASTING & PATIENT
-    soak, unit = (item(f"tests/{name}/test_it.py::test_it") for name in ("soak", "unit"))
-    assert (is_lasting(soak), is_patient(unit)) == (True, True)
-    assert place(soak) < place(unit)
+    soak, conformance = (item(f"tests/{name}/test_it.py::test_it") for name in ("soak", "conformance"))
+    assert (is_lasting(soak), is_lasting(conformance)) == (True, False)
+    assert place(soak) < place(conformance)
+
+
+def test_a_machine_runs_beside_what_lasts_and_what_is_patient_and_not_beside_what_measures_times():
+    beside = {
+        name
+        for name in ("containerd", "soak", "unit", "vm")
+        if bears_a_machine(item(f"tests/{name}/test_it.py::test_it"))
+    }
+    assert beside == {"soak", "unit"}
 
 
 def test_every_folder_that_is_named_exists():

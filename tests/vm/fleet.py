@@ -1,8 +1,9 @@
 """The machines of one run: each is booted once, one at a time, and as early as it disturbs nobody.
 
-An emulated machine keeps one CPU of the host busy for minutes. Tests that compute and wait for nobody leave the other
-idle, so the machines run beside them, one after another; whoever asks for a record later finds it written. What a
-fresh host lacks for them is fetched before that, beside the first tests of all: the network's time is nobody's.
+An emulated machine keeps one CPU of the host busy for minutes. Tests that compute and wait for nobody, or bound only a
+rise over minutes, do well with the other, so the machines run beside them, one after another; whoever asks for a record
+later finds it written. What a fresh host lacks for them is fetched before that, beside the first tests of all: the
+network's time is nobody's.
 """
 
 import subprocess
@@ -13,7 +14,7 @@ from threading import Thread
 import pytest
 
 from tests.rig import RigError
-from tests.rig.order import is_patient
+from tests.rig.order import bears_a_machine
 from tests.vm.machine import Machine, fetched
 from tests.vm.shapes import SHAPES
 
@@ -80,14 +81,14 @@ def _fetch() -> None:
 
 
 class Ahead:
-    """A plugin of pytest: keeps a machine running beside the patient tests, and switches it off in the end."""
+    """A plugin of pytest: keeps a machine running beside the tests that bear it, and switches it off in the end."""
 
     def __init__(self, machines: Machines) -> None:
         self._machines = machines
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Before each patient test."""
-        if is_patient(item):
+        """Before each of them."""
+        if bears_a_machine(item):
             self._machines.advance()
 
     def pytest_sessionfinish(self) -> None:
