@@ -28,7 +28,7 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.sentry import Sentry
-from nri_coloc.daemon.tick_cost import Cost, TickCost
+from nri_coloc.daemon.tick_cost import TickCost
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Decision
@@ -176,14 +176,15 @@ class Lending:
         """Look, and read, decide, act and tell if that is not enough; returns the seconds to the next tick."""
         now = time.monotonic()
         self._begin_with_found(now)
-        cost, state, late_s = self._cost.taken(), self._node.state, now - planned
+        state, late_s = self._node.state, now - planned
+        self._cost.count()
         self._watch(state, now)
         look = self._sampler.look(now)
         passed = self._passed_over(look, late_s, state)
         if passed is not None:
             self._glance, next_s = passed, passed.next_s
         else:
-            readings = self._readings(now, late_s, cost, state, has_looked=look is not None)
+            readings = self._readings(now, late_s, state, has_looked=look is not None)
             next_s = (
                 self._by_tiers(readings, state)
                 if self._partitions
@@ -202,9 +203,8 @@ class Lending:
             self._glance, self._seen, self._watched_at = None, None, float("-inf")
             self._found = 0
 
-    def _readings(
-        self, now: float, late_s: float, cost: Cost, state: NodeState, *, has_looked: bool
-    ) -> FastReadings:
+    def _readings(self, now: float, late_s: float, state: NodeState, *, has_looked: bool) -> FastReadings:
+        cost = self._cost.taken()
         return FastReadings(
             at=now,
             samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, self._budget),

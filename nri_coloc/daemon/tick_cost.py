@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import repeat
 from typing import Final, NamedTuple
 
 COST_OF_LATE: Final = 16
@@ -11,26 +12,36 @@ the interpreter must not make the loop slow when it has to be quick."""
 
 
 class Cost(NamedTuple):
-    """Seconds: what the tick before this one took, and the mean of the last ones, decided or passed over."""
+    """Seconds: what the ticks since this was last asked took each, and the mean of the last ones."""
 
     took_s: float
     mean_took_s: float
 
 
 class TickCost:
-    """Used by one thread: `begin` before the first tick, `taken` at the start of each."""
+    """Used by one thread: `begin` before the first tick, `count` at each, `taken` at those that decide.
+
+    A look that decides nothing is not measured by itself: to ask for the time is a good part of what it costs.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
         self._spent = 0.0
+        self._ticks = 0
         self._late: deque[float] = deque(maxlen=COST_OF_LATE)
 
     def begin(self) -> None:
         """Count from now."""
         self._spent = self._clock()
 
+    def count(self) -> None:
+        """Know of one more tick."""
+        self._ticks += 1
+
     def taken(self) -> Cost:
-        """Return the cost since this was asked last, all of it one tick's."""
+        """Return the cost since this was asked last, shared out among the ticks that were counted since."""
         before, self._spent = self._spent, self._clock()
-        self._late.append(self._spent - before)
-        return Cost(self._late[-1], sum(self._late) / len(self._late))
+        ticks, self._ticks = max(1, self._ticks), 0
+        took_s = (self._spent - before) / ticks
+        self._late.extend(repeat(took_s, min(ticks, COST_OF_LATE)))
+        return Cost(took_s, sum(self._late) / len(self._late))

@@ -89,11 +89,11 @@ class FastReadings(NamedTuple):
 
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
-    `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that the whole tick
-    before this one cost, with waking up for it; `mean_took_s`: the mean of the last ones. `yields`: whether all of the
-    box weighs less than everybody beside it; `equal`: a pod that weighs as little, for which alone it may not. `most`:
-    CPUs that an operator lets the box have, 0 for any number. `members`: how many samples of BOX and HOST there are
-    when all have been read.
+    `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that a tick cost
+    since the last one that decided, with waking up; `mean_took_s`: the mean of the last ones. `yields`: whether all of
+    the box weighs less than everybody beside it; `equal`: a pod that weighs as little, for which alone it may not.
+    `most`: CPUs that an operator lets the box have, 0 for any number. `members`: how many samples of BOX and HOST
+    there are when all have been read.
     """
 
     at: float

@@ -3,8 +3,8 @@
 A decision touches much code and data, all of it out of the processor's caches after a sleep, so that it costs more
 than all else in a tick. So when a tick leaves the box at rest, it says between which bounds that will hold. A look's
 sums within them, with nobody who waited long enough for a stall, are kept among the peaks, and that is all. Anything
-else, and anything doubtful, is the tick's, and so is half a second of nothing: it is given the samples of the last look
-before its own, so that its rates are those of the last interval.
+else, and anything doubtful, is the tick's, and so is most of a second of nothing: it is given the samples of the last
+look before its own, so that its rates are those of the last interval.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.stall import Gauge
 from nri_coloc.reclaim.verdict import Lent
 
-PASSES_S: Final = 0.5
+PASSES_S: Final = 0.8
 """How long no tick has to decide at most: what is told of ticks, and what else comes with them, waits for so long."""
 
 _AT_REST: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
@@ -134,7 +134,8 @@ def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Gl
         return None
     if known.peak <= bounds.calm or (mean <= bounds.least and look.at >= bounds.back_at):
         return None
-    next_s = closer(bounds.period_s, mean - glance.mean, bounds.lendable, tuning)
+    rise = mean - glance.mean
+    next_s = closer(bounds.period_s, rise, bounds.lendable, tuning) if rise > 0 else bounds.period_s
     last = {**glance.last, **{sample.key: sample for sample in look.online}}
     return Glance(bounds, look, mean, known, next_s, last)
 
