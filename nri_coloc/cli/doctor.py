@@ -22,7 +22,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.readings import Signal
 from nri_coloc.model.reasons import Reason
 from nri_coloc.nri import version
-from nri_coloc.sampling import block_devices, cgroup_layout, kernel_files, kubelet
+from nri_coloc.sampling import block_devices, cgroup_layout, cgroup_reading, kernel_files, kubelet
 
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -149,7 +149,7 @@ def _pressure(patient: Patient) -> Check:
     signal = probe.stall_signal(cgroup_layout.detect(patient.host_root), patient.host_root)
     if signal is Signal.PSI:
         return Check("pressure", "ok", "the kernel tells pressure (PSI), of the machine and of cgroups")
-    if kernel_files.text(f"{root}/proc/pressure/cpu") is None:
+    if cgroup_reading.content(f"{root}/proc/pressure/cpu") is None:
         why = "the kernel tells no pressure (PSI); boot with psi=1"
     else:
         why = "the kernel tells the pressure of the machine, not of single pods: that needs a cgroup v2 hierarchy"

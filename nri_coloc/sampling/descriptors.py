@@ -42,7 +42,10 @@ class Descriptors:
         self.count = 0
 
     def open(self, folder: str, name: str) -> "OpenFile | None":
-        """Open a file of a folder; None if it is not there or cannot be opened, whatever the reason."""
+        """Open a file of a folder; None if it is not there or cannot be read, whatever the reason.
+
+        Where PSI is switched off, pressure files may be there, and refuse (kernel/sched/psi.c, psi_show: EOPNOTSUPP).
+        """
         if self.count >= self._limit:
             return None
         try:
@@ -50,13 +53,23 @@ class Descriptors:
         except OSError:
             return None
         try:
-            opened = OpenFile(self, os.open(name, _FILE, dir_fd=within), os.fstat(within).st_ino)
+            opened = OpenFile(self, _readable(name, within), os.fstat(within).st_ino)
         except OSError:
             return None
         finally:
             os.close(within)
         self.count += 1
         return opened
+
+
+def _readable(name: str, within: int) -> int:
+    descriptor = os.open(name, _FILE, dir_fd=within)
+    try:
+        os.pread(descriptor, 1, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 class OpenFile:

@@ -124,6 +124,13 @@ def test_a_kernel_without_pressure_is_told_how_to_boot(patient):
     assert "nothing tells when online pods wait" in found.sentence
 
 
+def test_a_kernel_that_shows_pressure_and_refuses_to_tell_it_is_one_without(patient):
+    pressure = Path(patient.host_root) / "proc/pressure/cpu"
+    pressure.unlink()
+    pressure.mkdir()  # which cannot be read either
+    assert "boot with psi=1" in check(patient, "pressure").sentence
+
+
 def test_what_stands_in_for_pressure_is_named(patient):
     (Path(patient.host_root) / "proc/pressure/cpu").unlink()
     (Path(patient.host_root) / "proc/1").mkdir()

@@ -1,5 +1,6 @@
 """sampling/descriptors.py: files stay open, belong to one cgroup, and are never too many."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.sampling import descriptors
-from nri_coloc.sampling.descriptors import READ_SIZE, Descriptors, Vanished
+from nri_coloc.sampling.descriptors import READ_SIZE, Descriptors, OpenFile, Vanished
 from tests.rig import open_files
 
 
@@ -76,10 +77,17 @@ def test_a_file_that_is_too_long_to_be_a_counter_is_unreadable(folder):
     file.close()
 
 
-def test_what_the_kernel_refuses_is_unreadable_and_not_vanished(folder):
+def test_what_the_kernel_refuses_from_the_start_is_not_there_and_leaves_nothing_open(folder):
     (folder / "nested").mkdir()
-    file = Descriptors().open(str(folder), "nested")  # reading a folder is EISDIR
-    assert file is not None
+    bank = Descriptors()
+    assert bank.open(str(folder), "nested") is None  # reading a folder is EISDIR
+    assert (bank.count, open_files.below(folder)) == (0, 0)
+
+
+def test_what_the_kernel_refuses_later_is_unreadable_and_not_vanished(folder):
+    bank = Descriptors()
+    file = OpenFile(bank, os.open(folder, os.O_RDONLY), 1)
+    bank.count += 1
     assert file.read() is None
     file.close()
 
