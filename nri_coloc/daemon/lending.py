@@ -13,7 +13,7 @@ is placed; a tick that saw no member may not take that away in between.
 
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock, Thread
@@ -90,6 +90,7 @@ class Lending:
         self._host_groups: tuple[str, ...] = ()
         self._budget = BUDGET
         self._cost = TickCost()
+        self._late: list[float] = []
         self._alarm = Alarm()
         self._boxed = 0
         self._sizing = Lock()
@@ -175,40 +176,40 @@ class Lending:
     def _tick(self, planned: float) -> float:
         """Look, and read, decide, act and tell if that is not enough; returns the seconds to the next tick."""
         now = time.monotonic()
-        self._begin_with_found(now)
+        if self._found:
+            self._begin_with_found(now)
         state, late_s = self._node.state, now - planned
-        self._cost.count()
+        self._late.append(late_s)
         self._watch(state, now)
         look = self._sampler.look(now)
         passed = self._passed_over(look, late_s, state)
         if passed is not None:
-            self._glance, next_s = passed, passed.next_s
-        else:
-            readings = self._readings(now, late_s, state, has_looked=look is not None)
-            next_s = (
-                self._by_tiers(readings, state)
-                if self._partitions
-                else self._by_headroom(readings, look, state)
-            )
+            self._glance, self.ticked_at = passed, now
+            return passed.next_s
+        late, self._late = self._late, []
+        readings = self._readings(now, late, state, has_looked=look is not None)
+        next_s = (
+            self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, look, state)
+        )
         self.ticked_at = now
-        self._report.metrics.tick(late_s, self.headroom.cpu_milli)
+        self._report.metrics.ticks(late, self.headroom.cpu_milli)
         return next_s
 
     def _begin_with_found(self, now: float) -> None:
         """Forget what was measured before anybody was known: the members' use was taken for online use."""
-        if not self._found:
-            return
         with self._sizing:
             self._memory = loop.resumed(self._found, now, self._node.tuning.reclaim)
             self._glance, self._seen, self._watched_at = None, None, float("-inf")
             self._found = 0
 
-    def _readings(self, now: float, late_s: float, state: NodeState, *, has_looked: bool) -> FastReadings:
-        cost = self._cost.taken()
+    def _readings(
+        self, now: float, late: Sequence[float], state: NodeState, *, has_looked: bool
+    ) -> FastReadings:
+        cost = self._cost.taken(len(late))
         return FastReadings(
             at=now,
             samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, self._budget),
-            late_s=late_s,
+            late_s=late[-1],
             lendable=self._lendable(state).bit_count(),
             threads_per_core=state.topology.threads_per_core,
             cpus=state.topology.online.bit_count(),

@@ -19,7 +19,7 @@ class Cost(NamedTuple):
 
 
 class TickCost:
-    """Used by one thread: `begin` before the first tick, `count` at each, `taken` at those that decide.
+    """Used by one thread: `begin` before the first tick, `taken` at those that decide.
 
     A look that decides nothing is not measured by itself: to ask for the time is a good part of what it costs.
     """
@@ -27,21 +27,15 @@ class TickCost:
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
         self._spent = 0.0
-        self._ticks = 0
         self._late: deque[float] = deque(maxlen=COST_OF_LATE)
 
     def begin(self) -> None:
         """Count from now."""
         self._spent = self._clock()
 
-    def count(self) -> None:
-        """Know of one more tick."""
-        self._ticks += 1
-
-    def taken(self) -> Cost:
-        """Return the cost since this was asked last, shared out among the ticks that were counted since."""
+    def taken(self, ticks: int) -> Cost:
+        """Return the cost since this was asked last, shared out among so many ticks, one at least."""
         before, self._spent = self._spent, self._clock()
-        ticks, self._ticks = max(1, self._ticks), 0
         took_s = (self._spent - before) / ticks
         self._late.extend(repeat(took_s, min(ticks, COST_OF_LATE)))
         return Cost(took_s, sum(self._late) / len(self._late))

@@ -13,13 +13,9 @@ class Ticks:
         self.cost = TickCost(lambda: self.spent)
         self.cost.begin()
 
-    def take(self, seconds: float):
-        self.passed_over(seconds)
-        return self.cost.taken()
-
-    def passed_over(self, seconds: float) -> None:
+    def take(self, seconds: float, ticks: int = 1):
         self.spent += seconds
-        self.cost.count()
+        return self.cost.taken(ticks)
 
 
 def test_what_was_spent_before_the_first_tick_is_nobodys():
@@ -43,14 +39,10 @@ def test_a_dear_tick_is_forgotten_after_as_many_as_the_mean_is_of():
 def test_ticks_that_did_not_ask_share_what_was_spent_and_count_in_the_mean():
     ticks = Ticks()
     ticks.take(0.001)
-    for seconds in (0.0001, 0.0003):
-        ticks.passed_over(seconds)
-    assert ticks.take(0.0005) == pytest.approx((0.0003, (0.001 + 3 * 0.0003) / 4))
+    assert ticks.take(0.0009, ticks=3) == pytest.approx((0.0003, (0.001 + 3 * 0.0003) / 4))
 
 
 def test_of_many_ticks_that_did_not_ask_no_more_count_than_the_mean_is_of():
     ticks = Ticks()
     ticks.take(1.0)
-    for _ in range(COST_OF_LATE):
-        ticks.passed_over(0.0001)
-    assert ticks.take(0.0001).mean_took_s == pytest.approx(0.0001)
+    assert ticks.take(0.01, ticks=100).mean_took_s == pytest.approx(0.0001)

@@ -173,6 +173,14 @@ def test_the_headroom_is_told_by_memory_node(metrics):
     assert value(metrics, 'headroom_memory_node_bytes{node="1"}') == 4
 
 
+def test_ticks_that_are_told_together_count_each(metrics):
+    metrics.ticks([0.0001, 3.0], 500)
+    metrics.ticks([1.0], 700)
+    assert value(metrics, "tick_late_seconds_count") == 3
+    assert value(metrics, "tick_late_seconds_sum") == pytest.approx(4.0001)
+    assert value(metrics, "headroom_cpu_milli") == 700
+
+
 class TestDoc:
     def rows(self) -> dict[str, str]:
         """Return name and the rest of each row of the table."""
