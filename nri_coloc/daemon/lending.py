@@ -166,6 +166,7 @@ class Lending:
                 next_s = self._tick(planned)
             except Exception as error:  # the loop must outlive whatever one tick meets
                 self._report.log.exception("a tick of the lending loop failed", exc_info=error)
+                self._late.clear()
                 next_s = AFTER_FAILURE_S
             # counted from the tick's begin: one that was stopped half way makes the next one late
             planned = began + next_s

@@ -74,7 +74,7 @@ class Pusher:
         self._specs: dict[str, Knobs] = {}
         self._waiting: dict[str, float] = {}
         self._failures: dict[str, int] = {}
-        self._untold: dict[str, tuple[Reason, str]] = {}
+        self._untold: dict[str, str] = {}
         self._taken: dict[str, Knobs] = {}
         self._in_flight: tuple[str, Knobs] = ("", NO_KNOBS)
         self._stopping = False
@@ -136,6 +136,8 @@ class Pusher:
             with self._wanted:
                 if pause and not self._stopping:
                     self._wanted.wait_for(lambda: self._stopping, pause)
+        for assignment in filter(None, map(self._node.state.containers.get, [*self._untold])):
+            self._tell_first_refusal(assignment)
 
     def _next(self) -> str | None:
         """Wait for a container whose turn it is; None for the end."""
@@ -177,9 +179,12 @@ class Pusher:
         self._in_flight = (container_id, changes)
         try:
             self._way.push(container_id, changes)
-        except ColocError as error:
+        except TransportLost as error:
             self._failed(container_id, Reason.RUNTIME_REFUSED, f"{_NOT_DONE}: {error}")
-            return BACK_OFF_S if isinstance(error, TransportLost) else PAUSE_S
+            return BACK_OFF_S
+        except ColocError as error:
+            self._refused(container_id, f"{_NOT_DONE}: {error}")
+            return PAUSE_S
         finally:
             self._in_flight = ("", NO_KNOBS)
         self._pushed(assignment, changes)
@@ -201,16 +206,24 @@ class Pusher:
             self.forget(container_id)
             return  # it ended meanwhile; that is what the runtime refused
         failures = self._put_off(container_id)
-        said = f"{because}; tried {failures} times, the next time in {_back_off(failures):g} s"
-        if failures == 1 and reason is Reason.RUNTIME_REFUSED:
-            self._untold[container_id] = (reason, f"{because}; tried again {BACK_OFF_S:g} s later")
-        elif failures & (failures - 1) == 0:  # the second, fourth, eighth … time
+        if failures & (failures - 1) == 0:  # the first, second, fourth, eighth … time
+            said = f"{because}; tried {failures} times, the next time in {_back_off(failures):g} s"
             self._report.about(assignment, state, (AuditEvent.PUSH_FAILED, reason, said))
 
+    def _refused(self, container_id: str, because: str) -> None:
+        """Put a refused push off; the first refusal is told when its container has its next turn."""
+        if self._failures.get(container_id) or container_id not in self._node.state.containers:
+            self._failed(container_id, Reason.RUNTIME_REFUSED, because)
+            return
+        self._put_off(container_id)
+        self._untold[container_id] = because
+
     def _tell_first_refusal(self, assignment: Assignment) -> None:
-        untold = self._untold.pop(assignment.id, None)
-        if untold is not None:
-            self._report.about(assignment, self._node.state, (AuditEvent.PUSH_FAILED, *untold))
+        because = self._untold.pop(assignment.id, "")
+        if because:
+            said = f"{because}; it had its next turn {BACK_OFF_S:g} s later, or at the daemon's end"
+            event = (AuditEvent.PUSH_FAILED, Reason.RUNTIME_REFUSED, said)
+            self._report.about(assignment, self._node.state, event)
 
     def _put_off(self, container_id: str) -> int:
         failures = self._failures.get(container_id, 0) + 1

@@ -23,7 +23,7 @@ from nri_coloc.reclaim.stall import Gauge
 from nri_coloc.reclaim.verdict import Lent
 
 PASSES_S: Final = 0.8
-"""How long no tick has to decide at most: what is told of ticks, and what else comes with them, waits for so long."""
+"""After so long the next look's tick decides in any case: what is told of ticks, and comes with them, waits for it."""
 
 _AT_REST: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
 _WAITS: Final = frozenset({Binding.DWELL, Binding.GROWTH_STEP})

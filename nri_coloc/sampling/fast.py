@@ -18,6 +18,7 @@ they take 140 µs and a look 100.
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from nri_coloc.model.readings import Look, Role, Sample
@@ -31,8 +32,9 @@ from nri_coloc.sampling.run_delay import RunDelay
 BUDGET: Final = 8
 """Files a tick: DESIGN 6."""
 
-RESERVED_PERIOD_S: Final = 1.0
-"""/proc/stat counts in steps of 10 ms and is the most expensive file here; more often would tell nothing more."""
+RESERVED_PERIOD_S: Final = 0.75
+"""/proc/stat counts in steps of 10 ms and is the most expensive file here. It is read when somebody decides, which is
+every 0.8 s while a box rests."""
 
 _SUMMED: Final = (Role.BOX, Role.HOST, Role.DEDICATED, Role.RESERVED, Role.TIER)
 """Whose use is a sum of groups: one that is chosen no more must not be counted beside those in its place."""
@@ -69,6 +71,7 @@ class FastSampler:
         self._round_until = 0.0
         self._round_from = 0.0
         self._looks: deque[tuple[Round, Look, Figures]] = deque(maxlen=2)
+        self._heard: dict[int, tuple[Sample, ...]] = {}
 
     @property
     def open_files(self) -> int:
@@ -108,11 +111,16 @@ class FastSampler:
             online: list[Sample] = []
             self._in_turn(self._turns, BUDGET - self._round.cost, online)
             look = look._replace(online=tuple(online))
+            for sample in online:
+                self._heard[sample.key] = (*self._heard.get(sample.key, ())[-1:], sample)
         self._looks.append((self._round, look, figures))
         return look
 
     def samples(self, now: float) -> tuple[Sample, ...]:
-        """Return the samples of the last two looks since this or `read` was called last, the older ones first."""
+        """Return the samples of the last two looks since this or `read` was called last, the older ones first.
+
+        Of online groups that are read in turn, the last two of each: most were in none of these looks.
+        """
         samples = self._looked_at()
         self._take_reserved(now, samples)
         return tuple(samples)
@@ -138,14 +146,17 @@ class FastSampler:
         self.watch(())
         self.follow({})
         self._looks.clear()
+        self._heard.clear()
         self._adopt()
 
     def _looked_at(self) -> list[Sample]:
         samples: list[Sample] = []
         for looked, look, figures in self._looks:
-            samples += (*looked.samples(look.at, figures), *look.online)
+            samples += (*looked.samples(look.at, figures), *(() if self._turns else look.online))
+        samples += chain.from_iterable(self._heard.values())
         self._looks.clear()
-        return samples
+        self._heard.clear()
+        return sorted(samples, key=_read_at) if self._turns else samples
 
     def _take_reserved(self, now: float, samples: list[Sample]) -> None:
         if self._reserved and now - self._reserved_at >= RESERVED_PERIOD_S:
@@ -244,6 +255,10 @@ class FastSampler:
         if group.role is Role.RESERVED:
             return ReservedGauge(group, self._host_root, self._bank)
         return CgroupGauge(group, self._layout, self._bank)
+
+
+def _read_at(sample: Sample) -> float:
+    return sample.at
 
 
 def _is_nobody(gauge: CgroupGauge) -> bool:

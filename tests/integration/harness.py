@@ -157,7 +157,7 @@ def broken_invariants(state: Mapping[str, Any]) -> list[str]:
 
 
 def ends_well(daemon: Daemon) -> bool:
-    """Whether SIGTERM ends it with exit code 0 in time; TimeoutExpired if it does not."""
+    """Whether SIGTERM ends it with exit code 0 in time; AssertionError if it does not."""
     return daemon.terminate(ENDS_WITHIN_S) == 0
 
 

@@ -6,12 +6,14 @@ configuration file, as an operator would. The file lies behind a `..data` link a
 
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
@@ -22,9 +24,10 @@ from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
 
 READY_SECONDS: Final = 60
 HTTP_SECONDS: Final = 30
-PROGRAM: Final = ("-X", "faulthandler", "-m", "nri_coloc")
-SLOW_PROGRAM: Final = ("-X", "faulthandler", "-m", "tests.rig.slow_daemon")
+PROGRAM: Final = ("-m", "nri_coloc")
+SLOW_PROGRAM: Final = ("-m", "tests.rig.slow_daemon")
 LAST_WORDS: Final = 8_000
+LAST_WORDS_SECONDS: Final = 10
 PROJECT: Final = Path(__file__).parents[2]
 
 
@@ -104,7 +107,12 @@ class Daemon:
             self._served = str(self._containerd.nri_socket)
             self._audit_start, self._log_start = self._audit.stat().st_size, len(self.log())
             self._process = subprocess.Popen(
-                self._command(), cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=audit, stderr=log
+                self._command(),
+                cwd=PROJECT,
+                env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=audit,
+                stderr=log,
             )
 
     def _command(self) -> list[str]:
@@ -159,6 +167,9 @@ class Daemon:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGABRT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LAST_WORDS_SECONDS)
+            process.kill()
             process.wait()
             words = (
                 f"the daemon did not end within {seconds:.0f} s; its log ends with where its threads stood"

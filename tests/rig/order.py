@@ -8,8 +8,8 @@ PATIENT: Final = frozenset({"conformance", "fuzz", "integration", "property", "s
 """They need one CPU, and none of them measures how long something takes but against a bound that is far off."""
 
 LASTING: Final = frozenset({"soak"})
-"""What they bound is a rise over minutes, with room for a machine that others use as well: an emulator that is busy all
-the while, and a compiler that is for the first of them, make later ones no worse."""
+"""What they bound is a rise over minutes, of times too, with room for a machine that others use as well; an emulator is
+busy all the while, and a compiler for the first of them."""
 
 EMULATED: Final = frozenset({"vm"})
 

@@ -78,7 +78,7 @@ def _exit_by_what_a_wait_says_that_was_stopped() -> None:
     try:
         subject = Ending()
         subject.take_signals()
-        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGSTOP), daemon=True).start()
+        threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGSTOP)).start()
         says = subject.wait(0.1)
     finally:
         os._exit(int(says))

@@ -13,7 +13,7 @@ from nri_coloc.model.events import AmountsGranted, ContainerGone
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Tuning
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import poll, wait_until
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -152,8 +152,18 @@ def test_a_refusal_is_tried_again_later_and_said_then(rig):
     rig.runtime.raises = None
     rig.pusher._push("app")
     assert rig.heard.said() == [("push.failed", "runtime_refused")]
-    assert "not now; tried again 2 s later" in rig.heard.records[0].because
+    assert "not now; it had its next turn 2 s later" in rig.heard.records[0].because
     assert rig.runtime.pushed[-1] == ("app", ALL)
+
+
+def test_a_refusal_of_the_last_moment_is_said_when_the_daemon_ends(rig):
+    rig.runtime.raises = RuntimeRefused("not now")
+    rig.pusher.submit(("app",))
+    rig.pusher.start()
+    assert poll(lambda: "app" in rig.pusher._untold, 30)
+    rig.pusher.stop()
+    assert rig.pusher.ended(30)
+    assert rig.heard.said() == [("push.failed", "runtime_refused")]
 
 
 def test_a_refusal_for_a_container_whose_end_is_told_after_it_is_nothing(rig):

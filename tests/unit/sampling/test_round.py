@@ -161,6 +161,20 @@ def test_online_groups_beyond_the_budget_take_turns(watching):
     assert len(keys) == len(paths)
 
 
+def test_what_those_in_turn_said_at_any_look_comes_before_what_is_read(watching):
+    paths = [f"kubepods/burstable/pod{number}" for number in range(40)]
+    watching.make(*paths)
+    watching.sampler.watch((PODS, REST, *online(*paths)))
+    watching.tick()
+    looks = [watching.look() for _ in range(9)]
+    said = [sample for sample in watching.sampler.samples(watching.now) if sample.role is Role.ONLINE]
+    assert {sample.key for sample in said} == {sample.key for look in looks for sample in look.online}
+    assert len({sample.key for sample in said}) == len(paths)
+    assert [sample.at for sample in said] == sorted(sample.at for sample in said)
+    assert said[-BUDGET + 2 :] == list(looks[-1].online)
+    assert not [s for s in watching.sampler.samples(watching.now) if s.role is Role.ONLINE], "told once"
+
+
 def test_where_more_is_added_up_than_the_budget_allows_there_is_none(watching):
     paths = [f"kubepods/besteffort/pod{number}" for number in range(9)]
     watching.make(*paths)
