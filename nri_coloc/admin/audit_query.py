@@ -46,7 +46,9 @@ def _number(given: dict[str, str], name: str, default: int, least: int) -> int:
     text = given.get(name, "")
     if not text:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) >= least):
+    if len(text) > _MAX_DIGITS:
+        raise BadQuery(f"{name} may have {_MAX_DIGITS} digits at most, not the {len(text)} of {text[:40]!r}")
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
         raise BadQuery(f"{name} must be a whole number of at least {least}, not {text[:40]!r}")
     return int(text)
 

@@ -66,8 +66,11 @@ class PodBandwidths:
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
         why = "a former life had raised it"
+        # whatever class it has by now; the quota of an offline one is what it was lent
         former = {
-            a.id: back(a, why) for a in state.containers.values() if paths[a.id] in left and may_be_raised(a)
+            a.id: back(a, why)
+            for a in state.containers.values()
+            if paths[a.id] in left and _own(a) and a.qos is not QoSClass.RECLAIMED
         }
         self.raised = {**former, **self.raised}
         for pod_id, place in state.pods.items():

@@ -26,7 +26,7 @@ def test_what_is_left_out_or_empty_has_a_default(text, meant):
         ("since=x", "since must be a whole number of at least 0, not 'x'"),
         ("since=-1", "since must be a whole number of at least 0, not '-1'"),
         ("since=%C2%B2", "since must be a whole number of at least 0, not '²'"),
-        ("since=" + "9" * 5000, "since must be a whole number"),
+        ("since=" + "9" * 5000, "since may have 18 digits at most, not the 5000 of '9999"),
         ("limit=0", "limit must be a whole number of at least 1, not '0'"),
         ("limit=1_0", "limit must be a whole number of at least 1, not '1_0'"),
         ("sinse=1", "unknown parameter 'sinse'; known are since, pod and limit"),

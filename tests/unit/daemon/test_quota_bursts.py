@@ -82,6 +82,16 @@ def test_what_a_former_life_raised_and_this_one_does_not_goes_back_to_the_kubele
     assert rig.bandwidths.raised == {}
 
 
+@pytest.mark.parametrize("wish", [kit.DEDICATED, kit.SYSTEM])
+def test_what_a_former_life_raised_goes_back_also_in_a_class_that_is_never_raised(wish):
+    rig = Rig(wish=wish)
+    rig.files.left = {APP, "kubepods/podweb"}
+    rig.pass_by()
+    assert rig.last_written() == [QUOTA]
+    rig.pass_by()
+    assert rig.bandwidths.raised == {}
+
+
 def test_nobody_is_taken_over_before_the_runtime_has_told_everything():
     rig = Rig(Tuning())
     rig.bursts.told_all = lambda: False
