@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from nri_coloc.model.readings import Look, Role, Sample
@@ -107,13 +108,13 @@ class FastSampler:
             self._round, self._round_from = None, now + RETRY_S
             return None
         look, figures = found
+        self._looks.append((self._round, look, figures))
         if self._turns:
             online: list[Sample] = []
             self._in_turn(self._turns, BUDGET - self._round.cost, online)
             look = look._replace(online=tuple(online))
             for sample in online:
                 self._heard[sample.key] = (*self._heard.get(sample.key, ())[-1:], sample)
-        self._looks.append((self._round, look, figures))
         return look
 
     def samples(self, now: float) -> tuple[Sample, ...]:
@@ -152,11 +153,13 @@ class FastSampler:
     def _looked_at(self) -> list[Sample]:
         samples: list[Sample] = []
         for looked, look, figures in self._looks:
-            samples += (*looked.samples(look.at, figures), *(() if self._turns else look.online))
-        samples += chain.from_iterable(self._heard.values())
+            samples += (*looked.samples(look.at, figures), *look.online)
+        if self._heard:
+            samples += chain.from_iterable(self._heard.values())
+            samples.sort(key=attrgetter("at"))
         self._looks.clear()
         self._heard.clear()
-        return sorted(samples, key=_read_at) if self._turns else samples
+        return samples
 
     def _take_reserved(self, now: float, samples: list[Sample]) -> None:
         if self._reserved and now - self._reserved_at >= RESERVED_PERIOD_S:
@@ -255,10 +258,6 @@ class FastSampler:
         if group.role is Role.RESERVED:
             return ReservedGauge(group, self._host_root, self._bank)
         return CgroupGauge(group, self._layout, self._bank)
-
-
-def _read_at(sample: Sample) -> float:
-    return sample.at
 
 
 def _is_nobody(gauge: CgroupGauge) -> bool:

@@ -94,8 +94,7 @@ def resized_gold(daemon: Daemon, words: str, after: int = 0) -> dict[str, Any]:
         records = resized(daemon, "pool.resize", "gold")
         return [record for record in records if words in record["because"] and record["seq"] > after]
 
-    wait_until(those, SOON_S, f"{words!r} as a reason for gold's size")
-    return those()[-1]
+    return newest(those, f"{words!r} as a reason for gold's size")
 
 
 def box_of_a_burst(daemon: Daemon) -> dict[str, Any]:
@@ -110,8 +109,13 @@ def box_of_a_burst(daemon: Daemon) -> dict[str, Any]:
         }
         return [one for one in resized(daemon, "reclaim.suppress", "reclaim") if one["decision_id"] in told]
 
-    wait_until(those, SOON_S, "a smaller box beside a larger gold")
-    return those()[-1]
+    return newest(those, "a smaller box beside a larger gold")
+
+
+def newest(records: Callable[[], list[dict[str, Any]]], words: str) -> dict[str, Any]:
+    """Wait until there is one; return the last."""
+    wait_until(records, SOON_S, words)
+    return records()[-1]
 
 
 def shows(daemon: Daemon, sample: str, wanted: Callable[[float], bool]) -> None:

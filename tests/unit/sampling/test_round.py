@@ -2,12 +2,12 @@
 
 import pytest
 
-from nri_coloc.model.readings import Role
+from nri_coloc.model.readings import Look, Role
 from nri_coloc.sampling.fast import BUDGET
 from nri_coloc.sampling.gauge import RETRY_S
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.round import AT_ONCE_S
-from tests.unit.sampling.fast_bed import ONE, OTHER, PODS, REST, TWO, box, online
+from tests.unit.sampling.fast_bed import ONE, OTHER, PODS, REST, TWO, Bed, box, online
 
 
 @pytest.fixture
@@ -151,25 +151,28 @@ def test_a_sum_of_which_a_part_is_not_there_is_none(watching):
 
 
 def test_online_groups_beyond_the_budget_take_turns(watching):
-    paths = [f"kubepods/burstable/pod{number}" for number in range(9)]
-    watching.make(*paths)
-    watching.sampler.watch((PODS, REST, *online(*paths)))
-    watching.tick()
-    looks = [watching.look() for _ in range(3)]
+    looks = looks_at_online(watching, 9, 3)
     keys = {sample.key for look in looks for sample in look.online}
     assert [len(look.online) for look in looks] == [BUDGET - 2] * 3
-    assert len(keys) == len(paths)
+    assert len(keys) == 9
+
+
+def looks_at_online(bed: Bed, pods: int, looks: int) -> list[Look]:
+    """Return so many looks at so many online pods."""
+    paths = [f"kubepods/burstable/pod{number}" for number in range(pods)]
+    bed.make(*paths)
+    bed.sampler.watch((PODS, REST, *online(*paths)))
+    bed.tick()
+    found = [bed.look() for _ in range(looks)]
+    assert None not in found
+    return [look for look in found if look is not None]
 
 
 def test_what_those_in_turn_said_at_any_look_comes_before_what_is_read(watching):
-    paths = [f"kubepods/burstable/pod{number}" for number in range(40)]
-    watching.make(*paths)
-    watching.sampler.watch((PODS, REST, *online(*paths)))
-    watching.tick()
-    looks = [watching.look() for _ in range(9)]
+    looks = looks_at_online(watching, 40, 9)
     said = [sample for sample in watching.sampler.samples(watching.now) if sample.role is Role.ONLINE]
     assert {sample.key for sample in said} == {sample.key for look in looks for sample in look.online}
-    assert len({sample.key for sample in said}) == len(paths)
+    assert len({sample.key for sample in said}) == 40
     assert [sample.at for sample in said] == sorted(sample.at for sample in said)
     assert said[-BUDGET + 2 :] == list(looks[-1].online)
     assert not [s for s in watching.sampler.samples(watching.now) if s.role is Role.ONLINE], "told once"
