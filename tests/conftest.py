@@ -11,6 +11,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
+from tests.rig import lanes
 from tests.rig.order import place
 from tests.rig.spent import Spent
 
@@ -55,6 +56,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Emulated machines run beside what does not mind (`tests/vm/fleet.py`), so that comes before their own tests."""
     items.sort(key=place)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Only now is it known which tests are chosen."""
+    if lanes.wanted(session.config, session.items):
+        session.config.pluginmanager.register(lanes.Lanes(session.config, session.items))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

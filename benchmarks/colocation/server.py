@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.colocation import kubelet
 from tests.rig import RigError, cgroups, packages, workloads
 from tests.rig.cri import Cri
-from tests.rig.daemon import free_port
+from tests.rig.lane import free_port
 from tests.rig.packages import Wanted
 from tests.rig.waiting import poll
 from tests.rig.workloads import Workload

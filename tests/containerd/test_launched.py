@@ -13,7 +13,8 @@ from tests.rig import cgroups, workloads
 from tests.rig.configuration import Options
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
-from tests.rig.daemon import READY_SECONDS, fetch, free_port
+from tests.rig.daemon import READY_SECONDS, fetch
+from tests.rig.lane import free_port
 from tests.rig.waiting import becomes, wait_until
 from tests.rig.workloads import NODE_CPUS
 

@@ -14,7 +14,8 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.cli import main
 from nri_coloc.node_sim.node import Node
 from tests.integration.harness import QOS
-from tests.rig.daemon import PROJECT, free_port
+from tests.rig.daemon import PROJECT
+from tests.rig.lane import free_port
 from tests.rig.raw_runtime import RawPlugin
 
 ENDS_S = 30

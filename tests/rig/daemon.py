@@ -8,7 +8,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any, Final, Self, TypedDict, Unpack
 
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
+from tests.rig.lane import free_port
 from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
 
 READY_SECONDS: Final = 60
@@ -269,11 +269,3 @@ def fetch(port: int, path: str) -> str:
         return ""
     finally:
         connection.close()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

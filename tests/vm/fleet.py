@@ -1,15 +1,15 @@
 """The machines of one run: each is booted once, one at a time, and as early as it disturbs nobody.
 
-An emulated machine keeps one CPU of the host busy for minutes. Tests that compute and wait for nobody, or bound only a
-rise over minutes, do well with the other, so the machines run beside them, one after another; whoever asks for a record
-later finds it written. What a fresh host lacks for them is fetched before that, beside the first tests of all: the
-network's time is nobody's.
+An emulated machine keeps one CPU of the host busy for minutes. Beside tests that do well with the other machines run,
+one after another (`tests/rig/order.py`); whoever asks for a record later finds it written. What a fresh host lacks for
+them is fetched before that, beside the first tests of all: the network's time is nobody's.
 """
 
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
-from threading import Thread
+from threading import Event, RLock, Thread
+from typing import Final
 
 import pytest
 
@@ -18,9 +18,14 @@ from tests.rig.order import bears_a_machine
 from tests.vm.machine import Machine, fetched
 from tests.vm.shapes import SHAPES
 
+LOOK_EVERY_S: Final = 1.0
+
 
 class Machines:
-    """At most one is running: they share the host's few CPUs. One that cannot be switched on is not tried again."""
+    """At most one is running: they share the host's few CPUs. One that cannot be switched on is not tried again.
+
+    For the tests' thread and the one that switches on ahead of them.
+    """
 
     def __init__(self, scenarios: Iterable[pytest.Item]) -> None:
         self._scenarios: dict[str, list[str]] = {}
@@ -29,6 +34,7 @@ class Machines:
         self._machines: dict[str, Machine] = {}
         self._broken: dict[str, str] = {}
         self._current: Machine | None = None
+        self._lock = RLock()
         self._fetching = Thread(target=_fetch, name="vm-fetch", daemon=True)
 
     def fetch(self) -> None:
@@ -39,22 +45,24 @@ class Machines:
     def of(self, item: pytest.Item) -> Machine:
         """The machine for a scenario, booted by the first that needs it if it was not before."""
         name = item.path.parent.name
-        if name in self._broken:
-            raise RigError(self._broken[name])
-        if name not in self._machines:
-            self.close()
-            self._switch_on(name)
-        return self._machines[name]
+        with self._lock:
+            if name in self._broken:
+                raise RigError(self._broken[name])
+            if name not in self._machines:
+                self.close()
+                self._switch_on(name)
+            return self._machines[name]
 
     def advance(self) -> None:
         """Boot the next one, if none is running; what it lacks is told to those who ask for it."""
-        if self._current is not None and not self._current.is_off:
-            return
-        waiting = self._scenarios.keys() - self._machines.keys() - self._broken.keys()
-        name = next((name for name in self._scenarios if name in waiting), None)
-        if name is not None:
-            with suppress(RigError):
-                self._switch_on(name)
+        with self._lock:
+            if self._current is not None and not self._current.is_off:
+                return
+            waiting = self._scenarios.keys() - self._machines.keys() - self._broken.keys()
+            name = next((name for name in self._scenarios if name in waiting), None)
+            if name is not None:
+                with suppress(RigError):
+                    self._switch_on(name)
 
     def _switch_on(self, name: str) -> None:
         if self._fetching.ident is not None:
@@ -70,9 +78,10 @@ class Machines:
 
     def close(self) -> None:
         """Switch the running one off."""
-        if self._current is not None:
-            self._current.close()
-            self._current = None
+        with self._lock:
+            if self._current is not None:
+                self._current.close()
+                self._current = None
 
 
 def _fetch() -> None:
@@ -81,16 +90,33 @@ def _fetch() -> None:
 
 
 class Ahead:
-    """A plugin of pytest: keeps a machine running beside the tests that bear it, and switches it off in the end."""
+    """A plugin of pytest: keeps a machine running while tests bear it, and switches it off in the end.
+
+    A machine that ends while a test of minutes lasts is followed by the next at once: a thread of its own sees to it.
+    """
 
     def __init__(self, machines: Machines) -> None:
         self._machines = machines
+        self._is_borne = False
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="vm-ahead", daemon=True)
 
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Before each of them."""
-        if bears_a_machine(item):
-            self._machines.advance()
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """Before each test, also before one that is run elsewhere."""
+        self._is_borne = bears_a_machine(item)
+        if self._is_borne and self._thread.ident is None:
+            self._thread.start()
 
     def pytest_sessionfinish(self) -> None:
         """However the session ends."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
         self._machines.close()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            if self._is_borne:
+                self._machines.advance()
+            self._ended.wait(LOOK_EVERY_S)

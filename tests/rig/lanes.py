@@ -1,0 +1,180 @@
+"""Files of tests that mostly wait are run side by side, each by a pytest of its own, and told here as if it were ours.
+
+A test of the daemon beside a simulated node waits for what comes every few seconds and hardly computes; one after the
+other they were a third of a whole run. Such a pytest writes each report to a file (`tests/rig/lane.py`), and where the
+test's turn comes here its reports are taken from there, with pytest's own hooks for reports of another process. Where
+one file is chosen, or somebody wants to look into a test, they are run here as any other.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final
+
+import pytest
+
+from tests.rig.lane import LANE, RECORDS
+from tests.rig.order import is_side_by_side
+from tests.rig.waiting import poll
+
+LANES: Final = 3
+ENDS_WITHIN_S: Final = 60
+TOLD: Final = 8_000
+"""Characters of what a pytest said that did not get to a test."""
+
+
+class File:
+    """The chosen tests of one file, and the pytest that runs them."""
+
+    def __init__(self, config: pytest.Config, path: Path, items: Iterable[pytest.Item]) -> None:
+        self._config = config
+        self._names = [item.nodeid for item in items]
+        self._home = tempfile.TemporaryDirectory(prefix="lane-")
+        self._folder = Path(self._home.name)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._path = path
+        self._read = 0
+        self._reports: dict[str, list[pytest.TestReport]] = {}
+
+    def run(self, lane: int) -> None:
+        """Run it to its end; with `lane` its tests have ports of their own."""
+        chosen = self._folder / "chosen"
+        chosen.write_text("".join(f"{name}\n" for name in self._names))
+        command = [sys.executable, "-m", "pytest", "-p", "tests.rig.lane", "-p", "no:cacheprovider", "-q"]
+        environment = os.environ | {RECORDS: str(self._records), LANE: str(lane)}
+        with (self._folder / "said").open("wb") as said:
+            self._process = subprocess.Popen(
+                [*command, f"@{chosen}"],
+                cwd=self._config.rootpath,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+            self._process.wait()
+
+    def reports(self, nodeid: str) -> list[pytest.TestReport]:
+        """Return a test's reports as far as there are any, the one of its teardown last."""
+        hook = self._config.hook
+        for data in map(json.loads, self._new_lines()):
+            report = hook.pytest_report_from_serializable(config=self._config, data=data)
+            if report.skipped:
+                report.longrepr = tuple(
+                    report.longrepr
+                )  # a list in JSON; pytest's summary wants file, line, reason
+            self._reports.setdefault(report.nodeid, []).append(report)
+        return self._reports.get(nodeid, [])
+
+    def end(self) -> None:
+        """End what is still running, as Ctrl-C does, which takes its daemons with it."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            if not poll(lambda: self._process is None or self._process.poll() is not None, ENDS_WITHIN_S):
+                self._process.kill()
+                self._process.wait()
+
+    def close(self) -> None:
+        """Take its files away."""
+        self._home.cleanup()
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it said."""
+        said = self._folder / "said"
+        text = said.read_text(errors="replace") if said.exists() else ""
+        return f"the pytest of {self._path.name} ended before this test did\n{text[-TOLD:]}"
+
+    @property
+    def _records(self) -> Path:
+        return self._folder / "records"
+
+    def _new_lines(self) -> list[str]:
+        """Return the whole lines that were written since the last look."""
+        if not self._records.exists():
+            return []
+        with self._records.open("rb") as file:
+            file.seek(self._read)
+            whole = file.read().rpartition(b"\n")[0]
+        self._read += len(whole) + bool(whole)
+        return whole.decode().splitlines()
+
+
+class Lanes:
+    """A plugin of pytest. Files begin in their order, `LANES` at a time, once the first of their tests has its turn."""
+
+    def __init__(self, config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+        by_path: dict[Path, list[pytest.Item]] = {}
+        for item in items:
+            if is_side_by_side(item):
+                by_path.setdefault(item.path, []).append(item)
+        self._files = {path: File(config, path, chosen) for path, chosen in by_path.items()}
+        self._free: SimpleQueue[int] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(LANES, "lane")
+        self._begun: dict[Path, Future[None]] = {}
+        for lane in range(1, LANES + 1):
+            self._free.put(lane)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """Instead of running a test here, take over what is reported of it."""
+        if item.path not in self._files or not is_side_by_side(item):
+            return None
+        self._begin()
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in self._reports(item):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def pytest_sessionfinish(self) -> None:
+        """However the session ends."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for file in self._files.values():
+            file.end()
+        self._pool.shutdown()
+        for file in self._files.values():
+            file.close()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = {path: self._pool.submit(self._play, file) for path, file in self._files.items()}
+
+    def _play(self, file: File) -> None:
+        lane = self._free.get()
+        try:
+            file.run(lane)
+        finally:
+            self._free.put(lane)
+
+    def _reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
+        file, begun = self._files[item.path], self._begun[item.path]
+        poll(lambda: _is_whole(file.reports(item.nodeid)) or begun.done(), float("inf"))
+        found = file.reports(item.nodeid)
+        yield from found
+        if not _is_whole(found):
+            begun.result()
+            yield _failed(item, file.last_words)
+
+
+def _is_whole(reports: Sequence[pytest.TestReport]) -> bool:
+    return bool(reports) and reports[-1].when == "teardown"
+
+
+def _failed(item: pytest.Item, why: str) -> pytest.TestReport:
+    keywords: dict[str, Any] = dict.fromkeys(item.keywords, 1)
+    return pytest.TestReport(item.nodeid, item.location, keywords, "failed", why, "call")
+
+
+def wanted(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
+    """Whether several files are to be run side by side, and nobody wants to look into one."""
+    option = config.option
+    looked_into = option.usepdb or option.trace or option.capture == "no" or option.collectonly
+    is_one_itself = RECORDS in os.environ
+    return not (looked_into or is_one_itself) and len({i.path for i in items if is_side_by_side(i)}) > 1
