@@ -20,6 +20,37 @@ from nri_coloc.policy.protection import Protection
 from nri_coloc.sampling import cgroup_layout
 
 
+class Reckoned:
+    """Targets of one state, each reckoned once: most sweeps find the state that the one before them found.
+
+    Used under one lock.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[object, object] = (None, None)
+        self._pods: dict[str, Target | None] = {}
+        self._containers: dict[str, Target | None] = {}
+
+    def of_container(self, state: NodeState, container_id: str, can: Capability) -> Target | None:
+        """Return a container's target."""
+        self._begin(state, can)
+        if container_id not in self._containers:
+            self._containers[container_id] = of_container(state, container_id, can)
+        return self._containers[container_id]
+
+    def of_pod(self, state: NodeState, pod_id: str, can: Capability) -> Target | None:
+        """Return the target of a pod's own cgroup."""
+        self._begin(state, can)
+        if pod_id not in self._pods:
+            self._pods[pod_id] = of_pod(state, pod_id, can)
+        return self._pods[pod_id]
+
+    def _begin(self, state: NodeState, can: Capability) -> None:
+        known_state, known_can = self._of
+        if known_state is not state or known_can is not can:
+            self._of, self._pods, self._containers = (state, can), {}, {}
+
+
 def of_container(state: NodeState, container_id: str, can: Capability) -> Target | None:
     """Return a container's target: its cpuset, and the values that its runtime's spec does not carry."""
     found = _ordered(state, container_id)

@@ -20,6 +20,9 @@ _PRESSURES: Final = {
     "io.pressure": _PRESSURE,
     "memory.pressure": _PRESSURE,
 }
+COUNTERS: Final = frozenset({"cpuacct.usage", "cpu.stat", *_PRESSURES})
+"""What is read again and again through one descriptor."""
+
 _USAGE: Final = "usage_usec 0\nuser_usec 0\nsystem_usec 0"
 
 V1: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(

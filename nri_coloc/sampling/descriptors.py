@@ -3,7 +3,7 @@
 A file belongs to the cgroup whose folder it was opened through: the folder's inode is taken first and the file is
 opened relative to it, so that a cgroup made anew under the same path can never be taken for the old one. The
 kernel answers ENODEV once a cgroup is removed (fs/kernfs/file.c); a plain file of a simulated node lives on while
-it is open, so there the number of its names is looked at.
+it is open, so there the number of its names is looked at, now and then.
 """
 
 import os
@@ -24,6 +24,10 @@ and zone (mm/vmstat.c, zoneinfo_show_print), so that 256 CPUs on eight nodes mak
 
 COUNTERS_SIZE: Final = 1 << 12
 """A page: four times the longest of a cgroup's counter files. A buffer is made for so many bytes at each read."""
+
+NAMES_EVERY: Final = 8
+"""Of so many reads in a row that show a plain file as it was, one looks whether it still has a name: a call more, which
+the kernel's own files do not need. One that is empty is looked at each time: so a simulated cgroup ends."""
 
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_CLOEXEC
@@ -75,13 +79,14 @@ def _readable(name: str, within: int) -> int:
 class OpenFile:
     """One open file. `inode` is that of the folder it was opened through."""
 
-    __slots__ = ("_bank", "_descriptor", "_former", "_is_plain", "inode")
+    __slots__ = ("_alike", "_bank", "_descriptor", "_former", "_is_plain", "inode")
 
     def __init__(self, bank: Descriptors, descriptor: int, inode: int) -> None:
         self.inode = inode
         self._bank = bank
         self._descriptor = descriptor
         self._former: bytes | None = None
+        self._alike = 0
         # the kernel shows its own files with a size of 0, and with one name for as long as they are open
         self._is_plain = os.fstat(descriptor).st_size > 0
 
@@ -103,9 +108,11 @@ class OpenFile:
         return self.read if self._is_plain else partial(os.pread, self._descriptor, COUNTERS_SIZE, 0)
 
     def _is_gone(self, content: bytes) -> bool:
-        """Whether a plain file's last name is gone; what still changes has one."""
+        """Whether a plain file's last name is gone. What still changes has one; all else is asked now and then."""
         former, self._former = self._former, content
-        return former in (None, content) and not os.fstat(self._descriptor).st_nlink
+        self._alike = self._alike + 1 if former in (None, content) else 0
+        is_doubtful = not content or self._alike % NAMES_EVERY == 1
+        return is_doubtful and not os.fstat(self._descriptor).st_nlink
 
     def close(self) -> None:
         """Close it, once."""

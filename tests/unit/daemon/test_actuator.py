@@ -1,10 +1,11 @@
-"""Orders, sweeps and barriers, without a thread: the state says what should be, the writer what is."""
+"""Orders, sweeps and departures, without a thread: the state says what should be, the writer what is."""
 
 import time
 from collections.abc import Mapping
 from threading import Thread
 
-from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Actuator, Barrier
+from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Actuator
+from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
@@ -39,29 +40,7 @@ def test_a_starting_pod_is_limited_with_the_files_that_are_there_by_then():
     assert "io.weight" in {value.name for value in target.values}
 
 
-# ---- barriers ----
-
-
-def test_a_barrier_without_anybody_is_open():
-    assert Barrier(1, Moves()).wait(0)
-
-
-def test_a_barrier_opens_when_everyone_was_read_back_elsewhere():
-    barrier = Barrier(0b11, Moves(("p",), ("c",)))
-    barrier.settle("container", "c", 0b1100)
-    assert (barrier.wait(0), barrier.open) == (False, 1)
-    barrier.settle("pod", "p", 0b0110)
-    assert not barrier.wait(0), "one of its CPUs is still taken"
-    barrier.settle("container", "p", 0b1000)
-    assert not barrier.wait(0), "a container is no pod"
-    barrier.settle("pod", "p", 0b1000)
-    assert barrier.wait(0)
-
-
-def test_a_cgroup_that_is_gone_holds_nobody_up():
-    barrier = Barrier(0b11, Moves(containers=("c",)))
-    barrier.settle("container", "c", None)
-    assert barrier.wait(0)
+# ---- departures ----
 
 
 def test_a_start_waits_for_its_barrier_and_is_told_who_is_late():

@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
+from collections import deque
 from pathlib import Path
 
 import pytest
 
 from nri_coloc.sampling import descriptors
-from nri_coloc.sampling.descriptors import READ_SIZE, Descriptors, OpenFile, Vanished
+from nri_coloc.sampling.descriptors import NAMES_EVERY, READ_SIZE, Descriptors, OpenFile, Vanished
 from tests.rig import open_files
 
 
@@ -99,4 +100,14 @@ def test_a_process_that_has_ended_is_vanished():
     assert file is not None
     with pytest.raises(Vanished):  # ESRCH
         file.read()
+    file.close()
+
+
+def test_a_file_that_shows_the_same_for_long_is_found_removed_before_many_reads(folder):
+    file = Descriptors().open(str(folder), "usage")
+    assert file is not None
+    assert [file.read() for _ in range(NAMES_EVERY)] == [b"1\n"] * NAMES_EVERY
+    shutil.rmtree(folder)
+    with pytest.raises(Vanished):
+        deque(iter(file.read, b"never"), maxlen=0)
     file.close()
