@@ -258,14 +258,12 @@ class Lending:
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""
         seen, tuning, host_groups = self._seen, self._node.tuning, self._relocation.host_groups
-        if (
-            tuning is self._tuned
-            and host_groups is self._host_groups
-            and seen is not None
-            and lookout.is_the_same(seen, state, tuning.reclaim)
-        ):
-            self._seen = state
-            return
+        if tuning is self._tuned and host_groups is self._host_groups and seen is not None:
+            if seen is state:
+                return
+            if lookout.is_the_same(seen, state, tuning.reclaim):
+                self._seen = state
+                return
         if now - self._watched_at < WATCH_AGAIN_S:
             return
         self._seen, self._watched_at, self._tuned, self._host_groups = state, now, tuning, host_groups

@@ -5,7 +5,15 @@ from threading import Event
 
 import pytest
 
-from nri_coloc.daemon.watchdog import DEFAULT_TIMEOUT_S, SHARE_OF_TIMEOUT, Ticket, Watchdog
+from nri_coloc.daemon.watchdog import (
+    DEFAULT_TIMEOUT_S,
+    POLL_S,
+    REST_S,
+    RESTS_AFTER,
+    SHARE_OF_TIMEOUT,
+    Ticket,
+    Watchdog,
+)
 from nri_coloc.nri.events import Call
 
 
@@ -95,3 +103,24 @@ def test_one_after_the_other_each_has_its_own_deadline(watchdog, neutral):
     assert neutral.came.wait(30)
     assert neutral.tickets == [second]
     assert not first.claimed
+
+
+def test_on_a_quiet_node_it_rests_until_a_hook_begins(watchdog, neutral):
+    assert [watchdog._look() for _ in range(RESTS_AFTER + 1)] == [POLL_S] * RESTS_AFTER + [REST_S]
+    watchdog.start()
+    time.sleep(2 * POLL_S)  # long enough to be asleep for an hour
+    ticket = watchdog.begin(call(400_000_000), "CreateContainer")
+    assert neutral.came.wait(30)
+    assert neutral.tickets == [ticket]
+
+
+def test_hooks_keep_it_looking(watchdog):
+    for _ in range(2 * RESTS_AFTER):
+        watchdog.begin(call(), "CreateContainer")
+        watchdog.end()
+        assert watchdog._look() == POLL_S
+
+
+def test_one_that_waits_for_its_answer_is_looked_at_however_quiet_it_was(watchdog):
+    watchdog.begin(call(8_000_000_000), "CreateContainer")
+    assert [watchdog._look() for _ in range(2 * RESTS_AFTER)] == [POLL_S] * 2 * RESTS_AFTER
