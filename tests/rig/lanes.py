@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, Final
 
 import pytest
@@ -39,6 +40,8 @@ class File:
         self._home = tempfile.TemporaryDirectory(prefix="lane-")
         self._folder = Path(self._home.name)
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting = Lock()
+        self._is_ended = False
         self._path = path
         self._read = 0
         self._reports: dict[str, list[pytest.TestReport]] = {}
@@ -48,37 +51,54 @@ class File:
         chosen = self._folder / "chosen"
         chosen.write_text("".join(f"{name}\n" for name in self._names))
         command = [sys.executable, "-m", "pytest", "-p", "tests.rig.lane", "-p", "no:cacheprovider", "-q"]
-        environment = os.environ | {RECORDS: str(self._records), LANE: str(lane)}
-        with (self._folder / "said").open("wb") as said:
+        with (self._folder / "said").open("wb") as said, self._starting:
+            if self._is_ended:
+                return
             self._process = subprocess.Popen(
                 [*command, f"@{chosen}"],
                 cwd=self._config.rootpath,
-                env=environment,
+                env=os.environ | {RECORDS: str(self._records), LANE: str(lane)},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
+                start_new_session=True,  # a Ctrl-C is ours to pass on: a second one would cut its teardowns short
             )
-            self._process.wait()
+        self._process.wait()
+
+    def is_last(self, nodeid: str) -> bool:
+        """Whether it runs nothing after this test."""
+        return nodeid == self._names[-1]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it said of itself, at its end, what its reports say; before, what it left behind is not known."""
+        code = self._process.poll() if self._process is not None else None
+        has_failed = any(report.failed for found in self._reports.values() for report in found)
+        return code == int(has_failed)
 
     def reports(self, nodeid: str) -> list[pytest.TestReport]:
         """Return a test's reports as far as there are any, the one of its teardown last."""
         hook = self._config.hook
         for data in map(json.loads, self._new_lines()):
             report = hook.pytest_report_from_serializable(config=self._config, data=data)
-            if report.skipped:
-                report.longrepr = tuple(
-                    report.longrepr
-                )  # a list in JSON; pytest's summary wants file, line, reason
+            if report.skipped and isinstance(report.longrepr, list):
+                report.longrepr = tuple(report.longrepr)  # file, line, reason: in JSON they are a list
             self._reports.setdefault(report.nodeid, []).append(report)
         return self._reports.get(nodeid, [])
 
+    def interrupt(self) -> None:
+        """Have what is still running end as at Ctrl-C, which takes its daemons with it, and nothing begin any more."""
+        with self._starting:
+            self._is_ended = True
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(signal.SIGINT)
+
     def end(self) -> None:
-        """End what is still running, as Ctrl-C does, which takes its daemons with it."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            if not poll(lambda: self._process is None or self._process.poll() is not None, ENDS_WITHIN_S):
-                self._process.kill()
-                self._process.wait()
+        """Wait for that, but not for ever."""
+        process = self._process
+        if process is not None and not poll(lambda: process.poll() is not None, ENDS_WITHIN_S):
+            process.kill()
+            process.wait()
 
     def close(self) -> None:
         """Take its files away."""
@@ -89,7 +109,9 @@ class File:
         """The end of what it said."""
         said = self._folder / "said"
         text = said.read_text(errors="replace") if said.exists() else ""
-        return f"the pytest of {self._path.name} ended before this test did\n{text[-TOLD:]}"
+        code = self._process.poll() if self._process is not None else None
+        ended = f"the pytest of {self._path.name} ended with {code}, which no report of its tests explains"
+        return f"{ended}\n{text[-TOLD:]}"
 
     @property
     def _records(self) -> Path:
@@ -137,6 +159,8 @@ class Lanes:
         """However the session ends."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for file in self._files.values():
+            file.interrupt()
+        for file in self._files.values():
             file.end()
         self._pool.shutdown()
         for file in self._files.values():
@@ -158,8 +182,9 @@ class Lanes:
         poll(lambda: _is_whole(file.reports(item.nodeid)) or begun.done(), float("inf"))
         found = file.reports(item.nodeid)
         yield from found
-        if not _is_whole(found):
+        if not _is_whole(found) or file.is_last(item.nodeid):
             begun.result()
+        if not _is_whole(found) or (file.is_last(item.nodeid) and not file.is_sound):
             yield _failed(item, file.last_words)
 
 
@@ -175,6 +200,11 @@ def _failed(item: pytest.Item, why: str) -> pytest.TestReport:
 def wanted(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
     """Whether several files are to be run side by side, and nobody wants to look into one."""
     option = config.option
-    looked_into = option.usepdb or option.trace or option.capture == "no" or option.collectonly
+    looked_into = option.usepdb or option.trace or option.capture == "no"
+    not_run = option.collectonly or option.setupplan or option.setuponly
+    theirs_alone = option.basetemp or option.xmlpath  # one folder or file for all
     is_one_itself = RECORDS in os.environ
-    return not (looked_into or is_one_itself) and len({i.path for i in items if is_side_by_side(i)}) > 1
+    return (
+        not (looked_into or not_run or theirs_alone or is_one_itself)
+        and len({i.path for i in items if is_side_by_side(i)}) > 1
+    )

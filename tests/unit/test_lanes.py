@@ -51,10 +51,20 @@ def test_ok():
     pass
 
 def test_dies():
-    print("last words", flush=True)
     os._exit(3)
 
 def test_after():
+    pass
+"""
+
+LEAVING = """
+import atexit
+import os
+
+def test_ok():
+    atexit.register(os._exit, 9)
+
+def test_last():
     pass
 """
 
@@ -93,7 +103,13 @@ def test_each_files_tests_are_told_with_their_outcomes_and_reasons(run):
 def test_what_a_pytest_that_dies_did_not_get_to_has_failed_and_the_others_go_on(run):
     said = run(first=DYING, second=MIXED.replace("test_bad", "test_good").replace("found", "sought"))
     assert "2 failed, 5 passed, 1 skipped, 1 error" in said
-    assert said.count("the pytest of test_first.py ended before this test did") == 2
+    assert said.count("the pytest of test_first.py ended with 3, which no report of its tests explains") == 2
+
+
+def test_a_pytest_that_fails_after_all_its_tests_has_failed_in_its_last(run):
+    said = run(first=LEAVING, second="def test_ok(): pass")
+    assert "1 failed, 3 passed" in said
+    assert "the pytest of test_first.py ended with 9" in said
 
 
 def test_a_single_file_is_run_here(run):

@@ -6,7 +6,7 @@ them is fetched before that, beside the first tests of all: the network's time i
 """
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from threading import Event, RLock, Thread
 from typing import Final
@@ -54,7 +54,9 @@ class Machines:
             return self._machines[name]
 
     def advance(self) -> None:
-        """Boot the next one, if none is running; what it lacks is told to those who ask for it."""
+        """Boot the next one, if none is running and all is there; what it lacks is told to those who ask for it."""
+        if self._fetching.is_alive():
+            return
         with self._lock:
             if self._current is not None and not self._current.is_off:
                 return
@@ -101,16 +103,18 @@ class Ahead:
         self._ended = Event()
         self._thread = Thread(target=self._run, name="vm-ahead", daemon=True)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Before each test, also before one that is run elsewhere."""
         self._is_borne = bears_a_machine(item)
         if self._is_borne and self._thread.ident is None:
             self._thread.start()
+        return (yield)
 
     def pytest_sessionfinish(self) -> None:
         """However the session ends."""
         self._ended.set()
+        self._machines.close()  # before the thread ends: what it started ends with it
         if self._thread.ident is not None:
             self._thread.join()
         self._machines.close()

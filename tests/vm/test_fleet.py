@@ -46,7 +46,9 @@ def test_what_keeps_a_machine_off_is_told_to_its_own_scenarios_and_to_nobody_els
     assert Hopeless.tried == 1
 
 
-def test_what_machines_need_is_fetched_beside_other_tests_and_waited_for(monkeypatch: pytest.MonkeyPatch):
+def test_what_machines_need_is_fetched_beside_other_tests_and_waited_for_by_who_needs_one(
+    monkeypatch: pytest.MonkeyPatch,
+):
     done: list[str] = []
     go_on = Event()
 
@@ -65,7 +67,8 @@ def test_what_machines_need_is_fetched_beside_other_tests_and_waited_for(monkeyp
     monkeypatch.setattr(fleet, "Machine", Prompt)
     machines = Machines([cast("Any", Scenario())])
     machines.fetch()
+    machines.advance()
     assert done == []
     go_on.set()
-    machines.advance()
+    machines.of(cast("Any", Scenario()))
     assert done == ["fetched", "switched on"]
