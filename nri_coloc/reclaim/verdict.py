@@ -185,6 +185,7 @@ def _with_more(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) 
         now_milli,
         scene.rise,
         _forbids(scene) is not None or scene.now - scene.known_since < tuning.dwell_s,
+        lent.step_s(tuning),
     )
     return lent._replace(more=yielded.decide(lent.more, ground, tuning))
 

@@ -25,7 +25,8 @@ class Ground(NamedTuple):
     """What decides it. `cpus`: of the box by its headroom, of so many `lendable`; `core`: a core's CPUs.
 
     `milli`: the headroom by present use; `rise`: how far use lies above all of the dwell before. `doubtful`: nothing
-    may grow on these readings.
+    may grow on these readings. `step_s`: how long the box's size has to stand for what a change of it costs
+    (`verdict.Lent.step_s`).
     """
 
     now: float
@@ -35,13 +36,18 @@ class Ground(NamedTuple):
     milli: int
     rise: int
     doubtful: bool
+    step_s: float = 0.0
 
 
 def decide(before: Yielded, ground: Ground, tuning: ReclaimTuning) -> Yielded:
-    """Return what the box has beyond its headroom: nothing after use rose by more than a ripple, for the dwell."""
+    """Return what the box has beyond its headroom: nothing after use rose by more than a ripple, for the dwell.
+
+    On a node of many members for as long as it takes that what both changes cost stays within the loop's share.
+    """
     band = dead_band_milli(ground.lendable, tuning)
     if ground.rise > band:
-        return before._replace(cpus=0, back_at=max(before.back_at, ground.now + tuning.dwell_s))
+        wait_s = max(tuning.dwell_s, ground.step_s if before.cpus else 0.0)
+        return before._replace(cpus=0, back_at=max(before.back_at, ground.now + wait_s))
     spare = ground.milli - 1000 * ground.core * tuning.yielded_from
     room = min(ground.core, ground.lendable - ground.cpus)
     if before.cpus:

@@ -269,6 +269,12 @@ def test_a_burst_takes_the_core_more_with_what_the_headroom_loses():
     assert (after.cpus, after.box) == (2, 2)
 
 
+def test_a_burst_takes_the_core_more_for_what_both_changes_cost():
+    dear = YIELDING._replace(growth_took_s=0.013)
+    found = verdict(dear, yields=True, rise=3_000).lent
+    assert found.more == Yielded(0, NOW + 2 * 0.013 / TUNING.cost_share)
+
+
 def test_a_stall_takes_the_core_more_first():
     found = verdict(YIELDING, yields=True, stall=LASTING)
     assert (found.lent.cpus, found.lent.box, found.binding) == (5, 5, Binding.STALL)

@@ -14,8 +14,8 @@ ONE, TWO, OTHER = "kubepods/besteffort/one", "kubepods/besteffort/two", "kubepod
 
 
 class Bed:
-    """A planted cgroup tree, a sampler on it, and a clock that `tick` and `look` move, and whoever looks at it by
-    `creeps`."""
+    """A planted cgroup tree, a sampler on it, and a clock that `tick` and `look` move, and whoever looks at it: by
+    `creeps`, and by each of `jumps` once."""
 
     def __init__(self, folder: Path, version: int) -> None:
         self.tree = CgroupTree(folder, version, 0b1111, 1)
@@ -23,10 +23,11 @@ class Bed:
         self.folder = folder
         self.now = 100.0
         self.creeps = 0.0
+        self.jumps: list[float] = []
         self.sampler = FastSampler(cgroup_layout.detect(str(folder)), str(folder), self._clock)
 
     def _clock(self) -> float:
-        self.now += self.creeps
+        self.now += self.creeps + (self.jumps.pop(0) if self.jumps else 0.0)
         return self.now
 
     def make(self, *paths: str) -> None:

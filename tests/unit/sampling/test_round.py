@@ -102,9 +102,17 @@ def test_a_file_that_says_no_number_makes_it_none(watching):
     assert watching.look() is None
 
 
-def test_one_that_was_interrupted_for_long_is_none(watching):
+def test_one_that_was_interrupted_for_long_is_read_again(watching):
     watching.tick()
-    watching.creeps = AT_ONCE_S
+    whole = watching.look()
+    watching.jumps = [0.0, 2 * AT_ONCE_S]
+    again = watching.look()
+    assert again == whole._replace(at=watching.now, online=again.online)
+
+
+def test_one_that_was_interrupted_for_long_twice_is_none(watching):
+    watching.tick()
+    watching.creeps = 2 * AT_ONCE_S
     assert watching.look() is None
 
 
