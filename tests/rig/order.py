@@ -11,18 +11,14 @@ UNHURRIED: Final = frozenset(
         "test_fault_configuration.py",
         "test_fault_kill.py",
         "test_fault_neighbour.py",
-        "test_fault_restart.py",
-        "test_fault_socket.py",
         "test_inspector.py",
         "test_knobs.py",
-        "test_launched.py",
-        "test_restarts.py",
-        "test_rig.py",
         "test_updates.py",
     }
 )
 """Of the tests on a real containerd those that neither measure how long something takes nor lend: the box follows what
-the whole machine uses, so an emulator would be lent nothing beside."""
+the whole machine uses, so beside an emulator nothing would be lent. Nor do they kill containerd: on a busy
+machine 1.7 was seen to take 14 shims of a hundred for leaked ones when it came back, and to end their containers."""
 
 PATIENT: Final = frozenset({"conformance", "fuzz", "property", "scenario", "unit"})
 """They need one CPU, and none of them measures how long something takes but against a bound that is far off."""
