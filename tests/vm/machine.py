@@ -170,8 +170,9 @@ class Machine:
             # (int3 of a static key just being patched), and on two busy CPUs all took three times as long
             *("-machine", "q35,usb=off", "-accel", "tcg,thread=single,tb-size=1024"),
             # without erms nobody copies and clears byte by byte (rep movsb), as emulation does it; la57 is a fifth
-            # level of page tables, to be walked whenever an address is looked up
-            *("-cpu", "max,erms=off,fsrm=off,la57=off"),
+            # level of page tables, to be walked whenever an address is looked up. Behind a cmpxchg16b of the kernel's
+            # allocator the flags were seen to hold a part of RAX, and the guest was lost in a double fault
+            *("-cpu", "max,erms=off,fsrm=off,la57=off,cx16=off"),
             *("-smp", f"{shape.cpus},sockets={shape.sockets},cores={shape.cores},threads={shape.threads}"),
             *("-m", f"{shape.memory_mib}M", *_nodes(shape), *folders),
             *("-serial", f"file:{self.folder / 'console'}"),
