@@ -14,7 +14,7 @@ from typing import Any, Final
 from nri_coloc.config.classes import BANDS, matches, tuned
 from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.membership import pools_of
-from nri_coloc.config.quantity import Amount
+from nri_coloc.config.quantity import PAGE, Amount
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import ISOLATED, Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
@@ -106,7 +106,7 @@ def _bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
         raise UnfitError(
             FindingKind.INVALID, "a quantity such as 512Mi: there is no memory limit to be part of"
         )
-    return max(1, found)
+    return max(PAGE, found)
 
 
 def _bytes_of_request(amount: Amount, subject: Subject) -> int | None:

@@ -117,7 +117,7 @@ def _burst_used(wish: Wish) -> str:
     return "none" if wish.cpu_burst_percent is None else str(wish.cpu_burst_percent)
 
 
-_MORE_THAN_NOTHING: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory limit; more than 0"
+_A_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory limit; {quantity.PAGE} bytes at least"
 _PROTECTED: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory request"
 _NAME_ALLOWED: Final = "a name of 1 to 63 letters, digits, '.', '_' and '-', starting with a letter or digit"
 
@@ -135,8 +135,8 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             _node_ids, "NUMA nodes such as 0 or 0-1,3", lambda w: cpuset.render(w.numa_ids) or "any"
         ),
         "cpu-placement": _choice(Placement, lambda w: w.placement),
-        "memory-limit": Key(quantity.limit, _MORE_THAN_NOTHING, _knob("memory_limit", "the kubelet's")),
-        "memory-high": Key(quantity.limit, _MORE_THAN_NOTHING, _knob("memory_high", "none")),
+        "memory-limit": Key(quantity.limit, _A_LIMIT, _knob("memory_limit", "the kubelet's")),
+        "memory-high": Key(quantity.limit, _A_LIMIT, _knob("memory_high", "none")),
         "memory-low": Key(quantity.amount, _PROTECTED, _knob("memory_low", "none")),
         "memory-min": Key(quantity.amount, _PROTECTED, _knob("memory_min", "none")),
         "io-weight": Key(_integer(1, 10000), "an integer from 1 to 10000", _knob("io_weight", "100")),

@@ -17,6 +17,9 @@ AMOUNT_ALLOWED: Final = f"{QUANTITY_ALLOWED}, or a percentage from 0% to 100%"
 LARGEST: Final = 2**63 - 1
 """A quantity is an int64 in Kubernetes, and so is every memory value of the kernel."""
 
+PAGE: Final = 4096
+"""Bytes: the smallest of any kernel that runs containers."""
+
 _LONGEST: Final = 40
 """Characters: 19 digits before the point, 9 behind it, sign and suffix, and room for zeros."""
 
@@ -47,10 +50,11 @@ class Amount:
 def limit(text: str) -> Amount:
     """Read an amount that something is limited to; ValueError says what is allowed.
 
-    A limit of 0 bytes means "keep" to a runtime and "freeze" to the kernel: nobody wants either.
+    A limit of 0 bytes means "keep" to a runtime and "freeze" to the kernel: nobody wants either. The kernel counts
+    in pages, so that all below one is 0 to it.
     """
     found = amount(text)
-    if not (found.bytes or found.percent):
+    if found.bytes < PAGE and not found.percent:
         raise ValueError(f"{text!r} would let nothing run")
     return found
 

@@ -114,7 +114,7 @@ Namespaces = Annotated[
         description="a list of namespaces or globs such as [kube-system, batch-*]",
     ),
 ]
-_OF_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED} of the limit, more than 0, or null for none"
+_OF_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED} of the limit, {quantity.PAGE} bytes at least, or null for none"
 _OF_REQUEST: Final = f"{quantity.AMOUNT_ALLOWED} of the request, or null for none"
 
 

@@ -148,7 +148,8 @@ class Inspector:
         """Wait for something while everything holds at every look."""
 
         def over() -> bool:
-            assert self.breaches() == []
+            found = self.breaches()
+            assert not found, "; ".join(found)
             return bool(predicate())
 
         assert poll(over, seconds), f"waited {seconds:g} s in vain for {what}"

@@ -135,7 +135,7 @@ def test_who_may_be_throttled_needs_no_privilege():
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high"])
 def test_a_percentage_of_the_limit_becomes_bytes(key):
-    assert gate.judge(key, Amount(percent=50), subject(limit=1000)) == 500
+    assert gate.judge(key, Amount(percent=50), subject(limit=1 << 20)) == 1 << 19
 
 
 @pytest.mark.parametrize("key", ["memory-low", "memory-min"])
@@ -143,8 +143,8 @@ def test_a_percentage_of_the_request_becomes_bytes(key):
     assert gate.judge(key, Amount(percent=50), subject(request=1000)) == 500
 
 
-def test_a_percentage_never_becomes_a_limit_of_nothing():
-    assert gate.judge("memory-limit", Amount(percent=1), subject(limit=10)) == 1
+def test_a_percentage_never_becomes_a_limit_of_less_than_a_page():
+    assert gate.judge("memory-limit", Amount(percent=1), subject(limit=10)) == 4096
 
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high", "memory-low", "memory-min"])
