@@ -68,6 +68,11 @@ def resumed(cpus: int, now: float, tuning: ReclaimTuning) -> LoopMemory:
     return LoopMemory(lent=Lent(1000 * cpus, cpus), learns_until=now + tuning.stale_s)
 
 
+def learns(memory: LoopMemory, now: float) -> bool:
+    """Whether the box keeps what it was found with, because not all that runs has been measured."""
+    return memory.rates.known_since == _NEVER and now < memory.learns_until
+
+
 class Tick(NamedTuple):
     """One tick's result.
 
@@ -94,8 +99,8 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
         memory = LoopMemory(lent=Lent(cpus=memory.lent.box))
     meters = usage.advance(memory.meters, readings, tuning.stale_s)
     rates = memory.rates
-    learns = rates.known_since == _NEVER and now < memory.learns_until
-    use = None if learns and not usage.knows_box(meters, readings) else usage.total(meters, readings.at)
+    is_known = usage.knows_box(meters, readings) or not learns(memory, now)
+    use = usage.total(meters, readings.at) if is_known else None
     if use is not None and use.rated_at > rates.rated_at:
         rates = _learnt(memory, use, readings.lendable, tuning, now)
     box_milli = use.box if use else 0

@@ -33,6 +33,9 @@ from nri_coloc.sampling.run_delay import RunDelay
 BUDGET: Final = 8
 """Files a tick: DESIGN 6."""
 
+ALL: Final = 1 << 30
+"""For the few ticks of a box that was found: it keeps its size until each of its members was read twice."""
+
 RESERVED_PERIOD_S: Final = 0.75
 """/proc/stat counts in steps of 10 ms and is the most expensive file here. It is read when somebody decides, which is
 every 0.8 s while a box rests."""

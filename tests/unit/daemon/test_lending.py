@@ -13,6 +13,7 @@ from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.reclaim import story
 from nri_coloc.reclaim.story import Extent
+from nri_coloc.sampling.fast import ALL, BUDGET
 from tests.rig.waiting import poll
 from tests.unit.daemon.kit import a_node, a_report, start_pod
 
@@ -28,6 +29,20 @@ class Nobody:
 
     def __getattr__(self, _name: str) -> Any:
         return lambda *_anything: ()
+
+
+class Budgets(Nobody):
+    """Stands for a sampler, and keeps how many files each tick may read."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def look(self, _now: float) -> None:
+        """Nothing can be read as sums."""
+
+    def read(self, _now: float, budget: int) -> tuple[()]:
+        self.asked.append(budget)
+        return ()
 
 
 @pytest.fixture
@@ -76,11 +91,12 @@ class TestAfterARestart:
         """What is found, once for each time that somebody looks."""
         return [6]
 
-    def lends(self, node: Node, left: list[int]) -> Lending:
+    def lends(self, node: Node, left: list[int], sampler: Nobody | None = None) -> Lending:
         actuator = Nobody()
         actuator.former_box = left.pop  # type: ignore[attr-defined]  # it stands for one
         stands = cast("Any", Nobody())
-        return Lending(node, cast("Any", actuator), stands, stands, a_report(node)[0])
+        reads = cast("Any", sampler or Nobody())
+        return Lending(node, cast("Any", actuator), stands, reads, a_report(node)[0])
 
     def test_the_box_keeps_what_it_has(self, node: Node, left: list[int]):
         with self.lends(node, left).expecting_list():
@@ -125,6 +141,17 @@ class TestAfterARestart:
         lending.stop()
         assert lending.ended(PATIENCE_S)
         assert (kept, ended) == (True, True)
+
+    def test_ticks_read_all_that_runs_until_they_know_more(self, node: Node, left: list[int]):
+        sampler = Budgets()
+        lending = self.lends(node, left, sampler)
+        with lending.expecting_list():
+            start_pod(node, "batch")
+        lending.start()
+        ended = poll(lambda: box(node) == FLOOR and sampler.asked[-1] == BUDGET, PATIENCE_S)
+        lending.stop()
+        assert lending.ended(PATIENCE_S)
+        assert (sampler.asked[0], set(sampler.asked), ended) == (ALL, {ALL, BUDGET}, True)
 
 
 class TestAnObserver:
