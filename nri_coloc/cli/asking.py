@@ -6,6 +6,7 @@ terminal must not obey them: `plain` makes them fit to print.
 
 import http.client
 import json
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -33,13 +34,16 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
         raise SettingsError(f"--http {address!r}: no such address: {error}") from error
     try:
         connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
-        found = json.load(connection.getresponse())
+        response = connection.getresponse()
+        found = json.load(response)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise DaemonSilent(f"cannot ask the daemon at {address}: {error}") from error
     finally:
         connection.close()
     if not isinstance(found, dict):
         raise DaemonSilent(f"what answers at {address} is not nri-coloc")
+    if response.status == HTTPStatus.BAD_REQUEST and "error" in found:
+        raise SettingsError(f"the daemon at {address} refuses that: {found['error']}")
     return found
 
 
@@ -55,7 +59,8 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
             found += page["records"]
             ended, since = len(page["records"]) < PAGE or page["next"] <= since, page["next"]
         except (KeyError, TypeError) as error:
-            raise DaemonSilent(f"what answers at {address} is not nri-coloc") from error
+            says = page.get("error", "what nri-coloc would not say")
+            raise DaemonSilent(f"what answers at {address} says: {says}") from error
         if ended:
             return found
 

@@ -30,7 +30,7 @@ from nri_coloc.config.vocabularies.claims import (
     Claims,
 )
 from nri_coloc.config.written import Written
-from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import (
     Container,
@@ -43,8 +43,6 @@ from nri_coloc.model.workload import (
     Resources,
     Wish,
 )
-
-_DEFAULT_IO_WEIGHT: Final = 100
 
 _LENT_PERIOD_US: Final = 100_000
 """The kubelet's own default; `LENT_QUOTA` is counted in it."""
@@ -275,7 +273,7 @@ def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, g
         memory_low=_class_bytes(settings.memory_low, given.request),
         memory_min=_class_bytes(settings.memory_min, given.request),
         oom_score_adj=settings.oom_score_adj,
-        io_weight=None if settings.io_weight == _DEFAULT_IO_WEIGHT else settings.io_weight,
+        io_weight=None if settings.io_weight == KERNELS_IO_WEIGHT else settings.io_weight,
     )
     return Wish(
         qos,

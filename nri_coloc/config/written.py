@@ -118,7 +118,7 @@ def _parsed(text: str) -> dict[str, dict[str, str]]:
     if len(text) > MAX_JSON:
         raise ValueError(f"longer than {MAX_JSON} characters")
     found = json.loads(text, object_pairs_hook=_unique)
-    if not isinstance(found, dict) or not all(_is_texts(values) for values in found.values()):
+    if not isinstance(found, dict) or "" in found or not all(_is_texts(values) for values in found.values()):
         raise ValueError("not containers with keys and texts")
     return found
 

@@ -255,21 +255,34 @@ class Actuator:
     def _sweep(self) -> None:
         self.swept_at = time.monotonic()
         self._guarded(self.place_host_groups)  # an observer too knows who is there
-        if self._node.tuning.observe:
-            return
         state = self._node.state
+        if self._node.tuning.observe:
+            self._each(self._read_cpus, state.containers, SWEEPS_ASIDE_EVERY)
+            self._forget_gone()
+            return
         self._each(self._keep_pod, state.pods, SWEEPS_ASIDE_EVERY)
         self._each(self._keep_container, state.containers, SWEEPS_ASIDE_EVERY)
         self._guarded(self._protections.keep, self.can)
         self._guarded(self.bandwidths.sweep)
         self._guarded(self.hints.sweep)
+        self._forget_gone()
+        self._sweeps += 1
+        if self._sweeps % TIDY_EVERY == 0:
+            self._writer.tidy()
+
+    def _forget_gone(self) -> None:
         known = {*self.actual, *self._barriers, *self._drifts.ids, *self._scored}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
             self.forget(gone)
-        self._sweeps += 1
-        if self._sweeps % TIDY_EVERY == 0:
-            self._writer.tidy()
+
+    def _read_cpus(self, container_id: str) -> None:
+        """Look, as an observer, at what a container has."""
+        assignment = self._node.state.containers.get(container_id)
+        path = targets.container_path(assignment) if assignment is not None else None
+        cpus = self._writer.cpus(path) if path is not None else None
+        if cpus is not None:
+            self.actual[container_id] = cpus
 
     def _each(self, apply: Callable[[str], object], ids: Iterable[str], aside_every: int) -> None:
         """Deal with one cgroup after the other, and step aside after so many."""

@@ -49,6 +49,11 @@ class Exchange:
         self.latency_us = self.age_us
 
     @property
+    def waited_s(self) -> float:
+        """How long the runtime waited for the answer, seconds; until now where it was not given here."""
+        return (self.age_us if self.latency_us is None else self.latency_us) / 1e6
+
+    @property
     def age_us(self) -> int:
         """Microseconds since the call's last byte was read."""
         return int((time.monotonic() - self._read_at) * 1e6)

@@ -71,16 +71,17 @@ class Hooks:
     def serve(self, hook: events.Hook, answers: Answers, watchdog: Watchdog, read_at: float) -> None:
         """Answer one hook; whatever goes wrong inside is answered neutrally."""
         ticket = watchdog.begin(hook.call, hook.kind.value)
+        exchange = Exchange(ticket, answers, read_at)
         try:
             route = self._routes.get(hook.kind, self._nothing)
-            route(hook, Exchange(ticket, answers, read_at))
+            route(hook, exchange)
         except TransportLost:
             raise  # there is nobody left to answer
         except Exception as error:  # noqa: BLE001 - a failure of ours never fails a container (invariant 8)
             self._failed(hook, ticket, answers, error)
         finally:
             watchdog.end()
-            self._report.metrics.hook(hook.kind.value, time.monotonic() - read_at)
+            self._report.metrics.hook(hook.kind.value, exchange.waited_s)
 
     # ---- pods ----
 
@@ -370,20 +371,13 @@ class Hooks:
             self._report.drifted(assignment, state, drift)
 
     def _too_late(self, hook: events.Hook, exchange: Exchange) -> None:
-        assert hook.container is not None  # only creations and updates can be too late
         is_update = hook.kind is HookKind.UPDATE_CONTAINER
         what = "files carry out what it asks for" if is_update else "files place it when it starts"
         because = (
             f"{hook.kind.value} was decided after {exchange.age_us} µs, when the neutral answer had left; "
             f"the decision is discarded, {what}"
         )
-        self._report.said(
-            AuditEvent.LATE,
-            Reason.TOO_LATE,
-            because,
-            container=hook.container.name,
-            container_id=hook.container.id,
-        )
+        self._report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():
@@ -393,4 +387,4 @@ class Hooks:
         )
         self._report.metrics.neutral_reply(hook.kind.value)
         because = f"{hook.kind.value} failed inside: {type(error).__name__}: {error}; answered neutrally"
-        self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
+        self._report.about_hook(hook, (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because))

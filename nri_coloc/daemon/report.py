@@ -18,6 +18,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.workload import Pod
+from nri_coloc.nri.events import Hook
 from nri_coloc.policy.candidates import candidates
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog, Record, pod_of, worded
@@ -68,6 +69,15 @@ class Report:
         decision_id = f"d{next(self._numbers)}"
         self.audit.submit(Record(event, reason, because, decision_id=decision_id, **fields))
         self.metrics.decision(event, reason)
+
+    def about_hook(self, hook: Hook, what: tuple[AuditEvent, Reason, str]) -> None:
+        """Write one record about whom a hook speaks of, known or not."""
+        pod, container = hook.pod, hook.container
+        whom = {"namespace": pod.namespace, "pod": pod.name, "pod_uid": pod.uid}
+        if container is not None:
+            whom |= {"container": container.name, "container_id": container.id}
+        event, reason, because = what
+        self.said(event, reason, because, **whom)
 
     def about(
         self, subject: Assignment | str, state: NodeState, what: tuple[AuditEvent, Reason, str]

@@ -99,7 +99,7 @@ class Daemon:
         self._serves = False
         self._http: HttpServer | None = None
         topology = machine.read(options.host_root)
-        steering.refuse_full_reserve(topology.usable.bit_count(), settings)
+        steering.refuse_full_reserve(topology.usable, settings)
         memory = machine.memory_total(options.host_root)
         kubelet = KubeletWatch(options.host_root)
         tuning = kubelet.over(settings.tuning)
@@ -241,7 +241,8 @@ class Daemon:
         return found.memory.working_set if found is not None and found.memory is not None else None
 
     def _end(self) -> int:
-        restores = self._steering.settings.restore_on_exit
+        settings = self._steering.settings
+        restores = settings.restore_on_exit and not settings.tuning.observe
         ends = "everything is put back" if restores else "nothing is un-pinned"
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
         self._admin.close()

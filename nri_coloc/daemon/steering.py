@@ -19,6 +19,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.settings_watch import Change, SettingsWatch
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import SettingsError
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.events import Reconfigured
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.topology import Topology
@@ -30,8 +31,15 @@ from nri_coloc.telemetry import logs
 
 TOPOLOGY_EVERY_S: Final = 10.0
 
-FIXED: Final = ("nri_socket", "cri_socket", "plugin_name", "plugin_index", "http", "audit_ring")
-"""Settings that hold from the start to the end of a process."""
+FIXED: Final = {
+    "nri_socket": "runtime.nriSocket",
+    "cri_socket": "runtime.criSocket",
+    "plugin_name": "runtime.pluginName",
+    "plugin_index": "runtime.pluginIndex",
+    "http": "telemetry.http",
+    "audit_ring": "telemetry.auditRing",
+}
+"""Settings that hold from the start to the end of a process, by their keys in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ class Steering:
     def apply(self, settings: Settings) -> None:
         """Put new settings in force, unless they do not fit this machine."""
         try:
-            refuse_full_reserve(self._crew.node.state.topology.usable.bit_count(), settings)
+            refuse_full_reserve(self._crew.node.state.topology.usable, settings)
         except SettingsError as error:
             self.refuse(str(error))
             return
@@ -158,15 +166,16 @@ class Steering:
         self._crew.pusher.submit(moves.containers)
 
 
-def refuse_full_reserve(usable: int, settings: Settings) -> None:
-    """Raise SettingsError for a reserve that leaves pods no CPU."""
-    reserved = settings.tuning.reserved.bit_count() or settings.tuning.reserved_count
-    if reserved >= usable:
+def refuse_full_reserve(usable: CPUMask, settings: Settings) -> None:
+    """Raise SettingsError for a reserve that leaves pods no CPU; what of a list is not usable here reserves nothing."""
+    tuning, has = settings.tuning, usable.bit_count()
+    reserved = (tuning.reserved & usable).bit_count() if tuning.reserved else tuning.reserved_count
+    if reserved >= has:
         raise SettingsError(
-            f"node.reservedCPUs: {reserved} CPUs are to be reserved and this machine has {usable} usable; "
+            f"node.reservedCPUs: {reserved} CPUs are to be reserved and this machine has {has} usable; "
             "leave at least one for pods"
         )
 
 
 def _fixed_at_start(old: Settings, new: Settings) -> list[str]:
-    return [name for name in FIXED if getattr(old, name) != getattr(new, name)]
+    return [key for name, key in FIXED.items() if getattr(old, name) != getattr(new, name)]

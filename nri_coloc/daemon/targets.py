@@ -133,7 +133,9 @@ def protections(state: NodeState, can: Capability) -> dict[str, Protection]:
         while path:
             sums[path] = sums.get(path, protection.NONE) + wanted
             path = path.rpartition("/")[0]
-    return dict(sorted(sums.items(), key=lambda item: item[0].count("/")))
+    outermost_first = sorted(sums.items(), key=lambda item: item[0].count("/"))
+    whole = files.whole_pages
+    return {path: Protection(whole(each.low), whole(each.min)) for path, each in outermost_first}
 
 
 def pod_path(pod: Pod) -> str:

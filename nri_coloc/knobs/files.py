@@ -51,10 +51,15 @@ def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     )
 
 
+def whole_pages(amount: int) -> int:
+    """Return an amount of memory as the kernel keeps and shows it, bytes: whole pages."""
+    return amount // _PAGE * _PAGE
+
+
 def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
     """Return the files of a member of the box, bytes: the brake before the wall; v1 has the wall alone."""
     values = {"memory.high": high, "memory.max": limit} if cgroup == 2 else {"memory.limit_in_bytes": limit}
-    return tuple(FileValue("memory", name, str(amount // _PAGE * _PAGE)) for name, amount in values.items())
+    return tuple(FileValue("memory", name, str(whole_pages(amount))) for name, amount in values.items())
 
 
 def shown(name: str, text: str) -> Knobs:
@@ -137,7 +142,7 @@ def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:
     )
     for name, value in values:
         if value is not None and (name == limit or name in can.files):
-            yield FileValue("memory", name, str(value // _PAGE * _PAGE))
+            yield FileValue("memory", name, str(whole_pages(value)))
 
 
 def _io(orders: Knobs, can: Capability) -> Iterator[FileValue]:

@@ -12,7 +12,7 @@ from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.value import value
-from nri_coloc.model.workload import Wish
+from nri_coloc.model.workload import QoSClass, Wish
 
 
 @value
@@ -46,7 +46,7 @@ class Decision(NamedTuple):
 
     `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;
     update: the overlay); empty for a decision that needs no answer. `considered`: only where CPUs were chosen.
-    `inputs`: by name what a sentence of the fast loop words.
+    `inputs`: by name what a sentence of the fast loop words. `qos`: that of a pod; a container's is its own.
     """
 
     event: AuditEvent
@@ -64,6 +64,7 @@ class Decision(NamedTuple):
     used: str = ""
     considered: Considered | None = None
     inputs: Mapping[str, int | float | str | None] | None = None
+    qos: QoSClass | None = None
 
 
 @value

@@ -14,6 +14,9 @@ MIN_SHARES: Final = 2
 """What the kubelet writes for "no CPU request", and the kernel's least weight (pkg/kubelet/cm/helpers_linux.go,
 MinShares; kernel/sched/sched.h, MIN_SHARES)."""
 
+KERNELS_IO_WEIGHT: Final = 100
+"""What a cgroup weighs to which nobody gave a weight (CGROUP_WEIGHT_DFL)."""
+
 MAX_SHARES: Final = 262_144
 """The upper end of both, 256 CPUs' worth: a greater request reads the same."""
 

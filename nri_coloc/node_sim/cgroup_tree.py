@@ -21,6 +21,7 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.node_sim import cgroup_files as files
 
 _READ_SIZE: Final = 1 << 16
+_LOOKS: Final = 2000
 
 Watcher = Callable[[str, Path], None]
 """Told of each new cgroup: its path and the folder in which its cpuset files lie."""
@@ -118,7 +119,7 @@ class CgroupTree:
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
-            return os.read(descriptor, _READ_SIZE).decode().rstrip("\n")
+            return _whole(descriptor).decode().rstrip("\n")
         finally:
             os.close(descriptor)
 
@@ -209,6 +210,15 @@ class CgroupTree:
         return (
             found if self._psi else [(folder, files.without_pressure(content)) for folder, content in found]
         )
+
+
+def _whole(descriptor: int) -> bytes:
+    """Read a file that somebody else may be writing: who cuts it first leaves it empty for a moment, without a newline.
+
+    The kernel's files are never so; one that stays so has been emptied for good.
+    """
+    looks = (os.pread(descriptor, _READ_SIZE, 0) for _ in range(_LOOKS))
+    return next(filter(None, looks), b"")
 
 
 def _write_all(folder: Path, content: dict[str, str]) -> None:

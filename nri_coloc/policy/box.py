@@ -13,7 +13,7 @@ from typing import Final
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
-from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState, PodPlace
 from nri_coloc.model.workload import KubeQoS, Pod, QoSClass, Wish
@@ -122,7 +122,7 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
     place = state.pods.get(pod_id)
     if place is None or place.wish.handler == "ignore":
         return NO_KNOBS
-    along_the_path = Knobs(io_weight=place.wish.knobs.io_weight)
+    along_the_path = Knobs(io_weight=io_weight(state, pod_id))
     if "cpu" in place.wish.preserve:
         return along_the_path
     if place.boxed:
@@ -130,6 +130,21 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
     if place.wish.handler == "pod":
         return along_the_path._replace(cpus=cpuset.render(_of_all(state, pod_id)) or None)
     return along_the_path
+
+
+def io_weight(state: NodeState, pod_id: str) -> int | None:
+    """Return a pod's I/O weight: the highest of its containers', its own while it has none; None leaves the kernel's.
+
+    A container's weight counts among its pod's containers; against other pods' it counts only as far as the pod has it.
+    """
+    place = state.pods.get(pod_id)
+    if place is None:
+        return None
+    own = place.wish.knobs.io_weight
+    members = [assignment.wish.knobs.io_weight for assignment in state.of_pod(pod_id)]
+    if all(weight == own for weight in members):
+        return own
+    return max(weight or KERNELS_IO_WEIGHT for weight in members)
 
 
 def _of_all(state: NodeState, pod_id: str) -> CPUMask:
@@ -144,6 +159,7 @@ def limit(state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
         return None
     if state.boxed(pod.id):
         why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight"
-        return Decision(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, why, pod_id=pod.id, after=values)
+        decision = Decision(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, why, pod_id=pod.id, pool=RECLAIM)
+        return decision._replace(after=values, qos=wish.qos)
     why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path"
-    return Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, why, pod_id=pod.id, after=values)
+    return Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, why, pod_id=pod.id, after=values, qos=wish.qos)

@@ -66,7 +66,9 @@ def admit(
     findings = wish.findings + admitted.findings
     said = words.of_findings(findings, admitted.assignment) if findings else ()
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
-        return Outcome(before, (*said, words.of_refusal(admitted.assignment, refusal)), refusal=refusal)
+        said = (*said, words.of_refusal(admitted.assignment, refusal))
+        if not tuning.observe:  # an observer says that it would refuse, and the container comes all the same
+            return Outcome(before, said, refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)
     if (
         by_file is not None or tuning.observe
@@ -85,6 +87,10 @@ def admit(
         decisions = (*decisions, words.of_protection(after, pod.id))
         box_moves += Moves(pods=(pod.id,))
     if wish.handler == "pod":
+        box_moves += Moves(pods=(pod.id,))
+    if box.io_weight(after, pod.id) != box.io_weight(before, pod.id):
+        limit = box.limit(after, pod, after.pods[pod.id].wish)
+        decisions = (*decisions, limit) if limit else decisions
         box_moves += Moves(pods=(pod.id,))
     if not assignment.exclusive:
         return Outcome(after, decisions, box_moves)

@@ -10,12 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, Knobs
 from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy import admission, change
-
-_KERNELS_IO_WEIGHT: Final = 100
 
 _KERNELS_SHARES: Final = 1024
 """Of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
@@ -59,7 +57,7 @@ def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
         memory_low=0,
         memory_min=0,
         oom_score_adj=former.oom_score_adj,
-        io_weight=_KERNELS_IO_WEIGHT,
+        io_weight=KERNELS_IO_WEIGHT,
     )
     free = [value if order is None else None for value, order in zip(before_us, orders, strict=True)]
     return Knobs._make(free).where_set(ours)

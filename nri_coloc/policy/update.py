@@ -39,7 +39,10 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
     assignment = _with_news(outcome.state, known, event)
     resize = ownership.resized(outcome.state, assignment) if _asks_anew(known, assignment, event) else None
     if resize is not None and tuning.strict and event.answered and not resize.is_met:
-        return _refused(state, event, resize)
+        refused = _refused(state, event, resize)
+        if not tuning.observe:
+            return refused
+        outcome += Outcome(outcome.state, refused.decisions)
     if resize is None:
         after = change.with_container(outcome.state, assignment)
         outcome += Outcome(after, (_said(after, known, assignment, event),))

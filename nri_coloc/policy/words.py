@@ -85,7 +85,8 @@ def of_protection(state: NodeState, pod_id: str) -> Decision:
         "a protection counts only along the whole path"
     )
     after = Knobs(memory_low=total.low, memory_min=total.min)
-    return Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, after=after)
+    qos = state.pods[pod_id].wish.qos if pod_id in state.pods else None
+    return Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, after=after, qos=qos)
 
 
 def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Decision:

@@ -99,6 +99,7 @@ def record_of(
 def worded(decision: Decision, pod: Pod, decision_id: str, latency_us: int | None) -> Record:
     """Put a decision about a known pod in the audit's words."""
     subject = decision.subject
+    qos = subject.qos if subject else decision.qos
     return Record(
         event=decision.event,
         reason=decision.reason,
@@ -109,7 +110,7 @@ def worded(decision: Decision, pod: Pod, decision_id: str, latency_us: int | Non
         pod_uid=pod.uid,
         container=subject.container.name if subject else "",
         container_id=subject.id if subject else "",
-        class_=subject.qos.value if subject else "",
+        class_=qos.value if qos else "",
         pool=decision.pool or (subject.pool if subject else ""),
         before=_named(decision.before),
         after=_named(decision.after),

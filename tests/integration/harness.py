@@ -97,12 +97,6 @@ def file(node: Node, container_or_pod: str, name: str) -> str | None:
     return node.tree.read(owner.cgroup, name)
 
 
-def written(node: Node, container_or_pod: str, name: str) -> str | None:
-    """Read a file of which the kernel always shows a value: a plain one is empty while somebody writes it."""
-    looks = (file(node, container_or_pod, name) for _ in range(10_000))
-    return next((text for text in looks if text != ""), "")
-
-
 # ---- what must be true ----
 
 

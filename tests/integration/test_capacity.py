@@ -12,7 +12,7 @@ from nri_coloc.cli.main import main
 from nri_coloc.daemon.survey import PERIOD_S
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
-from tests.integration.harness import assert_unhurt, daemon_of, reclaimed, reload, served, shared, written
+from tests.integration.harness import assert_unhurt, daemon_of, file, reclaimed, reload, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -35,7 +35,7 @@ class Rig:
     def bound(self, container: str) -> str | None:
         """The memory limit of a container's pod."""
         pod = self.node.runtime.containers[container].pod.id
-        return written(self.node, pod, BOUNDS[self.node.tree.version])
+        return file(self.node, pod, BOUNDS[self.node.tree.version])
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])

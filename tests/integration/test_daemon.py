@@ -237,6 +237,7 @@ def test_observing_answers_nothing_and_writes_nothing(node_v2, answers):
         assert tree_of(node.host_root) == quiet
         assert [kind for kind, _, answer in answers if answer is not None and answer.ByteSize()] == []
         assert cpuset.render(node.cpus(container_id)) == "0-7"
+        wait_until(lambda: daemon.container(container_id)["actual_cpus"] == "0-7", 20, "it to be looked at")
         assert assert_unhurt(daemon)["mode"] == "observe"
         assert list(daemon.state_dir.glob("restore*")) == []
 
@@ -254,7 +255,7 @@ def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(nod
         created = next(told for told in node.runtime.trace if told.kind is HookKind.CREATE_CONTAINER)
         assert 0.3 < created.seconds < 0.9, "a quarter of the runtime's two seconds, not the decision's one"
         assert [answer.ByteSize() for kind, _, answer in answers if kind is HookKind.CREATE_CONTAINER] == [0]
-        daemon.audited("container.late", container_id=container_id)
+        assert daemon.audited("container.late", container_id=container_id)["pod"] == "slow"
         assert time.monotonic() - began > 0.9
         assert daemon.container(container_id) == {}
         assert daemon.metric('nri_coloc_neutral_replies_total{hook="CreateContainer"}') == 1

@@ -9,7 +9,7 @@ from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri.subscription import HookKind
-from tests.integration.harness import Lasting, assert_unhurt, daemon_of, served, shared, written
+from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -40,7 +40,7 @@ def throttled(node: Node) -> str:
 
 def quota(node: Node, owner: str) -> int:
     name = "cpu.cfs_quota_us" if node.tree.version == 1 else "cpu.max"
-    return int((written(node, owner, name) or "0").split()[0])
+    return int((file(node, owner, name) or "0").split()[0])
 
 
 def raised(node: Node, web: str) -> None:

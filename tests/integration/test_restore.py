@@ -217,6 +217,17 @@ def test_at_its_end_the_daemon_restores_if_it_is_configured_to(node, daemon):
     assert journal(daemon) == []
 
 
+def test_at_its_end_an_observer_puts_nothing_back_that_a_former_life_wrote(node, daemon):
+    paths, before = a_node_that_was_touched(node, daemon)
+    daemon.kill()
+    left = values(node, paths)
+    daemon.config.write("mode: observe\nreclaim: {enabled: false, features: [restore-on-exit]}\n")
+    daemon.start()
+    served(daemon)
+    assert daemon.terminate(GRACE_S) == 0
+    assert values(node, paths) == left != before
+
+
 def test_bursts_of_pods_that_ran_before_and_after_are_given_back(node, daemon, restore):
     bursting = {"coloc.nri.io/cpu-burst": "100"}
     web = pod(node, "bursting", annotations=bursting)

@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 from nri_coloc._pb import cri_pb2, cri_pb2_grpc
 from tests.rig import image, kubepods
 
-CALL_SECONDS: Final = 120  # as the kubelet's
+CALL_SECONDS: Final = 120.0  # as the kubelet's
 COMMAND_SECONDS: Final = 300
 _CHANNEL_OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),
@@ -60,6 +60,7 @@ class Cri:
     """One connection. Errors are grpc's own: a test sees what a kubelet would see."""
 
     def __init__(self, socket: Path, ledger: kubepods.Ledger) -> None:
+        self.call_seconds = CALL_SECONDS
         self._channel = grpc.insecure_channel(f"unix:{socket}", options=_CHANNEL_OPTIONS)
         self._runtime: Any = cri_pb2_grpc.RuntimeServiceStub(self._channel)
         self._ledger = ledger
@@ -86,9 +87,10 @@ class Cri:
             return False
         return True
 
-    def _call(self, method: str, request: Message, seconds: float = CALL_SECONDS) -> Any:
+    def _call(self, method: str, request: Message, seconds: float | None = None) -> Any:
         """One call; a containerd that is just coming back is waited for."""
-        return getattr(self._runtime, method)(request, timeout=seconds, wait_for_ready=True)
+        patience = self.call_seconds if seconds is None else seconds
+        return getattr(self._runtime, method)(request, timeout=patience, wait_for_ready=True)
 
     def version(self) -> str:
         """The runtime's own version."""
@@ -208,7 +210,7 @@ class Cri:
         known = self._cgroups.get(container)
         return known or str(self.info(container)["runtimeSpec"]["linux"]["cgroupsPath"])
 
-    def list_pods(self, seconds: float = CALL_SECONDS) -> list[str]:
+    def list_pods(self, seconds: float | None = None) -> list[str]:
         """The ids of all sandboxes."""
         reply = self._call("ListPodSandbox", cri_pb2.ListPodSandboxRequest(), seconds)
         return [pod.id for pod in reply.items]
@@ -218,11 +220,11 @@ class Cri:
         reply = self._call("ListContainers", cri_pb2.ListContainersRequest())
         return [container.id for container in reply.containers]
 
-    def stop_pod(self, pod: str, seconds: float = CALL_SECONDS) -> None:
+    def stop_pod(self, pod: str, seconds: float | None = None) -> None:
         """Stop a sandbox with all its containers."""
         self._call("StopPodSandbox", cri_pb2.StopPodSandboxRequest(pod_sandbox_id=pod), seconds)
 
-    def remove_pod(self, pod: str, seconds: float = CALL_SECONDS) -> None:
+    def remove_pod(self, pod: str, seconds: float | None = None) -> None:
         """Stop and remove a sandbox with all its containers; a second time does nothing."""
         self.stop_pod(pod, seconds)
         self._call("RemovePodSandbox", cri_pb2.RemovePodSandboxRequest(pod_sandbox_id=pod), seconds)

@@ -101,3 +101,15 @@ def test_somebody_else_at_the_port_is_a_sentence(answer, capsys):
         assert run(f"127.0.0.1:{listener.getsockname()[1]}") == 1
         other.join()
     assert capsys.readouterr().err.startswith("nri-coloc: ")
+
+
+@pytest.mark.parametrize("pod", ["a/b/c", "shop/"])
+def test_a_pod_that_nobody_can_be_called_is_the_askers_mistake(daemon, capsys, pod):
+    assert run(daemon(3), "--pod", pod) == 2
+    assert "NAME or NAMESPACE/NAME" in capsys.readouterr().err
+
+
+def test_a_daemon_that_cannot_answer_says_so_itself(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(View, "audit", lambda *_: 1 / 0)
+    assert run(daemon(3)) == 1
+    assert "is not nri-coloc" not in capsys.readouterr().err

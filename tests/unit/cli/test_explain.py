@@ -195,7 +195,7 @@ def test_what_is_not_the_daemon_is_recognised(daemon):
     with pytest.raises(asking.DaemonSilent, match="not nri-coloc"):
         asking.ask(daemon, "/v1/state")
     Daemon.answers = {"/v1/audit": {"error": "no"}}
-    with pytest.raises(asking.DaemonSilent, match="not nri-coloc"):
+    with pytest.raises(asking.DaemonSilent, match="says: no"):
         asking.records(daemon)
 
 

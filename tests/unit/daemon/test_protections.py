@@ -25,15 +25,15 @@ class Rig:
 @pytest.fixture
 def protecting() -> Rig:
     rig = Rig()
-    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=5)))
+    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
     rig.keep()
     return rig
 
 
 def test_protections_are_raised_from_the_top_and_given_back(protecting):
     assert [p for p in protecting.cgroups.protections if p[1] == "memory.min"] == [
-        ("kubepods", "memory.min", 5),
-        ("kubepods/podweb", "memory.min", 5),
+        ("kubepods", "memory.min", 4096),
+        ("kubepods/podweb", "memory.min", 4096),
     ]
     protecting.node.decide(ContainerGone("app"))
     protecting.cgroups.protections.clear()
@@ -65,13 +65,13 @@ def test_what_somebody_lowered_is_raised_again_and_told(protecting):
     protecting.keep()
     protecting.keep()
     (record,) = protecting.heard.records
-    assert (record.before, record.after) == ({"memory.min": 0}, {"memory.min": 5})
-    assert record.because == "kubepods: found memory.min 0 instead of 5; put right"
+    assert (record.before, record.after) == ({"memory.min": 0}, {"memory.min": 4096})
+    assert record.because == "kubepods: found memory.min 0 instead of 4096; put right"
 
 
 def test_a_sum_that_grows_is_no_drift(protecting):
-    protecting.cgroups.texts = {("kubepods", "memory.min"): "5"}
-    create(protecting.node, "second", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=7)))
+    protecting.cgroups.texts = {("kubepods", "memory.min"): "4096"}
+    create(protecting.node, "second", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=8192)))
     protecting.keep()
-    assert protecting.cgroups.texts == {("kubepods", "memory.min"): "12"}
+    assert protecting.cgroups.texts == {("kubepods", "memory.min"): "12288"}
     assert protecting.heard.records == []

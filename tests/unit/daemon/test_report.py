@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.report import REFUSALS_KEPT
 from nri_coloc.errors import KernelInterfaceError
@@ -9,6 +10,8 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.nri.events import Call, Hook
+from nri_coloc.nri.subscription import HookKind
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -45,8 +48,8 @@ def test_what_this_machine_does_not_take_is_said_and_not_claimed():
     before = node.state
     wish = replace(kit.SHARED, knobs=Knobs(memory_high=4096, io_weight=300, rdt_class="gold"))
     report.decided(create(node, "app", wish).decisions, node.state, before)
-    (admitted,) = heard.records
-    assert admitted.after == {"cpus": "0-7", "io.weight": 300}
+    admitted, of_the_pod = heard.records
+    assert (admitted.after, of_the_pod.after) == ({"cpus": "0-7", "io.weight": 300}, {"io.weight": 300})
     assert admitted.because.endswith("; not set, for this machine has no such thing: memory.high, rdt_class")
 
 
@@ -61,6 +64,18 @@ def test_a_repair_says_what_was_found_and_for_whom():
     assert (container.container, container.pod, container.namespace) == ("app", "web", "shop")
     assert (container.before, container.after) == ({"cpus": "0-3"}, {"cpus": "0-7"})
     assert (pod.container, pod.pod) == ("", "web")
+
+
+def test_who_a_hook_was_about_is_named_also_where_nobody_knows_it():
+    report, heard = a_report(a_node())
+    pod = nri_pb2.PodSandbox(namespace="shop", name="web", uid="0f6d")
+    what = (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, "it failed")
+    call = Call(1, "any", 0)
+    report.about_hook(Hook(call, HookKind.RUN_POD_SANDBOX, pod, None, None), what)
+    container = nri_pb2.Container(name="app", id="9c1b")
+    report.about_hook(Hook(call, HookKind.CREATE_CONTAINER, pod, container, None), what)
+    named = [(r.namespace, r.pod, r.pod_uid, r.container, r.container_id) for r in heard.records]
+    assert named == [("shop", "web", "0f6d", "", ""), ("shop", "web", "0f6d", "app", "9c1b")]
 
 
 def refusal(path: str = "/x/cpuset.cpus", reason: str = "Permission denied") -> KernelInterfaceError:

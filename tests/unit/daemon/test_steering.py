@@ -96,3 +96,23 @@ def test_settings_are_counted_once_they_are_in_force(rig, monkeypatch):
     monkeypatch.setattr(metrics, "config_reload", lambda how: seen.append((how, rig.node.tuning.observe)))
     rig.steering.apply(reader.load("mode: observe\n", "a test"))
     assert seen == [("valid", True)]
+
+
+@pytest.mark.parametrize("reserve", ['"0-6,64-65"', '"64-71"', "7"])
+def test_what_of_a_reserve_is_not_usable_here_reserves_nothing(rig, reserve):
+    rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
+    assert ("config.reload", "valid") in rig.heard.said()
+
+
+@pytest.mark.parametrize("reserve", ['"0-7"', '"0-7,64"', "8"])
+def test_a_reserve_of_all_that_is_usable_is_refused(rig, reserve):
+    rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
+    assert ("config.reload", "invalid") in rig.heard.said()
+
+
+def test_what_only_a_restart_changes_is_named_by_its_keys(rig):
+    rig.steering.apply(reader.load("telemetry: {auditRing: 7}\nruntime: {pluginIndex: '51'}\n", "a test"))
+    (record,) = rig.heard.records
+    assert (
+        record.because == "read and applied; only a restart changes runtime.pluginIndex, telemetry.auditRing"
+    )

@@ -97,21 +97,32 @@ def test_only_a_cgroup_that_is_the_pods_own_is_a_pods_target(parent, path):
     assert node.state.boxed("batch") is bool("pod" in parent.rpartition("/")[2].replace("kubepods", ""))
 
 
+PAGE = 4096
+
+
 def protecting(low: int, minimum: int) -> Wish:
     return Wish(QoSClass.SHARED, knobs=Knobs(memory_low=low, memory_min=minimum))
 
 
 def test_protections_are_summed_along_each_path_outermost_first():
     node = a_node()
-    create(node, "a", protecting(1, 2), on="x")
-    create(node, "b", protecting(10, 20), on="x")
-    create(node, "c", protecting(100, 200), on="y")
+    create(node, "a", protecting(1 * PAGE, 2 * PAGE), on="x")
+    create(node, "b", protecting(10 * PAGE, 20 * PAGE), on="x")
+    create(node, "c", protecting(100 * PAGE, 200 * PAGE), on="y")
     sums = targets.protections(node.state, CAN)
-    assert [(path, found.low, found.min) for path, found in sums.items()] == [
+    assert [(path, found.low // PAGE, found.min // PAGE) for path, found in sums.items()] == [
         ("kubepods", 111, 222),
         ("kubepods/podx", 11, 22),
         ("kubepods/pody", 100, 200),
     ]
+
+
+def test_a_sum_is_what_the_kernel_will_show_of_it():
+    node = a_node()
+    create(node, "a", protecting(100_000_000, 3 * PAGE // 2), on="x")
+    create(node, "b", protecting(0, 3 * PAGE // 2), on="x")
+    found = targets.protections(node.state, CAN)["kubepods"]
+    assert (found.low, found.min) == (100_000_000 // PAGE * PAGE, 3 * PAGE)
 
 
 def test_without_the_files_there_are_no_protections():

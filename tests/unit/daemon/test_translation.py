@@ -54,13 +54,13 @@ def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
     told = hook(HookKind.CREATE_CONTAINER, "shared")
     told.pod.annotations["coloc.nri.io/memory-limit"] = "50%"
     assert told.container is not None
-    told.container.linux.resources.memory.limit.value = 1000
+    told.container.linux.resources.memory.limit.value = 1 << 20
     node = a_node()
     node.decide(translator.pod_started(told, TUNING))
     node.decide(translator.creating(told, node.state, TUNING))
-    assert node.state.containers["c"].wish.knobs.memory_limit == 500
-    told.container.linux.resources.memory.limit.value = 500
-    for limit, part in ((None, 500), (3000, 1500)):
+    assert node.state.containers["c"].wish.knobs.memory_limit == 1 << 19
+    told.container.linux.resources.memory.limit.value = 1 << 19
+    for limit, part in ((None, 1 << 19), (3 << 20, 3 << 19)):
         wanted = nri_pb2.LinuxResources()
         wanted.cpu.shares.value = 512
         if limit:
@@ -68,7 +68,7 @@ def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
         event = translator.updating(told._replace(resources=wanted), node.state, TUNING)
         assert event.wish.knobs.memory_limit == part
     unknown = translator.updating(told._replace(resources=wanted), a_node().state, TUNING)
-    assert unknown.wish.knobs.memory_limit == 1500
+    assert unknown.wish.knobs.memory_limit == 3 << 19
 
 
 def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):

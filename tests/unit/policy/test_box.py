@@ -8,6 +8,7 @@ from nri_coloc.model.decisions import NOBODY
 from nri_coloc.model.events import PodStarted
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.tuning import PoolTuning, Tuning
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import box
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, everyone_in, pod, said
 
@@ -213,6 +214,42 @@ class TestWeight:
         assert not box.weighs_least(replace(state, pods=known))
 
 
+class TestIOWeight:
+    """A container's counts against other pods only as far as its pod has it."""
+
+    def test_a_pod_has_the_weight_of_its_only_container(self):
+        node = Node()
+        node.start_pod(wish=SHARED)
+        outcome = node.create("app", wish=WEIGHED)
+        assert box.knobs(node.state, "web").io_weight == 300
+        assert outcome.moves.pods == ("web",)
+        assert said(outcome) == [("container.admit", "pool_member"), ("pod.limit", "pool_member")]
+
+    @pytest.mark.parametrize(("weights", "expected"), [((300, None), 300), ((10, None), 100), ((10, 20), 20)])
+    def test_of_several_the_highest_counts(self, weights, expected):
+        node = Node()
+        node.start_pod(wish=SHARED)
+        for weight in weights:
+            node.create(f"app-{weight}", wish=replace(SHARED, knobs=Knobs(io_weight=weight)))
+        assert box.knobs(node.state, "web").io_weight == expected
+
+    def test_a_pods_own_is_what_it_has_while_none_of_them_says_otherwise(self):
+        node = Node()
+        node.start_pod(wish=WEIGHED)
+        outcome = node.create("app", wish=WEIGHED)
+        assert (box.knobs(node.state, "web").io_weight, outcome.moves.pods) == (300, ())
+
+    def test_it_is_the_pods_own_again_without_the_container(self):
+        node = Node()
+        node.start_pod(wish=SHARED)
+        node.create("app", wish=WEIGHED)
+        node.stop("app")
+        assert box.knobs(node.state, "web").io_weight is None
+
+    def test_nothing_is_known_of_a_pod_that_nobody_told_us_of(self):
+        assert box.io_weight(Node().state, "web") is None
+
+
 class TestWords:
     def test_a_limit_is_said_with_its_figures(self):
         (decision,) = Node().start_pod().decisions
@@ -220,6 +257,7 @@ class TestWords:
         words = "class reclaimed by Kubernetes QoS BestEffort; the box has CPUs 0-7 and the smallest weight"
         assert decision.because == words
         assert (decision.pod_id, decision.after) == ("web", Knobs(cpus="0-7", shares=2))
+        assert (decision.qos, decision.pool) == (QoSClass.RECLAIMED, "reclaim")
 
     def test_a_weight_is_said_too(self):
         (decision,) = Node().start_pod(wish=WEIGHED).decisions

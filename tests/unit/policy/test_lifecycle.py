@@ -237,6 +237,12 @@ class TestStrict:
         assert outcome.refusal == f"nri-coloc refuses shop/web/app: {words}"
         assert said(outcome) == [("annotation.invalid", "bad_value"), ("container.admit", "refused_strict")]
 
+    def test_an_observer_says_that_it_would_refuse_and_refuses_nobody(self):
+        node = Node(tuning=replace(STRICT, observe=True))
+        outcome = node.create("main", 8000)
+        assert (outcome.refusal, node.cpus("main")) == ("", "0-7")
+        assert said(outcome) == [("container.admit", "no_free_cpus"), ("container.admit", "refused_strict")]
+
     def test_what_can_be_granted_is_not_refused(self):
         assert Node(tuning=STRICT).create("main", 2000).refusal == ""
 

@@ -134,6 +134,12 @@ class TestWhatCannotBeMet:
             "nri-coloc refuses shop/web/web: asked 8 CPUs; it keeps CPUs 0-1: 6 more"
         )
 
+    def test_an_observer_says_so_and_fails_no_update(self):
+        node = node_with(tuning=Tuning(strict=True, observe=True))
+        outcome = resize(node, 8000)
+        assert (outcome.refusal, said(outcome)[0]) == ("", ("container.update", "refused_strict"))
+        assert [event for event, _ in said(outcome)[1:]] == ["container.update"]
+
 
 class TestShrinking:
     def test_it_gives_back_and_leaves_before_others_come(self):

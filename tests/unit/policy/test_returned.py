@@ -96,11 +96,11 @@ def test_who_is_not_ours_to_write_gets_nothing(wish):
     assert rewished(TUNED, wish)["app"].returned == NO_KNOBS
 
 
-def test_it_is_said_and_only_its_cgroup_is_written():
+def test_it_is_said_and_only_its_cgroups_are_written():
     node = rewished(TUNED)
     node.create("other", wish=SHARED, on="other")
     outcome = node.reconfigure(wishes={"app": SHARED})
-    assert moved(outcome) == (set(), {"app"})
+    assert moved(outcome) == ({"web"}, {"app"}), "its pod weighed as much as it did"
     (said,) = [each for each in outcome.decisions if each.subject and each.subject.id == "app"]
     assert said.subject is node["app"]
     assert (said.before.io_weight, said.after.io_weight) == (400, 100)

@@ -110,7 +110,8 @@ class TestRecordOf:
 
     def test_a_pods_own_limit_names_the_pod(self):
         limit = Decision(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, "it is reclaimed", pod_id="sandbox-1")
-        record = record_of(limit, NODE, "1", None)
+        record = record_of(limit._replace(qos=QoSClass.RECLAIMED), NODE, "1", None)
+        assert record.class_ == "reclaimed"
         assert (record.namespace, record.pod, record.pod_uid, record.latency_us) == (
             "shop",
             "web",
