@@ -118,7 +118,10 @@ class Pressure(NamedTuple):
 
 
 class MemoryReading(NamedTuple):
-    """One cgroup's memory. `working_set` = usage − inactive file cache (as the kubelet counts it)."""
+    """One cgroup's memory. `working_set` = usage − inactive file cache (as the kubelet counts it).
+
+    `file`: page cache that can go back to a file; tmpfs and shared memory cannot.
+    """
 
     usage: int
     anon: int = 0

@@ -17,7 +17,8 @@ NO_LIMIT: Final = 1 << 62
 """v1 shows "no limit" as LONG_MAX rounded down to a page, which depends on the page's size."""
 
 _STAT: Final = re.compile(
-    rb"^(total_rss|total_cache|total_inactive_file|anon|file|inactive_file) (\d{1,20})$", re.MULTILINE
+    rb"^(total_rss|total_cache|total_shmem|total_inactive_file|anon|file|shmem|inactive_file) (\d{1,20})$",
+    re.MULTILINE,
 )
 _LOW: Final = re.compile(rb"^ +low +(\d{1,20})$", re.MULTILINE)
 _KIB_LINE: Final = re.compile(rb"^(?:Node \d+ )?(\w+(?:\(\w+\))?): +(\d{1,16}) kB$", re.MULTILINE)
@@ -46,12 +47,14 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
     """Read a cgroup of either version, children included (v1: the `total_` lines).
 
     Working set = usage − inactive file pages, at least 0, as the kubelet evicts by (cadvisor, setMemoryStats).
+    tmpfs and shared memory are page cache to the kernel, and cannot be reclaimed without swap: no part of `file`.
     v1 counts kills of the cgroup itself only, and has no memory.high.
     """
     usage = counters.whole(files.usage)
     stat = {name: int(amount) for name, amount in _STAT.findall(files.stat or b"")}
     anon = stat.get(b"total_rss", stat.get(b"anon"))
     cache = stat.get(b"total_cache", stat.get(b"file"))
+    shared = stat.get(b"total_shmem", stat.get(b"shmem", 0))
     inactive = stat.get(b"total_inactive_file", stat.get(b"inactive_file"))
     if usage is None or anon is None or cache is None or inactive is None or not _is_limit(files.limit):
         return None
@@ -59,7 +62,7 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
     return MemoryReading(
         usage=usage,
         anon=anon,
-        file=cache,
+        file=max(0, cache - shared),
         inactive_file=inactive,
         working_set=max(0, usage - inactive),
         limit=limit(files.limit),
@@ -89,11 +92,12 @@ def meminfo(text: bytes | None) -> NodeMemory | None:
 
 
 def numa_meminfo(text: bytes | None) -> NumaMemory | None:
-    """Read a node's meminfo; `file` is all of the page cache, tmpfs included."""
+    """Read a node's meminfo; `file` is the page cache without tmpfs, as in a cgroup's."""
     found = _kib_lines(text)
     if b"MemTotal" not in found or b"MemFree" not in found:
         return None
-    return NumaMemory(found[b"MemTotal"], found[b"MemFree"], found.get(b"FilePages", 0))
+    file = max(0, found.get(b"FilePages", 0) - found.get(b"Shmem", 0))
+    return NumaMemory(found[b"MemTotal"], found[b"MemFree"], file)
 
 
 def watermark(text: bytes | None, page_size: int) -> int | None:

@@ -92,7 +92,7 @@ def test_without_a_terminal_there_is_one_line_for_each_record(day):
         "annotation.invalid shop/ads/app",
         "annotation.denied  shop/greedy/app",
         "container.update   shop/search/app shared",
-        "pod.limit          batch/etl-1 CPUs",
+        "pod.limit          batch/etl-1 reclaimed CPUs",
         "share CPUs 4-7 -> 0-1,4-7 cpus_returned",
         "share CPUs 0-1,4-7 -> 0-7 cpus_returned",
     ],

@@ -33,6 +33,12 @@ class TestReading:
     def test_version_two(self):
         assert memory_files.reading(V2) == MemoryReading(9500, 5000, 4000, 1500, 8000, None, 2, 6)
 
+    @pytest.mark.parametrize(("files", "line"), [(V1, b"total_shmem"), (V2, b"shmem")], ids=["v1", "v2"])
+    def test_shared_memory_is_no_page_cache_that_could_be_reclaimed(self, files, line):
+        found = memory_files.reading(files._replace(stat=files.stat + b"shmem_thp 9\n%b 3000\n" % line))
+        assert found is not None
+        assert (found.usage, found.file, found.working_set) == (9500, 1000, 8000)
+
     def test_a_working_set_is_never_negative(self):
         found = memory_files.reading(V2._replace(usage=b"1000\n"))
         assert found is not None
@@ -96,6 +102,8 @@ class TestNode:
     def test_a_numa_nodes_meminfo(self):
         text = b"Node 1 MemTotal:       100 kB\nNode 1 MemFree:         40 kB\nNode 1 FilePages:  30 kB\n"
         assert memory_files.numa_meminfo(text) == NumaMemory(102_400, 40_960, 30_720)
+        shared = text + b"Node 1 Shmem:         10 kB\n"
+        assert memory_files.numa_meminfo(shared) == NumaMemory(102_400, 40_960, 20_480)
 
     def test_the_low_watermarks_of_all_zones_are_summed(self):
         zone = b"Node 0, zone  DMA\n  pages free 3840\n        min      23\n        low      %d\n        high     33\n"
