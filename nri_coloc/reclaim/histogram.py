@@ -5,7 +5,8 @@ first · (ratio^k − 1) / (ratio − 1), so that every answer is at most one bu
 below it. A sample weighs half of one that is a half-life younger.
 
 There is no reference time: a histogram knows how many half-lives it has aged, and one gap ages it by at most two. So
-neither a clock that jumps nor a week of being switched off wipes a history, and a clock set back ages nothing.
+neither a clock that jumps nor days of being switched off wipe a histogram, and a clock set back ages nothing. (Who was
+not seen for `forecast.forget_s` by that clock is forgotten whole, which is `forecast`'s to say.)
 Values are never changed in place, though arrays could be: `added` returns a new one.
 """
 
