@@ -59,8 +59,8 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
             found += page["records"]
             ended, since = len(page["records"]) < PAGE or page["next"] <= since, page["next"]
         except (KeyError, TypeError) as error:
-            says = page.get("error", "what nri-coloc would not say")
-            raise DaemonSilent(f"what answers at {address} says: {says}") from error
+            what = f"says: {page['error']}" if "error" in page else "is not nri-coloc"
+            raise DaemonSilent(f"what answers at {address} {what}") from error
         if ended:
             return found
 

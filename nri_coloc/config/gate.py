@@ -14,7 +14,8 @@ from typing import Any, Final
 from nri_coloc.config.classes import BANDS, matches, tuned
 from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.membership import pools_of
-from nri_coloc.config.quantity import PAGE, Amount
+from nri_coloc.config.quantity import Amount
+from nri_coloc.model.knobs import PAGE
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import ISOLATED, Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
 

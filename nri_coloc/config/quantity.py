@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from nri_coloc.model.knobs import PAGE
+
 QUANTITY_ALLOWED: Final = (
     "a Kubernetes quantity such as 512Mi, 1.5Gi or 2e9 (suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei)"
 )
@@ -16,9 +18,6 @@ AMOUNT_ALLOWED: Final = f"{QUANTITY_ALLOWED}, or a percentage from 0% to 100%"
 
 LARGEST: Final = 2**63 - 1
 """A quantity is an int64 in Kubernetes, and so is every memory value of the kernel."""
-
-PAGE: Final = 4096
-"""Bytes: the smallest of any kernel that runs containers."""
 
 _LONGEST: Final = 40
 """Characters: 19 digits before the point, 9 behind it, sign and suffix, and room for zeros."""

@@ -4,16 +4,13 @@ Only what every runtime writes as it stands is compared: a weight on cgroup v2 i
 versions bend, and the cpuset's files are the actuator's work. What is gone or cannot be read is nothing to compare.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from nri_coloc.daemon import targets
-from nri_coloc.knobs.files import Controller
+from nri_coloc.knobs.files import Controller, whole_pages
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.workload import Phase
-
-PAGE: Final = 4096
-"""The kernel keeps memory limits in whole pages (Documentation/admin-guide/cgroup-v2, "Memory")."""
 
 
 class Reader(Protocol):
@@ -55,4 +52,4 @@ class Verification:
 def _agrees(controller: Controller, shown: str, wanted: int) -> bool:
     if not shown.isdigit():
         return wanted < 0
-    return int(shown) == (wanted // PAGE * PAGE if controller == "memory" else wanted)
+    return int(shown) == (whole_pages(wanted) if controller == "memory" else wanted)

@@ -12,15 +12,12 @@ from typing import Final, Literal
 from nri_coloc.knobs import weights
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import NO_KNOBS, PAGE, Knobs
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
 
 MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_bytes"})
 """The files that hold what a member of the box may have of its memory."""
-
-_PAGE: Final = 4096
-"""What the kernel rounds down to: a file that shows less than was written would be taken for somebody else's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,11 @@ def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
 
 
 def whole_pages(amount: int) -> int:
-    """Return an amount of memory as the kernel keeps and shows it, bytes: whole pages."""
-    return amount // _PAGE * _PAGE
+    """Return an amount of memory as the kernel keeps and shows it, bytes.
+
+    A file that shows less than was written would be taken for somebody else's value.
+    """
+    return amount // PAGE * PAGE
 
 
 def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:

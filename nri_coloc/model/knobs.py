@@ -14,6 +14,10 @@ MIN_SHARES: Final = 2
 """What the kubelet writes for "no CPU request", and the kernel's least weight (pkg/kubelet/cm/helpers_linux.go,
 MinShares; kernel/sched/sched.h, MIN_SHARES)."""
 
+PAGE: Final = 4096
+"""Bytes: the smallest page of any kernel that runs containers, which keep memory limits in whole pages, rounded down
+(Documentation/admin-guide/cgroup-v2, "Memory")."""
+
 KERNELS_IO_WEIGHT: Final = 100
 """What a cgroup weighs to which nobody gave a weight (CGROUP_WEIGHT_DFL)."""
 

@@ -178,7 +178,7 @@ class CgroupTree:
         if not path or not (folder / own).exists():
             return
         above = folder.parent / shown
-        wanted, granted = self.mask(path, own), cpuset.parse(above.read_text())
+        wanted, granted = self.mask(path, own), self.mask(path.rpartition("/")[0], shown)
         if not wanted & granted:
             self._same(folder / shown, above)
         elif not wanted & ~granted:

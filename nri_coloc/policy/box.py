@@ -6,7 +6,7 @@ online and system pods live in it too.
 """
 
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Final
 
@@ -157,9 +157,9 @@ def limit(state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
     values = knobs(state, pod.id)
     if values == NO_KNOBS:
         return None
+    said = partial(Decision, AuditEvent.POD_LIMIT, pod_id=pod.id, after=values, qos=wish.qos)
     if state.boxed(pod.id):
         why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight"
-        decision = Decision(AuditEvent.POD_LIMIT, Reason.BOX_MEMBER, why, pod_id=pod.id, pool=RECLAIM)
-        return decision._replace(after=values, qos=wish.qos)
+        return said(Reason.BOX_MEMBER, why, pool=RECLAIM)
     why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path"
-    return Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, why, pod_id=pod.id, after=values, qos=wish.qos)
+    return said(Reason.POOL_MEMBER, why)

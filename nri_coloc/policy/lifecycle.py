@@ -4,6 +4,7 @@ Events may come twice, late, out of order or for unknown ids (a registration may
 facts then stand in for what the state lacks, and an end without a beginning changes nothing.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
@@ -83,14 +84,9 @@ def admit(
         listed = record.as_listed(owner)
         after, again = admit_again(after, listed, owner.wish, tuning, Reason.CPUS_CLAIMED)
         decisions += again
-    if assignment.knobs.memory_low or assignment.knobs.memory_min:
-        decisions = (*decisions, words.of_protection(after, pod.id))
-        box_moves += Moves(pods=(pod.id,))
-    if wish.handler == "pod":
-        box_moves += Moves(pods=(pod.id,))
-    if box.io_weight(after, pod.id) != box.io_weight(before, pod.id):
-        limit = box.limit(after, pod, after.pods[pod.id].wish)
-        decisions = (*decisions, limit) if limit else decisions
+    of_its_pod = tuple(_of_its_pod(before, after, assignment))
+    decisions += tuple(decision for decision in of_its_pod if decision)
+    if of_its_pod or wish.handler == "pod":
         box_moves += Moves(pods=(pod.id,))
     if not assignment.exclusive:
         return Outcome(after, decisions, box_moves)
@@ -98,6 +94,16 @@ def admit(
     cause = f"{pod.namespace}/{pod.name}/{container.name} owns {cpuset.render(assignment.exclusive)}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
+
+
+def _of_its_pod(before: NodeState, after: NodeState, assignment: Assignment) -> Iterator[Decision | None]:
+    """Yield what an admission changes on the pod's own cgroup; None is a change that needs no words."""
+    pod_id = assignment.container.pod_id
+    if assignment.knobs.memory_low or assignment.knobs.memory_min:
+        yield words.of_protection(after, pod_id)
+    if box.io_weight(after, pod_id) != box.io_weight(before, pod_id):
+        place = after.pods[pod_id]
+        yield box.limit(after, place.pod, place.wish)
 
 
 def _owners_on(state: NodeState, assignment: Assignment) -> tuple[Assignment, ...]:

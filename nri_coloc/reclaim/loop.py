@@ -99,7 +99,7 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
         memory = LoopMemory(lent=Lent(cpus=memory.lent.box))
     meters = usage.advance(memory.meters, readings, tuning.stale_s)
     rates = memory.rates
-    is_known = usage.knows_box(meters, readings) or not learns(memory, now)
+    is_known = not learns(memory, now) or usage.knows_box(meters, readings)
     use = usage.total(meters, readings.at) if is_known else None
     if use is not None and use.rated_at > rates.rated_at:
         rates = _learnt(memory, use, readings.lendable, tuning, now)
