@@ -170,10 +170,10 @@ class Cri:
         request = cri_pb2.StopContainerRequest(container_id=container, timeout=grace)
         self._call("StopContainer", request)
 
-    def remove(self, container: str) -> None:
+    def remove(self, container: str, seconds: float | None = None) -> None:
         """Remove a container; a running one is killed."""
         request = cri_pb2.RemoveContainerRequest(container_id=container)
-        self._call("RemoveContainer", request)
+        self._call("RemoveContainer", request, seconds)
 
     def update(self, container: str, **limits: Unpack[Limits]) -> None:
         """What the kubelet does for an in-place resize."""
@@ -215,9 +215,10 @@ class Cri:
         reply = self._call("ListPodSandbox", cri_pb2.ListPodSandboxRequest(), seconds)
         return [pod.id for pod in reply.items]
 
-    def list_containers(self) -> list[str]:
-        """The ids of all containers."""
-        reply = self._call("ListContainers", cri_pb2.ListContainersRequest())
+    def list_containers(self, pod: str = "", seconds: float | None = None) -> list[str]:
+        """The ids of all containers, or of one pod's."""
+        request = cri_pb2.ListContainersRequest(filter=cri_pb2.ContainerFilter(pod_sandbox_id=pod))
+        reply = self._call("ListContainers", request, seconds)
         return [container.id for container in reply.containers]
 
     def stop_pod(self, pod: str, seconds: float | None = None) -> None:
@@ -225,8 +226,14 @@ class Cri:
         self._call("StopPodSandbox", cri_pb2.StopPodSandboxRequest(pod_sandbox_id=pod), seconds)
 
     def remove_pod(self, pod: str, seconds: float | None = None) -> None:
-        """Stop and remove a sandbox with all its containers; a second time does nothing."""
+        """Stop and remove a sandbox, its containers before it as the kubelet does; a second time does nothing.
+
+        containerd from 1.7.26 on that is left to remove them itself takes its lock on registrations twice, and
+        comes to a halt for ever when a plugin registers in between.
+        """
         self.stop_pod(pod, seconds)
+        for container in self.list_containers(pod, seconds):
+            self.remove(container, seconds)
         self._call("RemovePodSandbox", cri_pb2.RemovePodSandboxRequest(pod_sandbox_id=pod), seconds)
 
     def remove_all(self, seconds: float = 60) -> None:
