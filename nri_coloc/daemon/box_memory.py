@@ -114,6 +114,7 @@ class BoxMemory:
             pool=RECLAIM,
             before=former.differing(now),
             after=now.differing(former),
+            inputs={"binding": goal.binding.value, "before_bytes": former.memory_high, **goal.inputs},
         )
         self._report.decided((decision,), state, state)
 

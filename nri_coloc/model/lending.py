@@ -4,7 +4,8 @@ Amounts are milli-CPU and bytes. A `Binding` says which term of a formula was th
 `because`, it holds every figure that took part.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -77,9 +78,13 @@ class CPUTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryTarget:
-    """memory.high and memory.max of the box as a whole, bytes; None is "no limit of ours"."""
+    """memory.high and memory.max of the box as a whole, bytes; None is "no limit of ours".
+
+    `inputs`: what `because` words, by name.
+    """
 
     high: int | None = None
     limit: int | None = None
     binding: Binding = Binding.NOT_MEASURED
     because: str = ""
+    inputs: Mapping[str, int | float | None] = field(default_factory=dict)

@@ -74,8 +74,29 @@ def target(
     because = (
         f"memory.high {step.high}, may hold {headroom.amount}, holds {headroom.held}; {headroom.because}"
     )
+    inputs = _inputs(headroom, tuning)
     control = MemoryControl(step.high, limit, now_s, step.since_s, step.borne)
-    return control, MemoryTarget(step.high, limit, binding, because)
+    return control, MemoryTarget(step.high, limit, binding, because, inputs)
+
+
+def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | float | None]:
+    """Return every figure of a decision by name."""
+    in_bytes = {
+        "may_hold": headroom.amount,
+        "holds": headroom.held,
+        "unreclaimable": headroom.unreclaimable,
+        **(headroom.terms._asdict() if headroom.terms is not None else {}),
+        "floor": tuning.memory_floor,
+        "step": tuning.memory_step,
+        "growth_step": tuning.memory_growth,
+        "dead_band": tuning.memory_dead_band,
+    }
+    return {
+        **{f"{name}_bytes": amount for name, amount in in_bytes.items()},
+        "watermark": tuning.memory_watermark,
+        "dwell_s": tuning.memory_dwell_s,
+        "eviction_s": tuning.eviction_s,
+    }
 
 
 class _Step(NamedTuple):
@@ -118,13 +139,24 @@ def _unread(
     gap_s = now_s - control.read_s
     if 0.0 <= gap_s <= tuning.memory_stale_s:
         because = f"memory could not be read for {gap_s:.1f} s: nothing rises"
-        return control, MemoryTarget(high, control.limit, Binding.STALE, because)
+        return control, MemoryTarget(high, control.limit, Binding.STALE, because, _of_nothing(gap_s, tuning))
     floor = min(high, tuning.memory_floor)
     high = max(floor, high - tuning.memory_step)
     # memory.max stays: nobody knows how much is in use, and below that it kills
     because = f"memory could not be read for {gap_s:.1f} s: down to the floor of {floor} step by step"
     binding = Binding.FLOOR if high == floor else Binding.STALE
-    return replace(control, high=high), MemoryTarget(high, control.limit, binding, because)
+    inputs = _of_nothing(gap_s, tuning)
+    return replace(control, high=high), MemoryTarget(high, control.limit, binding, because, inputs)
+
+
+def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | None]:
+    """Return the figures of a decision while nothing is read."""
+    return {
+        "unread_s": round(gap_s, 3),
+        "stale_s": tuning.memory_stale_s,
+        "floor_bytes": tuning.memory_floor,
+        "step_bytes": tuning.memory_step,
+    }
 
 
 # --- the members -----------------------------------------------------------------------------------------

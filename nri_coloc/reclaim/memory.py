@@ -34,10 +34,40 @@ class Growth:
     working_sets: Mapping[int, int] = field(default_factory=dict)
 
 
+class Terms(NamedTuple):
+    """The terms of both bounds, bytes; `kubepods_limit`: None where it has none."""
+
+    free: int
+    page_cache: int
+    kernel_watermark: int
+    held_by_box: int
+    claimed: int
+    growth: int
+    reserve: int
+    margin: int
+    kubepods_limit: int | None
+    kubepods_working_set: int
+    box_working_set: int
+
+    @property
+    def by_node(self) -> int:
+        """What the machine has for the box."""
+        available = self.free + self.page_cache - self.kernel_watermark
+        return available + self.held_by_box - self.claimed - self.growth - self.reserve - self.margin
+
+    @property
+    def by_limit(self) -> int | None:
+        """What kubepods' limit leaves for it."""
+        if self.kubepods_limit is None:
+            return None
+        left = self.kubepods_limit - self.kubepods_working_set + self.box_working_set
+        return left - self.claimed - self.growth
+
+
 class MemoryHeadroom(NamedTuple):
     """What the box may hold in all, ≥ 0, by which bound, and of it by memory node; `held`: what it uses now.
 
-    `unreclaimable`: of `held`, what is no page cache.
+    `unreclaimable`: of `held`, what is no page cache. `terms`: what `because` words.
     """
 
     amount: int
@@ -46,6 +76,7 @@ class MemoryHeadroom(NamedTuple):
     held: int = 0
     unreclaimable: int = 0
     by_node: Mapping[int, int] = {}
+    terms: Terms | None = None
 
 
 class Claim(NamedTuple):
@@ -71,37 +102,48 @@ def headroom_memory(
     if not node.memory_total or pods is None:
         return None
     members = [group.memory for group in box.values() if group.memory is not None]
-    held, working_set = sum(m.usage for m in members), sum(m.working_set for m in members)
-    by_machine, terms = _by_machine(node, members, claim, tuning)
-    amount, binding = by_machine, _bound_of_machine(by_machine, claim)
-    if pods.limit is not None:
-        by_limit = pods.limit - pods.working_set + working_set - claim.pods - claim.growth
-        terms += (
-            f"; kubepods: {by_limit} = {pods.limit} limit - {pods.working_set} working set"
-            f" + {working_set} of the box - {claim.pods} claimed - {claim.growth} for growth"
-        )
-        if by_limit < amount:
-            amount, binding = by_limit, Binding.KUBEPODS_LIMIT
+    terms = _terms(node, pods, members, claim, tuning)
+    amount, binding, by_limit = terms.by_node, _bound_of_machine(terms.by_node, claim), terms.by_limit
+    if by_limit is not None and by_limit < amount:
+        amount, binding = by_limit, Binding.KUBEPODS_LIMIT
     amount = max(0, amount)
-    unreclaimable = sum(max(0, m.usage - m.file) for m in members)
-    return MemoryHeadroom(amount, binding, terms, held, unreclaimable, _by_node(node, amount))
+    used, unreclaimable = sum(m.usage for m in members), sum(max(0, m.usage - m.file) for m in members)
+    by_node = _by_node(node, amount)
+    return MemoryHeadroom(amount, binding, _in_words(terms, tuning), used, unreclaimable, by_node, terms)
 
 
-def _by_machine(
-    node: NodeReading, members: list[MemoryReading], claim: Claim, tuning: ReclaimTuning
-) -> tuple[int, str]:
-    cache = node.inactive_file + node.active_file // 2 + node.slab_reclaimable // 2
-    held = sum(max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members)
-    margin = node.memory_total - int(node.memory_total * tuning.memory_watermark)
-    amount = (
-        node.memory_free + cache - node.watermark + held
-        - claim.pods - claim.growth - tuning.memory_reserve - margin
-    )  # fmt: skip
-    return amount, (
-        f"node: {amount} = {node.memory_free} free + {cache} of the page cache and slab"
-        f" - {node.watermark} of the kernel's + {held} held by the box - {claim.pods} claimed by online pods"
-        f" - {claim.growth} for their growth in {tuning.eviction_s:g} s - {tuning.memory_reserve} reserve"
-        f" - {margin} above the watermark {tuning.memory_watermark:g}"
+def _terms(
+    node: NodeReading, pods: MemoryReading, members: list[MemoryReading], claim: Claim, tuning: ReclaimTuning
+) -> Terms:
+    return Terms(
+        node.memory_free,
+        page_cache=node.inactive_file + node.active_file // 2 + node.slab_reclaimable // 2,
+        kernel_watermark=node.watermark,
+        held_by_box=sum(
+            max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members
+        ),
+        claimed=claim.pods,
+        growth=claim.growth,
+        reserve=tuning.memory_reserve,
+        margin=node.memory_total - int(node.memory_total * tuning.memory_watermark),
+        kubepods_limit=pods.limit,
+        kubepods_working_set=pods.working_set,
+        box_working_set=sum(m.working_set for m in members),
+    )
+
+
+def _in_words(terms: Terms, tuning: ReclaimTuning) -> str:
+    said = (
+        f"node: {terms.by_node} = {terms.free} free + {terms.page_cache} of the page cache and slab"
+        f" - {terms.kernel_watermark} of the kernel's + {terms.held_by_box} held by the box"
+        f" - {terms.claimed} claimed by online pods - {terms.growth} for their growth in {tuning.eviction_s:g} s"
+        f" - {terms.reserve} reserve - {terms.margin} above the watermark {tuning.memory_watermark:g}"
+    )
+    if terms.kubepods_limit is None:
+        return said
+    return (
+        f"{said}; kubepods: {terms.by_limit} = {terms.kubepods_limit} limit - {terms.kubepods_working_set} working set"
+        f" + {terms.box_working_set} of the box - {terms.claimed} claimed - {terms.growth} for growth"
     )
 
 

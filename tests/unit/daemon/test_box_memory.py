@@ -89,6 +89,11 @@ def test_every_change_is_told_once_with_its_figures_and_what_bound_it(rig):
         f"uses {GIB}",
     ):
         assert figure in record.because
+    inputs = record.extra["inputs"]
+    assert inputs["binding"] == "free_memory"
+    assert inputs["may_hold_bytes"] == rig.memory.headroom_bytes
+    assert (inputs["free_bytes"], inputs["holds_bytes"], inputs["before_bytes"]) == (8 * GIB, GIB, None)
+    assert (inputs["watermark"], inputs["kubepods_limit_bytes"]) == (0.95, None)
 
 
 def test_the_noise_of_free_memory_is_not_worth_a_write(rig):
