@@ -48,7 +48,7 @@ class Sample(NamedTuple):
     """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
 
     `key` is its identity: the folder's inode, never its path; a negative number stands for the very set of cgroups
-    that a sum or difference was made of. `usage_us` None says that the cgroup is gone or cannot be read, or, of an
+    that a sum or difference was made of. `usage_us` None says that the cgroup cannot be read or is `gone`, or, of an
     online pod by itself, that its usage was not asked for. Of one role, no cgroup lies inside another; its samples come
     in turns, each with its own `at`, and are summed as rates.
 
@@ -67,6 +67,7 @@ class Sample(NamedTuple):
     shares_box: bool = True
     tier: str = ""
     signal: Signal = Signal.PSI
+    gone: bool = False
 
 
 class Look(NamedTuple):

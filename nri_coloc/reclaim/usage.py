@@ -25,6 +25,9 @@ LONGEST_S = 10.0
 SCHEDULER_TICK_S = 0.004
 """Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
 
+_UNREAD = -1
+"""As a meter's counter: nobody knows what it was, so the next sample begins anew."""
+
 _PLACE = {role: place for place, role in enumerate(Role)}
 _PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]
 _DEDICATED, _RESERVED, _ONLINE = _PLACE[Role.DEDICATED], _PLACE[Role.RESERVED], _PLACE[Role.ONLINE]
@@ -89,8 +92,8 @@ def advance(meters: Mapping[int, Meter], readings: FastReadings, stale_s: float)
 def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Meter | None:
     at, usage = sample.at, sample.usage_us
     if usage is None:
-        return meter if meter is not None and meter.place in _VITAL else None
-    if meter is None or meter.role is not sample.role:
+        return _unread(meter, sample)
+    if meter is None or meter.usage_us == _UNREAD or meter.role is not sample.role:
         return Meter(sample.role, _PLACE[sample.role], at, usage, tier=sample.tier)
     span = at - meter.at
     if 0 <= span < SHORTEST_S:
@@ -102,6 +105,16 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
     place = meter.place
     until = at + (stale_s if place in _BOXED else max(stale_s, 2 * span))
     return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span, sample.tier)
+
+
+def _unread(meter: Meter | None, sample: Sample) -> Meter | None:
+    """Return what is left of a meter whose cgroup told nothing: nothing of what is subtracted.
+
+    A tier's member that cannot be read has no rate, so that its tier does not count as one that uses less.
+    """
+    if sample.role is Role.TIER and not sample.gone:
+        return Meter(sample.role, _PLACE[sample.role], sample.at, _UNREAD, tier=sample.tier)
+    return meter if meter is not None and meter.place in _VITAL else None
 
 
 def is_plausible(risen_us: int, span_s: float, cpus: int) -> bool:

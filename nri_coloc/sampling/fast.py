@@ -204,7 +204,7 @@ class FastSampler:
         kept = {group: self._gauges.get(group) or self._gauge(group) for group in wanted}
         left = {group: gauge for group, gauge in self._gauges.items() if group not in kept}
         counted = [(group, gauge) for group, gauge in left.items() if group.role in _SUMMED and gauge.key]
-        last = [Sample(gauge.key, group.role, now) for group, gauge in counted]
+        last = [Sample(gauge.key, group.role, now, gone=True) for group, gauge in counted]
         for gauge in left.values():
             gauge.close()
         self._gauges = kept

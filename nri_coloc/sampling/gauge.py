@@ -69,7 +69,7 @@ class CgroupGauge:
             self._ended.add(self.key)
             self.close()
             group = self._group
-            return Sample(self.key, group.role, now, shares_box=group.shares_box, tier=group.tier)
+            return Sample(self.key, group.role, now, shares_box=group.shares_box, tier=group.tier, gone=True)
         return self.sample(now, figures)
 
     def sample(self, now: float, figures: Sequence[int | None]) -> Sample:

@@ -25,15 +25,21 @@ class Feed:
         self.now = 100.0
         self.memory = PartitionMemory()
         self.usage: dict[str, float] = {}
+        self.silent: list[Sample] = []
 
     def tick(self, seconds: float = 0.02, **uses: float) -> PartitionTick:
         self.now += seconds
-        samples = []
+        samples = [one._replace(at=self.now) for one in self.silent]
         for name, cpus in uses.items():
             self.usage[name] = self.usage.get(name, 0.0) + cpus * seconds
             tier, key = name.partition("_")[0], sum(map(ord, name))
             samples.append(Sample(key, Role.TIER, self.now, round(self.usage[name] * 1e6), tier=tier))
         return self.give(FastReadings(self.now, tuple(samples), lendable=16, cpus=16))
+
+    def unread(self, name: str, *, gone: bool, seconds: float, **uses: float) -> PartitionTick:
+        """Go on for so long while one more member says nothing."""
+        self.silent = [Sample(sum(map(ord, name)), Role.TIER, self.now, tier="gold", gone=gone)]
+        return self.ticks(round(seconds / 0.02), **uses)
 
     def bounded(self, most: int) -> PartitionTick:
         """Tick where an operator lets the box have so many CPUs."""
@@ -73,6 +79,29 @@ class TestLoads:
         feed = Feed()
         feed.settled()
         assert "gold" not in feed.tick(gold_a=1.0, gold_b=0.4, gold_new=1.0, share_c=1.0).loads
+
+    def test_a_member_that_cannot_be_read_makes_no_tier_look_idle(self):
+        feed = Feed()
+        before = feed.settled()
+        assert feed.unread("gold_b", gone=False, seconds=TUNING.stale_s / 2, gold_a=1.0).sizes == before.sizes
+        assert feed.unread("gold_b", gone=False, seconds=TUNING.stale_s, gold_a=1.0).sizes["gold"] > 4
+
+    def test_one_that_can_be_read_again_is_no_burst(self):
+        feed = Feed()
+        before = feed.settled()
+        feed.unread("gold_b", gone=False, seconds=0.08, gold_a=1.0, share_c=1.0)
+        feed.silent, feed.usage["gold_b"] = [], feed.usage["gold_b"] + 0.04
+        assert feed.ticks(10, gold_a=1.0, gold_b=0.5, share_c=1.0).sizes == before.sizes
+
+    def test_one_that_never_could_be_read_does_neither(self):
+        feed = Feed()
+        assert feed.unread("gold_b", gone=False, seconds=0.4, gold_a=1.0).loads == {}
+
+    def test_one_that_is_gone_uses_nothing(self):
+        feed = Feed()
+        feed.settled()
+        found = feed.unread("gold_b", gone=True, seconds=5.0, gold_a=1.0, share_c=1.0)
+        assert found.loads["gold"] == pytest.approx(1.0, abs=0.1)
 
     def test_what_the_counters_coarseness_can_feign_is_no_burst(self):
         feed = Feed()

@@ -271,7 +271,7 @@ class TestLife:
         bed.sampler.watch(box(ONE))
         alive = bed.one()
         bed.tree.remove(ONE)
-        assert bed.one() == Sample(alive.key, Role.BOX, bed.now)
+        assert bed.one() == Sample(alive.key, Role.BOX, bed.now, gone=True)
         assert bed.sampler.open_files == 0
         assert bed.tick() == ()
 
@@ -332,7 +332,7 @@ class TestLife:
         keys = {sample.key for sample in bed.tick()}
         bed.sampler.watch(box(ONE))
         last, stays = bed.tick()
-        assert last == Sample(last.key, Role.BOX, bed.now)
+        assert last == Sample(last.key, Role.BOX, bed.now, gone=True)
         assert {last.key, stays.key} == keys
         assert [sample.key for sample in bed.tick()] == [stays.key]
 
