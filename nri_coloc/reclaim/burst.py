@@ -25,6 +25,10 @@ _LONGEST_GAP_S: Final = 10.0
 """Of the time between two ticks, no more counts: neither a late tick nor a clock that jumps pays out savings."""
 
 
+_FLOATS_ARE_OFF: Final = 1e-4
+"""µs, at most, for any quota that a machine can use up; a hundredth is the least that a percentage leaves over."""
+
+
 class NodeState(StrEnum):
     """How much the online pods leave of their CPUs."""
 
@@ -201,5 +205,5 @@ def _unused_milli(each: Throttled, factor: float) -> int:
 
 
 def _raised(each: Throttled, factor: float) -> int:
-    """Return the quota of a factor, µs; that of a quota's own factor is the quota, which cutting off would miss."""
-    return round(each.quota * factor)
+    """Return the quota of a factor, µs, never above it; that of a quota's own factor is the quota, in floats too."""
+    return int(each.quota * factor + _FLOATS_ARE_OFF)

@@ -57,6 +57,13 @@ class Case:
 
 CASES = [
     Case("a container that is held back goes up", 120_000),
+    Case(
+        "the most is never passed, not by half a microsecond",
+        150_001,
+        container=Throttled(100_001, held_back=1.0),
+        factor=1.5,
+        tuning=BurstTuning(quota_percent=150),
+    ),
     Case("one that is not stays", 100_000, container=FREE),
     Case("one of which it is not known stays", 100_000, container=FREE._replace(held_back=None)),
     Case("what was raised stays raised on an idle node", 150_000, container=FREE, factor=1.5),
