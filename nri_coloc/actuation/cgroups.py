@@ -5,15 +5,18 @@ A target is a pod's or a container's cgroup with the values it should have now. 
 computed by the caller right before the call, from the newest state, so the last write is the newest truth.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files, former_values, oom_scores, tasks
+from nri_coloc.actuation import cpusets, files, former_values, oom_scores, overwritten, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.memory import MemoryFiles
+from nri_coloc.actuation.overwritten import Overwritten
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, spec_files
 from nri_coloc.model.cpuset import CPUMask
@@ -72,6 +75,8 @@ class CgroupWriter:
         self.wrote: Callable[[str], None] = lambda _path: None
         self._followed: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
+        self._overwritten = Overwritten(journal)
+        self._memory = MemoryFiles(journal, self._overwritten, self._lock)
 
     def bandwidth(self, pod: PodBandwidth) -> Written:
         """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
@@ -87,8 +92,15 @@ class CgroupWriter:
         folder = self._layout.folder("cpu", path)
         if folder is None:
             return None
+        told = f"{folder}/{tasks.NAME}"
+        former = self._journal.original(told)
+        if former not in (None, hint.policy.value):
+            # by the settings of a former life: who is batch or idle by our hand would be left alone
+            failure = tasks.reset(folder, self._layout.version, str(former))
+            if failure is not None:
+                return failure
         with self._lock:
-            self._journal.note(f"{folder}/{tasks.NAME}", hint.policy.value)
+            self._journal.renew(told, hint.policy.value)
         return tasks.tell(folder, self._layout.version, hint)
 
     def unhint(self, path: str) -> KernelInterfaceError | None:
@@ -126,6 +138,13 @@ class CgroupWriter:
         folders = ((self._layout.folder(controller, target.path), name) for controller, name in named)
         return tuple(f"{folder}/{name}" for folder, name in folders if folder is not None)
 
+    def resized(self, path: str) -> None:
+        """Know that the kubelet is resizing a pod, whose cgroup this is: its values are to be put back from then on."""
+        now = time.monotonic()
+        with self._lock:
+            for folder in {self._layout.folder(each, path) for each in overwritten.CONTROLLERS} - {None}:
+                self._overwritten.resized(str(folder), now)
+
     def put_back(
         self, path: str, keep: frozenset[str], apart: Iterable[str] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
@@ -149,7 +168,8 @@ class CgroupWriter:
         absent = []
         for value in values:
             try:
-                if folder is None or not self._bound(f"{folder}/{value.name}", int(value.text), corrected):
+                file = f"{folder}/{value.name}"
+                if folder is None or not self._memory.bound(file, int(value.text), corrected):
                     absent.append(value.name)
             except KernelInterfaceError as error:
                 failures.append(error.as_value())
@@ -176,24 +196,14 @@ class CgroupWriter:
         folder = self._layout.folder("memory", path)
         if folder is None:
             return Applied(absent=(name,))
-        file = f"{folder}/{name}"
+        corrected: list[Correction] = []
         with self._lock:
             try:
-                current = files.read(file)
-                if current is None:
-                    return Applied(absent=(name,))
-                original = self._journal.original(file)
-                if original is None and not amount:
-                    return Applied()
-                wanted = _at_least(original if original is not None else current, amount)
-                if wanted == current:
-                    return Applied()
-                self._journal.note(file, current)
-                if not files.write(file, wanted):
+                if not self._memory.protect(f"{folder}/{name}", amount, corrected):
                     return Applied(absent=(name,))
             except KernelInterfaceError as error:
                 return Applied(failures=(error.as_value(),))
-        return Applied(corrected=(Correction(name, current, wanted),))
+        return Applied(corrected=tuple(corrected))
 
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
@@ -223,12 +233,18 @@ class CgroupWriter:
         folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
         return any(folder is not None and files.is_folder(folder) for folder in folders)
 
+    @property
+    def is_cluttered(self) -> bool:
+        """Whether it is time to tidy."""
+        return self._journal.is_cluttered
+
     def tidy(self) -> None:
         """Let the journal forget cgroups that are gone; see again, next time, whether pods' members follow them."""
         with self._lock:
             self._followed.clear()
             self._journal.forget_gone()
             self._bandwidths.tidy()
+            self._overwritten.tidy(time.monotonic())
 
     def score(self, path: str, pids: Iterable[int], value: int) -> KernelInterfaceError | None:
         """Set the oom_score_adj of a container's processes, its first one first; journalled.
@@ -268,21 +284,6 @@ class CgroupWriter:
             with self._lock:
                 self._journal.note(f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}", score)
 
-    def _bound(self, file: str, amount: int, corrected: list[Correction]) -> bool:
-        """Write one bound unless it is there; False if the file is not."""
-        current = files.read(file)
-        if current is None:
-            return False
-        with self._lock:
-            wanted = _at_most(self._journal.original(file) or current, amount)
-            if wanted == current:
-                return True
-            self._journal.note(file, current)
-        if not files.write(file, wanted):
-            return False
-        corrected.append(Correction(file.rpartition("/")[2], current, wanted))
-        return True
-
     def _put_back(
         self, path: str, means: Callable[[str], bool], apart: Iterable[str] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
@@ -293,12 +294,21 @@ class CgroupWriter:
                 if not means(file.rpartition("/")[2]):
                     continue
                 try:
-                    former_values.restore(file, was, self._layout.version, self._not_following(file, apart))
+                    original = self._newest_original(file, was)
+                    apart_of_it = self._not_following(file, apart)
+                    former_values.restore(file, original, self._layout.version, apart_of_it)
                     self._journal.forget(file)
                     self._followed.discard(str(folder))
                 except KernelInterfaceError as error:
                     failures.append(error.as_value())
         return tuple(failures)
+
+    def _newest_original(self, file: str, was: str) -> str:
+        """Look whether the kubelet gave a file another value that nobody has seen yet."""
+        shown = files.read(file)
+        if shown is not None:
+            self._overwritten.found(file, shown, time.monotonic())
+        return self._journal.original(file) or was
 
     def _not_following(self, file: str, apart: Iterable[str] | None) -> set[str] | None:
         """Return the folders that keep their own CPUs while a pod's file is put back; None for other files."""
@@ -363,27 +373,21 @@ class CgroupWriter:
             current = files.read(path) if folder is not None else None
             if current is None:
                 return False
-            if not same(current, value.text):
+            if same(current, value.text):
+                if target.journalled and self._journal.original(path) is not None:
+                    self._overwritten.wrote(path, current)
+            else:
                 if target.journalled:
+                    self._overwritten.found(path, current, time.monotonic())
                     self._journal.note(path, current)
                 if not files.write(path, value.text):
                     return False
+                if target.journalled:
+                    self._overwritten.wrote(path, value.text)
                 corrected.append(Correction(value.name, current, value.text))
         except KernelInterfaceError as error:
             failures.append(error.as_value())
         return True
-
-
-def _at_least(original: str, amount: int) -> str:
-    """Return the larger of a protection and an amount; "max" is larger than any."""
-    if not original.isdigit():
-        return original
-    return str(max(int(original), amount))
-
-
-def _at_most(original: str, amount: int) -> str:
-    """Return the smaller of a limit and an amount; "max", and what v1 shows for it, is larger than any."""
-    return original if original.isdigit() and int(original) < amount else str(amount)
 
 
 def same(current: str, wanted: str) -> bool:

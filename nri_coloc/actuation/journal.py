@@ -16,6 +16,9 @@ from typing import Final
 SUPERFLUOUS: Final = 1000
 """Lines that say nothing any more, from which on the file is written anew: a fifth of a megabyte in /run."""
 
+CLUTTER: Final = 256
+"""Files, beyond twice those that the last cleaning left, from which on another is due: some fifty pods that ended."""
+
 Report = Callable[[str], None]
 
 
@@ -30,6 +33,7 @@ class Journal:
         self._in_folder: dict[str, set[str]] = {}
         self._failed = False
         self._superfluous = 0
+        self._left = 0
         self.load_again()
 
     def load_again(self) -> None:
@@ -44,6 +48,16 @@ class Journal:
         self._originals[file] = original
         self._in_folder.setdefault(file.rpartition("/")[0], set()).add(file)
         self._try_to_append(lines({file: original}))
+
+    def renew(self, file: str, original: str) -> None:
+        """Have another value be the one to go back to: somebody wrote it who may."""
+        file = file.removeprefix(self._root)
+        if self._originals.get(file) in (None, original):
+            self.note(file, original)
+            return
+        self._originals[file] = original
+        self._superfluous += 2
+        self._try_to_append(lines({file: None}) + lines({file: original}))
 
     def original(self, file: str) -> str | None:
         """Return what a file held before us, None if we never wrote it."""
@@ -69,12 +83,18 @@ class Journal:
             self._superfluous += 2
             self._try_to_append(lines({file: None}))
 
+    @property
+    def is_cluttered(self) -> bool:
+        """Whether so much has come since the last cleaning that most of it may belong to cgroups that are gone."""
+        return len(self._originals) > 2 * self._left + CLUTTER
+
     def forget_gone(self) -> None:
         """Drop what belongs to cgroups that are gone, and write the rest anew; also where little of the file holds.
 
         On a node where nobody ends a quota that is raised and lowered again is two lines each time.
         """
         kept = {file: was for file, was in self._originals.items() if Path(self._root + file).exists()}
+        self._left = len(kept)
         if len(kept) == len(self._originals) and not self._failed and self._superfluous < SUPERFLUOUS:
             return
         self._hold(kept)

@@ -83,11 +83,16 @@ def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
 
 
 def reset(tid: int, told: Policy = Policy.OTHER) -> KernelInterfaceError | None:
-    """Give one task what the kernel gives by default; an idle one only where SCHED_IDLE was told."""
+    """Give one task what it had before it was told a hint of this policy, and the kernel's slice.
+
+    Who was told batch or idle had the ordinary policy then; who was told neither keeps the one that it chose.
+    """
     try:
         found = read(tid)
-        if found is not None and found.policy in _ORDINARY | {_TOLD.get(told, OTHER)}:
-            write(tid, found._replace(policy=OTHER, slice_us=_KERNELS_OWN))
+        ours = _TOLD.get(told)
+        if found is not None and found.policy in _ORDINARY | {ours}:
+            policy = OTHER if found.policy == ours else found.policy
+            write(tid, found._replace(policy=policy, slice_us=_KERNELS_OWN))
     except KernelInterfaceError as error:
         return error.as_value()
     return None

@@ -49,7 +49,7 @@ SWEEPS_ASIDE_EVERY: Final = 12
 """Likewise in a sweep: half a millisecond, as slices of a picture. Pauses after every four were a fifth of its cost."""
 
 TIDY_EVERY: Final = 30
-"""Sweeps between two cleanings of the journal: a minute."""
+"""Sweeps between two cleanings of the journal, at most: a minute to five."""
 
 
 class Actuator:
@@ -158,6 +158,13 @@ class Actuator:
         """Bring one container to its values now, on the caller's thread; what somebody else had changed is returned."""
         return self._apply_container(container_id)
 
+    def bring(self, container_id: str) -> None:
+        """Bring one container to its values now, on the caller's thread, and tell what somebody else had changed."""
+        drift = self._apply_container(container_id)
+        assignment = self._node.state.containers.get(container_id)
+        if drift is not None and assignment is not None:
+            self._report.drifted(assignment, self._node.state, drift)
+
     def finish(self, container_id: str) -> None:
         """Set what lies beside the spec of a container that starts: bursts, hints.
 
@@ -172,6 +179,14 @@ class Actuator:
         """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files there are."""
         self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
+
+    def resized(self, pod_id: str) -> None:
+        """Know that the kubelet is resizing a pod: its values give way to the kubelet's, and to those it goes back."""
+        place = self._node.state.pods.get(pod_id)
+        path = targets.pod_path(place.pod) if place is not None else ""
+        if path:
+            self._writer.resized(path)
+        self.bandwidths.resized(pod_id)
 
     def members_outside(self) -> tuple[str, ...]:
         """Return the box's members outside Kubernetes, the same tuple until that changes."""
@@ -231,7 +246,7 @@ class Actuator:
 
     def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
         self._each(self._apply_pod, pods, STEP_ASIDE_EVERY)
-        self._each(self._bring_container, containers, STEP_ASIDE_EVERY)
+        self._each(self.bring, containers, STEP_ASIDE_EVERY)
         self._each(self.bandwidths.follow, containers, STEP_ASIDE_EVERY)
         if pods:
             self._protections.keep(self.can)
@@ -267,7 +282,7 @@ class Actuator:
         self._guarded(self.hints.sweep)
         self._forget_gone()
         self._sweeps += 1
-        if self._sweeps % TIDY_EVERY == 0:
+        if self._sweeps % TIDY_EVERY == 0 or self._writer.is_cluttered:
             self._writer.tidy()
 
     def _forget_gone(self) -> None:
@@ -301,7 +316,7 @@ class Actuator:
     def _keep_container(self, container_id: str) -> None:
         """Put right what somebody reset, within the limit."""
         if self._is_due("container", container_id):
-            self._bring_container(container_id)
+            self.bring(container_id)
 
     def _is_due(self, kind: str, id_: str) -> bool:
         """Whether a look deals with a cgroup; nobody waits any longer for one that its rival may have for now."""
@@ -310,12 +325,6 @@ class Actuator:
         if not self._drifts.refusals.pauses(id_):  # one that was refused may be on the awaited CPUs yet
             self._settle(kind, id_, None)
         return False
-
-    def _bring_container(self, container_id: str) -> None:
-        drift = self._apply_container(container_id)
-        assignment = self._node.state.containers.get(container_id)
-        if drift is not None and assignment is not None:
-            self._report.drifted(assignment, self._node.state, drift)
 
     def _apply_container(self, container_id: str) -> Drift | None:
         with self._turn:

@@ -26,6 +26,7 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import TransportLost
 from nri_coloc.knobs import adjustment
+from nri_coloc.knobs.capability import NOTHING_KNOWN
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.events import ContainerGone, Event, PodRemoved
@@ -105,7 +106,7 @@ class Hooks:
             self._pusher.forget(container_id)
 
     def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
-        self._actuator.bandwidths.resized(hook.pod.id)
+        self._actuator.resized(hook.pod.id)
         exchange.answer(None)
 
     # ---- containers ----
@@ -224,7 +225,7 @@ class Hooks:
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
         if self._pusher.recognises(event.container.id, event.requested.knobs()):
-            exchange.answer(None)
+            self._answer_own_push(event.container.id, exchange)
             return
         reply: list[Any] = [None]
 
@@ -238,19 +239,25 @@ class Hooks:
         if not exchange.claimed_by_us:
             self._too_late(hook, exchange)
             self._decide_and_act(replace(event, answered=False), exchange)
-            self._actuator.bandwidths.resized(event.container.pod_id)
+            self._actuator.resized(event.container.pod_id)
             return
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
             self._say(outcome, before, exchange)
             return
-        self._actuator.bandwidths.resized(event.container.pod_id)
+        self._actuator.resized(event.container.pod_id)
         self._make_way(outcome, event.container.id, exchange)
         exchange.send(reply[0])
         asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
         self._pusher.learned(event.container.id, asked)
         self._learn(reply[0])
         self._say(outcome, before, exchange)
+
+    def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
+        """Have it say what is newer: others may own by now what it would give."""
+        if exchange.claim():
+            newer = adjustment.update(container_id, self._pusher.renew(container_id), NOTHING_KNOWN)
+            exchange.send(nri_pb2.UpdateContainerResponse(update=[newer]) if newer is not None else None)
 
     def _make_way(self, outcome: Outcome, container_id: str, exchange: Exchange) -> None:
         """Move whom a resize concerns before the answer: the runtime would let others in first.

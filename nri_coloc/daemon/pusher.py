@@ -5,10 +5,12 @@ No short deadline, ever: one that passes while containerd holds its lock costs i
 the newest value wins, slowness is answered by sending no further one; which call it is, `spec_updates` chooses.
 
 Over the relay containerd asks our own UpdateContainer hook, in the safe order of its locks: the hook recognises the
-call and adds nothing, and the Post event tells what the spec holds then. What was pushed is compared with the
-container's files. A container that fails is tried again alone, later and later; it keeps nobody else waiting. What a
-push meets whose container is just ending is no failure: the runtime tells us of an end after it has refused the push,
-so a first refusal is told when the container has its next turn, if it still is there.
+call and adds nothing but what is newer, for a push may have waited for the runtime while that asked us about somebody
+else; the Post event tells what the spec holds then. A native call carries out what it was sent, so the container's
+files are seen to at once when it returns. What was pushed is compared with the container's files. A container that
+fails is tried again alone, later and later; it keeps nobody else waiting. What a push meets whose container is just
+ending is no failure: the runtime tells us of an end after it has refused the push, so a first refusal is told when the
+container has its next turn, if it still is there.
 """
 
 import time
@@ -54,6 +56,10 @@ def _forgotten(_assignment: Assignment, _changes: Knobs) -> None:
     return
 
 
+def _let_be(_container_id: str) -> None:
+    return
+
+
 class Pusher:
     """Knows what the runtime's specs hold; pushes where that differs from what holds now."""
 
@@ -66,6 +72,7 @@ class Pusher:
         verify: Verify = _unseen,
     ) -> None:
         self.remember: Remember = _forgotten
+        self.place: Callable[[str], object] = _let_be
         self._node = node
         self._way = way
         self._report = report
@@ -123,6 +130,17 @@ class Pusher:
         """Whether an update that the runtime asks us about is our own push."""
         return bool(container_id) and self._in_flight == (container_id, asked)
 
+    def renew(self, container_id: str) -> Knobs:
+        """Return what the push in flight of a container would say otherwise by now, and know that it says that."""
+        pushing, pushed = self._in_flight
+        state = self._node.state
+        assignment = state.containers.get(container_id)
+        if assignment is None or pushing != container_id:
+            return NO_KNOBS
+        newer = specs.wanted(state, assignment).where_set(pushed).differing(pushed)
+        self._in_flight = (container_id, pushed.overlaid(newer))
+        return newer
+
     # ---- the thread ----
 
     def _run(self) -> None:
@@ -179,6 +197,7 @@ class Pusher:
         self._in_flight = (container_id, changes)
         try:
             self._way.push(container_id, changes)
+            changes = self._in_flight[1]
         except TransportLost as error:
             self._failed(container_id, Reason.RUNTIME_REFUSED, f"{_NOT_DONE}: {error}")
             return BACK_OFF_S
@@ -187,6 +206,8 @@ class Pusher:
             return PAUSE_S
         finally:
             self._in_flight = ("", NO_KNOBS)
+        if changes.cpus is not None:
+            self.place(container_id)
         self._pushed(assignment, changes)
         return max(PAUSE_S, time.monotonic() - began)
 

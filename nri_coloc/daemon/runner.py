@@ -135,6 +135,7 @@ class Daemon:
         verify = Verification(writer, self._layout.version)
         self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
         self.pusher.remember = partial(_remember, writer)
+        self.pusher.place = self.actuator.bring
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
@@ -266,7 +267,7 @@ class Daemon:
         if self._serves:
             settings, place = self._steering.settings, (self._options.state_dir, self._options.host_root)
             runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
-            writers = (self.actuator, self.lending, self._memory_worker)
+            writers = (self.trunk, self.actuator, self.lending, self._memory_worker)
             restoration.at_exit(place, runtime, writers, self.pusher, self.report.log)
 
     def _take_census(self) -> None:

@@ -61,6 +61,7 @@ class Trunk:
         self._version = version.OLDEST
         self._sending = Lock()
         self._stopping = Event()
+        self._acting = Lock()
         self._own_calls = OwnCalls()
         self._watchdog = Watchdog(self.answer_neutral)
 
@@ -92,6 +93,13 @@ class Trunk:
         self._stopping.set()
         self._watchdog.stop()
         self.drop("stopping")
+
+    def ended(self, seconds: float) -> bool:
+        """Wait until the hook at hand has written its last, after `stop`; False if it has not in time."""
+        ended = self._acting.acquire(timeout=seconds)
+        if ended:
+            self._acting.release()
+        return ended
 
     @property
     def peer_pid(self) -> int:
@@ -195,8 +203,11 @@ class Trunk:
         with self._sending:
             found = session.receive_data(data)
             self._send(session.data_to_send())
-        for event in found:
-            self._dispatch(event, read_at)
+        with self._acting:
+            for event in found:
+                if self._stopping.is_set():
+                    return  # nobody waits for the answer, and everything may be being put back
+                self._dispatch(event, read_at)
 
     def _dispatch(self, event: events.Event, read_at: float) -> None:
         match event:

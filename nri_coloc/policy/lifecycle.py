@@ -71,9 +71,8 @@ def admit(
         if not tuning.observe:  # an observer says that it would refuse, and the container comes all the same
             return Outcome(before, said, refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)
-    if (
-        by_file is not None or tuning.observe
-    ):  # an observer's answer says nothing: should we act later, files must
+    if by_file is not None or tuning.observe:
+        # an observer's answer says nothing: should we act later, files must
         assignment = replace(assignment, by_file=True)
     displaced = _owners_on(state, assignment)
     if displaced:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.rig import cgroups, kubepods, settings, workloads
+from tests.rig import cgroups, kubepods, load, settings, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
@@ -31,6 +31,11 @@ LENT: Final = {
 }
 BURST: Final = {"coloc.nri.io/cpu-burst": "100", "coloc.nri.io/io-weight": "300"}
 LIMIT: Final = {"coloc.nri.io/memory-limit": "48Mi"}
+
+FILES_OF_A_RESIZE: Final = (
+    ("cpu.weight", "memory.max") if cgroups.is_v2() else ("cpu.shares", "memory.limit_in_bytes")
+)
+"""What the kubelet writes to a pod's own cgroup."""
 
 PODS: Final[dict[str, dict[str, Any]]] = {
     "web": {"qos": "dedicated", "request": 1},
@@ -158,6 +163,63 @@ def test_what_was_restored_outlives_the_kubelets_next_update_and_a_new_daemon_ta
     assert pods["neighbour"].cpus == NODE_CPUS, "runc writes the whole spec, and it says nothing of ours"
     assert cgroups.shares(pods["neighbour"].cgroup) in (256, None)
     at_work(own_daemon(config=LENDING, state_dir=daemon.state_dir), pods)
+
+
+def resize(offline: Workload, shares: int, limit: int) -> None:
+    """What the kubelet does for a pod that grows: first the pod's cgroup, then the runtime."""
+    pod, (weight, most) = offline.pod.cgroup, FILES_OF_A_RESIZE
+    given = 1 + (shares - 2) * 9999 // 262142 if cgroups.is_v2() else shares
+    cgroups.file(pod, "memory", most).write_text(str(limit))
+    cgroups.file(pod, "cpu", weight).write_text(str(given))
+    offline.cri.update(offline.id, shares=shares, memory=limit)
+
+
+@pytest.mark.parametrize("end", ["killed", "told to restore"])
+def test_what_an_offline_pod_was_resized_to_meanwhile_is_what_it_goes_back_to(
+    cri: Cri, own_daemon: OwnDaemon, end: str
+):
+    feature = "" if end == "killed" else ", features: [restore-on-exit]"
+    daemon = own_daemon(config=f"reclaim: {{enabled: true{feature}}}\n")
+    idle = run(cri, "idle")
+    wait_until(lambda: cgroups.memory_limit(idle.pod.cgroup), 120, "a limit of the box")
+    smallest = weight_of(idle.pod.cgroup)
+    for shares, limit in ((512, 512 * MI), (1024, 1024 * MI)):
+        resize(idle, shares, limit)
+        wait_until(lambda: weight_of(idle.pod.cgroup) == smallest, 30, "the box's weight again")
+        known = f'"{limit}"'
+        wait_until(lambda: known in noted(daemon), 60, "the limit to be known")  # noqa: B023 - called at once
+        assert cgroups.memory_limit(idle.pod.cgroup) == limit, "never above what the kubelet gave"
+    if end == "killed":
+        daemon.kill()
+        assert restore(daemon).returncode == 0
+    else:
+        assert daemon.terminate() == 0
+    assert cgroups.memory_limit(idle.pod.cgroup) == 1024 * MI
+    assert weight_of(idle.pod.cgroup) == (39 if cgroups.is_v2() else 1024)
+
+
+def weight_of(cgroup: str) -> int | None:
+    """Its weight on v2, its shares on v1."""
+    return cgroups.weight(cgroup) if cgroups.is_v2() else cgroups.shares(cgroup)
+
+
+def noted(daemon: Daemon) -> str:
+    """The journal."""
+    return (daemon.state_dir / "restore.jsonl").read_text()
+
+
+def test_a_raised_quota_goes_back(cri: Cri, own_daemon: OwnDaemon):
+    own = (3 * PERIOD // 10, PERIOD)
+    held_back = workloads.run(cri, "held-back", request=0.3, command=load.burners(1))
+    before = look(held_back)
+    assert cgroups.quota(held_back.cgroup) == own
+    daemon = own_daemon(config="reclaim: {enabled: true, features: [quota-burst]}\n")
+    wait_until(lambda: (cgroups.quota(held_back.cgroup) or own) > own, 60, "more than its own")
+    daemon.kill()
+    done = restore(daemon)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert cgroups.quota(held_back.cgroup) == own
+    assert settings.differing(before, look(held_back)) == []
 
 
 def test_without_the_runtime_files_are_back_and_it_says_what_is_not(cri: Cri, own_daemon: OwnDaemon):

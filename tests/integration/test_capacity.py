@@ -10,6 +10,7 @@ import pytest
 
 from nri_coloc.cli.main import main
 from nri_coloc.daemon.survey import PERIOD_S
+from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
 from tests.integration.harness import assert_unhurt, daemon_of, file, reclaimed, reload, served, shared
@@ -35,7 +36,23 @@ class Rig:
     def bound(self, container: str) -> str | None:
         """The memory limit of a container's pod."""
         pod = self.node.runtime.containers[container].pod.id
-        return file(self.node, pod, BOUNDS[self.node.tree.version])
+        name = BOUNDS[self.node.tree.version]
+        # a plain file is empty for a moment while it is written, which the kernel's never is
+        return next(text for text in (file(self.node, pod, name) for _ in range(100_000)) if text != "")
+
+    def resize(self, container: str, limit: int) -> None:
+        """What the kubelet does: it writes the pod's cgroup, and has the runtime write the container's."""
+        runtime = self.node.runtime
+        self.node.tree.write(
+            runtime.containers[container].pod.cgroup, BOUNDS[self.node.tree.version], str(limit)
+        )
+        runtime.update(container, Resources(memory_limit=limit))
+
+    def await_turns(self, count: int) -> None:
+        """Let the slow loop look again so often."""
+        for _ in range(count):
+            before = self.capacity()["at"]
+            wait_until(lambda: self.capacity()["at"] != before, SOON_S, "another turn")  # noqa: B023 - called at once
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
@@ -95,6 +112,20 @@ def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(
     assert rig.bound(batch) == NO_BOUND[rig.node.tree.version]
 
 
+def test_what_an_offline_pod_is_resized_to_bounds_it_and_is_what_it_goes_back_to(rig):
+    batch = reclaimed(rig.node, "batch")
+    wait_until(lambda: rig.bound(batch) != NO_BOUND[rig.node.tree.version], SOON_S, "a bound")
+    rig.resize(batch, 4 * GIB)
+    rig.await_turns(2)
+    assert rig.bound(batch) == str(4 * GIB)
+    rig.resize(batch, 200 * GIB)
+    wait_until(lambda: 28 * GIB < int(rig.bound(batch)) < 34 * GIB, SOON_S, "what the box has")
+    rig.daemon.terminate()
+    state, root = str(rig.daemon.state_dir), str(rig.node.host_root)
+    assert main(["restore", "--files-only", "--state-dir", state, "--host-root", root], {}) == 0
+    assert rig.bound(batch) == str(200 * GIB)
+
+
 def last_told(rig: Rig) -> dict[str, Any]:
     return dict(rig.daemon.audit("reclaim.memory")[-1])
 
@@ -130,6 +161,8 @@ def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
         SOON_S,
         "the group to be told of",
     )
+    wait_until(lambda: 0 <= rig.capacity()["cpu_milli"] <= 2000, SOON_S, "its share, which it can ask for")
+    wait_until(lambda: "shop/web" in rig.capacity()["because"], SOON_S, "whose use leaves no more")
     assert rig.daemon.container(web)["cpus"] == "0-7"
     tree.write("hadoop-yarn", weight, "500")
     wait_until(lambda: tree.read("hadoop-yarn", weight) in ("1", "2"), SOON_S, "its weight again")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.model import cpuset
 from nri_coloc.model.workload import KubeQoS, Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
@@ -74,6 +75,22 @@ def test_over_a_connection_on_which_it_is_safe_updates_go_natively(tmp_path: Pat
         wait_until(lambda: node.runtime.containers[neighbour].resources.cpu.cpus == "2-7", 20, "the update")
         assert updates(node) == 0
         assert daemon.audit("push.failed") == []
+
+
+def test_a_push_that_waited_for_the_runtime_gives_nobody_cpus_that_others_own_by_now(tmp_path: Path):
+    with Node(tmp_path) as node, daemon_of(node, config="runtime: {updatesPerReply: 0}\n") as daemon:
+        served(daemon)
+        neighbour = shared(node)
+        with node.runtime.lock:
+            dedicated(node, "first")
+            assert not poll(lambda: updates(node) > 0, 1.0), "the push waits for the lock"
+            dedicated(node, "second")
+        wait_until(lambda: updates(node) > 0, 20, "the push")
+        with node.runtime.lock:
+            assert node.runtime.containers[neighbour].resources.cpu.cpus == "4-7"
+            assert node.cpus(neighbour) == cpuset.parse("4-7")
+        assert not poll(lambda: updates(node) > 1, 1.0)
+        assert daemon.audit("push.failed") == daemon.audit("drift.repair") == []
 
 
 def test_a_runtime_that_dies_in_the_middle_gets_what_is_left_when_it_is_back(tmp_path: Path):

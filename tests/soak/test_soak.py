@@ -161,4 +161,5 @@ def _churn(cri: Cri, worker: int, over: Event, lives: list[str]) -> None:
         if dice.random() < 0.3:
             cri.update(guest.id, shares=dice.choice((256, 512)))
         cri.remove_pod(guest.pod.id)
+        kubepods.remove(guest.pod.cgroup)  # as the kubelet does; the journal keeps the values of what stays
         lives.append(guest.id)

@@ -50,6 +50,15 @@ class TestRemembering:
         assert book.original("/f") == "1"
         assert len(path.read_text().splitlines()) == 1
 
+    @pytest.mark.parametrize("known", [{}, {"/f": "1"}, {"/f": "2"}], ids=["new", "another", "the same"])
+    def test_an_original_can_be_replaced(self, path, known):
+        book, _ = opened(path)
+        for file, was in known.items():
+            book.note(file, was)
+        book.renew("/f", "2")
+        assert book.original("/f") == "2"
+        assert load(str(path)) == {"/f": "2"}
+
     def test_a_later_life_knows_what_an_earlier_one_wrote(self, path):
         opened(path)[0].note("/f", "1")
         again, _ = opened(path)
@@ -133,6 +142,26 @@ class TestForgetting:
         inode = path.stat().st_ino
         book.forget_gone()
         assert path.stat().st_ino == inode
+
+    def test_it_is_cluttered_where_most_of_it_may_be_gone_and_not_once_that_was_looked_at(
+        self, path, tmp_path
+    ):
+        book, _ = opened(path)
+        for number in range(journal.CLUTTER):
+            book.note(str(tmp_path / f"gone{number}"), "1")
+        found = [book.is_cluttered]
+        book.note(str(tmp_path), "1")
+        found.append(book.is_cluttered)
+        book.forget_gone()
+        assert [*found, book.is_cluttered] == [False, True, False]
+
+    def test_a_node_of_many_cgroups_that_stay_is_not_cluttered(self, path, tmp_path):
+        book, _ = opened(path)
+        for number in range(2 * journal.CLUTTER):
+            (tmp_path / f"here{number}").touch()
+            book.note(str(tmp_path / f"here{number}"), "1")
+        book.forget_gone()
+        assert not book.is_cluttered
 
     def test_a_file_of_lines_that_say_nothing_any_more_is_written_anew(self, path, tmp_path):
         book, _ = opened(path)

@@ -16,6 +16,7 @@ from nri_coloc.actuation import files, scheduler, tasks
 from nri_coloc.actuation.scheduler import BATCH, IDLE, OTHER, Attributes
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability
+from tests.unit.actuation.host import Host
 
 NICENESS = 19  # whoever runs the tests may have any niceness, and a child may always be nicer
 SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
@@ -49,7 +50,15 @@ def test_batch_is_set_and_niceness_stays(child):
     before = of(child)
     assert scheduler.tell(child, OFFLINE) is None
     assert of(child) == before._replace(policy=BATCH)
-    assert scheduler.reset(child) is None
+    assert scheduler.reset(child, Policy.BATCH) is None
+    assert of(child) == before
+
+
+def test_who_chose_batch_itself_keeps_it_where_only_a_slice_was_told(child):
+    os.sched_setscheduler(child, os.SCHED_BATCH, os.sched_param(0))
+    before = of(child)
+    assert scheduler.tell(child, SHORT) is None
+    assert scheduler.reset(child, SHORT.policy) is None
     assert of(child) == before
 
 
@@ -172,6 +181,30 @@ class TestTheTasksOfACgroup:
         assert (of(child).policy, of(0)) == (BATCH if told is OFFLINE else IDLE, own)
         assert tasks.reset(str(tmp_path), version, told.policy.value) is None
         assert of(child) == before
+
+    @PRIVILEGED
+    @pytest.mark.parametrize("policies", [(Policy.BATCH, Policy.IDLE), (Policy.IDLE, Policy.BATCH)])
+    def test_a_hint_that_differs_from_a_former_lifes_is_taken_back_as_what_it_is(
+        self, tmp_path, child, policies
+    ):
+        host = Host(tmp_path, 1)
+        (host.base / "cpu/pod").mkdir(parents=True)
+        (host.base / "cpu/pod/tasks").write_text(f"{child}\n")
+        before = of(child)
+        for policy in policies:
+            assert host.writer.hint("pod", Hint(policy)) is None
+            assert of(child).policy == {Policy.BATCH: BATCH, Policy.IDLE: IDLE}[policy]
+            assert host.noted() == {tasks.NAME: policy.value}
+        assert host.writer.unhint("pod") is None
+        assert (of(child), host.noted()) == (before, {})
+
+    def test_what_a_former_life_told_stays_noted_where_it_cannot_be_taken_back(self, tmp_path, monkeypatch):
+        host = Host(tmp_path, 1)
+        host.writer.hint("pod", OFFLINE)
+        refusal = KernelInterfaceError("/proc/5/sched", "tell", "Operation not permitted")
+        monkeypatch.setattr(tasks, "reset", lambda *_: refusal)
+        assert host.writer.hint("pod", Hint(Policy.IDLE)) is refusal
+        assert host.noted() == {tasks.NAME: Policy.BATCH.value}
 
     def test_the_first_refusal_is_returned(self, tmp_path, monkeypatch):
         (tmp_path / "tasks").write_text("5\n6\n")

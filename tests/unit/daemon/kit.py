@@ -77,6 +77,7 @@ class Cgroups:
         self.version = 1
         self.before_writing: Callable[[], None] | None = None
         self.tidied = 0
+        self.is_cluttered = False
         self.broken: set[str] = set()
         self.obeys = True
 
@@ -142,4 +143,5 @@ class Cgroups:
         return None
 
     def tidy(self) -> None:
+        self.is_cluttered = False
         self.tidied += 1

@@ -308,6 +308,14 @@ def test_the_journal_is_tidied_now_and_then():
     assert rig.cgroups.tidied == 2
 
 
+def test_a_journal_of_much_that_may_be_gone_is_tidied_with_the_next_sweep():
+    rig = Rig()
+    rig.cgroups.is_cluttered = True
+    for _ in range(3):
+        rig.actuator._sweep()
+    assert rig.cgroups.tidied == 1
+
+
 # ---- the box's memory ----
 
 

@@ -142,6 +142,36 @@ def test_our_own_push_is_recognised_while_it_is_under_way_and_only_then(rig):
     assert not rig.pusher.recognises("", Knobs())
 
 
+def test_a_push_under_way_says_what_is_newer_when_it_is_asked(rig):
+    create(rig.node, "job", LENT)
+    rig.pusher.learned("job", ALL)
+    found: list[Knobs] = []
+
+    def meanwhile() -> None:
+        rig.node.decide(AmountsGranted({"job": Knobs(quota=50_000)}, "there is less"))
+        found.extend(rig.pusher.renew(k) for k in ("job", "job", "app"))
+
+    rig.runtime.during = meanwhile
+    rig.pusher._push("job")
+    assert found == [Knobs(quota=50_000), Knobs(), Knobs()]
+    rig.pusher._push("job")
+    assert rig.runtime.pushed == [("job", LOAN)]
+
+
+def test_where_no_push_is_under_way_there_is_nothing_newer(rig):
+    assert rig.pusher.renew("app") == Knobs()
+
+
+def test_whose_cpus_were_pushed_is_looked_at_at_once(rig):
+    create(rig.node, "job", LENT)
+    rig.pusher.learned("job", ALL)
+    placed: list[str] = []
+    rig.pusher.place = placed.append
+    rig.pusher._push("app")
+    rig.pusher._push("job")
+    assert placed == ["app"]
+
+
 def test_a_refusal_is_tried_again_later_and_said_then(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     began = time.monotonic()

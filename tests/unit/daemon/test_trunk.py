@@ -5,7 +5,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, cast
 
 import pytest
@@ -214,3 +214,44 @@ def test_what_a_hook_left_is_freed_before_the_next_is_waited_for():
     with pytest.raises(TransportLost, match="closed the connection"):
         ours._read(connection, Session("coloc", "10"))
     assert connection.holders == 0
+
+
+class SlowHooks:
+    """Serves one hook until it is let go."""
+
+    def __init__(self) -> None:
+        self.began, self.goes_on = Event(), Event()
+        self.served = 0
+
+    def serve(self, *_: object) -> None:
+        self.served += 1
+        self.began.set()
+        assert self.goes_on.wait(20)
+
+
+class TwoHooks:
+    """A session that finds two hooks in whatever it is given."""
+
+    def receive_data(self, _: bytes) -> list[events.Hook]:
+        nobody: Any = None
+        return [events.Hook(nobody, HookKind.STOP_CONTAINER, nobody, None, None)] * 2
+
+    def data_to_send(self) -> bytes:
+        return b""
+
+
+def test_who_ends_waits_for_the_hook_at_hand_and_no_other_is_begun():
+    nobody: Any = None
+    hooks: Any = SlowHooks()
+    session: Any = TwoHooks()
+    ours = Trunk(nobody, ("coloc", "10"), hooks, a_report(a_node())[0], nobody)
+    assert ours.ended(0.0)
+    thread = Thread(target=ours._take, args=(b"two", session))
+    thread.start()
+    assert hooks.began.wait(20)
+    ours.stop()
+    assert not ours.ended(0.0)
+    hooks.goes_on.set()
+    assert ours.ended(20)
+    thread.join(20)
+    assert hooks.served == 1
