@@ -123,11 +123,16 @@ def test_a_daemon_that_is_told_to_end_before_it_is_put_together_ends_well(node_v
     config = tmp_path / "config.yaml"
     os.mkfifo(config)
     with daemon_of(node_v2, flags=("--config", str(config))) as daemon:
-        writer = os.open(
-            config, os.O_WRONLY
-        )  # comes back when the daemon has opened it too, and waits for a text
+        writer = os.open(config, os.O_WRONLY)  # comes back when the daemon has opened it too
         try:
+            # a signal that comes a moment before a read is lost on it, and no file but a pipe keeps a reader waiting
+            wait_until(lambda: sleeps(daemon.pid), 20, "it to wait for a text")
             assert daemon.terminate(ENDS_WITHIN_S) == 0
         finally:
             os.close(writer)
         assert "Traceback" not in daemon.log()
+
+
+def sleeps(pid: int) -> bool:
+    """Whether a process's main thread waits for something."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

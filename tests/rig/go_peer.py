@@ -5,6 +5,7 @@ wait (for the runtime's lock) keeps no answer from whoever holds it. Every wait 
 """
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from typing import Any, Final
 from tests.rig import RigError
 
 ANSWER_SECONDS: Final = 30
+WORDS: Final = 20_000
 
 Answerer = Callable[[str, Any], Any]
 """Takes the name and the body of a question; what it raises is answered as an error."""
@@ -56,7 +58,7 @@ class Peer:
         try:
             return waiting.result(seconds)
         except TimeoutError as error:
-            words = self.log.read_text(errors="replace")[-2000:]
+            words = self._last_words()
             raise RigError(f"the Go program did not answer {op} within {seconds:g} s\n{words}") from error
 
     def close(self) -> None:
@@ -72,6 +74,13 @@ class Peer:
             self._process.wait(5)
         self._reader.join(5)
         self._process.stdout.close()
+
+    def _last_words(self) -> str:
+        """End the program so that it tells where each of its goroutines is."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(5)
+        return self.log.read_text(errors="replace")[-WORDS:]
 
     def _write(self, line: dict[str, Any]) -> None:
         assert self._process.stdin is not None

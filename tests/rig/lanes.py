@@ -37,7 +37,8 @@ class File:
     def __init__(self, config: pytest.Config, path: Path, items: Iterable[pytest.Item]) -> None:
         self._config = config
         self._names = [item.nodeid for item in items]
-        self._home = tempfile.TemporaryDirectory(prefix="lane-")
+        # forgiving, as pytest is with the folders of its tests
+        self._home = tempfile.TemporaryDirectory(prefix="lane-", ignore_cleanup_errors=True)
         self._folder = Path(self._home.name)
         self._process: subprocess.Popen[bytes] | None = None
         self._starting = Lock()
@@ -50,7 +51,9 @@ class File:
         """Run it to its end; with `lane` its tests have ports of their own."""
         chosen = self._folder / "chosen"
         chosen.write_text("".join(f"{name}\n" for name in self._names))
-        command = [sys.executable, "-m", "pytest", "-p", "tests.rig.lane", "-p", "no:cacheprovider", "-q"]
+        # a folder of its own: those that pytests share they clean for each other, and stumble over what is just going
+        theirs = [f"--basetemp={self._folder / 'tmp'}", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-p", "tests.rig.lane", *theirs, "-q"]
         with (self._folder / "said").open("wb") as said, self._starting:
             if self._is_ended:
                 return
