@@ -251,6 +251,7 @@ class Hooks:
         asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
         self._pusher.learned(event.container.id, asked)
         self._learn(reply[0])
+        self._have_pushed(outcome)  # only now: the answer has just said most of it, perhaps all
         self._say(outcome, before, exchange)
 
     def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
@@ -266,7 +267,7 @@ class Hooks:
         """
         if outcome.moves and not outcome.waits_for:
             self._say_drift(container_id, self._actuator.place(container_id))
-        self._act(outcome, container_id)
+        self._move(outcome, container_id)
         if outcome.waits_for:
             self._wait_for_own_cpus(outcome.state, container_id, exchange)
 
@@ -342,9 +343,16 @@ class Hooks:
         self._say(outcome, before, exchange)
 
     def _act(self, outcome: Outcome, owner: str = "") -> None:
+        self._move(outcome, owner)
+        self._have_pushed(outcome)
+
+    def _move(self, outcome: Outcome, owner: str) -> None:
         if outcome.moves and not self._node.tuning.observe:
             taken = outcome.state.owners.get(owner, 0)
             self._actuator.submit(outcome.moves, owner if taken else "", taken, outcome.waits_for)
+
+    def _have_pushed(self, outcome: Outcome) -> None:
+        if not self._node.tuning.observe:
             self._pusher.submit(outcome.moves.containers)
 
     def _say(self, outcome: Outcome, before: NodeState, exchange: Exchange) -> None:

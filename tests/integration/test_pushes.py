@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.model import cpuset
 from nri_coloc.model.workload import KubeQoS, Resources
 from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
+from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import daemon_of, dedicated, served, shared
 from tests.rig.waiting import poll, wait_until
@@ -64,6 +64,16 @@ def test_each_change_is_pushed_once_and_nothing_is_pushed_when_nothing_changed(t
         wait_until(lambda: sets() == {"2-7"}, 20, "the pushes")
         assert not poll(lambda: updates(node) > 5, 1.5)
         assert daemon.audit("container.update") == []
+
+
+def test_what_the_answer_to_a_resize_says_of_others_is_not_pushed_as_well(tmp_path: Path):
+    with Node(tmp_path) as node, daemon_of(node) as daemon:
+        served(daemon)
+        neighbour, web = shared(node), dedicated(node)
+        node.runtime.update(web, native(4000, 4000))
+        assert node.runtime.containers[neighbour].resources.cpu.cpus == "4-7"
+        assert not poll(lambda: updates(node) > 1, 1.0), "the kubelet's own is the only one"
+        assert daemon.audit("push.failed") == []
 
 
 def test_over_a_connection_on_which_it_is_safe_updates_go_natively(tmp_path: Path):
