@@ -202,8 +202,7 @@ class Hooks:
         event = self._translator.starting(hook, before, self._node.tuning, running=False)
         outcome = self._node.decide(event)
         container_id = event.container.id
-        if outcome.moves:
-            self._act(outcome, container_id)
+        self._act(outcome, container_id)
         drift = self._actuator.place(container_id)
         self._actuator.finish(container_id)
         self._set_oom_score(outcome.state, container_id)
@@ -251,7 +250,7 @@ class Hooks:
         asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
         self._pusher.learned(event.container.id, asked)
         self._learn(reply[0])
-        self._have_pushed(outcome)  # only now: the answer has just said most of it, perhaps all
+        self._pusher.submit(outcome.moves.containers)  # only now: the answer has said most of it, perhaps all
         self._say(outcome, before, exchange)
 
     def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
@@ -344,16 +343,12 @@ class Hooks:
 
     def _act(self, outcome: Outcome, owner: str = "") -> None:
         self._move(outcome, owner)
-        self._have_pushed(outcome)
+        self._pusher.submit(outcome.moves.containers)
 
     def _move(self, outcome: Outcome, owner: str) -> None:
         if outcome.moves and not self._node.tuning.observe:
             taken = outcome.state.owners.get(owner, 0)
             self._actuator.submit(outcome.moves, owner if taken else "", taken, outcome.waits_for)
-
-    def _have_pushed(self, outcome: Outcome) -> None:
-        if not self._node.tuning.observe:
-            self._pusher.submit(outcome.moves.containers)
 
     def _say(self, outcome: Outcome, before: NodeState, exchange: Exchange) -> None:
         if outcome.decisions:

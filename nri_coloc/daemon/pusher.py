@@ -121,8 +121,11 @@ class Pusher:
 
     def submit(self, container_ids: Iterable[str]) -> None:
         """Have the specs of these containers brought up to date, in time; one that failed keeps its turn."""
+        named = [*filter(None, container_ids)]  # a runtime may tell of one without an id
+        if not named:
+            return  # most hooks concern nobody else, and a thread that wakes up takes their time
         with self._wanted:
-            for container_id in filter(None, container_ids):  # a runtime may tell of one without an id
+            for container_id in named:
                 self._waiting.setdefault(container_id, 0.0)
             self._wanted.notify()
 
