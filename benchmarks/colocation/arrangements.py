@@ -19,12 +19,20 @@ DAEMON_SHARES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """`burstable`: the offline pod has a CPU request, of half the node, as users give it when nothing forbids it."""
+    """`burstable`: the offline pod has a CPU request, of half the node, as users give it when nothing forbids it.
+
+    `throttled`: it asks for a class of the runtime's that bounds what it writes.
+    """
 
     name: str
     offline: bool = True
     ours: bool = False
     burstable: bool = False
+    throttled: bool = False
+
+    def suits(self, kind: str) -> bool:
+        """Whether it makes a difference to this kind of work."""
+        return kind == "disk" or not self.throttled
 
 
 ALONE: Final = Arrangement("alone", offline=False)
@@ -34,6 +42,7 @@ ALL: Final = (
     Arrangement("ours", ours=True),
     Arrangement("plain-burstable", burstable=True),
     Arrangement("ours-burstable", ours=True, burstable=True),
+    Arrangement("ours-throttled", ours=True, throttled=True),
 )
 
 

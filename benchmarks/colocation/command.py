@@ -15,8 +15,8 @@ from benchmarks.colocation import arrangements, curves, kubelet, offline, progra
 from benchmarks.colocation.arrangements import Arrangement
 from benchmarks.colocation.server import PROCESSES, Server
 from benchmarks.colocation.turn import P99, P999, Day, Pace, Stage, percentile
-from tests.rig import packages
-from tests.rig.configuration import VERSIONS
+from tests.rig import cgroups, packages
+from tests.rig.configuration import VERSIONS, Options
 from tests.rig.containerd import bring_up
 
 ALLOCATABLE: Final = 768 << 20
@@ -27,6 +27,14 @@ NIGHT, NOON = 0.10, 0.50
 
 TOLERATED: Final = 0.08
 """Part of the node that others may use in a turn: about what containerd and the kernel's own threads do."""
+
+WRITES: Final = 64 << 20
+"""Bytes a second that a throttled pod may write to each disk."""
+
+CLASSES: Final = (
+    f"Classes: {{{offline.THROTTLED}: "
+    f"[{{Devices: [{', '.join(cgroups.disks().values())}], ThrottleWriteBps: {WRITES}}}]}}\n"
+)
 
 CALIBRATION: Final = Pace(300, 300, 2.0)
 
@@ -59,7 +67,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _play(stage: Stage, kind: str, options: argparse.Namespace, pace: Pace) -> dict[str, list[Day]]:
     """Play all arrangements in turns; each round begins with another one."""
-    chosen = [one for one in arrangements.ALL if one.name in options.arrangements]
+    chosen = [one for one in arrangements.ALL if one.name in options.arrangements and one.suits(kind)]
     days: dict[str, list[Day]] = {one.name: [] for one in chosen}
     for turn in range(options.rounds):
         at = turn % len(chosen)
@@ -103,7 +111,7 @@ def _stage(version: str, reclaim: str) -> Iterator[Stage]:
         stack.callback(shutil.rmtree, folder)
         built = programs.built()
         stack.enter_context(kubelet.node(ALLOCATABLE))
-        containerd = bring_up("1.7" if version == "1.7" else "2")
+        containerd = bring_up("1.7" if version == "1.7" else "2", Options(blockio_classes=CLASSES))
         stack.callback(containerd.stop)
         cri = stack.enter_context(containerd.cri())
         stack.callback(cri.remove_all)

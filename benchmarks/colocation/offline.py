@@ -15,6 +15,7 @@ THREADS: Final = 4 * len(cgroups.online())
 HAYSTACK_BYTES: Final = 1 << 30
 OWN_BYTES: Final = 128 << 20
 WRITTEN_BYTES: Final = 256 << 20
+THROTTLED: Final = "throttled"
 REQUEST_SHARES: Final = 1024 * len(cgroups.online()) // 2
 
 
@@ -39,7 +40,9 @@ KINDS: Final = {
 class Hog:
     """One pod of offline work; `folder` is on a real disk."""
 
-    def __init__(self, cri: Cri, kind: str, program: Path, folder: Path, *, burstable: bool) -> None:
+    def __init__(
+        self, cri: Cri, kind: str, program: Path, folder: Path, *, burstable: bool, throttled: bool
+    ) -> None:
         self.kind = KINDS[kind]
         self._cri = cri
         self._counter = folder / "counter"
@@ -55,6 +58,8 @@ class Hog:
         kubepods.create(cgroup)  # as the kubelet does, with its weight, before anybody hears of the pod
         kubelet.weigh(cgroup, shares)
         annotations = {workloads.QOS: "reclaimed"}
+        if throttled:
+            annotations["coloc.nri.io/blockio-class"] = THROTTLED
         self.pod = cri.run_pod("offline", annotations=annotations, cgroup_parent=cgroup)
         limits: Limits = {"shares": shares, "oom": 1000}
         container = cri.create_container(

@@ -20,6 +20,7 @@ COLOURS: Final = {
     "ours": "#1f6fd6",
     "plain-burstable": "#c2293d",
     "ours-burstable": "#0f8f80",
+    "ours-throttled": "#7a4fc9",
 }
 Points = list[tuple[float, float]]
 

@@ -106,7 +106,14 @@ class Stage:
                 stack.enter_context(arrangements.seated_daemon(self.containerd, self.reclaim))
             hog = None
             if arrangement.offline:
-                hog = Hog(self.cri, kind, self.programs / "hog", self.folder, burstable=burstable)
+                hog = Hog(
+                    self.cri,
+                    kind,
+                    self.programs / "hog",
+                    self.folder,
+                    burstable=burstable,
+                    throttled=arrangement.throttled,
+                )
                 stack.callback(hog.remove)
             time.sleep(SETTLES_S)
             return self._day(hog, pace, seed)

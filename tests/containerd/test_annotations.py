@@ -157,6 +157,21 @@ def test_a_forged_record_is_not_trusted(own_containerd: Callable[[Options], Cont
         assert thief.cpus == NODE_CPUS - lowest
 
 
+def test_a_class_of_the_runtimes_throttles_who_asks_for_it_and_only_one_it_knows_starts(
+    own_containerd: Callable[[Options], Containerd],
+):
+    number, path = next(iter(cgroups.disks().items()))
+    slow = f"Classes: {{slow: [{{Devices: [{path}], ThrottleWriteBps: 1048576}}]}}\n"
+    containerd = own_containerd(Options(blockio_classes=slow))
+    with Daemon(containerd) as daemon, containerd.cri() as cri:
+        daemon.wait_synchronised()
+        batch = workloads.run(cri, "batch", "reclaimed", annotations={f"{PREFIX}blockio-class": "slow"})
+        assert cgroups.most_written(batch.cgroup, number) == 1 << 20
+        assert cgroups.most_written(workloads.shared(cri).cgroup, number) is None
+        with pytest.raises(grpc.RpcError, match=r"no OCI BlockIO parameters for class ..?unheard-of"):
+            workloads.run(cri, "odd", annotations={f"{PREFIX}blockio-class": "unheard-of"})
+
+
 def test_strict_refuses_a_bad_annotation_and_says_why(own_daemon: Callable[..., Daemon], cri: Cri):
     own_daemon(config="strict: true\n")
     with pytest.raises(grpc.RpcError) as refusal:

@@ -97,6 +97,28 @@ def weighs(cgroup: str, weight: int) -> bool:
     return bfq_weight(cgroup) == weight if path.exists() else path.parent.is_dir()
 
 
+def disks() -> dict[str, str]:
+    """The real disks of this machine: their paths by their numbers, such as `254:0`."""
+    found = (path for path in sorted(Path("/sys/block").iterdir()) if (path / "device").exists())
+    return {(disk / "dev").read_text().strip(): f"/dev/{disk.name}" for disk in found}
+
+
+def most_written(cgroup: str, device: str) -> int | None:
+    """Bytes a second that it may write to a device by its number; None when there is no limit."""
+    if is_v2():
+        line = _line_of(file(cgroup, "io", "io.max"), device)
+        limit = dict(word.split("=") for word in line[1:]).get("wbps")
+    else:
+        line = _line_of(file(cgroup, "blkio", "blkio.throttle.write_bps_device"), device)
+        limit = line[1] if line else None
+    return int(limit) if limit not in (None, "max") else None
+
+
+def _line_of(path: Path, first: str) -> list[str]:
+    lines = (_text(path) or "").splitlines()
+    return next((words for words in map(str.split, lines) if words[0] == first), [])
+
+
 def pids(cgroup: str) -> frozenset[int]:
     """The processes directly in it."""
     return frozenset(int(word) for word in _words(file(cgroup, "cpuset", "cgroup.procs")))

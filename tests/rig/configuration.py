@@ -23,6 +23,7 @@ class Options:
 
     `plugins` are launched by containerd itself: name such as `50-nri-coloc` -> the text of a program
     (a script with its `#!` line). `plugin_configs`: file name such as `50-nri-coloc.conf` -> its text.
+    `blockio_classes`: the text of the file that names the runtime's blockio classes.
     """
 
     plugin_request_timeout: str = "2s"
@@ -32,6 +33,7 @@ class Options:
     pod_annotations: str = ""  # a glob of those that containerd copies onto every container of a pod
     restrict_oom_score_adj: bool = True
     systemd_cgroup: bool = False
+    blockio_classes: str = ""
 
 
 def render(version: Version, folder: Path, runc: Path, options: Options) -> str:
@@ -47,7 +49,7 @@ def render(version: Version, folder: Path, runc: Path, options: Options) -> str:
         "SYSTEMD": str(options.systemd_cgroup).lower(),
         "REGISTRATION_TIMEOUT": options.plugin_registration_timeout,
     }
-    text = layout + _NRI
+    text = layout + _NRI + (_BLOCKIO if options.blockio_classes else "")
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     return text
@@ -110,4 +112,11 @@ _NRI: Final = """\
   plugin_config_path = "@D@/nriconf"
   plugin_request_timeout = "@REQUEST_TIMEOUT@"
   plugin_registration_timeout = "@REGISTRATION_TIMEOUT@"
+"""
+
+BLOCKIO_CLASSES: Final = "blockio.yaml"
+
+_BLOCKIO: Final = f"""\
+[plugins."io.containerd.service.v1.tasks-service"]
+  blockio_config_file = "@D@/{BLOCKIO_CLASSES}"
 """

@@ -136,6 +136,7 @@ class Containerd:
             (self.folder / "nriplugins" / name).chmod(0o755)
         for name, text in self._options.plugin_configs.items():
             (self.folder / "nriconf" / name).write_text(text)
+        (self.folder / configuration.BLOCKIO_CLASSES).write_text(self._options.blockio_classes)
         text = configuration.render(self.version, self.folder, self._runc, self._options)
         (self.folder / "config.toml").write_text(text)
 
