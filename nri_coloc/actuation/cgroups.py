@@ -145,6 +145,11 @@ class CgroupWriter:
             for folder in {self._layout.folder(each, path) for each in overwritten.CONTROLLERS} - {None}:
                 self._overwritten.resized(str(folder), now)
 
+    def look_again(self) -> None:
+        """See what the kubelet's latest resizes wrote, so that the journal has it when nobody looks any more."""
+        with self._lock:
+            self._overwritten.look_again(time.monotonic())
+
     def put_back(
         self, path: str, keep: frozenset[str], apart: Iterable[str] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
@@ -294,7 +299,8 @@ class CgroupWriter:
                 if not means(file.rpartition("/")[2]):
                     continue
                 try:
-                    original = self._newest_original(file, was)
+                    self._overwritten.look(file, time.monotonic())
+                    original = self._journal.original(file) or was
                     apart_of_it = self._not_following(file, apart)
                     former_values.restore(file, original, self._layout.version, apart_of_it)
                     self._journal.forget(file)
@@ -302,13 +308,6 @@ class CgroupWriter:
                 except KernelInterfaceError as error:
                     failures.append(error.as_value())
         return tuple(failures)
-
-    def _newest_original(self, file: str, was: str) -> str:
-        """Look whether the kubelet gave a file another value that nobody has seen yet."""
-        shown = files.read(file)
-        if shown is not None:
-            self._overwritten.found(file, shown, time.monotonic())
-        return self._journal.original(file) or was
 
     def _not_following(self, file: str, apart: Iterable[str] | None) -> set[str] | None:
         """Return the folders that keep their own CPUs while a pod's file is put back; None for other files."""

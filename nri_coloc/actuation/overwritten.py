@@ -6,10 +6,13 @@ shrinks (pkg/kubelet/kuberuntime, doPodResizeAction). So what is found over a va
 runtime's word, on either side, is the kubelet's new value, and the original from then on.
 """
 
+from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple
 
+from nri_coloc.actuation import files
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller
 
 LASTS_S: Final = 100.0
@@ -71,6 +74,19 @@ class Overwritten:
             found = self._theirs.get(file)
             if found is not None and now - found.at < LASTS_S:
                 self._adopt(file, found.text)
+
+    def look(self, file: str, now: float) -> None:
+        """Read a file and look whose value it shows; raises KernelInterfaceError."""
+        shown = files.read(file)
+        if shown is not None:
+            self.found(file, shown, now)
+
+    def look_again(self, now: float) -> None:
+        """Look once more at all pods that are being resized, for nobody will before their files are put back."""
+        for folder in [folder for folder, at in self._resized.items() if now - at < LASTS_S]:
+            for file in self._journal.below(folder):
+                with suppress(KernelInterfaceError):  # who puts it back tells of it
+                    self.look(file, now)
 
     def tidy(self, now: float) -> None:
         """Forget files that the journal has forgotten, and resizes that are over."""

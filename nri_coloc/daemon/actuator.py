@@ -232,7 +232,7 @@ class Actuator:
                 if not (self._pods or self._containers or self._asked or self._stopping):
                     self._wanted.wait(max(0.0, sweep_at - time.monotonic()))
                 if self._stopping:
-                    return
+                    break
                 pods, containers = self._pods, self._containers
                 asked, self._pods, self._containers, self._asked = self._asked, {}, {}, []
             self._carry_out(pods, containers)
@@ -243,6 +243,7 @@ class Actuator:
                 self._sweep()
                 cost_s = time.thread_time() - began
                 sweep_at = time.monotonic() + min(max(SWEEP_S, cost_s / SWEEP_COST_SHARE), LONGEST_SWEEP_S)
+        self._writer.look_again()
 
     def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
         self._each(self._apply_pod, pods, STEP_ASIDE_EVERY)

@@ -217,6 +217,21 @@ def test_at_its_end_the_daemon_restores_if_it_is_configured_to(node, daemon):
     assert journal(daemon) == []
 
 
+def test_what_the_kubelet_resizes_to_just_before_the_end_is_what_is_put_back(node, daemon):
+    daemon.config.write("reclaim: {features: [restore-on-exit]}\n")
+    sandbox = node.run_pod(PodRequest("batch", "shop", annotations={QOS: "reclaimed"}, shares=512))
+    batch = node.run_container(sandbox, ContainerRequest("app", native(500)))
+    cgroup, name = node.runtime.pods[sandbox].cgroup, ("cpu.shares", "cpu.weight")[node.tree.version - 1]
+    before = node.tree.read(cgroup, name)
+    daemon.start()
+    served(daemon)
+    wait_until(lambda: node.tree.read(cgroup, name) not in ("", before), 20, "the least weight")
+    node.runtime.update(batch, native(1000))
+    node.tree.write(cgroup, name, "777")
+    assert daemon.terminate(GRACE_S) == 0
+    assert (node.tree.read(cgroup, name) or "").strip() == "777"
+
+
 def test_at_its_end_an_observer_puts_nothing_back_that_a_former_life_wrote(node, daemon):
     paths, before = a_node_that_was_touched(node, daemon)
     daemon.kill()

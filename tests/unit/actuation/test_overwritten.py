@@ -8,6 +8,7 @@ from nri_coloc.actuation import files
 from nri_coloc.actuation.cgroups import CgroupWriter, Target
 from nri_coloc.actuation.journal import Journal, load
 from nri_coloc.actuation.overwritten import LASTS_S, MOST, Overwritten
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
 from tests.unit.actuation.host import SHARES, Host
 
@@ -170,6 +171,37 @@ def test_a_pod_that_leaves_right_after_its_resize_keeps_what_that_gave_it(v1):
     v1.cgroup(cpu_shares="2048")
     assert v1.writer.put_back("pod", frozenset()) == ()
     assert (v1.text("cpu.shares"), v1.noted()) == ("2048", {})
+
+
+def touched_and_resized(host: Host) -> None:
+    host.apply("", SHARES, journalled=True)
+    host.writer.resized("pod")
+    host.cgroup(cpu_shares="2048")
+
+
+def test_a_resize_that_nobody_has_seen_yet_is_known_after_a_last_look(v1):
+    touched_and_resized(v1)
+    v1.writer.look_again()
+    assert (v1.text("cpu.shares"), v1.noted()["cpu.shares"]) == ("2048", "2048")
+
+
+def test_a_last_look_passes_over_what_is_gone_and_what_cannot_be_read(v1, monkeypatch):
+    touched_and_resized(v1)
+
+    def refused(path: str) -> str | None:
+        raise KernelInterfaceError(path, "read", "Permission denied")
+
+    for read in (refused, lambda _path: None):
+        monkeypatch.setattr(files, "read", read)
+        v1.writer.look_again()
+    assert v1.noted()["cpu.shares"] == "1024"
+
+
+def test_a_last_look_is_for_resizes_that_are_not_over_yet(rig, monkeypatch):
+    monkeypatch.setattr(files, "read", lambda _path: "3")
+    rig.overwritten.resized(FOLDER, 100)
+    rig.overwritten.look_again(100 + LASTS_S)
+    assert rig.original == "2"
 
 
 def test_shares_of_a_former_life_are_known_for_ours_once_they_are_seen(v1):

@@ -80,6 +80,7 @@ class Cgroups:
         self.is_cluttered = False
         self.broken: set[str] = set()
         self.obeys = True
+        self.looked_again = False
 
     def as_writer(self) -> CgroupWriter:
         return cast("CgroupWriter", self)
@@ -98,6 +99,10 @@ class Cgroups:
         if not target.cpus:
             return Applied(corrected=corrected)
         return Applied(self.cpus_of.get(target.path), before, corrected=corrected)
+
+    def look_again(self) -> None:
+        """The last thing that the actuator's thread does."""
+        self.looked_again = True
 
     def _correct(self, path: str, name: str, text: str) -> Correction | None:
         """Write a file that a test has made; the others do not exist."""

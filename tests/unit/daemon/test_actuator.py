@@ -341,6 +341,7 @@ def swept(rig: Rig) -> int:
     finally:
         rig.actuator.stop()
         assert rig.actuator.ended(20)
+        assert rig.cgroups.looked_again
 
 
 def test_an_ordered_sweep_looks_at_everybody_at_once():
