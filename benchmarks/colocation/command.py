@@ -87,8 +87,8 @@ def _undisturbed(stage: Stage, one: Arrangement, kind: str, pace: Pace, seed: in
             f"({time.monotonic() - began:.0f} s)",
             flush=True,
         )
-        if day.strangers <= TOLERATED or (kind == "disk" and one.offline):
-            break  # the kernel's own threads write for a disk's hog, and count as strangers
+        if day.strangers <= TOLERATED or (kind in ("disk", "spill") and one.offline):
+            break  # the kernel's own threads write for such a hog, and count as strangers
     return day
 
 

@@ -1,4 +1,4 @@
-"""Offline work that hurts, of three kinds, one after another; each counts what it gets done."""
+"""Offline work that hurts, of four kinds, one after another; each counts what it gets done."""
 
 import struct
 import uuid
@@ -34,6 +34,7 @@ KINDS: Final = {
         ("memory", str(THREADS), "/scratch/haystack", str(OWN_BYTES)), "GiB read", 4096 / (1 << 30)
     ),
     "disk": Kind(("disk", "/scratch/written", str(WRITTEN_BYTES)), "MiB written", 1 / (1 << 20)),
+    "spill": Kind(("spill", str(THREADS), "/scratch/written", str(WRITTEN_BYTES)), "k loops", 1e-3),
 }
 
 

@@ -2,8 +2,9 @@
 //
 // `hog busy THREADS`: threads that compute. `hog memory THREADS FILE BYTES`: threads that read a file which does not
 // fit into memory, from random places, and keep BYTES of their own memory in use. `hog disk FILE BYTES`: writes a file
-// of so many bytes anew and again, with fsync after each mebibyte. The count (loops, pages read, bytes) stands in a file
-// named by HOG_COUNTER, eight bytes in the machine's order, and is brought up to date all the time.
+// of so many bytes anew and again, with fsync after each mebibyte. `hog spill THREADS FILE BYTES`: `busy` with `disk`
+// beside it, as a shuffle between two steps of batch work has them. The count (loops, pages read, bytes; loops of
+// `spill`) stands in a file named by HOG_COUNTER, eight bytes in the machine's order, and is kept up to date.
 package main
 
 import (
@@ -45,6 +46,12 @@ func run(arguments []string) error {
 		return memory(number(arguments[1]), arguments[2], number(arguments[3]), counter)
 	case "disk":
 		return disk(arguments[1], number(arguments[2]), counter)
+	case "spill":
+		go func() {
+			fmt.Fprintln(os.Stderr, "hog:", disk(arguments[2], number(arguments[3]), new(atomic.Int64)))
+			os.Exit(1)
+		}()
+		return busy(number(arguments[1]), counter)
 	}
 	return fmt.Errorf("%q is no kind of work", arguments[0])
 }
