@@ -89,7 +89,7 @@ class Reclaim(Section):
         Field(
             max_length=4,
             description="a list of scheduler-hints (a short slice for online tasks, SCHED_BATCH for reclaimed ones), "
-            "scheduler-idle (with it SCHED_IDLE for reclaimed ones), "
+            "scheduler-idle (with the former, SCHED_IDLE in its place), "
             "quota-burst (throttled online containers get more while the node is idle) and restore-on-exit",
         ),
-    ] = ("scheduler-hints",)
+    ] = ("scheduler-hints", "scheduler-idle")

@@ -43,7 +43,7 @@ QUOTA_BURST_PERCENT: Final = 300
 """How far quotas go where the quota burst is on: Koordinator's default (cfsQuotaBurstPercent)."""
 
 NO_HINTS: Final = HintTuning(online_slice_us=0, offline_policy="")
-IDLE_HINTS: Final = HintTuning(offline_policy="SCHED_IDLE")
+BATCH_HINTS: Final = HintTuning(offline_policy="SCHED_BATCH")
 
 
 def load(text: str, where: str) -> Settings:
@@ -251,7 +251,7 @@ def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
 def _hints(section: Reclaim) -> HintTuning:
     if "scheduler-hints" not in section.features:
         return NO_HINTS
-    return IDLE_HINTS if "scheduler-idle" in section.features else HintTuning()
+    return HintTuning() if "scheduler-idle" in section.features else BATCH_HINTS
 
 
 def _pool(name: str, pool: Pool) -> PoolTuning:

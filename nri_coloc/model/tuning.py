@@ -144,11 +144,12 @@ class HintTuning:
 
     100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
     (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them
-    theirs: SCHED_BATCH did no harm and little good there; of SCHED_IDLE see docs/decisions/0026.
+    theirs: beside SCHED_BATCH online tasks now and then stay together on one CPU for seconds, beside SCHED_IDLE they
+    do not (docs/decisions/0029).
     """
 
     online_slice_us: int = 100
-    offline_policy: str = "SCHED_BATCH"
+    offline_policy: str = "SCHED_IDLE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from nri_coloc.actuation import scheduler
-from nri_coloc.actuation.scheduler import BATCH, OTHER
+from nri_coloc.actuation.scheduler import IDLE, OTHER
 from nri_coloc.cli import main
 from tests.rig import cgroups, workloads
 from tests.rig.cri import Cri
@@ -68,7 +68,7 @@ def test_hints_are_on_the_containers_first_process_and_inherited(cri: Cri, own_d
     online = workloads.run(cri, "web", request=0.1, command=WITH_CHILD)
     offline = workloads.reclaimed(cri)
     becomes(lambda: policy(slept(online)), (OTHER, slice_us))
-    becomes(lambda: policy(slept(offline))[0], BATCH)
+    becomes(lambda: policy(slept(offline))[0], IDLE)
     wait_until(lambda: len(cgroups.pids(online.cgroup)) > 1, 30, "its child")
     assert {policy(pid) for pid in cgroups.pids(online.cgroup)} == {(OTHER, slice_us)}
 
@@ -80,7 +80,7 @@ def test_hints_come_to_who_ran_before_and_go_with_the_feature_and_with_restore(
     pids = slept(online), slept(offline)
     before = [policy(pid) for pid in pids]
     daemon = own_daemon(config="reclaim: {enabled: true}\n")
-    told = lambda: (policy(pids[0]), policy(pids[1])[0]) == ((OTHER, slice_us), BATCH)  # noqa: E731 - asked twice
+    told = lambda: (policy(pids[0]), policy(pids[1])[0]) == ((OTHER, slice_us), IDLE)  # noqa: E731 - asked twice
     wait_until(told, 30, "the hints")
     daemon.config.write("reclaim: {enabled: true, features: []}\n")
     wait_until(lambda: [policy(pid) for pid in pids] == before, 30, "the defaults")

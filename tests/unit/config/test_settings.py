@@ -361,3 +361,7 @@ def test_the_annotations_are_read_without_pydantic_and_yaml():
 def test_what_tasks_are_told_is_a_matter_of_two_features(features, slice_us, policy):
     found = settings.load(f"reclaim: {{features: {features}}}", "c.yaml").tuning.reclaim.hints
     assert (found.online_slice_us, found.offline_policy) == (slice_us, policy)
+
+
+def test_reclaimed_tasks_are_nobody_where_a_place_is_sought_unless_said_otherwise():
+    assert settings.load("", "c.yaml").tuning.reclaim.hints.offline_policy == "SCHED_IDLE"

@@ -16,7 +16,7 @@ from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
-SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
+SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.IDLE)
 APP = "kubepods/podweb/app"
 
 
