@@ -11,6 +11,7 @@ import errno
 import os
 import platform
 import struct
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Final, NamedTuple
@@ -106,22 +107,25 @@ def probe(host_root: str) -> SchedulerCapability | None:
     """
     if platform.machine() not in _NUMBERS or not _sees_the_hosts_processes(host_root):
         return None
-    kept: list[bool] = []
-    trial = Thread(target=lambda: kept.append(_keeps_a_slice()), name="probe", daemon=True)
+    found: list[SchedulerCapability] = []
+    trial = Thread(target=lambda: found.append(_try()), name="probe", daemon=True)
     trial.start()
     trial.join(5)
-    return SchedulerCapability(slices=bool(kept and kept[0]))
+    return found[0] if found else SchedulerCapability()
 
 
-def _keeps_a_slice() -> bool:
-    try:
+def _try() -> SchedulerCapability:
+    slices = returns = False
+    with suppress(KernelInterfaceError):
         found = read(0)
-        if found is None or found.policy not in _ORDINARY:
-            return False
-        write(0, found._replace(slice_us=_TRIED_US))
-        return read(0) == found._replace(slice_us=_TRIED_US)
-    except KernelInterfaceError:
-        return False
+        if found is not None and found.policy in _ORDINARY:
+            write(0, found._replace(slice_us=_TRIED_US))
+            slices = read(0) == found._replace(slice_us=_TRIED_US)
+            # last what the thread may be left with
+            write(0, found._replace(policy=IDLE, slice_us=_KERNELS_OWN))
+            write(0, found._replace(slice_us=_KERNELS_OWN))
+            returns = True
+    return SchedulerCapability(slices, returns)
 
 
 def _sees_the_hosts_processes(host_root: str) -> bool:

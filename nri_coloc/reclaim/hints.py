@@ -27,9 +27,14 @@ class Policy(StrEnum):
 
 
 class SchedulerCapability(NamedTuple):
-    """What this kernel does with a hint, as probed: `slices`: a slice of one's own is kept and told again."""
+    """What this kernel does with a hint, as probed.
+
+    `slices`: a slice of one's own is kept and told again. `returns`: a task that was made SCHED_IDLE can be made
+    SCHED_OTHER again (CAP_SYS_NICE, or a RLIMIT_NICE that grants its niceness: sched(7)).
+    """
 
     slices: bool = False
+    returns: bool = False
 
 
 class Hint(NamedTuple):
@@ -42,7 +47,9 @@ class Hint(NamedTuple):
 def hint(qos: QoSClass, tuning: HintTuning, can: SchedulerCapability) -> Hint | None:
     """Return what tasks of a class are to be told; None is "leave them as they are"."""
     if qos is QoSClass.RECLAIMED and tuning.offline_policy:
-        return Hint(Policy(tuning.offline_policy))
+        policy = Policy(tuning.offline_policy)
+        # what restore could not take back is not told
+        return Hint(Policy.BATCH if policy is Policy.IDLE and not can.returns else policy)
     if qos is QoSClass.SHARED and tuning.online_slice_us > 0 and can.slices:
         least, most = SLICE_US
         return Hint(Policy.OTHER, min(max(tuning.online_slice_us, least), most))

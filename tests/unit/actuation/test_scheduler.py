@@ -150,11 +150,29 @@ class TestProbing:
         monkeypatch.setattr(platform, "machine", lambda: "riscv64")
         assert scheduler.probe("/") is None
 
+    @PRIVILEGED
+    def test_who_may_make_a_task_ordinary_again_is_told_so(self):
+        found = scheduler.probe("/")
+        assert found is not None
+        assert found.returns
+
+    def test_who_may_not_is_told_so_too(self, monkeypatch):
+        asked = []
+
+        def once(_: int, wanted: Attributes) -> None:
+            asked.append(wanted.policy)
+            if asked[-2:] == [IDLE, OTHER]:
+                raise KernelInterfaceError("/proc/0/sched", "tell", "Operation not permitted")
+
+        monkeypatch.setattr(scheduler, "read", lambda _: Attributes(OTHER))
+        monkeypatch.setattr(scheduler, "write", once)
+        assert scheduler.probe("/") == SchedulerCapability()
+
     @pytest.mark.parametrize("told", [0, 2800])
     def test_a_kernel_that_ignores_the_slice_has_no_slices(self, monkeypatch, told):
         monkeypatch.setattr(scheduler, "read", lambda _: Attributes(OTHER, slice_us=told))
         monkeypatch.setattr(scheduler, "write", lambda *_: None)
-        assert scheduler.probe("/") == SchedulerCapability(slices=False)
+        assert scheduler.probe("/") == SchedulerCapability(slices=False, returns=True)
 
     def test_nor_one_that_refuses(self, monkeypatch):
         def refuse(_: int) -> Any:

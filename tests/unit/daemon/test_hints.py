@@ -47,7 +47,7 @@ class Rig:
         self.report, self.heard = a_report(self.node)
         self.tasks = Tasks()
         self.hints = Hints(self.node, cast("CgroupWriter", self.tasks), self.report)
-        self.hints.can = SchedulerCapability(slices=True)
+        self.hints.can = SchedulerCapability(slices=True, returns=True)
         create(self.node, "app", wish)
 
 

@@ -6,7 +6,8 @@ from nri_coloc.model.tuning import HintTuning
 from nri_coloc.model.workload import QoSClass
 from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability, hint
 
-SLICES, NO_SLICES = SchedulerCapability(slices=True), SchedulerCapability()
+SLICES, NO_SLICES = SchedulerCapability(slices=True), SchedulerCapability(returns=True)
+NO_WAY_BACK = SchedulerCapability(slices=True)
 SHORT, IDLE, BATCH = Hint(Policy.OTHER, 100), Hint(Policy.IDLE), Hint(Policy.BATCH)
 
 
@@ -22,6 +23,7 @@ SHORT, IDLE, BATCH = Hint(Policy.OTHER, 100), Hint(Policy.IDLE), Hint(Policy.BAT
             Hint(Policy.OTHER, 100_000),
         ),
         ("offline pods are nobody where a place is sought", QoSClass.RECLAIMED, HintTuning(), NO_SLICES, IDLE),
+        ("but batch work where nobody could take that back", QoSClass.RECLAIMED, HintTuning(), NO_WAY_BACK, BATCH),
         ("or batch work", QoSClass.RECLAIMED, HintTuning(offline_policy="SCHED_BATCH"), NO_SLICES, BATCH),
         ("not where switched off", QoSClass.RECLAIMED, HintTuning(offline_policy=""), SLICES, None),
         ("CPUs of one's own need no hint", QoSClass.DEDICATED, HintTuning(), SLICES, None),
