@@ -43,8 +43,13 @@ def read_file(container: Container, name: str, mib: int) -> None:
     container.run("/bin/dd", f"if=/data/{name}", "of=/dev/null", "bs=1048576", f"count={mib}")
 
 
-def cached(container: Container) -> int:
-    return container.stat("memory.stat", "file") // MIB
+def held(container: Container) -> int:
+    """MiB that are charged to it: what it has read, and less than two of a program that waits.
+
+    Not `file` of memory.stat: that is summed up by the kernel now and then, and who looks while another sums up is
+    told the sum before (mm/memcontrol.c, memcg_vmstats_needs_flush). Once in 60 looks it was 96 where 47 were left.
+    """
+    return int(container.cgroup("memory.current")) // MIB
 
 
 def events(container: Container, name: str) -> int:
@@ -68,8 +73,7 @@ def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
     web = node.pod("web", cpus=0.5, mounts={"/data": data}, memory_high="24Mi")
     assert web.cgroup("memory.high") == str(24 * MIB)
     read_file(web, "hog", 96)
-    assert int(web.cgroup("memory.current")) < 32 * MIB
-    assert cached(web) > 8
+    assert 8 < held(web) < 32
     assert web.stat("memory.events", "high") > 0
     assert web.stat("memory.events", "oom") == 0
     node.remove(web)
@@ -106,21 +110,21 @@ def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(
     read_file(lost, "lost", 96)
     with limited(int(read("kubepods", "memory.current")) + 8 * MIB):
         read_file(hog, "hog", 200)
-        held = {"kept": cached(kept), "lost": cached(lost)}
-        assert held["kept"] >= MOST, held
-        assert held["lost"] <= held["kept"] - CLEARLY, held
+        left = {"kept": held(kept), "lost": held(lost)}
+        assert left["kept"] >= MOST, left
+        assert left["lost"] <= left["kept"] - CLEARLY, left
 
 
 def test_what_only_memory_low_protects_goes_where_nothing_else_is_left_and_memory_min_holds(
     node: Node, kept: Container, lost: Container
 ):
     read_file(kept, "kept", 96)
-    assert cached(kept) >= MOST
+    assert held(kept) >= MOST
     with suppress(BlockingIOError):  # it gives less than was asked for, which is more than there is
         (ROOT / "kubepods/memory.reclaim").write_text(str(1024 * MIB))
-    held = {"kept": cached(kept), "lost": cached(lost)}
-    assert MIN - CLEARLY <= held["kept"] <= MOST - CLEARLY, held
-    assert held["lost"] < CLEARLY, held
+    left = {"kept": held(kept), "lost": held(lost)}
+    assert MIN - CLEARLY <= left["kept"] <= MOST - CLEARLY, left
+    assert left["lost"] < CLEARLY, left
     node.remove(kept)
 
 
@@ -137,7 +141,7 @@ def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_po
         assert int(batch.pod_cgroup("memory.current")) < BOX + 32 * MIB
         assert events(batch, "high") > 0
         assert events(batch, "oom") == 0
-        assert cached(web) >= MOST
+        assert held(web) >= MOST
         node.plugin.config.write("")
         becomes(lambda: batch.pod_cgroup("memory.high"), "max", TURNS)
         until(
@@ -150,4 +154,4 @@ def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_po
 def robbed(batch: Container, web: Container) -> bool:
     """Whether another turn of the offline pod's reading leaves the online one with less than the most of its file."""
     read_file(batch, "offline", 500)
-    return cached(web) < MOST
+    return held(web) < MOST
