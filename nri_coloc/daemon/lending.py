@@ -181,12 +181,14 @@ class Lending:
             self._begin_with_found(now)
         state, late_s = self._node.state, now - planned
         self._late.append(late_s)
-        self._watch(state, now)
+        if state is not self._seen or self._node.tuning is not self._tuned:
+            self._watch(state, now)
         look = self._sampler.look(now)
         passed = self._passed_over(look, late_s, state)
         if passed is not None:
             self._glance, self.ticked_at = passed, now
             return passed.next_s
+        self._watch(state, now)  # host groups come and go by themselves
         late, self._late = self._late, []
         readings = self._readings(now, late, state, has_looked=look is not None)
         next_s = (
@@ -254,7 +256,7 @@ class Lending:
         known_state, known_tuning = self._glance_for
         if look is None or before is None or known_state is not state or known_tuning is not tuning:
             return None
-        return glance.over(before, look, late_s, tuning)
+        return glance.over(before, look, late_s)
 
     def _watch(self, state: NodeState, now: float) -> None:
         """Choose again what to read after somebody came or went."""

@@ -74,14 +74,16 @@ class Look(NamedTuple):
     """What one fast tick's counters come to, before anybody makes samples of them; µs of CPU time.
 
     `left_us`: what PODS used and neither BOX nor DEDICATED did; `system_us`: what SYSTEM did and HOST did not, RESERVED
-    not taken off; `box_us`: of BOX and HOST. `online`: the samples of ONLINE groups that were read. None of the others
-    is missing in it.
+    not taken off; `box_us`: of BOX and HOST. `waited_us`: how long each of the ONLINE groups waited that every look
+    reads, in the same order from look to look. None of these is missing in it. `online`: the samples of those that
+    were read in turn.
     """
 
     at: float
     left_us: int
     system_us: int
     box_us: int
+    waited_us: tuple[int, ...] = ()
     online: tuple[Sample, ...] = ()
 
 

@@ -17,7 +17,7 @@ from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import peaks, usage
 from nri_coloc.reclaim.headroom import dead_band_milli, headroom_milli
 from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.reclaim.pace import QUIET_MILLI, closer
+from nri_coloc.reclaim.pace import QUIET_MILLI, closer, jump
 from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.stall import Gauge
 from nri_coloc.reclaim.verdict import Lent
@@ -37,7 +37,8 @@ class Bounds(NamedTuple):
     of the dwell before. A peak of `calm` or less lets the box grow, from `back_at` on so does a use of `least` or less.
     `reserved`: what ran on reserved CPUs and is no part of the use. `rests`: whether the box used next to nothing;
     `stall`: the share of the time that nobody may wait longer than. `until`: when a tick decides in any case;
-    `period_s`: between two looks. `lendable`, `cpus`: as in readings.
+    `period_s`: between two looks, `closer_s` after use that rose by more than `jump`. `average_s`: of the mean that use
+    is judged by. `lendable`, `cpus`: as in readings.
     """
 
     most: float
@@ -51,6 +52,9 @@ class Bounds(NamedTuple):
     stall: float
     until: float
     period_s: float
+    closer_s: float
+    jump: float
+    average_s: float
     lendable: int
     cpus: int
 
@@ -96,6 +100,9 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
         tuning.stall / 2 if readings.yields else tuning.stall,
         min(until, _grows_at(memory, tuning)) if waits else until,
         memory.pace_s,
+        closer(memory.pace_s, tuning),
+        jump(readings.lendable, tuning),
+        tuning.average_s,
         readings.lendable,
         readings.cpus,
     )
@@ -120,43 +127,51 @@ def _grows_at(memory: LoopMemory, tuning: ReclaimTuning) -> float:
     return max(lent.grown_at + lent.step_s(tuning), max(memory.rates.known_since, lent.cut_at) + dwell_s)
 
 
-def over(glance: Glance, look: Look, late_s: float, tuning: ReclaimTuning) -> Glance | None:
-    """Pass over a look; None where a tick has to decide. `late_s`: how late it is, `tuning`: as in `begin`."""
-    bounds, peak, span = glance.bounds, glance.peaks.peak, look.at - glance.look.at
-    if look.at >= bounds.until or max(late_s, span - bounds.period_s) >= bounds.period_s:
+def over(glance: Glance, look: Look, late_s: float) -> Glance | None:
+    """Pass over a look; None where a tick has to decide. `late_s`: how late it is."""
+    bounds, span = glance.bounds, look.at - glance.look.at
+    if look.at >= bounds.until or late_s >= bounds.period_s or span >= 2 * bounds.period_s:
         return None
-    newest = _use(glance, look, span)
-    if newest is None or not _are_calm(glance.last, look, bounds.stall):
+    newest = _use(bounds, glance.look, look, span)
+    if newest is None or not _are_calm(glance, look, span):
         return None
-    mean = usage.judged(newest, span, glance.mean, tuning.average_s, bounds.lendable)
+    mean = usage.judged(newest, span, glance.mean, bounds.average_s, bounds.lendable)
     known = peaks.push(glance.peaks, mean, look.at, bounds.dwell_s)
-    if mean > bounds.most or mean - peak > bounds.rise:
+    if mean > bounds.most or mean - glance.peaks.peak > bounds.rise:
         return None
     if known.peak <= bounds.calm or (mean <= bounds.least and look.at >= bounds.back_at):
         return None
-    rise = mean - glance.mean
-    next_s = closer(bounds.period_s, rise, bounds.lendable, tuning) if rise > 0 else bounds.period_s
-    last = {**glance.last, **{sample.key: sample for sample in look.online}}
+    next_s = bounds.closer_s if mean - glance.mean > bounds.jump else bounds.period_s
+    last = {**glance.last, **{sample.key: sample for sample in look.online}} if look.online else glance.last
     return Glance(bounds, look, mean, known, next_s, last)
 
 
-def _use(glance: Glance, look: Look, span: float) -> int | None:
+def _use(bounds: Bounds, before: Look, look: Look, span: float) -> int | None:
     """Return what online pods and the system used, milli-CPU; None if that is doubtful, or the box woke up or rests."""
-    bounds, before = glance.bounds, glance.look
     box, left = look.box_us - before.box_us, look.left_us - before.left_us
     system = look.system_us - before.system_us
+    if span < usage.SHORTEST_S or not usage.is_plausible(box, span, bounds.cpus):
+        return None
     # counters that are up to a scheduler's tick behind let a difference fall by as much
     behind = round(usage.SCHEDULER_TICK_S * 1e6 * bounds.cpus)
-    doubtful = (not usage.is_plausible(us, span, bounds.cpus) for us in (box, left + system + behind))
-    if span < usage.SHORTEST_S or any(doubtful) or (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
+    if not usage.is_plausible(left + system + behind, span, bounds.cpus):
+        return None
+    if (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
         return None
     rates = round(left / span / 1000), round(system / span / 1000)
     return sum(usage.claimed(*rates, bounds.reserved))
 
 
-def _are_calm(last: Mapping[int, Sample | Gauge], look: Look, stall: float) -> bool:
+def _are_calm(glance: Glance, look: Look, span: float) -> bool:
     """Whether nobody waited for so long a part of the time that it could be a stall, whoever was to blame."""
-    return all(_is_calm(last.get(sample.key), sample, stall) for sample in look.online)
+    stall, before = glance.bounds.stall, glance.look.waited_us
+    if len(look.waited_us) != len(before):
+        return False
+    most = stall * span * 1e6
+    for now, then in zip(look.waited_us, before, strict=True):
+        if not 0 <= now - then <= most:
+            return False
+    return all(_is_calm(glance.last.get(sample.key), sample, stall) for sample in look.online)
 
 
 def _is_calm(before: Sample | Gauge | None, sample: Sample, stall: float) -> bool:

@@ -15,7 +15,7 @@ from nri_coloc.reclaim import peaks as peak_window
 from nri_coloc.reclaim import stall as stalls
 from nri_coloc.reclaim import usage
 from nri_coloc.reclaim.headroom import at_most
-from nri_coloc.reclaim.pace import closer, usual_period
+from nri_coloc.reclaim.pace import closer, jump, usual_period
 from nri_coloc.reclaim.peaks import Peaks
 from nri_coloc.reclaim.sentence import Grounds
 from nri_coloc.reclaim.stall import Cause, Gauge, Stall
@@ -112,8 +112,8 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     if verdict.binding is Binding.STALL:
         gauges = stalls.forgiven(gauges)
     pace_s = usual_period(verdict, scene, use, tuning, readings.mean_took_s)
-    jump = rates.online + rates.system - memory.rates.online - memory.rates.system
-    next_s = closer(pace_s, jump, scene.lendable, tuning)
+    risen = rates.online + rates.system - memory.rates.online - memory.rates.system
+    next_s = closer(pace_s, tuning) if risen > jump(scene.lendable, tuning) else pace_s
     after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s, pace_s, memory.learns_until)
     return _told(after, memory.lent, verdict, scene, tuning)
 

@@ -34,14 +34,17 @@ def usual_period(
     return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
 
 
-def closer(period_s: float, jump: int, lendable: int, tuning: ReclaimTuning) -> float:
-    """Return when to look again after use that jumped by so much since the last look, milli-CPU.
+def jump(lendable: int, tuning: ReclaimTuning) -> float:
+    """Return by how much use has to rise from one look to the next for a closer one, milli-CPU.
 
-    It may be a burst that only began: what was read is of an interval that was quiet for the most part. A box that
-    cannot be cut is looked at no sooner.
+    It may be a burst that only began: what was read is of an interval that was quiet for the most part.
     """
-    jumped = jump > dead_band_milli(lendable, tuning) / 4
-    return min(period_s, CLOSER_S) if jumped and period_s < tuning.quiet_tick_s else period_s
+    return dead_band_milli(lendable, tuning) / 4
+
+
+def closer(period_s: float, tuning: ReclaimTuning) -> float:
+    """Return when to look again after use that jumped; a box that cannot be cut is looked at no sooner."""
+    return min(period_s, CLOSER_S) if period_s < tuning.quiet_tick_s else period_s
 
 
 def _nothing_to_do(verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> bool:

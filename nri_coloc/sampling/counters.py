@@ -53,8 +53,8 @@ def flat(text: bytes | None) -> dict[bytes, int]:
 
 def cpuacct_usage_us(text: bytes | None) -> int | None:
     """Read v1's cpuacct.usage: ns, the whole subtree."""
-    nanoseconds = _number(text.strip()) if text else None
-    return None if nanoseconds is None else nanoseconds // 1000
+    word = text.rstrip(b"\n") if text else b""
+    return int(word) // 1000 if word.isdigit() and len(word) <= U64_DIGITS else None
 
 
 def cpu_stat_usage_us(text: bytes | None) -> int | None:

@@ -234,14 +234,17 @@ class FastSampler:
     def _plan_round(self) -> None:
         """Choose what looks read: all that is added up or none, and of the online groups all, or some in turn.
 
-        A group of which nothing tells how long it waits has nothing to say in a look.
+        A group of which nothing tells how long it waits has nothing to say in a look. One of which its tasks tell it is
+        read in turn, which is at each look where all fit.
         """
         added = [gauge for gauge in self._of_cgroups if gauge.role in SUMMED]
         online = [gauge for gauge in self._of_cgroups if gauge.role is Role.ONLINE and not gauge.is_mute]
         left = BUDGET - sum(gauge.cost for gauge in added)
         fits = sum(gauge.cost for gauge in online) <= left
-        self._together = [] if left <= 0 else [*added, *online] if fits else added
-        self._turns = [] if fits else [deque(online)]
+        at_each = [gauge for gauge in online if fits and gauge.delay is None]
+        in_turn = [gauge for gauge in online if gauge not in at_each]
+        self._together = [] if left <= 0 else [*added, *at_each]
+        self._turns = [deque(in_turn)] if in_turn else []
 
     def _make_round(self, now: float) -> None:
         """Let looks begin as soon as the files of all that are there are open, or a while after one failed.

@@ -102,6 +102,11 @@ class CgroupGauge:
         return max(1, self._files + (self.delay.cost if self.delay is not None else 0))
 
     @property
+    def waits_at(self) -> int:
+        """Where among its open files the pressure's is, if it has one."""
+        return self._ends[1]
+
+    @property
     def is_mute(self) -> bool:
         """Whether nothing tells how long its tasks wait."""
         return self.lacks_pressure and self.delay is None

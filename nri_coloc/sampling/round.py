@@ -5,7 +5,7 @@ costs as much as a read. Most ticks decide nothing: for them a sum of counters i
 same figures when somebody asks for them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import mul
 from typing import Final
 
@@ -28,14 +28,15 @@ BOXED: Final = frozenset((Role.BOX, Role.HOST))
 SUMMED: Final = frozenset((*LEFT, *REST))
 """Whose counters are added up."""
 
-Figures = tuple[int, ...]
+Figures = Sequence[int | None]
 _Part = tuple[CgroupGauge, tuple[int | None, ...]]
 
 
 class Round:
-    """Of gauges whose usage is open: those that are added up or taken off, and online groups. `cost`: its files.
+    """Of gauges whose usage is open: what is added up or taken off, and online groups that tell their pressure.
 
-    A file that several gauges have is read once. The use of online groups is not: at one moment it is what is left.
+    `cost`: its files. One that several gauges have is read once. The use of online groups is not: at one moment it is
+    what is left.
     """
 
     def __init__(self, gauges: Iterable[CgroupGauge]) -> None:
@@ -43,10 +44,8 @@ class Round:
         self._left: list[int] = []
         self._system: list[int] = []
         self._box: list[int] = []
-        self._summed: list[_Part] = []
-        self._online: list[_Part] = []
-        for gauge in gauges:
-            (self._online if gauge.role is Role.ONLINE else self._summed).append((gauge, self._places(gauge)))
+        self._waits: list[int] = []
+        self._parts: list[_Part] = [(gauge, self._places(gauge)) for gauge in gauges]
         self._reads = [(file.content, source.parse) for source, file in self._files.items()]
         self.cost = len(self._reads)
 
@@ -66,6 +65,8 @@ class Round:
             self._system[place] += REST.get(gauge.role, 0) * sign
             self._box[place] += (gauge.role in BOXED) * sign
             places.append(place)
+            if is_online and len(places) == gauge.waits_at + 1:
+                self._waits.append(place)
         return tuple(places)
 
     def look(self, clock: Callable[[], float]) -> tuple[Look, Figures] | None:
@@ -73,24 +74,20 @@ class Round:
         for _ in range(2):
             at = clock()
             try:
-                found = [parse(read()) for read, parse in self._reads]
+                figures = [parse(read()) for read, parse in self._reads]
             except (OSError, Vanished):
                 return None
             if clock() - at <= AT_ONCE_S:
                 break
         else:
             return None
-        figures = tuple([figure for figure in found if figure is not None])
-        if len(figures) < len(found):
+        if None in figures:
             return None
         left, system, box = (sum(map(mul, figures, by)) for by in (self._left, self._system, self._box))
-        return Look(at, left, system, box, tuple(_samples(self._online, at, figures))), figures
+        waited = tuple([figures[place] or 0 for place in self._waits])
+        return Look(at, left, system, box, waited), figures
 
     def samples(self, at: float, figures: Figures) -> Iterable[Sample]:
-        """Make the samples of what is added up of what a look found."""
-        return _samples(self._summed, at, figures)
-
-
-def _samples(parts: list[_Part], at: float, figures: Figures) -> Iterable[Sample]:
-    for gauge, places in parts:
-        yield gauge.sample(at, [None if place is None else figures[place] for place in places])
+        """Make the samples of what a look found."""
+        for gauge, places in self._parts:
+            yield gauge.sample(at, [None if place is None else figures[place] for place in places])

@@ -25,7 +25,7 @@ def look_of(readings: FastReadings) -> Look | None:
     signs = LEFT, REST, dict.fromkeys(BOXED, 1)
     left, system, box = (sum(by.get(s.role, 0) * (s.usage_us or 0) for s in summed) for by in signs)
     online = tuple(sample for sample in readings.samples if sample.role is Role.ONLINE)
-    return Look(summed[0].at + READ_AFTER_S, left, system, box, online)
+    return Look(summed[0].at + READ_AFTER_S, left, system, box, online=online)
 
 
 class Watcher:
@@ -57,7 +57,7 @@ class Watcher:
     def _passes_over(self, look: Look | None, late_s: float) -> bool:
         if look is None or self.glance is None:
             return False
-        passed = glance.over(self.glance, look, late_s, self.tuning)
+        passed = glance.over(self.glance, look, late_s)
         if passed is not None:
             self.glance, self.next_s, self.passed = passed, passed.next_s, self.passed + 1
         return passed is not None

@@ -280,3 +280,26 @@ def test_the_core_more_comes_back_when_its_time_has_come():
         pass
     assert feed.watcher.memory.lent.box == 1
     feed.until_it_has(2)
+
+
+class TestWaiting:
+    """Of groups that every look reads, which need no samples."""
+
+    SPAN_S = 0.02
+
+    def over(self, feed: Glancer, before: tuple[int, ...], now: tuple[int, ...]) -> bool:
+        """Whether a look is passed over in which these groups have waited so long."""
+        known, look = feed.watcher.glance, look_of(feed.read(self.SPAN_S, {Role.PODS: 2_500, Role.BOX: BOX}))
+        assert known is not None
+        assert look is not None
+        known = known._replace(look=known.look._replace(waited_us=before))
+        return glance.over(known, look._replace(waited_us=now), 0.0) is not None
+
+    @pytest.mark.parametrize("more_us", [-100, 100], ids=["less", "more"])
+    def test_who_waits_for_longer_than_a_stall_is_decided_about(self, feed, more_us):
+        most = round(feed.tuning.stall * self.SPAN_S * 1e6)
+        assert self.over(feed, (70, 30), (70, 30 + most + more_us)) is (more_us < 0)
+
+    @pytest.mark.parametrize("now", [(69,), (70, 0), ()], ids=["went-back", "one-more", "one-less"])
+    def test_a_counter_that_cannot_be_compared_is_the_ticks(self, feed, now):
+        assert not self.over(feed, (70,), now)

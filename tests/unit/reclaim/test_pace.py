@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, closer, usual_period
+from nri_coloc.reclaim.pace import CLOSER_S, QUIET_MILLI, closer, jump, usual_period
 from nri_coloc.reclaim.stall import Stall
 from nri_coloc.reclaim.usage import Use
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
@@ -56,18 +56,19 @@ def test_a_dear_tick_comes_less_often_within_what_still_protects():
     assert period(mean_took_s=0.001) == TUNING.tick_max_s
 
 
-JUMP = TUNING.dead_band_milli // 4
+def test_a_jump_is_a_quarter_of_the_dead_band():
+    assert jump(8, TUNING) == TUNING.dead_band_milli / 4
+    assert jump(32, TUNING) == TUNING.dead_band_milli / 2
 
 
 def test_use_that_jumps_is_looked_at_again_soon():
-    assert closer(TUNING.tick_max_s, JUMP, 8, TUNING) == TUNING.tick_max_s
-    assert closer(TUNING.tick_max_s, JUMP + 1, 8, TUNING) == CLOSER_S
-    assert closer(TUNING.rest_tick_s, JUMP + 1, 8, TUNING) == CLOSER_S
+    assert closer(TUNING.tick_max_s, TUNING) == CLOSER_S
+    assert closer(TUNING.rest_tick_s, TUNING) == CLOSER_S
 
 
 def test_it_never_takes_longer_for_that():
-    assert closer(CLOSER_S / 2, JUMP + 1, 8, TUNING) == CLOSER_S / 2
+    assert closer(CLOSER_S / 2, TUNING) == CLOSER_S / 2
 
 
 def test_a_jump_that_can_take_nothing_is_not():
-    assert closer(TUNING.quiet_tick_s, JUMP + 1, 8, TUNING) == TUNING.quiet_tick_s
+    assert closer(TUNING.quiet_tick_s, TUNING) == TUNING.quiet_tick_s

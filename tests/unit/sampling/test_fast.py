@@ -167,13 +167,13 @@ class TestRunDelay:
         deaf.tick()
         before = deaf.look()
         assert before is not None
-        assert before.online == ()
+        assert before.waited_us == ()
         (deaf.tree.folder("cpu.pressure", ONE) / "cpu.pressure").write_text("some avg10=0.00 total=70\n")
         assert deaf.look(RETRY_S) is None
         deaf.tick()
         found = deaf.look()
         assert found is not None
-        assert [(sample.stalled_us, sample.signal) for sample in found.online] == [(70, Signal.PSI)]
+        assert found.waited_us == (70,)
 
 
 class TestReserved:

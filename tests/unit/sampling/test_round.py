@@ -32,8 +32,7 @@ def test_what_is_left_is_what_pods_and_system_use_and_the_box_does_not(watching)
     look = watching.look()
     sums = look.left_us, look.system_us, look.box_us
     assert (look.at, *sums) == (watching.now, 700 - 270, 900 - 700, 270)
-    (online,) = look.online
-    assert (online.role, online.at, online.stalled_us) == (Role.ONLINE, watching.now, 5)
+    assert look.waited_us == (5,)
 
 
 def test_a_host_group_is_taken_off_what_runs_beside_pods(watching):
@@ -68,8 +67,9 @@ def test_the_use_of_online_groups_is_not_read(watching):
     watching.use(TWO, 40)
     watching.sampler.watch((PODS, REST, Group(Role.ONLINE, (TWO,), stalled=TWO)))
     assert [s.usage_us for s in watching.tick() if s.role is Role.ONLINE] == [40]
-    (online,) = watching.look().online
-    assert (online.usage_us, online.stalled_us) == (None, 5)
+    assert watching.look().waited_us == (5,)
+    (said,) = (s for s in watching.sampler.samples(watching.now) if s.role is Role.ONLINE)
+    assert (said.usage_us, said.stalled_us) == (None, 5)
 
 
 def test_their_samples_are_made_once(watching):
@@ -107,7 +107,7 @@ def test_one_that_was_interrupted_for_long_is_read_again(watching):
     whole = watching.look()
     watching.jumps = [0.0, 2 * AT_ONCE_S]
     again = watching.look()
-    assert again == whole._replace(at=watching.now, online=again.online)
+    assert again == whole._replace(at=watching.now)
 
 
 def test_one_that_was_interrupted_for_long_twice_is_none(watching):
@@ -121,11 +121,11 @@ def test_while_a_pressure_file_is_missing_it_is_tried_again_after_a_while(watchi
     text = file.read_text()
     file.unlink()
     watching.tick()
-    assert watching.look().online == ()
+    assert watching.look().waited_us == ()
     file.write_text(text)
     assert watching.look(seconds=RETRY_S) is None
     watching.tick()
-    assert watching.look().online[0].stalled_us == 5
+    assert watching.look().waited_us == (5,)
 
 
 @pytest.mark.parametrize("role", [Role.BOX, Role.DEDICATED, Role.ONLINE])
