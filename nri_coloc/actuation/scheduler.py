@@ -108,24 +108,34 @@ def probe(host_root: str) -> SchedulerCapability | None:
     if platform.machine() not in _NUMBERS or not _sees_the_hosts_processes(host_root):
         return None
     found: list[SchedulerCapability] = []
-    trial = Thread(target=lambda: found.append(_try()), name="probe", daemon=True)
+    trial = Thread(target=lambda: found.append(_tried()), name="probe", daemon=True)
     trial.start()
     trial.join(5)
     return found[0] if found else SchedulerCapability()
 
 
-def _try() -> SchedulerCapability:
-    slices = returns = False
+def _tried() -> SchedulerCapability:
+    # last what the thread may be left with
+    return SchedulerCapability(slices=_keeps_a_slice(), returns=_comes_back())
+
+
+def _keeps_a_slice() -> bool:
     with suppress(KernelInterfaceError):
         found = read(0)
         if found is not None and found.policy in _ORDINARY:
             write(0, found._replace(slice_us=_TRIED_US))
-            slices = read(0) == found._replace(slice_us=_TRIED_US)
-            # last what the thread may be left with
+            return read(0) == found._replace(slice_us=_TRIED_US)
+    return False
+
+
+def _comes_back() -> bool:
+    with suppress(KernelInterfaceError):
+        found = read(0)
+        if found is not None and found.policy in _ORDINARY:
             write(0, found._replace(policy=IDLE, slice_us=_KERNELS_OWN))
             write(0, found._replace(slice_us=_KERNELS_OWN))
-            returns = True
-    return SchedulerCapability(slices, returns)
+            return True
+    return False
 
 
 def _sees_the_hosts_processes(host_root: str) -> bool:

@@ -5,7 +5,7 @@ all that were born in the cgroup inherited. What was there before is the kernel'
 container's start, or to containers that nobody gave any; so the journal holds what they were told.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from nri_coloc.actuation import files, scheduler
@@ -15,21 +15,19 @@ from nri_coloc.reclaim.hints import Hint, Policy
 NAME: Final = "cgroup.procs"
 """The file by which the journal knows a cgroup whose tasks were told something."""
 
+_Change = Callable[[int], KernelInterfaceError | None]
+
 _LISTS: Final = ("tasks", "cgroup.threads")
 """By version of the hierarchy, 1 and 2."""
 
-_ROUNDS: Final = 2
-"""A task that is born while the others are told has what its parent had: the second look finds it."""
+_ROUNDS: Final = 8
+"""A task that is born while the others are told has what its parent had. Once a look finds nobody new, all who live
+have been told, and whoever is born later inherits that; a cgroup that forks without end is left after so many looks."""
 
 
 def tell(folder: str, version: int, hint: Hint) -> KernelInterfaceError | None:
     """Give all tasks of a cgroup, and of those below it, a hint; the first refusal is returned."""
-    for _ in range(_ROUNDS):
-        for tid in _members(folder, version):
-            failure = scheduler.tell(tid, hint)
-            if failure is not None:
-                return failure
-    return None
+    return _each(folder, version, lambda tid: scheduler.tell(tid, hint))
 
 
 def reset(folder: str, version: int, told: str) -> KernelInterfaceError | None:
@@ -38,11 +36,21 @@ def reset(folder: str, version: int, told: str) -> KernelInterfaceError | None:
     `told`: what the journal holds for them, the name of a policy.
     """
     policy = Policy(told) if told in set(Policy) else Policy.OTHER
+    return _each(folder, version, lambda tid: scheduler.reset(tid, policy))
+
+
+def _each(folder: str, version: int, do: _Change) -> KernelInterfaceError | None:
+    """Deal with every task once, until nobody new is found; the first refusal ends it."""
+    seen: set[int] = set()
     for _ in range(_ROUNDS):
-        for tid in _members(folder, version):
-            failure = scheduler.reset(tid, policy)
+        new = [tid for tid in _members(folder, version) if tid not in seen]
+        for tid in new:
+            failure = do(tid)
             if failure is not None:
                 return failure
+        if not new:
+            break
+        seen.update(new)
     return None
 
 

@@ -181,14 +181,12 @@ class Lending:
             self._begin_with_found(now)
         state, late_s = self._node.state, now - planned
         self._late.append(late_s)
-        if state is not self._seen or self._node.tuning is not self._tuned:
-            self._watch(state, now)
+        self._watch(state, now)
         look = self._sampler.look(now)
         passed = self._passed_over(look, late_s, state)
         if passed is not None:
             self._glance, self.ticked_at = passed, now
             return passed.next_s
-        self._watch(state, now)  # host groups come and go by themselves
         late, self._late = self._late, []
         readings = self._readings(now, late, state, has_looked=look is not None)
         next_s = (

@@ -5,17 +5,20 @@ others tell too little: on v2 the root lacks most files, and a slice those of co
 down. So it is looked at when the runtime connects, and again when pods start until pods' own files were seen.
 """
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from nri_coloc.actuation import scheduler
 from nri_coloc.errors import ColocError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.readings import Signal
 from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
+from nri_coloc.reclaim.hints import SchedulerCapability
 from nri_coloc.sampling import block_devices, cgroup_layout, cgroup_reading, counters
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
@@ -24,6 +27,7 @@ ELSEWHERE: Final = ("system.slice", "init.scope", "")
 """Where to look otherwise, the most telling first; the root itself only for what even it has."""
 
 
+CAP_SYS_NICE: Final = 23
 CAP_SYS_RESOURCE: Final = 24
 
 
@@ -89,6 +93,23 @@ def eevdf(release: str) -> bool:
     """
     found = re.match(r"(\d+)\.(\d+)", release, re.ASCII)
     return found is not None and (int(found[1]), int(found[2])) >= (6, 6)
+
+
+def scheduling(host_root: str, warn: Callable[[str], object]) -> SchedulerCapability | None:
+    """Return what tasks may be told of the scheduler's policies; None if nothing. `warn` hears what is left out.
+
+    A thread of ours may leave SCHED_IDLE by a limit of our own; others leave it by theirs, or by our capability
+    (kernel/sched/syscalls.c, user_check_sched_setscheduler).
+    """
+    can = scheduler.probe(host_root)
+    if can is None:
+        return None
+    can = can._replace(returns=can.returns and _has_capability(host_root, os.getpid(), CAP_SYS_NICE))
+    if not can.returns:
+        warn(
+            "SCHED_IDLE could not be taken back here, without CAP_SYS_NICE; it would be SCHED_BATCH that is told"
+        )
+    return can
 
 
 def _has_capability(host_root: str, pid: int, number: int) -> bool:

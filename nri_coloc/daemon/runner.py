@@ -22,7 +22,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Final
 
-from nri_coloc.actuation import scheduler
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
@@ -115,7 +114,7 @@ class Daemon:
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
         self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
-        self.actuator.hints.can = scheduler.probe(options.host_root)
+        self.actuator.hints.can = probe.scheduling(options.host_root, self.report.log.warning)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
         self._translator = Translator(memory)
         self._wire_runtime(settings, writer)

@@ -60,7 +60,7 @@ class Bounds(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """`look`: the last one; `last`: the newest counters of each online group, some of which are read in turn.
+    """`look`: the last one; `last`: the newest counters of each online group that is read in turn.
 
     `mean`: the use as `usage.judged` has it; `peaks`: of it, over the dwell. `next_s`: when to look again.
     """

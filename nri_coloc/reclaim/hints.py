@@ -29,8 +29,8 @@ class Policy(StrEnum):
 class SchedulerCapability(NamedTuple):
     """What this kernel does with a hint, as probed.
 
-    `slices`: a slice of one's own is kept and told again. `returns`: a task that was made SCHED_IDLE can be made
-    SCHED_OTHER again (CAP_SYS_NICE, or a RLIMIT_NICE that grants its niceness: sched(7)).
+    `slices`: a slice of one's own is kept and told again. `returns`: any task that was made SCHED_IDLE can be made
+    SCHED_OTHER again (CAP_SYS_NICE: sched(7)).
     """
 
     slices: bool = False

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 Settings = dict[str, dict[str, str]]
 MI: Final = 1 << 20
-LENDING: Final = "reclaim: {enabled: true, features: [scheduler-hints, quota-burst]}\n"
+LENDING: Final = "reclaim: {enabled: true, features: [scheduler-hints, scheduler-idle, quota-burst]}\n"
 AMOUNTS: Final = {"kubernetes.io/batch-cpu": 500, "kubernetes.io/batch-memory": 64 * MI}
 LENT: Final = {
     "node.koordinator.sh/extended-resource-spec": json.dumps(

@@ -224,6 +224,22 @@ class TestTheTasksOfACgroup:
         assert host.writer.hint("pod", Hint(Policy.IDLE)) is refusal
         assert host.noted() == {tasks.NAME: Policy.BATCH.value}
 
+    @pytest.mark.parametrize(("generations", "told"), [(4, 5), (1000, 8)], ids=["that-end", "without-end"])
+    def test_who_is_born_meanwhile_is_told_too_and_nobody_twice(
+        self, tmp_path, monkeypatch, generations, told
+    ):
+        list_, seen = tmp_path / "tasks", list[int]()
+
+        def forks(tid: int, _: object) -> None:
+            seen.append(tid)
+            if tid <= generations:
+                list_.write_text("".join(f"{each}\n" for each in range(1, tid + 2)))
+
+        list_.write_text("1\n")
+        monkeypatch.setattr(scheduler, "reset", forks)
+        assert tasks.reset(str(tmp_path), 1, "SCHED_IDLE") is None
+        assert seen == list(range(1, told + 1))
+
     def test_the_first_refusal_is_returned(self, tmp_path, monkeypatch):
         (tmp_path / "tasks").write_text("5\n6\n")
         refusal = KernelInterfaceError("/proc/5/sched", "tell", "Operation not permitted")

@@ -1,13 +1,16 @@
 """What this machine can take is looked at."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nri_coloc.actuation import scheduler
 from nri_coloc.daemon import probe
 from nri_coloc.model.readings import Signal
 from nri_coloc.node_sim.node import Node
+from nri_coloc.reclaim.hints import SchedulerCapability
 from nri_coloc.sampling import cgroup_layout
 
 
@@ -161,3 +164,30 @@ class TestStallSignal:
         assert self.of(node) is None
         root = str(node.host_root)
         assert "no PSI: nothing tells" in probe.remarks(cgroup_layout.detect(root), root)
+
+
+class TestScheduling:
+    def found(self, monkeypatch, root: Path, tried: SchedulerCapability | None, *, capable: bool):
+        """What is known after a trial on a thread of our own, and what is said of it."""
+        status = root / f"proc/{os.getpid()}/status"
+        status.parent.mkdir(parents=True)
+        status.write_text(f"Name:\tx\nCapEff:\t{capable << probe.CAP_SYS_NICE:016x}\n")
+        monkeypatch.setattr(scheduler, "probe", lambda _: tried)
+        said: list[str] = []
+        return probe.scheduling(str(root), said.append), said
+
+    def test_with_the_capability_any_task_comes_back(self, monkeypatch, tmp_path):
+        tried = SchedulerCapability(slices=True, returns=True)
+        assert self.found(monkeypatch, tmp_path, tried, capable=True) == (tried, [])
+
+    @pytest.mark.parametrize(
+        ("returns", "capable"), [(True, False), (False, True)], ids=["our-limit", "failed"]
+    )
+    def test_without_it_others_do_not_and_that_is_said(self, monkeypatch, tmp_path, returns, capable):
+        tried = SchedulerCapability(slices=True, returns=returns)
+        found, said = self.found(monkeypatch, tmp_path, tried, capable=capable)
+        assert found == SchedulerCapability(slices=True)
+        assert ["SCHED_IDLE" in sentence for sentence in said] == [True]
+
+    def test_where_nothing_may_be_told_nothing_is_said(self, monkeypatch, tmp_path):
+        assert self.found(monkeypatch, tmp_path, None, capable=False) == (None, [])

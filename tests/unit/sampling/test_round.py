@@ -72,6 +72,20 @@ def test_the_use_of_online_groups_is_not_read(watching):
     assert (said.usage_us, said.stalled_us) == (None, 5)
 
 
+def test_each_group_waits_by_its_own_file_also_beside_one_that_a_quota_holds(watching):
+    held, other = "kubepods/burstable/held", "kubepods/burstable/other"
+    watching.make(held, other)
+    for path, us in ((held, 70), (other, 11)):
+        watching.stall(path, us)
+    watching.throttle(held, 30)
+    limited = Group(Role.ONLINE, stalled=held, throttled=(held,))
+    watching.sampler.watch((PODS, REST, limited, *online(other)))
+    watching.tick()
+    assert watching.look().waited_us == (70, 11)
+    said = [s for s in watching.sampler.samples(watching.now) if s.role is Role.ONLINE]
+    assert [(s.stalled_us, s.throttled_us) for s in said] == [(70, 30), (11, 0)]
+
+
 def test_their_samples_are_made_once(watching):
     watching.tick()
     watching.look()
