@@ -17,6 +17,7 @@ from nri_coloc.actuation import files
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.cli import main
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.creation import Creation
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.pusher import Pusher
@@ -209,7 +210,7 @@ def _weave(fate: Fate) -> None:
         (Journal, "note", fate.note),
         (Pusher, "recognises", fate.recognises),
         (Actuator, "await_departure", fate.before("waiting", Actuator.await_departure)),
-        (Hooks, "_decide_answered", fate.before("foreseen", Hooks._decide_answered)),
+        (Creation, "_decide_answered", fate.before("foreseen", Creation._decide_answered)),
         (Path, "write_text", fate.after(Path.write_text, "written")),
     )
     for owner, name, step in places:

@@ -1,0 +1,118 @@
+"""CreateContainer, the hook that everybody waits for: answered before it is decided where the answer is known.
+
+No I/O before the reply, but for the one write that a reply would otherwise fail without.
+"""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon import specs
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.consequences import Consequences
+from nri_coloc.daemon.exchange import Exchange
+from nri_coloc.daemon.foresight import Foresight, Terms
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.translation import Translator
+from nri_coloc.knobs import adjustment
+from nri_coloc.model.decisions import Moves, Outcome
+from nri_coloc.model.knobs import NO_KNOBS
+from nri_coloc.nri import codec, events
+from nri_coloc.policy import record
+
+
+class Creation:
+    """Answers one creation at a time."""
+
+    def __init__(
+        self,
+        node: Node,
+        actuator: Actuator,
+        pusher: Pusher,
+        translator: Translator,
+        consequences: Consequences,
+    ) -> None:
+        self._node = node
+        self._actuator = actuator
+        self._pusher = pusher
+        self._translator = translator
+        self._consequences = consequences
+        self._foresight = Foresight()
+
+    def serve(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Answer, from what is foreseen or from a decision, and act on what was decided."""
+        foreseen = self._foresight.answer(hook, self._node.state, self._terms)
+        if foreseen is None:
+            self._decide_and_answer(hook, exchange)
+        elif exchange.claim():
+            exchange.send(foreseen)
+            # such an answer moves nobody, so nothing is urgent: a runtime that woke on this CPU goes first
+            os.sched_yield()
+            self._decide_answered(hook, exchange, foreseen)
+        else:
+            self._consequences.tell_too_late(hook, exchange)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms(self._node.tuning, self._actuator.can)
+
+    def _decide_answered(self, hook: events.Hook, exchange: Exchange, answer: Any) -> None:
+        """Decide on a creation whose answer was foreseen and has left; files mend what it should have said."""
+        before = self._node.state
+        event = self._translator.creating(hook, before, self._node.tuning)
+        outcome = self._node.decide(event)
+        container_id = event.container.id
+        decided = self._response(outcome, container_id)
+        if decided is answer or decided == answer:
+            ours = outcome.state.containers[container_id].knobs.where_set(specs.PUSHED)
+            self._actuator.answered(container_id, outcome.state)
+        else:
+            ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
+            outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
+        self._pusher.learned(container_id, specs.of(event.container.resources).overlaid(ours))
+        self._consequences.follow(outcome, before, exchange)
+
+    def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
+        before = self._node.state
+        event = self._translator.creating(hook, before, self._node.tuning)
+        reply: list[Any] = [None]
+
+        def deliverable(outcome: Outcome) -> bool:
+            if not outcome.refusal and not self._node.tuning.observe:
+                reply[0] = self._response(outcome, event.container.id)
+            return exchange.claim()
+
+        outcome = self._node.decide(event, deliverable)
+        if not exchange.claimed_by_us:
+            self._consequences.tell_too_late(hook, exchange)
+            return
+        if outcome.refusal:
+            exchange.refuse(outcome.refusal)
+        else:
+            if before.boxed(hook.pod.id) and not outcome.state.boxed(hook.pod.id):
+                # the one write before this answer: on cgroup v1 a container whose spec names CPUs that its pod's
+                # cgroup lacks cannot start, and the runtime may be quicker than the actuator
+                self._actuator.place_pod(hook.pod.id)
+            exchange.send(reply[0])
+            assignment = outcome.state.containers[event.container.id]
+            ours = assignment.knobs.where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS
+            self._pusher.learned(assignment.id, specs.of(event.container.resources).overlaid(ours))
+            self._consequences.learn(reply[0])
+            if reply[0] is not None:
+                self._actuator.answered(event.container.id, outcome.state)
+                self._foresight.learn(hook, before, outcome.state, self._terms, reply[0])
+        self._consequences.follow(outcome, before, exchange, owner=event.container.id)
+
+    def _response(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
+        assignment = outcome.state.containers[container_id]
+        former_oom = assignment.original.oom_score_adj
+        response = adjustment.creation(
+            assignment.knobs, record.write(assignment), self._actuator.can, former_oom
+        )
+        if not outcome.moves.containers:
+            return response
+        with_others = nri_pb2.CreateContainerResponse(update=self._consequences.updates(outcome))
+        with_others.MergeFrom(response)
+        return with_others

@@ -1,0 +1,115 @@
+"""UpdateContainer and what comes after it: a kubelet's resize, or a push of our own that comes by.
+
+A few small files are written before the answer where others must make way: the runtime would let somebody in first.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon import specs
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.consequences import Consequences
+from nri_coloc.daemon.exchange import Exchange
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.translation import Translator
+from nri_coloc.knobs import adjustment
+from nri_coloc.knobs.capability import NOTHING_KNOWN
+from nri_coloc.model.decisions import Outcome
+from nri_coloc.nri import codec, events
+
+
+class Resize:
+    """Answers one update at a time."""
+
+    def __init__(
+        self,
+        node: Node,
+        actuator: Actuator,
+        pusher: Pusher,
+        translator: Translator,
+        consequences: Consequences,
+    ) -> None:
+        self._node = node
+        self._actuator = actuator
+        self._pusher = pusher
+        self._translator = translator
+        self._consequences = consequences
+
+    def serve(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Answer what is asked for, laid over by what is decided, or our own push by what is newer."""
+        before = self._node.state
+        event = self._translator.updating(hook, before, self._node.tuning)
+        container_id = event.container.id
+        if self._pusher.recognises(container_id, event.requested.knobs()):
+            self._answer_own_push(container_id, exchange)
+            return
+        reply: list[Any] = [None]
+
+        def deliverable(outcome: Outcome) -> bool:
+            # without resources in the request an answer would crash containerd 1.7 (nri-protocol §5.3)
+            if not outcome.refusal and hook.resources is not None and hook.resources.ByteSize():
+                reply[0] = self._overlay(outcome, container_id)
+            return exchange.claim()
+
+        outcome = self._node.decide(event, deliverable)
+        if not exchange.claimed_by_us:
+            self._consequences.tell_too_late(hook, exchange)
+            before = self._node.state
+            by_files = self._node.decide(replace(event, answered=False))
+            self._consequences.follow(by_files, before, exchange)
+            self._actuator.resized(event.container.pod_id)
+            return
+        if outcome.refusal:
+            exchange.refuse(outcome.refusal)
+            self._consequences.tell(outcome, before, exchange)
+            return
+        self._actuator.resized(event.container.pod_id)
+        self._make_way(outcome, container_id, exchange)
+        exchange.send(reply[0])
+        asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
+        self._pusher.learned(container_id, asked)
+        self._consequences.learn(reply[0])
+        self._pusher.submit(outcome.moves.containers)  # only now: the answer has said most of it, perhaps all
+        self._consequences.tell(outcome, before, exchange)
+
+    def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Take PostUpdateContainer: see whether the runtime did what was answered."""
+        exchange.answer(None)
+        assert hook.container is not None  # events of containers carry one
+        container_id = hook.container.id
+        # only now is it certain: what we answered may have come too late, what was asked for may have failed
+        self._pusher.learned(container_id, specs.of(codec.resources_of(hook.container.linux.resources)))
+        self._pusher.submit((container_id,))
+        self._actuator.bandwidths.place(container_id)
+        drift = self._actuator.place(container_id)
+        if drift is not None and not drift.former:
+            # what we ordered before was only overtaken: the runtime carries out an update while the next is decided
+            self._consequences.tell_drift(container_id, drift)
+
+    def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
+        """Have it say what is newer: others may own by now what it would give."""
+        if exchange.claim():
+            newer = adjustment.update(container_id, self._pusher.renew(container_id), NOTHING_KNOWN)
+            exchange.send(nri_pb2.UpdateContainerResponse(update=[newer]) if newer is not None else None)
+
+    def _make_way(self, outcome: Outcome, container_id: str, exchange: Exchange) -> None:
+        """Move whom a resize concerns before the answer: the runtime would let others in first.
+
+        They leave what it takes before it comes, and it leaves what it returns before they come.
+        """
+        if outcome.moves and not outcome.waits_for:
+            self._consequences.tell_drift(container_id, self._actuator.place(container_id))
+        self._consequences.move(outcome, container_id)
+        if outcome.waits_for:
+            self._consequences.wait_for_own_cpus(outcome.state, container_id, exchange)
+
+    def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
+        if self._node.tuning.observe:
+            return None
+        own = adjustment.update(container_id, outcome.orders_for(container_id), self._actuator.can)
+        others = self._consequences.updates(outcome, but=container_id)
+        if own is None and not others:
+            return None
+        return nri_pb2.UpdateContainerResponse(update=[*([own] if own is not None else []), *others])
