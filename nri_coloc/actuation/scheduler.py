@@ -115,26 +115,27 @@ def probe(host_root: str) -> SchedulerCapability | None:
 
 
 def _tried() -> SchedulerCapability:
-    # last what the thread may be left with
-    return SchedulerCapability(slices=_keeps_a_slice(), returns=_comes_back())
-
-
-def _keeps_a_slice() -> bool:
+    found = None
     with suppress(KernelInterfaceError):
         found = read(0)
-        if found is not None and found.policy in _ORDINARY:
-            write(0, found._replace(slice_us=_TRIED_US))
-            return read(0) == found._replace(slice_us=_TRIED_US)
+    if found is None or found.policy not in _ORDINARY:
+        return SchedulerCapability()
+    # last what the thread may be left with
+    return SchedulerCapability(slices=_keeps_a_slice(found), returns=_comes_back(found))
+
+
+def _keeps_a_slice(found: Attributes) -> bool:
+    with suppress(KernelInterfaceError):
+        write(0, found._replace(slice_us=_TRIED_US))
+        return read(0) == found._replace(slice_us=_TRIED_US)
     return False
 
 
-def _comes_back() -> bool:
+def _comes_back(found: Attributes) -> bool:
     with suppress(KernelInterfaceError):
-        found = read(0)
-        if found is not None and found.policy in _ORDINARY:
-            write(0, found._replace(policy=IDLE, slice_us=_KERNELS_OWN))
-            write(0, found._replace(slice_us=_KERNELS_OWN))
-            return True
+        write(0, found._replace(policy=IDLE, slice_us=_KERNELS_OWN))
+        write(0, found._replace(slice_us=_KERNELS_OWN))
+        return True
     return False
 
 
