@@ -83,6 +83,7 @@ def _undisturbed(stage: Stage, one: Arrangement, kind: str, pace: Pace, seed: in
         day = stage.play(one, kind, pace, seed)
         print(
             f"  {kind} {one.name}: p99 {percentile(day.took, P99):.2f} p99.9 {percentile(day.took, P999):.2f} ms, "
+            f"{day.request_us:.0f} µs of CPU time a request, "
             f"node {day.node_use:.1%}, strangers {day.strangers:.1%}, stolen {day.stolen:.1%} "
             f"({time.monotonic() - began:.0f} s)",
             flush=True,

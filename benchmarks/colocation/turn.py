@@ -31,7 +31,8 @@ P999: Final = 0.999
 class Look(NamedTuple):
     """What was counted at one moment: seconds of the day, the node's CPU time in ticks, work done, CPUs lent.
 
-    `known_us`: CPU time of all pods and of the load; what the node used beyond that was strangers'.
+    `known_us`: CPU time of all pods and of the load; what the node used beyond that was strangers'. `online_us`: that
+    of the server.
     """
 
     at: float
@@ -39,6 +40,7 @@ class Look(NamedTuple):
     whole: int
     stolen: int
     known_us: int
+    online_us: int
     done: int
     lent: int
 
@@ -69,6 +71,13 @@ class Day:
         first, last = self.looks[0], self.looks[-1]
         known = (last.known_us - first.known_us) * TICKS_A_SECOND / 1e6
         return max(0.0, last.busy - first.busy - known) / (last.whole - first.whole)
+
+    @property
+    def request_us(self) -> float:
+        """What a request cost the server, CPU time: what it waited for a CPU is not in it."""
+        first, last = self.looks[0], self.looks[-1]
+        answered = sum(first.at <= arrival / 1e9 < last.at for arrival in self.arrivals)
+        return (last.online_us - first.online_us) / max(1, answered)
 
     @property
     def done_a_second(self) -> float:
@@ -120,7 +129,7 @@ class Stage:
 
     def _day(self, hog: Hog | None, pace: Pace, seed: int) -> Day:
         with self._load(pace, seed) as load:
-            looks = _looks(load, lambda: _look(hog, load.pid), pace.seconds)
+            looks = _looks(load, lambda: self._look(hog, load.pid), pace.seconds)
             try:
                 answers, words = load.communicate(timeout=GRACE_S)
             except subprocess.TimeoutExpired as error:
@@ -129,6 +138,14 @@ class Stage:
             raise RigError(f"the load failed: {words.decode(errors='replace')}")
         told = array("q", answers)
         return Day(told[0::2], told[1::2], tuple(looks))
+
+    def _look(self, hog: Hog | None, load: int) -> Look:
+        ticks, known_us = node_ticks(), kubelet.used_us(kubelet.KUBEPODS) + _used_us(load)
+        online_us = kubelet.used_us(self.server.workload.cgroup)
+        if hog is None:
+            return Look(0.0, *ticks, known_us, online_us, 0, 0)
+        lent = cgroups.cpus(hog.pod.cgroup) or cgroups.online()
+        return Look(0.0, *ticks, known_us, online_us, hog.count(), len(lent))
 
     @contextmanager
     def _load(self, pace: Pace, seed: int) -> Iterator["subprocess.Popen[bytes]"]:
@@ -163,14 +180,6 @@ def _looks(load: "subprocess.Popen[bytes]", look: Callable[[], Look], seconds: f
         time.sleep(max(0.0, begin + step * LOOK_EVERY_S - time.monotonic()))
         found.append(look()._replace(at=time.monotonic() - begin))
     return found
-
-
-def _look(hog: Hog | None, load: int) -> Look:
-    ticks, known_us = node_ticks(), kubelet.used_us(kubelet.KUBEPODS) + _used_us(load)
-    if hog is None:
-        return Look(0.0, *ticks, known_us, 0, 0)
-    lent = cgroups.cpus(hog.pod.cgroup) or cgroups.online()
-    return Look(0.0, *ticks, known_us, hog.count(), len(lent))
 
 
 def _used_us(pid: int) -> int:

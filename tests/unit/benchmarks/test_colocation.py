@@ -13,12 +13,15 @@ from benchmarks.colocation.turn import Day, Look, percentile
 SECONDS = 4.0
 
 
-def day(times_ms: list[float], busy: int = 100, done: int = 0) -> Day:
-    """A day whose requests came evenly, on a node that was busy for so many of 100 ticks a second."""
+def day(times_ms: list[float], busy: int = 100, done: int = 0, online_us: int = 0) -> Day:
+    """A day whose requests came evenly, on a node that was busy for so many of 100 ticks a second.
+
+    `online_us`: what the server used of it a second.
+    """
     count = len(times_ms)
     arrivals = array("q", (int(SECONDS * 1e9 * i / count) for i in range(count)))
     looks = tuple(
-        Look(s / 4, s * busy // 4, s * 25, 0, s * busy * 2500, s * done // 4, 1)
+        Look(s / 4, s * busy // 4, s * 25, 0, s * busy * 2500, s * online_us // 4, s * done // 4, 1)
         for s in range(int(SECONDS) * 4 + 1)
     )
     return Day(arrivals, array("q", (int(ms * 1e6) for ms in times_ms)), looks)
@@ -50,6 +53,11 @@ def test_a_row_tells_the_nodes_use_and_the_work_done_in_its_unit():
     assert found["plain"].node_use == pytest.approx(0.9, abs=0.01)
     assert found["plain"].done_a_second == pytest.approx(3.0, abs=0.01)
     assert found["plain"].unit == "MiB written"
+
+
+def test_a_row_tells_what_a_request_cost_the_server():
+    found = report.rows("busy", {"ours": [day([1.0] * 1000, online_us=100_000)]})
+    assert found["ours"].request_us == pytest.approx(400, rel=0.01)
 
 
 def test_curves_follow_the_day_and_have_a_value_for_each_step():
