@@ -22,6 +22,7 @@ from typing import Final
 from nri_coloc.daemon import lookout, partition, probe
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.alarm import Alarm
+from nri_coloc.daemon.lookout import Acquaintance
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.partition import Partition
 from nri_coloc.daemon.pusher import Pusher
@@ -88,6 +89,7 @@ class Lending:
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
         self._host_groups: tuple[str, ...] = ()
+        self._acquaintance = Acquaintance()
         self._budget = BUDGET
         self._cost = TickCost()
         self._late: list[float] = []
@@ -273,7 +275,7 @@ class Lending:
             groups = lookout.tier_groups_of(state)
             self._budget = partition.budget(len(groups), BUDGET)
         else:
-            groups = lookout.groups_of(state, self._lendable(state), host_groups)
+            groups = lookout.groups_of(state, self._lendable(state), host_groups, self._acquaintance)
             self._budget = BUDGET
         self._boxed = sum(group.role in (Role.BOX, Role.HOST) for group in groups)
         self._sampler.watch(groups)

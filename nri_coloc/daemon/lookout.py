@@ -1,12 +1,14 @@
 """From the node's state to what the fast loop looks at: whose cgroup is whose, in `sampling`'s own words."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from nri_coloc.daemon import targets
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.kubepods import kubepods_of
 from nri_coloc.model.readings import Role
-from nri_coloc.model.state import Assignment, NodeState, PodPlace
+from nri_coloc.model.state import Assignment, NodeState, PodPlace, Pools
+from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import whereabouts
@@ -15,12 +17,50 @@ from nri_coloc.sampling import groups
 from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
 
 
-def groups_of(state: NodeState, lendable: CPUMask, host_groups: tuple[str, ...] = ()) -> tuple[Group, ...]:
+class _Seen(NamedTuple):
+    """A pod as it was when its facts were worked out; None: it has none."""
+
+    place: PodPlace
+    members: tuple[Assignment, ...]
+    facts: PodFacts | None
+
+
+class Acquaintance:
+    """The facts of a node's pods, each worked out once for as long as the pod, its containers and the pools stay.
+
+    Somebody comes or goes all the time on a busy node, and all others are what they were. Used by one thread.
+    """
+
+    def __init__(self) -> None:
+        self._in: tuple[Pools | None, Topology | None, CPUMask] = (None, None, 0)
+        self._pods: dict[str, _Seen] = {}
+
+    def of(self, state: NodeState, owned: CPUMask) -> tuple[PodFacts, ...]:
+        """Return the facts of all pods of a state."""
+        pools, topology, known_owned = self._in
+        if pools is not state.pools or topology is not state.topology or known_owned != owned:
+            self._in, self._pods = (state.pools, state.topology, owned), {}
+        before, self._pods = self._pods, {}
+        for pod_id, place in state.pods.items():
+            members = tuple(state.of_pod(pod_id))
+            seen = before.get(pod_id)
+            if seen is None or seen.place is not place or seen.members != members:
+                seen = _Seen(place, members, _facts(state, place, members, owned))
+            self._pods[pod_id] = seen
+        return tuple(seen.facts for seen in self._pods.values() if seen.facts is not None)
+
+
+def groups_of(
+    state: NodeState,
+    lendable: CPUMask,
+    host_groups: tuple[str, ...] = (),
+    acquaintance: Acquaintance | None = None,
+) -> tuple[Group, ...]:
     """Return the groups of cgroups that tell what online pods and the system use of the lendable CPUs, and the box.
 
-    `host_groups`: members of the box outside Kubernetes.
+    `host_groups`: members of the box outside Kubernetes. `acquaintance`: with whom was there the last time.
     """
-    pods = tuple(_pods(state, whereabouts.owned(state.pools, lendable)))
+    pods = (acquaintance or Acquaintance()).of(state, whereabouts.owned(state.pools, lendable))
     kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
     return groups.choose(Facts(kubepods, pods, host_groups, reserved=whereabouts.beyond(state, lendable)))
 
@@ -67,22 +107,18 @@ def _tier_of(state: NodeState, assignment: Assignment, tiers: Mapping[str, str])
     return "" if state.cpus_of(assignment) & state.pools.dedicated else tiers[assignment.pool]
 
 
-def _pods(state: NodeState, owned: CPUMask) -> Iterator[PodFacts]:
-    for pod_id, place in state.pods.items():
-        members = tuple(state.of_pod(pod_id))
-        known = tuple(_containers(state, members, owned))
-        path = targets.pod_path(place.pod)
-        if path:
-            yield PodFacts(
-                path,
-                _role(place),
-                known,
-                _shares_box(state, members),
-                apart=_is_apart(state, place, members, owned),
-            )
-        elif known:
-            # nobody's alone, so that no other cgroup may be taken for the sum of its pods
-            yield PodFacts(known[0].path.rpartition("/")[0], Role.SYSTEM, known)
+def _facts(
+    state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask
+) -> PodFacts | None:
+    known = tuple(_containers(state, members, owned))
+    path = targets.pod_path(place.pod)
+    if path:
+        apart = _is_apart(state, place, members, owned)
+        return PodFacts(path, _role(place), known, _shares_box(state, members), apart)
+    if known:
+        # nobody's alone, so that no other cgroup may be taken for the sum of its pods
+        return PodFacts(known[0].path.rpartition("/")[0], Role.SYSTEM, known)
+    return None
 
 
 def _is_apart(state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask) -> bool:

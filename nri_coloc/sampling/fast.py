@@ -83,8 +83,12 @@ class FastSampler:
         return self._bank.count
 
     def watch(self, groups: tuple[Group, ...]) -> None:
-        """Take what `groups.choose` chose; it holds from the next read on."""
-        self._wanted = groups
+        """Take what `groups.choose` chose; it holds from the next read on.
+
+        The same choice anew changes nothing: what is open stays, and who is only looked at is.
+        """
+        if groups != self._wanted:
+            self._wanted = groups
 
     def follow(self, tasks: Mapping[str, tuple[int, ...]]) -> None:
         """Take whose run-queue delay is read, by the `stalled` path of their group; it holds from the next read on."""

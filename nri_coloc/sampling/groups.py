@@ -6,9 +6,9 @@ a quota (PSI counts a cgroup's own throttling as stall) and all on CPUs that the
 told us of cannot be wronged by it: without a sandbox its cgroup has no task, and sandboxes are told before they run.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.readings import Role
@@ -52,6 +52,14 @@ class TierFacts(NamedTuple):
 _Pod = TypeVar("_Pod", PodFacts, TierFacts)
 
 
+class _Family(NamedTuple, Generic[_Pod]):
+    """The pods below one cgroup. `together`: it is a QoS cgroup with nothing but pods' own cgroups in it."""
+
+    parent: str
+    pods: list[_Pod]
+    together: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the choice needs to know. `kubepods`: "" if it is not known.
@@ -88,7 +96,8 @@ class Group(NamedTuple):
 
 def choose(facts: Facts) -> tuple[Group, ...]:
     """Return the groups to read; the same facts give equal groups, whose files then stay open."""
-    return (*_node(facts), *_box(facts), *_apart(facts), *_online(facts))
+    families = _families(facts.kubepods, facts.pods)
+    return (*_node(facts), *_box(facts, families), *_apart(facts, families), *_online(families))
 
 
 def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
@@ -108,36 +117,37 @@ def _node(facts: Facts) -> Iterator[Group]:
         yield Group(Role.SYSTEM, ("",), (facts.kubepods,))
 
 
-def _box(facts: Facts) -> Iterator[Group]:
+def _box(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
     yield from (Group(Role.HOST, (path,)) for path in facts.host_groups)
-    yield from (Group(Role.BOX, *of) for of in _summed(facts, lambda pod: pod.role is Role.BOX))
+    yield from (Group(Role.BOX, *of) for of in _summed(families, lambda pod: pod.role is Role.BOX))
 
 
-def _apart(facts: Facts) -> Iterator[Group]:
+def _apart(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
     """Whole pods, and of others the containers that are."""
-    yield from (Group(Role.DEDICATED, *of, shares_box=False) for of in _summed(facts, lambda pod: pod.apart))
+    yield from (
+        Group(Role.DEDICATED, *of, shares_box=False) for of in _summed(families, lambda pod: pod.apart)
+    )
     for pod in facts.pods:
         for container in pod.containers:
             if container.apart and not pod.apart:
                 yield Group(Role.DEDICATED, (container.path,), shares_box=False)
 
 
-def _summed(facts: Facts, is_meant: Callable[[PodFacts], bool]) -> Iterator[tuple[Paths, Paths]]:
+def _summed(
+    families: Sequence[_Family[PodFacts]], is_meant: Callable[[PodFacts], bool]
+) -> Iterator[tuple[Paths, Paths]]:
     """Yield what to add and what to take off for the use of these pods: each by itself, or a QoS cgroup less others."""
-    for parent, pods in _by_parent(facts.pods).items():
+    for parent, pods, together in families:
         meant = [pod.path for pod in pods if is_meant(pod)]
-        others = tuple(pod.path for pod in pods if not is_meant(pod))
-        together = _holds_pods_only(parent, facts.kubepods, facts.pods)
-        if together and len(others) < min(len(meant) - 1, MOST_TOGETHER):
-            yield (parent,), others
+        if together and len(pods) - len(meant) < min(len(meant) - 1, MOST_TOGETHER):
+            yield (parent,), tuple(pod.path for pod in pods if not is_meant(pod))
         else:
             yield from (((path,), ()) for path in meant)
 
 
-def _online(facts: Facts) -> Iterator[Group]:
-    for parent, pods in _by_parent(facts.pods).items():
-        alike = len(pods) > 1 and all(map(_is_plainly_online, pods))
-        if alike and _holds_pods_only(parent, facts.kubepods, facts.pods):
+def _online(families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
+    for parent, pods, together in families:
+        if together and len(pods) > 1 and all(map(_is_plainly_online, pods)):
             yield Group(Role.ONLINE, (parent,), stalled=parent)
         else:
             heard = [pod for pod in pods if pod.role is Role.ONLINE and not pod.apart]
@@ -166,8 +176,7 @@ def _tiers(kubepods: str, pods: Sequence[TierFacts]) -> Iterator[Group]:
     straight = [
         TierFacts(path.rpartition("/")[0]) for pod in pods if not pod.path for path, _ in pod.containers
     ]
-    for parent, here in _by_parent(pods).items():
-        together = _holds_pods_only(parent, kubepods, [*pods, *straight])
+    for parent, here, together in _families(kubepods, pods, straight):
         for tier in dict.fromkeys(pod.tier for pod in here if pod.tier):
             members = tuple(dict.fromkeys(pod.path for pod in here if pod.tier == tier))
             # a sandbox that was made anew has the cgroup of the one before it
@@ -180,19 +189,19 @@ def _tiers(kubepods: str, pods: Sequence[TierFacts]) -> Iterator[Group]:
         yield from (Group(Role.TIER, (path,), tier=tier) for path, tier in pod.containers)
 
 
-def _by_parent(pods: Iterable[_Pod]) -> Mapping[str, list[_Pod]]:
-    found: dict[str, list[_Pod]] = {}
-    for pod in pods:
-        found.setdefault(pod.path.rpartition("/")[0], []).append(pod)
-    return found
-
-
-def _holds_pods_only(parent: str, kubepods: str, pods: Sequence[PodFacts] | Sequence[TierFacts]) -> bool:
-    """Whether it is a QoS cgroup with nothing but pods' own cgroups in it.
+def _families(kubepods: str, pods: Iterable[_Pod], straight: Iterable[_Pod] = ()) -> list[_Family[_Pod]]:
+    """Return the pods by the cgroup that they are in; `straight`: others who are known to live in one.
 
     In kubepods itself the QoS cgroups lie beside the Guaranteed pods; and whoever asks the runtime by hand may put
     containers straight into a QoS cgroup: a pod with that path.
     """
-    if not kubepods or not parent.startswith(f"{kubepods}/"):
-        return False
-    return all(pod.path != parent for pod in pods)
+    found: dict[str, list[_Pod]] = {}
+    lived_in = {pod.path for pod in straight}
+    for pod in pods:
+        lived_in.add(pod.path)
+        found.setdefault(pod.path.rpartition("/")[0], []).append(pod)
+    below = f"{kubepods}/" if kubepods else None
+    return [
+        _Family(parent, here, below is not None and parent.startswith(below) and parent not in lived_in)
+        for parent, here in found.items()
+    ]

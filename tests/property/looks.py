@@ -6,6 +6,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
+from nri_coloc.daemon.lookout import Acquaintance
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
@@ -105,3 +106,9 @@ def what_is_repeated_agrees(state: NodeState) -> None:
         members = {k for k, a in crowd.items() if a.pool == pool}
         assert {a.id for a in crowd.of_pool(pool)} == members
         assert crowd.in_pool(pool) == len(members)
+
+
+def who_is_known_is_as_a_stranger_finds_them(state: NodeState, acquaintance: Acquaintance) -> None:
+    """What the fast loop remembers of pods is what it would find if it had never seen one of them."""
+    owned = whereabouts.owned(state.pools, state.pools.free)
+    assert acquaintance.of(state, owned) == Acquaintance().of(state, owned)

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from nri_coloc.daemon.lookout import Acquaintance
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
@@ -45,6 +46,7 @@ class PlacementMachine(RuleBasedStateMachine):
     def boot(self, machine: Topology, reserved: int, plan: tuple[PoolTuning, ...]) -> None:
         tuning = Tuning(reserved_count=reserved, pools=plan, reclaim=PARTITION)
         self.node = Node(tuning=tuning, state=pools.initial(machine, tuning))
+        self.acquaintance = Acquaintance()
         # whose record says something else than what holds by now: joined sidecars, and who was moved by a reload
         self.lapsed: set[str] = set()
         # who got CPUs of its own after its creation: only its spec tells
@@ -236,6 +238,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
         looks.the_box_has_what_it_was_told(self.state)
         looks.pools_with_cpus_of_their_own_are_apart(self.state)
+        looks.who_is_known_is_as_a_stranger_finds_them(self.state, self.acquaintance)
         for tuning in (ReclaimTuning(), PARTITION):
             looks.every_cpu_is_lendable_or_owned_or_nobodys(self.state, tuning)
         looks.what_members_ask_for_is_known(self.state)

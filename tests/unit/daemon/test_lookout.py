@@ -94,6 +94,36 @@ def test_a_container_straight_in_a_qos_cgroup_keeps_that_from_standing_for_its_p
     assert len(groups(node, Role.BOX)) == 3
 
 
+class TestAcquaintance:
+    """Who is known already; that it knows what a stranger would find is a property of all states."""
+
+    def test_who_stayed_is_not_looked_at_again(self):
+        node, known = a_node(), lookout.Acquaintance()
+        create(node, "app")
+        (before,) = known.of(node.state, 0)
+        start_pod(node, "batch")
+        assert known.of(node.state, 0)[0] is before
+
+    def test_who_has_another_container_is(self):
+        node, known = a_node(), lookout.Acquaintance()
+        create(node, "app")
+        known.of(node.state, 0)
+        create(node, "side")
+        (found,) = known.of(node.state, 0)
+        assert [container.path for container in found.containers] == [
+            "kubepods/podweb/app",
+            "kubepods/podweb/side",
+        ]
+
+    def test_all_are_where_cpus_got_another_owner(self):
+        node, known = a_node(), lookout.Acquaintance()
+        create(node, "app")
+        assert [pod.apart for owned in (0, 0b11111111) for pod in known.of(node.state, owned)] == [
+            False,
+            True,
+        ]
+
+
 class TestSame:
     """What need not be chosen again."""
 

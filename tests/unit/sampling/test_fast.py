@@ -162,6 +162,12 @@ class TestRunDelay:
         assert found is not None
         assert [(sample.stalled_us, sample.signal) for sample in found.online] == [(30, Signal.RUN_DELAY)]
 
+    def test_the_same_choice_anew_disturbs_no_look(self, deaf):
+        deaf.sampler.watch((PODS, REST, *online(ONE)))
+        deaf.tick()
+        deaf.sampler.watch((PODS, REST, *online(ONE)))
+        assert deaf.look() is not None
+
     def test_a_group_whose_pressure_file_came_late_is_in_the_looks_again(self, deaf):
         deaf.sampler.watch((PODS, REST, *online(ONE)))
         deaf.tick()
