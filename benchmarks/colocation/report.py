@@ -12,7 +12,7 @@ from benchmarks.colocation.turn import P99, P999, Day, percentile
 
 JSON: Final = Path("build/colocation.json")
 HEAD: Final = (
-    f"{'':16} {'p50':>7} {'p99':>7} {'p99.9':>7} {'max':>8} ms   cost µs   x alone p99  p99.9   node "
+    f"{'':16} {'p50':>7} {'p99':>7} {'p99.9':>7} {'max':>8} ms {'cost µs':>7}   {'x alone p99':>11}  p99.9   node "
     "  offline work a second"
 )
 
@@ -76,7 +76,7 @@ def show(kind: str, found: dict[str, Row]) -> None:
         work = f"{row.done_a_second:10.1f} {row.unit}" if row.done_a_second else ""
         print(
             f"{name:16} {row.p50_ms:7.2f} {row.p99_ms:7.2f} {row.p999_ms:7.2f} {row.max_ms:8.2f}    "
-            f"{row.request_us:9.0f} {row.p99_ratio:9.2f} {row.p999_ratio:6.2f}  {row.node_use:5.1%} {work}"
+            f"{row.request_us:7.0f}   {row.p99_ratio:11.2f} {row.p999_ratio:6.2f} {row.node_use:6.1%} {work}"
         )
 
 

@@ -76,8 +76,8 @@ class Day:
     def request_us(self) -> float:
         """What a request cost the server, CPU time: what it waited for a CPU is not in it."""
         first, last = self.looks[0], self.looks[-1]
-        answered = sum(first.at <= arrival / 1e9 < last.at for arrival in self.arrivals)
-        return (last.online_us - first.online_us) / max(1, answered)
+        arrived = sum(first.at <= arrival / 1e9 < last.at for arrival in self.arrivals)
+        return (last.online_us - first.online_us) / max(1, arrived)
 
     @property
     def done_a_second(self) -> float:

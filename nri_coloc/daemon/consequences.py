@@ -1,6 +1,7 @@
 """What a decision entails beside the answer to its own hook: others move, specs follow, the audit is told.
 
-The others' new sets go into the reply where it may carry them, and into files and pushes after it.
+The others' new sets go into the reply where it may carry them. Files, pushes and words come after it, but where a start
+or a resize must find others gone.
 """
 
 import time
@@ -29,7 +30,7 @@ START_WAIT_S: Final = 0.4
 
 
 class Consequences:
-    """Used by the trunk's thread alone."""
+    """Has no state of its own, for an old runtime's list comes on another thread than hooks do."""
 
     def __init__(self, node: Node, actuator: Actuator, pusher: Pusher, report: Report) -> None:
         self._node = node
@@ -53,7 +54,7 @@ class Consequences:
             values = specs.of(codec.resources_of(update.linux.resources))
             self._pusher.learned(update.container_id, values)
 
-    # ---- after it ----
+    # ---- beside it ----
 
     def follow(self, outcome: Outcome, before: NodeState, exchange: Exchange, owner: str = "") -> None:
         """Act on a decision, then tell of it; `owner`: the container that may have taken others' CPUs."""

@@ -1,11 +1,12 @@
 """Each hook, from its message to its answer: translate, decide, answer, and only then act and speak.
 
-Creations and updates have rooms of their own (`creation`, `resize`); what all have in common is `consequences`.
+Creations and updates of containers have rooms of their own (`creation`, `resize`); what all have in common is
+`consequences`.
 
-Runs on the trunk's thread. CreateContainer, Synchronize, Stop, Remove and the Post events do no I/O before
-their reply; RunPodSandbox, StartContainer and both updates may write a few small files first, for they are the last
-safe points for what NRI cannot carry. The one broad `except` stands in `serve`: a failure of ours is
-answered neutrally and audited, never passed to the runtime.
+Runs on the trunk's thread. CreateContainer (but for one case), Synchronize, Stop, Remove and the Post events do no I/O
+before their reply; RunPodSandbox, StartContainer and both updates may write a few small files first, for they are the
+last safe points for what NRI cannot carry. The one broad `except` stands in `serve`: a failure of ours is answered
+neutrally and audited, never passed to the runtime.
 """
 
 from collections.abc import Callable
