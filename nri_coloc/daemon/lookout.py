@@ -28,7 +28,8 @@ class _Seen(NamedTuple):
 class Acquaintance:
     """The facts of a node's pods, each worked out once for as long as the pod, its containers and the pools stay.
 
-    Somebody comes or goes all the time on a busy node, and all others are what they were. Used by one thread.
+    Somebody comes or goes all the time on a busy node, and all others are what they were. A container that follows
+    another one's CPUs is in the same pod, so nothing beyond these three counts. Used by one thread.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ def groups_of(
 ) -> tuple[Group, ...]:
     """Return the groups of cgroups that tell what online pods and the system use of the lendable CPUs, and the box.
 
-    `host_groups`: members of the box outside Kubernetes. `acquaintance`: with whom was there the last time.
+    `host_groups`: members of the box outside Kubernetes. `acquaintance`: what is known of those who were there before.
     """
     pods = (acquaintance or Acquaintance()).of(state, whereabouts.owned(state.pools, lendable))
     kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
