@@ -29,6 +29,7 @@ ELSEWHERE: Final = ("system.slice", "init.scope", "")
 
 CAP_SYS_NICE: Final = 23
 CAP_SYS_RESOURCE: Final = 24
+LEAST_OOM_SCORE: Final = -1000
 
 
 def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
@@ -39,7 +40,7 @@ def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtim
         files=of_pods or _files(layout, ELSEWHERE),
         seen_on_pods=bool(of_pods),
         oom_at_create=nri_version.takes_oom_score_adj(version),
-        oom_may_fall=_has_capability(host_root, runtime_pid, CAP_SYS_RESOURCE),
+        oom_least=_least_oom_score(host_root, runtime_pid),
         resctrl=Path(f"{host_root.rstrip('/')}/sys/fs/resctrl/schemata").exists(),
     )
 
@@ -110,6 +111,22 @@ def scheduling(host_root: str, warn: Callable[[str], object]) -> SchedulerCapabi
             "SCHED_IDLE could not be taken back here, without CAP_SYS_NICE; it would be SCHED_BATCH that is told"
         )
     return can
+
+
+def _least_oom_score(host_root: str, runtime_pid: int) -> int:
+    """Return the lowest oom_score_adj that a runtime may give what it starts.
+
+    Without CAP_SYS_RESOURCE a task's may not go below the lowest that one with it has set (fs/proc/base.c,
+    __set_oom_adj), which children inherit and which is never above what the runtime has itself. One that we cannot see
+    is taken for what a service is: nobody has raised its own.
+    """
+    if _has_capability(host_root, runtime_pid, CAP_SYS_RESOURCE):
+        return LEAST_OOM_SCORE
+    try:
+        own = Path(f"{host_root.rstrip('/')}/proc/{runtime_pid}/oom_score_adj").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return 0
+    return int(own) if re.fullmatch(r"-?[0-9]{1,4}", own) else 0
 
 
 def _has_capability(host_root: str, pid: int, number: int) -> bool:

@@ -11,14 +11,14 @@ class Capability:
     """`cgroup`: 1 or 2. `files`: control files that a pod's cgroup has here; a file not in it is not written.
     `seen_on_pods`: they were read where pods are, not guessed from another cgroup.
 
-    `oom_at_create`: the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7). `oom_may_fall`: it may also
-    lower one below the kubelet's (CAP_SYS_RESOURCE); runc cannot create the container otherwise. `resctrl`: mounted.
+    `oom_at_create`: the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7). `oom_least`: the lowest that it may
+    set; runc cannot create the container otherwise. `resctrl`: mounted.
     """
 
     cgroup: int = 1
     files: frozenset[str] = frozenset()
     oom_at_create: bool = True
-    oom_may_fall: bool = False
+    oom_least: int = 0
     resctrl: bool = False
     seen_on_pods: bool = False
 
@@ -40,7 +40,7 @@ class Capability:
         """Whether an oom_score_adj may travel in the answer to a creation; otherwise it is written at start."""
         if wanted is None or not self.oom_at_create:
             return False
-        return self.oom_may_fall or wanted >= (former or 0)
+        return wanted >= min(self.oom_least, former or 0)
 
 
 NOTHING_KNOWN: Final = Capability()

@@ -89,12 +89,23 @@ def test_whether_the_runtime_may_lower_a_score_is_read_from_its_capabilities(sta
     proc = node.host_root / "proc/77"
     proc.mkdir(parents=True)
     (proc / "status").write_text(status)
-    assert look(node, pid=77).oom_may_fall is may
+    assert look(node, pid=77).oom_least == (-1000 if may else 0)
 
 
 @pytest.mark.parametrize("pid", [0, -1, 99])
 def test_a_runtime_that_cannot_be_seen_is_taken_not_to(pid, tmp_path):
-    assert not look(Node(tmp_path, cgroup=1), pid=pid).oom_may_fall
+    assert look(Node(tmp_path, cgroup=1), pid=pid).oom_least == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "least"), [("-999\n", -999), ("300\n", 300), ("0\n", 0), ("", 0), ("none\n", 0), ("9" * 5000, 0)]
+)
+def test_without_the_capability_it_may_lower_a_score_to_its_own(own, least, tmp_path):
+    node = Node(tmp_path, cgroup=1)
+    proc = node.host_root / "proc/77"
+    proc.mkdir(parents=True)
+    (proc / "oom_score_adj").write_text(own)
+    assert look(node, pid=77).oom_least == least
 
 
 def test_resctrl_is_there_when_it_is_mounted(tmp_path: Path):

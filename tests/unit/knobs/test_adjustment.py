@@ -10,7 +10,7 @@ V1 = Capability(1, frozenset({"blkio.bfq.weight", "memory.high"}))
 V2 = Capability(
     2,
     frozenset({"memory.high", "memory.low", "memory.min", "io.weight", "io.bfq.weight"}),
-    oom_may_fall=True,
+    oom_least=-1000,
     resctrl=True,
 )
 BASIC = Knobs(cpus="0-1", mems="0", shares=2, quota=-1, period=100_000, memory_limit=5)
@@ -47,7 +47,7 @@ class TestCreation:
 
     @pytest.mark.parametrize(
         ("score", "former", "can"),
-        [(1000, 0, Capability(oom_at_create=False)), (-500, 0, V1), (100, 500, V1)],
+        [(1000, 0, Capability(oom_at_create=False)), (-500, 0, V1), (100, 500, Capability(oom_least=200))],
         ids=["old-runtime", "below-zero", "lowered"],
     )
     def test_a_score_that_could_fail_the_creation_stays_behind(self, score, former, can):
