@@ -140,8 +140,12 @@ class NodeState:
         return place is not None and place.boxed
 
     def mems_of(self, assignment: Assignment) -> CPUMask:
-        """Return the memory nodes a container may use."""
-        return assignment.mems or self.topology.all_mems
+        """Return the memory nodes that a container is bound to; where it is not, those of CPUs of its own, else all.
+
+        Memory comes from the node of the CPU that touches it first while that has some, bound or not.
+        """
+        near = self.topology.nodes_of(assignment.exclusive) & self.topology.all_mems
+        return assignment.mems or near or self.topology.all_mems
 
     def cpus_of(self, assignment: Assignment) -> CPUMask:
         """Return the CPUs a container may use; never empty."""

@@ -10,7 +10,7 @@ from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Container, Pod, QoSClass
 
 GIB = 1 << 30
-MACHINE = Topology.build([CPU(n, core=str(n // 2)) for n in range(8)], {0: 8 * GIB})
+MACHINE = Topology.build([CPU(n, core=str(n // 2), node=n // 4) for n in range(8)], {0: 8 * GIB, 1: 8 * GIB})
 POOLS = Pools(dedicated=0b0000_0011, system=0b1111_1100, share=0b1111_1100, reclaim=0b1111_1100)
 APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated", exclusive=0b11)
 
@@ -26,7 +26,10 @@ def test_the_example_of_the_design_is_shown_whole():
         "node": {
             "cpus": "0-7",
             "reserved": "",
-            "numa": [{"id": 0, "cpus": "0-7", "memory_bytes": 8 * GIB}],
+            "numa": [
+                {"id": 0, "cpus": "0-3", "memory_bytes": 8 * GIB},
+                {"id": 1, "cpus": "4-7", "memory_bytes": 8 * GIB},
+            ],
         },
         "pools": {
             "reserved": {"cpus": "", "members": 0},
@@ -102,10 +105,11 @@ def test_the_operators_pools_are_shown_with_and_without_members():
     assert (pools["gold"], pools["etl"]) == ({"cpus": "2-3", "members": 0}, {"cpus": "", "members": 0})
 
 
-def test_memory_nodes_are_all_of_them_unless_bound():
+def test_memory_nodes_are_all_of_them_unless_bound_or_near_cpus_of_ones_own():
     machine = Topology.build([CPU(0), CPU(1, node=1)], {0: GIB, 1: GIB})
     free = Assignment(Container("a", "s1"), QoSClass.SHARED, "share")
     bound = Assignment(Container("b", "s1"), QoSClass.SHARED, "share", mems=0b10)
-    shown = state_json(node(free, bound, topology=machine), False, {})
-    assert [c["mems"] for c in shown["containers"]] == ["0-1", "1"]
+    near = Assignment(Container("c", "s1"), QoSClass.DEDICATED, "dedicated", exclusive=0b10)
+    shown = state_json(node(free, bound, near, topology=machine), False, {})
+    assert [c["mems"] for c in shown["containers"]] == ["0-1", "1", "1"]
     assert [numa["id"] for numa in shown["node"]["numa"]] == [0, 1]

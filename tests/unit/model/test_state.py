@@ -62,6 +62,9 @@ class TestMemsOf:
     def test_without_any_it_may_use_all(self):
         assert node().mems_of(shared()) == 0b11
 
+    def test_cpus_of_its_own_have_theirs_near(self):
+        assert node().mems_of(dedicated("a", exclusive=0b0001)) == 0b01
+
 
 class TestPods:
     def test_the_assignments_of_a_pod_are_found(self):
