@@ -4,6 +4,8 @@ No I/O before the reply, but for the one write that a reply would otherwise fail
 """
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +20,15 @@ from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.knobs import adjustment
 from nri_coloc.model.decisions import Moves, Outcome
+from nri_coloc.model.events import ContainerCreating
 from nri_coloc.model.knobs import NO_KNOBS
+from nri_coloc.model.workload import Wish
 from nri_coloc.nri import codec, events
 from nri_coloc.policy import record
 
 
 class Creation:
-    """Answers one creation at a time."""
+    """Answers one creation at a time. `expecting` has the box sized before whoever comes to live on it."""
 
     def __init__(
         self,
@@ -33,12 +37,14 @@ class Creation:
         pusher: Pusher,
         translator: Translator,
         consequences: Consequences,
+        expecting: Callable[[Wish], AbstractContextManager[None]],
     ) -> None:
         self._node = node
         self._actuator = actuator
         self._pusher = pusher
         self._translator = translator
         self._consequences = consequences
+        self._expecting = expecting
         self._foresight = Foresight()
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
@@ -75,8 +81,12 @@ class Creation:
         self._consequences.follow(outcome, before, exchange)
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
+        event = self._translator.creating(hook, self._node.state, self._node.tuning)
+        with self._expecting(event.wish):
+            self._decide_on(event, hook, exchange)
+
+    def _decide_on(self, event: ContainerCreating, hook: events.Hook, exchange: Exchange) -> None:
         before = self._node.state
-        event = self._translator.creating(hook, before, self._node.tuning)
         reply: list[Any] = [None]
 
         def deliverable(outcome: Outcome) -> bool:

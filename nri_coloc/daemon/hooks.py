@@ -26,9 +26,10 @@ from nri_coloc.daemon.resize import Resize
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import TransportLost
-from nri_coloc.model.events import ContainerGone, PodRemoved
+from nri_coloc.model.events import ContainerGone, PodRemoved, Synchronized
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.model.workload import QoSClass, Wish
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import box
@@ -46,10 +47,10 @@ class Hooks:
         self._translator = translator
         self._report = report
         self._consequences = Consequences(node, actuator, pusher, report)
-        creation = Creation(node, actuator, pusher, translator, self._consequences)
+        creation = Creation(node, actuator, pusher, translator, self._consequences, self._expecting)
         resize = Resize(node, actuator, pusher, translator, self._consequences)
         self.expecting_member: Callable[[], AbstractContextManager[None]] = nullcontext
-        self.expecting_list: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.expecting_list: Callable[[Synchronized], AbstractContextManager[object]] = nullcontext
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -109,9 +110,10 @@ class Hooks:
     # ---- containers ----
 
     def _start(self, hook: events.Hook, exchange: Exchange) -> None:
-        before = self._node.state
-        event = self._translator.starting(hook, before, self._node.tuning, running=False)
-        outcome = self._node.decide(event)
+        event = self._translator.starting(hook, self._node.state, self._node.tuning, running=False)
+        with self._expecting(event.wish):
+            before = self._node.state
+            outcome = self._node.decide(event)
         container_id = event.container.id
         self._consequences.act(outcome, container_id)
         drift = self._actuator.place(container_id)
@@ -161,7 +163,7 @@ class Hooks:
 
     def _list(self, listed: events.Synchronize, answer: Callable[[], None]) -> None:
         event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
-        with self.expecting_list():
+        with self.expecting_list(event):
             before = self._node.state
             outcome = self._node.decide(event)
             answer()
@@ -171,6 +173,11 @@ class Hooks:
         self._actuator.take_over()
 
     # ---- around the answer ----
+
+    def _expecting(self, wish: Wish) -> AbstractContextManager[None]:
+        """Have the box sized before a container comes that lives on it beside online ones; a pod in it was awaited."""
+        is_first = wish.qos is QoSClass.RECLAIMED and RECLAIM not in self._node.state.pools.counts
+        return self.expecting_member() if is_first else nullcontext()
 
     def _set_oom_score(self, state: NodeState, container_id: str) -> None:
         assignment = state.containers.get(container_id)

@@ -14,7 +14,7 @@ is placed; a tick that saw no member may not take that away in between.
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import Lock, Thread
 from typing import Final
@@ -33,14 +33,14 @@ from nri_coloc.daemon.tick_cost import TickCost
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Decision
-from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.events import PoolsSized, Synchronized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Change, Headroom
 from nri_coloc.model.readings import FastReadings, Look, Role
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import sizing, tiers, whereabouts
+from nri_coloc.policy import box, sizing, tiers, whereabouts
 from nri_coloc.reclaim import glance, loop, sentence, story
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
@@ -123,9 +123,9 @@ class Lending:
         self._report.decided(outcome.decisions, outcome.state, before)
 
     @contextmanager
-    def expecting_list(self) -> Iterator[None]:
+    def expecting_list(self, listed: Synchronized) -> Iterator[None]:
         """Do so for all that the runtime lists; what its members have of a former life, the box keeps for now."""
-        with self.expecting_member():
+        with self.expecting_member() if box.has_member_in(listed) else nullcontext():
             yield
             if not self._knows_former:
                 self._knows_former = True

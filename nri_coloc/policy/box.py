@@ -7,12 +7,14 @@ online and system pods live in it too.
 
 from dataclasses import replace
 from functools import partial, reduce
+from itertools import chain
 from operator import or_
 from typing import Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
+from nri_coloc.model.events import Synchronized
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState, PodPlace
@@ -49,6 +51,12 @@ def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Move
 def belongs(wish: Wish) -> bool:
     """Whether a pod of this wish is limited as a whole."""
     return wish.qos is QoSClass.RECLAIMED and not wish.mixed and wish.handler != "ignore"
+
+
+def has_member_in(listed: Synchronized) -> bool:
+    """Whether the runtime's list has anybody who lives on what is lent."""
+    wishes = chain((wish for _, wish in listed.pods), (wish for _, wish in listed.containers))
+    return any(wish.qos is QoSClass.RECLAIMED for wish in wishes)
 
 
 def _has_others(state: NodeState, pod_id: str) -> bool:

@@ -100,6 +100,17 @@ def test_without_reclaimed_pods_the_pool_is_what_share_is(lending: Lasting):
     assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == EVERYTHING
 
 
+def test_the_first_that_is_reclaimed_beside_online_containers_comes_into_a_box_of_its_size(lending: Lasting):
+    node = lending.node
+    online(node, CPUS)
+    wait_until(
+        lambda: lending.daemon.capacity()["headroom_cpu_milli"] < 1000, GROWS_WITHIN_S, "a measured headroom"
+    )
+    pod = harness.pod(node, "mixed", annotations={f"{harness.QOS}.app": "reclaimed"})
+    answer = node.runtime.containers[node.run_container(pod, ContainerRequest("app"))].resources.cpu.cpus
+    assert cpuset.parse(answer).bit_count() == FLOOR
+
+
 def test_a_besteffort_system_pod_is_left_alone_while_the_box_is_at_its_floor(lending: Lasting):
     node = lending.node
     agent = node.run_container(

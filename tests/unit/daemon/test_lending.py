@@ -8,9 +8,11 @@ import pytest
 
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
+from nri_coloc.model.events import Synchronized
 from nri_coloc.model.lending import Change
 from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.model.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.reclaim import story
 from nri_coloc.reclaim.story import Extent
 from nri_coloc.sampling.fast import ALL, BUDGET
@@ -21,6 +23,8 @@ PATIENCE_S = 20
 A_FEW_TICKS_S = 0.3
 TICK_S = 0.01
 FLOOR = 2
+BATCH, ONLINE = Wish(QoSClass.RECLAIMED), Wish(QoSClass.SHARED)
+MEMBERS = Synchronized(pods=((Pod("batch"), BATCH),), containers=())
 TUNING = Tuning(reclaim=ReclaimTuning(idle_tick_s=TICK_S, quiet_tick_s=TICK_S))
 
 
@@ -83,6 +87,22 @@ def test_ticks_while_the_first_member_is_decided_about_leave_it_the_box_and_not_
     assert not poll(lambda: RECLAIM not in node.state.pools.counts, A_FEW_TICKS_S)
 
 
+@pytest.mark.parametrize(
+    ("listed", "sized"),
+    [
+        (MEMBERS, [RECLAIM]),
+        (Synchronized((), ((Container("c", "mixed"), BATCH),)), [RECLAIM]),
+        (Synchronized(((Pod("web"), ONLINE),), ((Container("c", "web"), ONLINE),)), []),
+    ],
+    ids=["a pod", "a container beside online ones", "nobody"],
+)
+def test_a_list_sizes_the_box_if_somebody_in_it_lives_there(node: Node, listed, sized):
+    stands = cast("Any", Nobody())
+    lending = Lending(node, stands, stands, stands, a_report(node)[0])
+    with lending.expecting_list(listed):
+        assert list(node.state.pools.counts) == sized
+
+
 class TestAfterARestart:
     """A former life left the box six CPUs."""
 
@@ -99,20 +119,20 @@ class TestAfterARestart:
         return Lending(node, cast("Any", actuator), stands, reads, a_report(node)[0])
 
     def test_the_box_keeps_what_it_has(self, node: Node, left: list[int]):
-        with self.lends(node, left).expecting_list():
+        with self.lends(node, left).expecting_list(MEMBERS):
             start_pod(node, "batch")
         assert (box(node), left) == (6, [])
 
     def test_a_list_that_comes_again_finds_nothing_new(self, node: Node, left: list[int]):
         lending = self.lends(node, left)
-        with lending.expecting_list():
+        with lending.expecting_list(MEMBERS):
             start_pod(node, "batch")
-        with lending.expecting_list():
+        with lending.expecting_list(MEMBERS):
             pass
         assert box(node) == 6
 
     def test_where_it_had_none_it_begins_at_its_floor(self, node: Node):
-        with self.lends(node, [0]).expecting_list():
+        with self.lends(node, [0]).expecting_list(MEMBERS):
             start_pod(node, "batch")
         assert box(node) == FLOOR
 
@@ -126,7 +146,7 @@ class TestAfterARestart:
         ids=["an observer", "lending is off", "pools are sized by load"],
     )
     def test_nobody_looks_where_the_loop_sizes_no_box(self, left: list[int], tuning: Tuning):
-        with self.lends(a_node(tuning), left).expecting_list():
+        with self.lends(a_node(tuning), left).expecting_list(MEMBERS):
             pass
         assert left == [6]
 
@@ -134,7 +154,7 @@ class TestAfterARestart:
         lending = self.lends(node, left)
         lending.start()
         assert poll(lambda: lending.ticked_at > 0, PATIENCE_S)
-        with lending.expecting_list():
+        with lending.expecting_list(MEMBERS):
             start_pod(node, "batch")
         kept = not poll(lambda: box(node) != 6, A_FEW_TICKS_S)
         ended = poll(lambda: box(node) == FLOOR, PATIENCE_S)
@@ -145,7 +165,7 @@ class TestAfterARestart:
     def test_ticks_read_all_that_runs_until_they_know_more(self, node: Node, left: list[int]):
         sampler = Budgets()
         lending = self.lends(node, left, sampler)
-        with lending.expecting_list():
+        with lending.expecting_list(MEMBERS):
             start_pod(node, "batch")
         lending.start()
         ended = poll(lambda: box(node) == FLOOR and sampler.asked[-1] == BUDGET, PATIENCE_S)
