@@ -63,8 +63,6 @@ class Loans:
             self._settled = Settled()
             return AmountsGranted(dict(_whole_again(state)), "nothing is lent by measure any more")
         found = {a.id: loan for a in state.containers.values() if (loan := self._loan(a)) is not None}
-        if not found:
-            return AmountsGranted({}, "")
         balanced = amounts.rebalance(self._settled, found, self.capacity(), now, tuning.amounts)
         self._settled = balanced.settled
         return AmountsGranted(balanced.changes, balanced.because)

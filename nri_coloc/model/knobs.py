@@ -6,6 +6,7 @@ to NRI messages and to kernel files is the business of the `knobs` package one f
 A named tuple and no dataclass: several are made and compared in every hook, a tuple five times faster.
 """
 
+from mmap import PAGESIZE
 from typing import Final, NamedTuple
 
 KnobValue = int | str
@@ -14,9 +15,9 @@ MIN_SHARES: Final = 2
 """What the kubelet writes for "no CPU request", and the kernel's least weight (pkg/kubelet/cm/helpers_linux.go,
 MinShares; kernel/sched/sched.h, MIN_SHARES)."""
 
-PAGE: Final = 4096
-"""Bytes: the smallest page of any kernel that runs containers, which keep memory limits in whole pages, rounded down
-(Documentation/admin-guide/cgroup-v2, "Memory")."""
+PAGE: Final = PAGESIZE
+"""Bytes: this machine's page, 4096 or, on some of arm64 and ppc64le, 65536. Kernels keep memory limits in whole pages,
+rounded down (Documentation/admin-guide/cgroup-v2, "Memory")."""
 
 KERNELS_IO_WEIGHT: Final = 100
 """What a cgroup weighs to which nobody gave a weight (CGROUP_WEIGHT_DFL)."""

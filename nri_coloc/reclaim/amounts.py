@@ -14,15 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, PAGE, Knobs
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import AmountTuning
 from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.reclaim import course
 from nri_coloc.reclaim.apportionment import apportion
+from nri_coloc.reclaim.course import UNKNOWN, Course
 
 _PERIOD_US: Final = 100_000
 _LEAST_QUOTA_US: Final = 1000
-_PAGE: Final = 4096
 _SILENT: Final = frozenset({Binding.DISABLED, Binding.PAUSED, Binding.NOT_MEASURED, Binding.STALE})
 """A capacity of 0 that only says that nothing is known, or nothing is lent: no reason to starve what runs."""
 
@@ -45,13 +46,19 @@ class Loan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The capacity that the present amounts were made for, and since when another is told.
+    """The capacity that the present amounts were made for, and what it has been since.
 
-    None before one has lasted: a daemon that has just started knows too little to take anything from anybody.
+    Nothing is settled before it has lasted: a daemon that has just started knows too little to take anything from
+    anybody.
     """
 
-    capacity: Capacity | None = None
-    differs_s: float | None = None
+    cpu_milli: Course = UNKNOWN
+    memory_bytes: Course = UNKNOWN
+
+    @property
+    def interrupted(self) -> "Settled":
+        """What stands where the capacity was not known for a time: no other has lasted through it."""
+        return Settled(Course(self.cpu_milli.settled), Course(self.memory_bytes.settled))
 
 
 class Rebalanced(NamedTuple):
@@ -80,12 +87,12 @@ def rebalance(
 ) -> Rebalanced:
     """Return the containers whose values must change, for the capacity that has lasted."""
     if capacity.binding in _SILENT:
-        return Rebalanced(Settled(settled.capacity), {}, f"the capacity is not known: {capacity.because}")
+        return Rebalanced(settled.interrupted, {}, f"the capacity is not known: {capacity.because}")
     settled = _settled(settled, capacity, now_s, tuning)
-    counted = settled.capacity
-    if counted is None:
+    milli, memory = settled.cpu_milli.settled, settled.memory_bytes.settled
+    if milli is None or memory is None:
         return Rebalanced(settled, {}, f"no capacity has lasted for {tuning.dwell_s:g} s yet")
-    wanted = amounts(loans, counted)
+    wanted = amounts(loans, milli, memory)
     changes = {key: _changed(loans[key], wanted[key], tuning) for key in loans}
     owed_milli = sum(_milli(loan.lent) for loan in loans.values())
     owed_bytes = sum(loan.lent.memory_limit or 0 for loan in loans.values())
@@ -93,38 +100,25 @@ def rebalance(
         settled,
         {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
         f"{owed_milli}m and {owed_bytes} bytes were lent to {len(loans)} containers,"
-        f" {counted.cpu_milli}m and {counted.memory_bytes} bytes are there to be lent",
+        f" {milli}m and {memory} bytes are there to be lent",
     )
 
 
-def _settled(settled: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:
-    """Take over a capacity that has differed from the settled one through the dwell."""
-    before = settled.capacity
-    if before is not None and not (
-        _differs(before.cpu_milli, capacity.cpu_milli, tuning)
-        or _differs(before.memory_bytes, capacity.memory_bytes, tuning)
-    ):
-        return Settled(before)
-    since_s = settled.differs_s
-    if since_s is None or now_s < since_s:
-        return Settled(before, now_s)
-    return Settled(capacity) if now_s - since_s >= tuning.dwell_s else settled
-
-
-def _differs(before: int, now: int, tuning: AmountTuning) -> bool:
-    return abs(now - before) > tuning.dead_band * before
-
-
-def amounts(loans: Mapping[str, Loan], capacity: Capacity) -> dict[str, Knobs]:
-    """Return each container's values for a capacity, by container id; only knobs that its loan has."""
-    milli = _granted(
-        {key: (loan.priority, _milli(loan.lent)) for key, loan in loans.items()}, capacity.cpu_milli
+def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:
+    """Follow both figures, each for itself."""
+    dwell = (now_s, tuning.dead_band, tuning.dwell_s)
+    return Settled(
+        course.follow(before.cpu_milli, capacity.cpu_milli, *dwell),
+        course.follow(before.memory_bytes, capacity.memory_bytes, *dwell),
     )
-    memory = _granted(
-        {key: (loan.priority, loan.lent.memory_limit or 0) for key, loan in loans.items()},
-        capacity.memory_bytes,
-    )
-    return {key: _scaled(loan.lent, milli[key], memory[key]) for key, loan in loans.items()}
+
+
+def amounts(loans: Mapping[str, Loan], milli: int, memory: int) -> dict[str, Knobs]:
+    """Return each container's values where so much is to be lent, by container id; only knobs that its loan has."""
+    of_cpu = {key: (loan.priority, _milli(loan.lent)) for key, loan in loans.items()}
+    of_memory = {key: (loan.priority, loan.lent.memory_limit or 0) for key, loan in loans.items()}
+    cpu, bytes_ = _granted(of_cpu, milli), _granted(of_memory, memory)
+    return {key: _scaled(loan.lent, cpu[key], bytes_[key]) for key, loan in loans.items()}
 
 
 def _granted(claims: Mapping[str, tuple[int, int]], total: int) -> dict[str, int]:
@@ -152,7 +146,7 @@ def _scaled(loan: Knobs, milli: int, memory: int) -> Knobs:
     shares = None if loan.shares is None else _part(loan.shares, milli, whole, MIN_SHARES)
     limit = None
     if loan.memory_limit is not None:
-        limit = loan.memory_limit if memory == loan.memory_limit else memory // _PAGE * _PAGE
+        limit = loan.memory_limit if memory == loan.memory_limit else memory // PAGE * PAGE
     return Knobs(shares=shares, quota=quota, period=loan.period, memory_limit=limit)
 
 
@@ -184,7 +178,7 @@ def _bearable(loan: Loan, limit: int, tuning: AmountTuning) -> int | None:
     if loan.in_use is None:
         return None
     most = loan.lent.memory_limit or limit
-    return min(most, max(limit, -(-(loan.in_use + tuning.memory_room) // _PAGE) * _PAGE))
+    return min(most, max(limit, -(-(loan.in_use + tuning.memory_room) // PAGE) * PAGE))
 
 
 def _worth(wanted: int | None, present: int | None, whole: int | None, tuning: AmountTuning) -> int | None:

@@ -7,6 +7,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import AmountTuning
 from nri_coloc.reclaim.amounts import Loan, Settled, amounts, rebalance
+from nri_coloc.reclaim.course import Course
 
 MAYBE_MEMORY = st.none() | st.integers(1, 1 << 36)
 LENT = st.builds(
@@ -27,9 +28,13 @@ def milli(knobs: Knobs) -> float:
     return knobs.quota / 100 if knobs.quota is not None else (knobs.shares or 0) * 1000 / 1024
 
 
+def settled_on(capacity):
+    return Settled(Course(capacity.cpu_milli), Course(capacity.memory_bytes))
+
+
 @given(LOANS, CAPACITIES)
 def test_nobody_gets_more_than_its_loan_or_what_it_was_not_lent(loans, capacity):
-    for key, knobs in amounts(loans, capacity).items():
+    for key, knobs in amounts(loans, capacity.cpu_milli, capacity.memory_bytes).items():
         for value, whole in zip(knobs, loans[key].lent, strict=True):
             assert (value is None) == (whole is None)
             assert not isinstance(value, int) or not isinstance(whole, int) or 0 <= value <= whole
@@ -37,7 +42,7 @@ def test_nobody_gets_more_than_its_loan_or_what_it_was_not_lent(loans, capacity)
 
 @given(LOANS, CAPACITIES)
 def test_together_they_get_no_more_than_there_is_beyond_the_kernels_least(loans, capacity):
-    found = amounts(loans, capacity)
+    found = amounts(loans, capacity.cpu_milli, capacity.memory_bytes)
     assert sum(milli(knobs) for knobs in found.values()) <= capacity.cpu_milli + 12 * len(loans)
     assert sum(knobs.memory_limit or 0 for knobs in found.values()) <= capacity.memory_bytes
 
@@ -45,13 +50,13 @@ def test_together_they_get_no_more_than_there_is_beyond_the_kernels_least(loans,
 @given(LOANS, CAPACITIES)
 def test_where_all_loans_are_borne_everybody_has_its_own(loans, capacity):
     if sum(milli(each.lent) + 1 for each in loans.values()) <= capacity.cpu_milli:
-        found = amounts(loans, capacity._replace(memory_bytes=1 << 50))
+        found = amounts(loans, capacity.cpu_milli, 1 << 50)
         assert found == {key: each.lent for key, each in loans.items()}
 
 
 @given(LOANS, CAPACITIES)
 def test_once_changed_there_is_nothing_left_to_change(loans, capacity):
-    settled = Settled(capacity)
+    settled = settled_on(capacity)
     changes = rebalance(settled, loans, capacity, 0.0, TUNING).changes
     after = {
         key: each._replace(present=each.present.overlaid(changes.get(key, Knobs())))
@@ -62,7 +67,7 @@ def test_once_changed_there_is_nothing_left_to_change(loans, capacity):
 
 @given(LOANS, CAPACITIES)
 def test_no_memory_limit_falls_below_what_is_in_use_nor_rises_above_the_loan(loans, capacity):
-    for key, knobs in rebalance(Settled(capacity), loans, capacity, 0.0, TUNING).changes.items():
+    for key, knobs in rebalance(settled_on(capacity), loans, capacity, 0.0, TUNING).changes.items():
         loan = loans[key]
         if knobs.memory_limit is not None:
             whole = loan.lent.memory_limit

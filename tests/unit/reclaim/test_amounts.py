@@ -9,6 +9,7 @@ from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import AmountTuning
 from nri_coloc.model.workload import QoSClass, Wish
 from nri_coloc.reclaim.amounts import Loan, Rebalanced, Settled, amounts, lent, rebalance
+from nri_coloc.reclaim.course import Course
 from tests.unit.config import vocabulary_kit
 from tests.unit.reclaim.kit import GIB, MIB
 
@@ -24,9 +25,14 @@ def there_are(milli: int, memory: int = 64 * GIB, binding: Binding = Binding.FOR
     return Capacity(milli, memory, binding)
 
 
+def settled(milli: int, memory: int = 64 * GIB) -> Settled:
+    return Settled(Course(milli), Course(memory))
+
+
 def rebalanced(loans: dict[str, Loan], capacity: Capacity, before: Capacity | None = None) -> Rebalanced:
     """What follows when a capacity has lasted, or was settled on before and holds."""
-    return rebalance(Settled(before or capacity), loans, capacity, 0.0, TUNING)
+    held = before or capacity
+    return rebalance(settled(held.cpu_milli, held.memory_bytes), loans, capacity, 0.0, TUNING)
 
 
 # --- what was lent ---------------------------------------------------------------------------------------
@@ -97,20 +103,20 @@ CASES = [
 def test_amounts(case):
     found = {
         key: ((knobs.quota or 0) // 100, None if knobs.memory_limit is None else knobs.memory_limit // MIB)
-        for key, knobs in amounts(case.loans, case.capacity).items()
+        for key, knobs in amounts(case.loans, case.capacity.cpu_milli, case.capacity.memory_bytes).items()
     }
     assert found == case.found
 
 
 def test_shares_shrink_in_the_same_proportion():
-    assert amounts({"a": Loan(cpus(2000))}, there_are(1000))["a"] == Knobs(
+    assert amounts({"a": Loan(cpus(2000))}, 1000, 64 * GIB)["a"] == Knobs(
         shares=1024, quota=100_000, period=100_000
     )
 
 
 def test_a_loan_of_shares_only_counts_as_what_they_stand_for():
     both = {"a": Loan(Knobs(shares=2048)), "b": Loan(Knobs(quota=50_000, period=25_000))}
-    assert amounts(both, there_are(2000)) == {
+    assert amounts(both, 2000, 64 * GIB) == {
         "a": Knobs(shares=1024),
         "b": Knobs(quota=25_000, period=25_000),
     }
@@ -118,11 +124,11 @@ def test_a_loan_of_shares_only_counts_as_what_they_stand_for():
 
 def test_a_loan_of_memory_only_takes_no_cpu_from_others():
     both = {"a": Loan(Knobs(memory_limit=GIB)), "b": Loan(cpus(1000))}
-    assert amounts(both, there_are(1000))["b"] == cpus(1000)
+    assert amounts(both, 1000, 64 * GIB)["b"] == cpus(1000)
 
 
 def test_a_loan_below_the_kernels_least_is_not_raised():
-    assert amounts({"a": Loan(Knobs(quota=500, period=100_000))}, there_are(0))["a"].quota == 500
+    assert amounts({"a": Loan(Knobs(quota=500, period=100_000))}, 0, 0)["a"].quota == 500
 
 
 # --- when ------------------------------------------------------------------------------------------------
@@ -131,7 +137,7 @@ FULL = {"a": Loan(cpus(2000), cpus(2000))}
 
 
 def test_a_capacity_must_last_before_anybody_is_changed():
-    first = rebalance(Settled(there_are(8000)), FULL, there_are(1000), 0.0, TUNING)
+    first = rebalance(settled(8000), FULL, there_are(1000), 0.0, TUNING)
     second = rebalance(first.settled, FULL, there_are(1000), 299.0, TUNING)
     third = rebalance(second.settled, FULL, there_are(1000), 300.0, TUNING)
     assert (first.changes, second.changes) == ({}, {})
@@ -139,21 +145,14 @@ def test_a_capacity_must_last_before_anybody_is_changed():
     assert "2000m and 0 bytes were lent to 1 containers, 1000m" in third.because
 
 
-def test_a_capacity_that_comes_back_in_between_begins_the_dwell_anew():
-    first = rebalance(Settled(there_are(8000)), FULL, there_are(1000), 0.0, TUNING)
-    second = rebalance(first.settled, FULL, there_are(8000), 299.0, TUNING)
-    third = rebalance(second.settled, FULL, there_are(1000), 300.0, TUNING)
-    assert third.settled == Settled(there_are(8000), 300.0)
-
-
-def test_a_clock_set_back_begins_the_dwell_anew():
-    found = rebalance(Settled(there_are(8000), 1000.0), FULL, there_are(1000), 5.0, TUNING)
-    assert found.settled == Settled(there_are(8000), 5.0)
+def test_one_dip_at_the_end_of_five_minutes_of_more_takes_nothing_from_anybody():
+    first = rebalance(settled(8000), FULL, there_are(9000), 0.0, TUNING)
+    assert rebalance(first.settled, FULL, there_are(1000), 300.0, TUNING).changes == {}
 
 
 def test_memory_alone_can_differ_too():
-    found = rebalance(Settled(there_are(8000, 8 * GIB)), FULL, there_are(8000, 4 * GIB), 7.0, TUNING)
-    assert found.settled.differs_s == 7.0
+    found = rebalance(settled(8000, 8 * GIB), FULL, there_are(8000, 4 * GIB), 7.0, TUNING)
+    assert found.settled == Settled(Course(8000), Course(8 * GIB, 7.0, 4 * GIB))
 
 
 def test_a_start_takes_nothing_from_anybody_before_a_capacity_has_lasted():
@@ -164,8 +163,9 @@ def test_a_start_takes_nothing_from_anybody_before_a_capacity_has_lasted():
 
 @pytest.mark.parametrize("binding", [Binding.DISABLED, Binding.NOT_MEASURED, Binding.STALE])
 def test_a_capacity_that_is_not_known_is_no_reason_to_starve_anybody(binding):
-    found = rebalance(Settled(there_are(8000), 0.0), FULL, there_are(0, 0, binding), 900.0, TUNING)
-    assert (found.settled, found.changes) == (Settled(there_are(8000)), {})
+    before = Settled(Course(8000, 0.0, 1000), Course(GIB))
+    found = rebalance(before, FULL, there_are(0, 0, binding), 900.0, TUNING)
+    assert (found.settled, found.changes) == (settled(8000, GIB), {})
 
 
 # --- which values ----------------------------------------------------------------------------------------
