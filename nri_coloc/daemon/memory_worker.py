@@ -1,11 +1,12 @@
 """The thread that writes memory limits of the box's members, and puts back those of whoever left it.
 
 A write to memory.high reclaims before it returns, for as long as that takes: so neither a hook, nor a tick, nor
-the actuator ever writes one. Newest bounds win: what was submitted while a write was slow is what is written next.
+the actuator ever writes one. Newest bounds win: what was submitted while a write was slow is what is written next, from
+the member after that on, so that one whose writes are always slow keeps no other from its turn.
 Nobody else puts back what is written here, so that no two threads can disagree about one file.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, Lock, Thread
 from typing import Final, NamedTuple
 
@@ -42,6 +43,7 @@ class MemoryWorker:
         self._report = report
         self._wanted: Mapping[str, Bounds] | None = None
         self._bounded: set[str] = set()
+        self._last = ""
         self._drifts = Drifts()
         self._released: dict[str, None] = {}
         self._knows_former = False
@@ -110,10 +112,11 @@ class MemoryWorker:
         self._take_over()
         for path in self._bounded - wanted.keys():
             self._guarded(self._put_back, path)
-        for path, bounds in wanted.items():
+        for path in _after(self._last, wanted):
             if self._stopping or self._wanted is not None:
                 return  # what is newer counts
-            self._guarded(self._bound, path, bounds)
+            self._last = path
+            self._guarded(self._bound, path, wanted[path])
 
     def _bound(self, path: str, bounds: Bounds) -> None:
         state = self._node.state
@@ -149,3 +152,10 @@ class MemoryWorker:
         self._knows_former = True
         containers = {targets.container_path(one) for one in self._node.state.containers.values()}
         self._bounded |= self._writer.bounded() - containers
+
+
+def _after(last: str, paths: Iterable[str]) -> list[str]:
+    """Return paths in their order, from the one behind `last` on and around."""
+    order = list(paths)
+    begin = order.index(last) + 1 if last in order else 0
+    return order[begin:] + order[:begin]

@@ -32,7 +32,7 @@ _UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.LEARNING, Binding.STA
 class Reader(Protocol):
     """One container's counters; None if it is gone."""
 
-    def container(self, path: str, at: float) -> GroupReading | None: ...
+    def cpu(self, path: str, at: float) -> GroupReading | None: ...
 
 
 class QuotaBursts:
@@ -134,7 +134,7 @@ class QuotaBursts:
             if not may_be_raised(assignment):
                 continue
             path = targets.container_path(assignment)
-            reading = self._reader.container(path, now) if path is not None else None
+            reading = self._reader.cpu(path, now) if path is not None else None
             if reading is None:
                 continue
             readings[assignment.id] = reading

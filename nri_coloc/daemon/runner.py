@@ -237,7 +237,7 @@ class Daemon:
 
     def _memory_in_use(self, assignment: Assignment) -> int | None:
         path = targets.container_path(assignment)
-        found = self._cgroups.container(path, time.monotonic()) if path is not None else None
+        found = self._cgroups.amounts(path, time.monotonic()) if path is not None else None
         return found.memory.working_set if found is not None and found.memory is not None else None
 
     def _end(self) -> int:

@@ -7,6 +7,7 @@ while it was read, has none. Who only wants to know what is used asks for that a
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from nri_coloc.model.readings import GroupReading, IOReading, MemoryReading, Pressure
@@ -38,6 +39,10 @@ class CgroupReader:
         Never raises for what its files hold; ValueError for a path that leads out of the hierarchy.
         """
         return self._read(cgroup_layout.below_root(path), at, self._cpu_and_memory)
+
+    def cpu(self, path: str, at: float) -> GroupReading | None:
+        """Read how much CPU time any cgroup had and how often its quota held it back; ValueError as above."""
+        return self._read(cgroup_layout.below_root(path), at, self._cpu)
 
     def amounts(self, path: str, at: float) -> GroupReading | None:
         """Read any cgroup's CPU time and memory, and nothing of how they were had; ValueError as above."""
@@ -71,15 +76,20 @@ class CgroupReader:
     def _amounts(self, below: str, key: int, at: float) -> GroupReading:
         return GroupReading(key, at, self._usage_us(below), memory=self._memory(below))
 
-    def _cpu_and_memory(self, below: str, key: int, at: float) -> GroupReading:
+    def _cpu(self, below: str, key: int, at: float) -> GroupReading:
         throttling = counters.throttling(_content(self._layout.cpu, below, "cpu.stat"))
-        pressure = self._pressure(below, "cpu.pressure")
         return GroupReading(
             key=key,
             at=at,
             usage_us=self._usage_us(below),
             throttled_us=None if throttling is None else throttling.throttled_us,
             throttled_periods=None if throttling is None else throttling.periods,
+        )
+
+    def _cpu_and_memory(self, below: str, key: int, at: float) -> GroupReading:
+        pressure = self._pressure(below, "cpu.pressure")
+        return replace(
+            self._cpu(below, key, at),
             run_delay_us=self._run_delay_us(below) if pressure is None else None,
             cpu=pressure,
             memory=self._memory(below),

@@ -65,7 +65,7 @@ class Files:
                 done.append(Write(target, Correction("cpu.max", f"{before} 100000", f"{quota} 100000")))
         return done
 
-    def container(self, path: str, at: float) -> GroupReading | None:
+    def cpu(self, path: str, at: float) -> GroupReading | None:
         if self.gone:
             return None
         return GroupReading(self.key, at, usage_us=self.usage_us, throttled_periods=self.held)

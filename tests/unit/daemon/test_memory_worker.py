@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,7 @@ class Rig:
             start_pod(self.node, name)
             self.tree.make(f"kubepods/pod{name}")
         self.heard: Heard
+        self.writer: Any
         self.worker = self.again()
 
     def again(self) -> MemoryWorker:
@@ -42,7 +44,8 @@ class Rig:
         report, self.heard = a_report(self.node)
         layout = cgroup_layout.detect(str(self.root))
         journal = Journal(self.journal, lambda _: None, str(self.root))
-        return MemoryWorker(self.node, CgroupWriter(layout, journal, str(self.root)), report)
+        self.writer = CgroupWriter(layout, journal, str(self.root))
+        return MemoryWorker(self.node, self.writer, report)
 
     def of(self, path: str) -> list[int | None]:
         """Its limits, None for none."""
@@ -100,6 +103,25 @@ def test_a_limit_that_somebody_else_had_set_is_never_raised(rig):
     assert rig.of(BATCH)[-1] == GIB // 2
     rig.worker.write({})
     assert rig.of(BATCH)[-1] == GIB
+
+
+def test_a_member_whose_writes_are_slow_keeps_no_other_from_its_turn(rig):
+    rig.worker.write({**bounds(), **bounds(pod="second")})
+    newer = {**bounds(GIB // 2), **bounds(GIB // 2, pod="second")}
+    bound, orders = rig.writer.bound, [newer] * 3
+    order: list[str] = []
+
+    def slowly(path: str, values: object) -> object:
+        order.append(path)
+        if orders:
+            rig.worker.submit(orders.pop())
+        return bound(path, values)
+
+    rig.writer.bound = slowly
+    rig.worker.submit(newer)
+    wait_until(lambda: len(order) >= 4, 20, "four writes")
+    rig.worker.stop()
+    assert order[:4] == [BATCH, SECOND, BATCH, SECOND]
 
 
 def test_restore_puts_everything_back(rig):

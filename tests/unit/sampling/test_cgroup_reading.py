@@ -1,6 +1,7 @@
 """sampling/cgroup_reading.py: one cgroup's files, of either version, as one value."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,11 @@ class TestRunDelay:
         self.threads(old, 40, 2)
         (old.folder / "proc/101/schedstat").write_text("0 0 0\n")
         assert old.reader.tasks(f"/{POD}") == {100: Schedstat(0, 40)}
+
+    def test_who_asks_for_cpu_time_alone_looks_at_no_thread(self, old):
+        self.threads(old, 40, 2)
+        found = old.reader.cpu(POD, 7.0)
+        assert found == replace(old.container(), run_delay_us=None, memory=None)
 
     def test_without_threads_there_is_none(self, old):
         assert old.container().run_delay_us is None
