@@ -14,6 +14,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from nri_coloc.actuation import files
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
@@ -69,8 +70,24 @@ def move(
         return None
     if found.cpus == wanted and (not inherited or is_followed(folder, 1, wanted)):
         return found.cpus
-    _move_tree(folder, found.cpus, wanted, inherited=inherited)
+    try:
+        _move_tree(folder, found.cpus, wanted, inherited=inherited)
+    except KernelInterfaceError:
+        _take_what_is_granted(folder, wanted, inherited=inherited)
+        raise
     return actual(folder, 1)
+
+
+def _take_what_is_granted(folder: str, wanted: CPUMask, *, inherited: bool) -> None:
+    """Move to the part of a refused set that the parent has: what has to go goes all the same, as it does on v2.
+
+    A parent lacks CPUs where somebody narrowed it, and for good after they were offline for a while
+    (kernel/cgroup/cpuset-v1.c, hotplug_update_tasks_legacy).
+    """
+    had, above = actual(folder, 1), actual(folder.rpartition("/")[0], 1)
+    granted = wanted & (above or 0)
+    if had is not None and granted not in (0, wanted, had):
+        _move_tree(folder, had, granted, inherited=inherited)
 
 
 def release(folder: str, version: int, wanted: CPUMask, apart: Container[str] = ()) -> CPUMask | None:

@@ -1,13 +1,14 @@
 """actuation/cpusets.py: a tree of cgroups moves in an order that the kernel accepts at every step."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.actuation import cpusets
+from nri_coloc.actuation import cpusets, files
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import cpuset
 from tests.unit.actuation.watched_tree import WatchedTree
@@ -21,6 +22,14 @@ def moved(folder: Path, before: dict[str, str], wanted: str, path: str = "pod") 
         found = cpusets.move(str(tree.folder(path)), 1, cpuset.parse(wanted))
     assert found == cpuset.parse(wanted)
     return tree
+
+
+def written_within_the_parent(path: str, text: str, write: Callable[[str, str], bool] = files.write) -> bool:
+    """Write a file as the kernel would: a plain one refuses nothing."""
+    above = Path(path).parent.with_name("cpuset.cpus").read_text()
+    if cpuset.parse(text) & ~cpuset.parse(above):
+        raise KernelInterfaceError(path, f"write {text!r} to", "Permission denied")
+    return write(path, text)
 
 
 class TestOnV1:
@@ -68,6 +77,20 @@ class TestOnV1:
 
     def test_a_cgroup_that_is_gone_is_none(self, tmp_path):
         assert cpusets.move(str(tmp_path / "gone"), 1, 0b1) is None
+
+    @pytest.mark.parametrize(
+        ("wanted", "has"),
+        [("4-15", "4-11"), ("14-15", "0-7"), ("8-15", "8-11")],
+        ids=["narrower", "nothing of it", "elsewhere"],
+    )
+    def test_of_a_set_that_the_parent_lacks_a_part_of_the_rest_is_had(
+        self, tmp_path, monkeypatch, wanted, has
+    ):
+        monkeypatch.setattr(files, "write", written_within_the_parent)
+        tree = WatchedTree(tmp_path, {**NODE, "": "0-11"})
+        with tree.watched(), pytest.raises(KernelInterfaceError, match="denied"):
+            cpusets.move(str(tree.folder("pod")), 1, cpuset.parse(wanted))
+        assert {tree.cpus()[path] for path in NODE if path} == {has}
 
     def test_a_refusal_names_the_file(self, tmp_path):
         tree = WatchedTree(tmp_path, {"": "0-7", "pod": "0-7"})
