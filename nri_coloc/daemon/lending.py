@@ -236,7 +236,7 @@ class Lending:
     def _by_tiers(self, readings: FastReadings, state: NodeState) -> float:
         self._memory, self._glance = _FORGOTTEN, None
         tick = self._partition.tick(readings, state)
-        self.headroom = tick.headroom
+        self._found_headroom(tick.headroom)
         return tick.next_s
 
     def _by_headroom(self, readings: FastReadings, look: Look | None, state: NodeState) -> float:
@@ -244,11 +244,16 @@ class Lending:
         self._partition.forget()
         memory = glance.caught_up(self._glance, self._memory)
         tick = loop.tick(memory, readings, tuning, readings.at)
-        self._memory, self.headroom = tick.memory, tick.headroom
+        self._memory = tick.memory
+        self._found_headroom(tick.headroom)
         self._glance, self._glance_for = glance.begin(tick, readings, look, tuning), (state, tuning)
         self._act(tick, state, readings.at)
         self._tell(tick, readings.at)
         return tick.next_s
+
+    def _found_headroom(self, headroom: Headroom) -> None:
+        """Tell what may be lent now, which nobody knows before the runtime has told who there is."""
+        self.headroom = headroom if self._node.told else Headroom()
 
     def _passed_over(self, look: Look | None, late_s: float, state: NodeState) -> Glance | None:
         """Return what is known after a look about which nothing has to be decided."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import Event
+from nri_coloc.model.events import Event, Synchronized
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.policy import step as brain
@@ -22,11 +22,16 @@ def always(_outcome: Outcome) -> bool:
 
 
 class Node:
-    """State, tuning and the machine's memory; `state` and `tuning` are read freely."""
+    """State, tuning and the machine's memory; `state` and `tuning` are read freely.
+
+    `told`: whether the runtime has ever told who there is. Read before `state` it is true of that one: whoever is told
+    of is in it.
+    """
 
     def __init__(self, state: NodeState, tuning: Tuning, memory_bytes: int) -> None:
         self.state = state
         self.tuning = tuning
+        self.told = False
         self.memory_bytes = memory_bytes
         self._mutex = Lock()
 
@@ -36,6 +41,7 @@ class Node:
             outcome = brain.step(self.state, event, self.tuning)
             if adopt(outcome):
                 self.state = outcome.state
+                self.told = self.told or isinstance(event, Synchronized)
             return outcome
 
     def retune(self, event: Event, tuning: Tuning) -> Outcome:

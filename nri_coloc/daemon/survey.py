@@ -4,6 +4,9 @@ The picture is taken in slices of about half a millisecond with a pause after ea
 interpreter's lock. Nothing is written here: what the box's memory may be goes to `BoxMemory`, whose worker
 writes, and what the node may advertise is `Outlook`'s. One picture a minute has everything, for the metrics; what is
 decided here is decided by pods' CPU time and memory.
+
+Until the runtime has told who there is nothing follows from a picture: what pods use that nobody knows of would be the
+system's, or nobody's.
 """
 
 import time
@@ -28,7 +31,7 @@ from nri_coloc.sampling.picture import PictureTaker
 
 PERIOD_S: Final = 5.0
 SOON_S: Final = 1.0
-"""After the first picture, which tells no rates, and after a failure."""
+"""After a picture with none before it to tell rates, and after a failure."""
 
 LONGEST_S: Final = 30.0
 COST_SHARE: Final = 0.001
@@ -65,6 +68,7 @@ class Survey:
         self._taker = taker
         self._file = file
         self._report = report
+        self._former: Picture | None = None
         self._online: tuple[object, object, CPUMask, Online] = (None, None, 0, {})
         self._tolls = Tolls(report)
         self._turns = 0
@@ -103,18 +107,15 @@ class Survey:
 
     def turn(self) -> float:
         """Look, learn, decide, hand over; returns the seconds to the next turn."""
-        state, tuning = self._node.state, self._node.tuning.reclaim
-        began, before = time.thread_time(), self.picture
+        told, state, tuning = self._node.told, self._node.state, self._node.tuning.reclaim
+        began, before = time.thread_time(), self._former
         lendable = whereabouts.lendable(state.pools, tuning)
         picture = self._look(state, lendable) if tuning.enabled else _nothing(time.monotonic())
         if picture is None:
             return 0.0
-        self.picture = picture
-        online, wall_s = self._online_of(state, lendable), self.wall()
-        self.outlook.saw(before, picture, online, wall_s, tuning)
-        # before the offer: nobody shall see one beside a headroom that is not known
-        self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
-        self._advertise(picture, _scene(state, online, tuning), wall_s)
+        self.picture, self._former = picture, picture if told else None
+        if told or not tuning.enabled:
+            self._decide(before, picture, state, _scene(state, self._online_of(state, lendable), tuning))
         if not self._turns % EVERY_WHOLE:
             self._tolls.turn(picture, state)
         for _ in self.listen(before, picture, state):
@@ -127,6 +128,16 @@ class Survey:
             picture.took_s, self.memory.headroom_bytes, self.memory.headroom_by_node
         )
         return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
+
+    def _decide(self, before: Picture | None, picture: Picture, state: NodeState, scene: Scene) -> None:
+        """Learn what was used between two pictures, bound the box's memory, make an offer."""
+        wall_s, online, tuning = self.wall(), scene.online, scene.tuning
+        self.outlook.saw(before, picture, online, wall_s, tuning)
+        # before the offer: nobody shall see one beside a headroom that is not known
+        self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
+        if self.outlook.advertise(picture, scene, wall_s):
+            offer = self.outlook.capacity
+            self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
 
     def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
         """Take a picture, hooks first after each slice; None at the end of the daemon."""
@@ -151,11 +162,6 @@ class Survey:
             online = claimants.online(state, lendable, self._node.memory_bytes)
             self._online = (state.pods, state.containers, owned, online)
         return online
-
-    def _advertise(self, picture: Picture, scene: Scene, wall_s: float) -> None:
-        if self.outlook.advertise(picture, scene, wall_s):
-            offer = self.outlook.capacity
-            self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
 
     def _keep(self) -> None:
         if time.monotonic() - self._saved_at >= SAVED_EVERY_S:

@@ -60,11 +60,10 @@ class DaemonView:
     def capacity(self) -> dict[str, Any]:
         """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""
         now, survey = self._loops.lending.headroom, self._loops.survey
-        tuning = self._node.tuning.reclaim
-        pauses = tuning.enabled and tuning.paused
-        # an offer is made with a picture; nobody shall take one that was withdrawn since
-        offer = capacity.paused(tuning) if pauses else survey.outlook.capacity
-        reason, because = _reason(offer, survey.memory.headroom)
+        withheld = self._withheld()
+        offer = survey.outlook.capacity if withheld is None else withheld
+        memory = survey.memory.headroom
+        reason, because = _reason(offer, memory) if withheld is None else (offer.binding, offer.because)
         return {
             "cpu_milli": offer.cpu_milli,
             "memory_bytes": offer.memory_bytes,
@@ -75,6 +74,16 @@ class DaemonView:
             "because": because,
             "at": timestamp(time.time_ns() - _ns_since(survey.picture)),
         }
+
+    def _withheld(self) -> Capacity | None:
+        """Return what stands in for the offer: one is made with a picture, and nobody shall take what was withdrawn
+        since, nor what was offered of a node whose pods nobody had told of."""
+        tuning = self._node.tuning.reclaim
+        if not tuning.enabled:
+            return None
+        if tuning.paused:
+            return capacity.paused(tuning)
+        return None if self._node.told else capacity.untold()
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
         """Return a page of records."""

@@ -85,6 +85,11 @@ def paused(tuning: ReclaimTuning) -> Capacity:
     return Capacity(binding=Binding.PAUSED, because=tuning.paused)
 
 
+def untold() -> Capacity:
+    """Return what is offered before anybody is known: what pods use that nobody has told of would look free."""
+    return Capacity(because="the runtime has not told yet who there is")
+
+
 def _cpu(
     expected: Expectation, supply: Supply, online: Mapping[str, OnlinePod], tuning: ReclaimTuning
 ) -> _Part:

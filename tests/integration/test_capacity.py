@@ -13,7 +13,16 @@ from nri_coloc.daemon.survey import PERIOD_S
 from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
-from tests.integration.harness import assert_unhurt, daemon_of, file, reclaimed, reload, served, shared
+from tests.integration.harness import (
+    assert_unhurt,
+    daemon_of,
+    file,
+    reclaimed,
+    reload,
+    served,
+    shared,
+    status,
+)
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -21,6 +30,9 @@ LENDING = "reclaim: {enabled: true}\n"
 GIB = 1 << 30
 SOON_S = 3 * PERIOD_S + 30
 """Three turns of the slow loop, on a machine with something else to do."""
+
+OFFERED = ("cpu_milli", "memory_bytes", "headroom_cpu_milli", "headroom_memory_bytes")
+OFFERED_AS_METRICS = ("capacity_cpu_milli", "capacity_memory_bytes", *OFFERED[2:])
 
 BOUNDS = {1: "memory.limit_in_bytes", 2: "memory.max"}
 NO_BOUND = {1: "9223372036854771712", 2: "max"}
@@ -79,6 +91,29 @@ def test_the_offer_follows_the_load_and_says_why(rig):
         "reason", "because", "at",
     }  # fmt: skip
     assert_unhurt(rig.daemon)
+
+
+@pytest.mark.parametrize("sharing", ["overlap", "partition"])
+def test_nothing_is_offered_before_the_runtime_has_told_who_there_is(tmp_path, sharing):
+    lending = f"reclaim: {{enabled: true, sharing: {sharing}}}\n"
+    with Node(tmp_path, cgroup=1) as node, daemon_of(node, config=lending) as daemon:
+        daemon.terminate()
+        web = shared(node, "web")
+        node.set_demand(web, 6.0)
+        node.start_clock()
+        node.kill_runtime()
+        daemon.start()
+        wait_until(lambda: status(daemon, "/healthz"), SOON_S, "an answer over HTTP")
+        rig = Rig(node, daemon)
+        rig.await_turns(3)
+        found = rig.capacity()
+        assert [found[name] for name in OFFERED] == [0, 0, 0, 0]
+        assert found["because"] == "the runtime has not told yet who there is"
+        assert [daemon.metric(f"nri_coloc_{name}") for name in OFFERED_AS_METRICS] == [0, 0, 0, 0]
+        node.start_runtime()
+        wait_until(lambda: rig.capacity()["memory_bytes"] > 0, SOON_S, "an offer")
+        assert "most: shop/web" in rig.capacity()["because"]
+        assert_unhurt(daemon)
 
 
 def test_nobody_is_promised_more_than_an_operator_lets_the_box_have(rig):

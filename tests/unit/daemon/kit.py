@@ -36,9 +36,11 @@ class Heard:
 
 
 def a_node(tuning: Tuning | None = None) -> Node:
-    """An 8-CPU machine with nobody on it."""
+    """An 8-CPU machine with nobody on it, as the runtime has told."""
     tuning = tuning or Tuning()
-    return Node(pools.initial(kit.machine(), tuning), tuning, MEMORY)
+    node = Node(pools.initial(kit.machine(), tuning), tuning, MEMORY)
+    node.told = True
+    return node
 
 
 def a_report(node: Node) -> tuple[Report, Heard]:

@@ -103,6 +103,15 @@ def test_a_list_sizes_the_box_if_somebody_in_it_lives_there(node: Node, listed, 
         assert list(node.state.pools.counts) == sized
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+def test_what_may_be_lent_now_is_known_only_after_the_runtime_has_told_who_there_is(told):
+    node, stands = a_node(replace(TUNING, reclaim=ReclaimTuning(partition=True))), cast("Any", Nobody())
+    node.told = told
+    lending = Lending(node, stands, stands, cast("Any", Budgets()), a_report(node)[0])
+    lending._tick(0.0)
+    assert (lending.headroom.unused_milli > 0) is told
+
+
 class TestAfterARestart:
     """A former life left the box six CPUs."""
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from nri_coloc.model.events import ContainerGone, Reconfigured
+from nri_coloc.model.events import ContainerGone, Reconfigured, Synchronized
 from nri_coloc.model.tuning import Tuning
 from tests.unit.daemon.kit import a_node, create
 from tests.unit.policy import kit
@@ -35,6 +35,22 @@ def test_whether_it_counts_is_asked_before_anybody_else_can_decide():
         return True
 
     node.decide(ContainerGone("nobody"), adopt)
+
+
+def test_only_a_list_that_was_taken_in_tells_who_there_is():
+    node = a_node()
+    node.told = False
+    create(node, "app")
+    node.decide(Synchronized((), ()), lambda _: False)
+    assert not node.told
+    node.decide(Synchronized((), ()))
+    assert node.told
+
+
+def test_who_there_is_stays_told_whatever_happens_next():
+    node = a_node()
+    node.decide(ContainerGone("nobody"))
+    assert node.told
 
 
 def test_new_tuning_and_the_state_under_it_come_together():

@@ -19,6 +19,7 @@ from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
+from nri_coloc.reclaim.forecast import Forecast
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.picture import PictureTaker
 from tests.rig.waiting import wait_until
@@ -107,6 +108,44 @@ def test_an_empty_node_offers_nearly_everything(rig):
     assert rig.offer.memory_bytes > 29 * GIB
     assert rig.metric("capacity_cpu_milli") == rig.offer.cpu_milli
     assert rig.metric("headroom_memory_bytes") > 29 * GIB
+
+
+class TestBeforeTheRuntimeHasToldWhoThereIs:
+    @pytest.fixture
+    def rig(self, rig: Rig) -> Rig:
+        rig.node.told = False
+        return rig
+
+    def test_nothing_is_offered_however_often_it_looks(self, rig):
+        for _ in range(3):
+            assert rig.survey.turn() == subject.SOON_S
+        assert (rig.offer.cpu_milli, rig.offer.memory_bytes) == (0, 0)
+        assert (rig.metric("capacity_cpu_milli"), rig.metric("headroom_memory_bytes")) == (0, 0)
+
+    def test_nothing_is_learnt(self, rig):
+        rig.survey.turn()
+        rig.survey.turn()
+        assert rig.survey.outlook.forecast == Forecast()
+
+    def test_nobodys_memory_is_bounded(self, rig):
+        rig.survey.host_groups = lambda: ("yarn",)
+        rig.sim.tree.make("yarn")
+        rig.survey.turn()
+        assert rig.worker.bounds is None
+
+    def test_a_picture_of_then_is_compared_with_none_of_those_who_are_told_of(self, rig):
+        rig.survey.turn()
+        rig.node.told = True
+        rig.survey.turn()
+        assert rig.offer.binding is Binding.NOT_MEASURED
+        rig.survey.turn()
+        assert rig.offer.cpu_milli == pytest.approx(7600, abs=60)
+
+    def test_that_lending_is_switched_off_is_said_all_the_same(self, sim, tmp_path):
+        rig = Rig(sim, str(tmp_path), Tuning(reclaim=ReclaimTuning(enabled=False)))
+        rig.node.told = False
+        rig.survey.turn()
+        assert rig.offer.binding is Binding.DISABLED
 
 
 def test_where_pools_are_sized_by_load_the_box_offers_its_own_cpus(sim, tmp_path):

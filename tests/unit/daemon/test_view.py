@@ -89,6 +89,27 @@ def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, becau
     assert told["because"].startswith(because)
 
 
+@pytest.mark.parametrize("measured", [MemoryHeadroom(7, Binding.FREE_MEMORY, ""), None], ids=["known", "not"])
+def test_before_the_runtime_has_told_who_there_is_nothing_is_offered_and_one_clause_says_so(measured, parts):
+    view, node, _ = parts
+    node.told, view._loops.survey.memory.headroom = False, measured
+    told = view.capacity()
+    assert (told["cpu_milli"], told["memory_bytes"], told["reason"]) == (0, 0, "lending_not_measured")
+    assert told["because"] == "the runtime has not told yet who there is"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [({"enabled": False}, "forecast"), ({"paused": "paused until noon"}, "lending_paused")],
+    ids=["nothing is lent", "paused"],
+)
+def test_what_withholds_the_offer_anyway_is_said_before_that(changed, reason, parts):
+    view, node, _ = parts
+    node.told = False
+    node.tuning = replace(node.tuning, reclaim=replace(node.tuning.reclaim, **changed))
+    assert view.capacity()["reason"] == reason
+
+
 def test_the_rest_is_handed_on(parts):
     view, _, _ = parts
     assert view.readiness() == {"ready": False, "checks": {}}

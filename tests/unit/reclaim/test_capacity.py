@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import ForecastTuning, ReclaimTuning
 from nri_coloc.reclaim import forecast
-from nri_coloc.reclaim.capacity import Supply, capacity
+from nri_coloc.reclaim.capacity import Supply, capacity, untold
 from nri_coloc.reclaim.forecast import Forecast
 from nri_coloc.reclaim.use import SYSTEM, Use
 from nri_coloc.reclaim.workload import OnlinePod
@@ -170,6 +170,10 @@ def test_a_bound_of_the_box_is_what_bound_it(box, most, binding):
 def test_the_sentence_says_how_many_are_still_learnt():
     learnt = next(case for case in CASES if case.binding is Binding.LEARNING)
     assert "2 of them still being learnt" in found(learnt).because
+
+
+def test_before_anybody_is_told_of_nothing_is_offered_and_one_clause_says_why():
+    assert untold() == Capacity(0, 0, Binding.NOT_MEASURED, "the runtime has not told yet who there is")
 
 
 def test_while_lending_is_paused_nothing_is_offered_and_it_says_so():
