@@ -17,6 +17,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Binding, Headroom
 from nri_coloc.model.readings import GroupReading
 from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.remainder import risen
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import BurstTuning
 from nri_coloc.reclaim import burst
@@ -150,14 +151,9 @@ def _throttled(assignment: Assignment, before: GroupReading | None, now: GroupRe
     if before is None or before.key != now.key or now.at <= before.at:
         return known
     elapsed_us = (now.at - before.at) * 1e6
-    used = _grown(before.usage_us, now.usage_us)
-    held = _grown(before.throttled_periods, now.throttled_periods)
+    used = risen(before.usage_us, now.usage_us)
+    held = risen(before.throttled_periods, now.throttled_periods)
     return known._replace(
         used_milli=None if used is None else int(used * 1000 / elapsed_us),
         held_back=None if held is None else min(1.0, held * period / elapsed_us),
     )
-
-
-def _grown(before: int | None, now: int | None) -> int | None:
-    """Return by how much a counter grew; None where it is not known or went back."""
-    return now - before if before is not None and now is not None and now >= before else None

@@ -48,9 +48,9 @@ class Sample(NamedTuple):
     """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
 
     `key` is its identity: the folder's inode, never its path; a negative number stands for the very set of cgroups
-    that a sum or difference was made of. `usage_us` None says that the cgroup cannot be read or is `gone`, or, of an
-    online pod by itself, that its usage was not asked for. Of one role, no cgroup lies inside another; its samples come
-    in turns, each with its own `at`, and are summed as rates.
+    that a sum or difference was made of. `usage_us` None says that the cgroup cannot be read or is `gone`, that one of
+    the counters of a difference began anew, or, of an online pod by itself, that its usage was not asked for. Of one
+    role, no cgroup lies inside another; its samples come in turns, each with its own `at`, and are summed as rates.
 
     `stalled_us`: what `signal` says, by PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0
     where it has none; summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a

@@ -142,6 +142,11 @@ class Workload:
         with self._lock:
             self._delays[path] = part
 
+    def set_back(self, path: str) -> None:
+        """Let what a cgroup has used begin anew, as whoever writes 0 into its cpuacct.usage on v1 does."""
+        with self._lock:
+            self._counters[path].used = 0.0
+
     def end(self, path: str) -> None:
         """Let a cgroup want nothing and hold nothing any more."""
         with self._lock:

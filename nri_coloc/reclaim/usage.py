@@ -93,13 +93,14 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
     at, usage = sample.at, sample.usage_us
     if usage is None:
         return _unread(meter, sample)
-    if meter is None or meter.usage_us == _UNREAD or meter.role is not sample.role:
+    if meter is None or meter.role is not sample.role:
         return Meter(sample.role, _PLACE[sample.role], at, usage, tier=sample.tier)
     span = at - meter.at
     if 0 <= span < SHORTEST_S:
         return meter
     risen = usage - meter.usage_us
-    if not 0 <= span <= LONGEST_S or not is_plausible(risen, span, cpus):
+    is_known = meter.usage_us != _UNREAD and is_plausible(risen, span, cpus)
+    if not is_known or not 0 <= span <= LONGEST_S:
         return _without_rate(meter, at, usage)
     # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
     place = meter.place
@@ -110,11 +111,12 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
 def _unread(meter: Meter | None, sample: Sample) -> Meter | None:
     """Return what is left of a meter whose cgroup told nothing: nothing of what is subtracted.
 
-    A tier's member that cannot be read has no rate, so that its tier does not count as one that uses less.
+    Pods and system keep their rate until two readings make another one: how far the counter rose meanwhile may never be
+    known. A tier's member that cannot be read has no rate, so that its tier does not count as one that uses less.
     """
     if sample.role is Role.TIER and not sample.gone:
         return Meter(sample.role, _PLACE[sample.role], sample.at, _UNREAD, tier=sample.tier)
-    return meter if meter is not None and meter.place in _VITAL else None
+    return meter._replace(usage_us=_UNREAD) if meter is not None and meter.place in _VITAL else None
 
 
 def is_plausible(risen_us: int, span_s: float, cpus: int) -> bool:

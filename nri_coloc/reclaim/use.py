@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.model.readings import GroupReading, NodeReading, Picture
+from nri_coloc.model.remainder import risen
 from nri_coloc.reclaim.workload import OnlinePod
 
 SYSTEM: Final = "/system"
@@ -44,9 +45,8 @@ def milli_between(before: GroupReading | None, after: GroupReading | None) -> in
     """Return the mean use in milli-CPU; None for two different cgroups, a clock that stands or a counter set back."""
     if before is None or after is None or before.key != after.key or after.at <= before.at:
         return None
-    if before.usage_us is None or after.usage_us is None or after.usage_us < before.usage_us:
-        return None
-    return round((after.usage_us - before.usage_us) / (after.at - before.at) / 1000)
+    used_us = risen(before.usage_us, after.usage_us)
+    return None if used_us is None else round(used_us / (after.at - before.at) / 1000)
 
 
 def _working_set(reading: GroupReading | None) -> int | None:
@@ -60,18 +60,19 @@ def _system_milli(before: Picture, after: Picture) -> int | None:
     """
     pods = milli_between(before.kubepods, after.kubepods)
     first, last = before.node, after.node
-    if pods is None or first.usage_us is None or last.usage_us is None or last.at <= first.at:
+    all_us = risen(first.usage_us, last.usage_us)
+    if pods is None or all_us is None or last.at <= first.at:
         return None
-    whole_us = last.usage_us - first.usage_us - _reserved_us(first, last)
+    whole_us = all_us - _reserved_us(first, last)
     lent = sum(milli_between(before.host_groups.get(n), g) or 0 for n, g in after.host_groups.items())
     return max(0, round(whole_us / (last.at - first.at) / 1000) - pods - lent)
 
 
 def _reserved_us(first: NodeReading, last: NodeReading) -> int:
     """Two readings of one set of CPUs, of which none left and came back; else nothing is known of them."""
-    if first.reserved != last.reserved or first.reserved_usage_us is None or last.reserved_usage_us is None:
+    if first.reserved != last.reserved:
         return 0
-    return max(0, last.reserved_usage_us - first.reserved_usage_us)
+    return risen(first.reserved_usage_us, last.reserved_usage_us) or 0
 
 
 def _system_bytes(after: Picture) -> int | None:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
-from nri_coloc.model import cpuset
+from nri_coloc.model import cpuset, remainder
 from nri_coloc.model.readings import Role, Sample, Signal
+from nri_coloc.model.remainder import Remainder
 from nri_coloc.sampling import counters, descriptors, sources
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.descriptors import Descriptors, OpenFile, Vanished
@@ -48,7 +49,7 @@ class CgroupGauge:
         self.key = 0
         self.lacks_pressure = False
         self.delay: RunDelay | None = None
-        self._highest = 0
+        self._left: Remainder | None = None
         self._ended: set[int] = set()
         self._opened: _Opened | None = None
         self._ends = (0, 0, 0)
@@ -76,9 +77,10 @@ class CgroupGauge:
         """Make a sample of what its files, in their order, say."""
         group = self._group
         add, less, stalled = self._ends
-        usage = _sum(figures[:add])
-        if usage is not None and less > add:
-            usage = self._without(usage, _sum(figures[add:less]))
+        if less > add:
+            self._left, usage = remainder.read(self._left, figures[:add], figures[add:less])
+        else:
+            usage = _sum(figures[:add])
         held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None
         waited, signal = _sum(figures[less:stalled]), Signal.PSI
         self.lacks_pressure = waited is None and bool(group.stalled)
@@ -139,17 +141,6 @@ class CgroupGauge:
         self._opened = None
         self._open_at = float("-inf")
 
-    def _without(self, usage: int, less: int | None) -> int | None:
-        """Return the difference, which never falls.
-
-        Time passes between the two reads, and the root's counter on v2 is made of clock ticks: both let a difference
-        fall for a moment, which whoever makes rates would take for a counter that began anew.
-        """
-        if less is None:
-            return None
-        self._highest = max(self._highest, usage - less)
-        return self._highest
-
     def _open_all(self, now: float) -> None:
         """Open what is there; where a part is not (yet) there, all is tried again after a while."""
         self.close()
@@ -163,7 +154,7 @@ class CgroupGauge:
         else:
             while key in self._ended:
                 key += _GENERATION
-            self._highest = self._highest if key == self.key else 0
+            self._left = self._left if key == self.key else None
             self.key = key
         self._open_at = float("inf") if self.is_complete else now + RETRY_S
 

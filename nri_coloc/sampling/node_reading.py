@@ -20,6 +20,7 @@ class NodeReader:
         self._layout = layout
         self._root = host_root.rstrip("/")
         self._page_size = os.sysconf("SC_PAGE_SIZE")
+        self._by_root: bool | None = None
 
     def read(self, at: float, reserved: CPUMask, nodes: Iterable[int]) -> NodeReading:
         """Read the machine; `nodes`: its memory nodes.
@@ -47,10 +48,17 @@ class NodeReader:
         )
 
     def _usage_us(self, busy: Mapping[int, int]) -> int | None:
-        """Return what the root cgroup counted, which agrees with kubepods' own counter, else /proc/stat's sum."""
+        """Return what the root cgroup counted, which agrees with kubepods' own counter, else /proc/stat's sum.
+
+        The first reading tells which, for good: how far one lies above the other is nobody's use.
+        """
         root = sources.usage(self._layout, "")
         counted = None if root is None else root.parse(content(f"{root.folder}/{root.name}"))
-        return counted if counted is not None else sum(busy.values()) if busy else None
+        if self._by_root is None:
+            self._by_root = counted is not None
+        if self._by_root:
+            return counted
+        return sum(busy.values()) if busy else None
 
     def _nodes(self, nodes: list[int], memory: NodeMemory) -> dict[int, NumaMemory]:
         """Read each node; a single one has all memory, of which its own file was seen to leave out a part."""

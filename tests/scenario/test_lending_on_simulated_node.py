@@ -93,6 +93,15 @@ def test_a_node_whose_online_pod_wants_half_lends_less_than_the_other_half(bed):
     assert 1 <= bed.run(6).target.cpus <= CPUS / 2
 
 
+@pytest.mark.parametrize("path", ["", "kubepods"], ids=["the node's", "the pods'"])
+def test_a_counter_that_begins_anew_gives_the_box_nothing_of_what_the_system_uses(bed, path):
+    bed.node.tree.make("system")
+    bed.node.workload.attach("system", lambda _seconds: CPUS / 2)
+    lent = bed.run(6).target.cpus
+    bed.node.workload.set_back(path)
+    assert {tick.target.cpus for tick in (bed.tick() for _ in range(300))} <= {lent, lent - 1}
+
+
 class TestWithoutPSI:
     """Online tasks that wait beside the box take it back, with nothing but their schedstat to tell of it."""
 

@@ -101,6 +101,14 @@ def test_pods_that_cannot_be_read_keep_their_last_rate_and_its_age():
     assert (kept.online, kept.oldest) == (3000, AT)
 
 
+@pytest.mark.parametrize("role", [Role.PODS, Role.SYSTEM])
+def test_after_a_reading_that_told_nothing_a_rate_is_made_of_the_two_after_it(role):
+    unread, after = Sample(1, role, AT + 0.5, None), Sample(1, role, AT + 1, 3_107_000)
+    known = meters(*pair(role, 3000), unread, after)
+    assert (known[1].milli, known[1].rated_at) == (3000, AT)
+    assert milli(*pair(role, 3000), unread, after, Sample(1, role, AT + 2, 3_807_000)) == 700
+
+
 def test_who_was_not_read_for_very_long_is_forgotten():
     late = Sample(2, Role.SYSTEM, AT + 10.5, 0)
     assert set(meters(*pair(Role.BOX, 10), late)) == {2}

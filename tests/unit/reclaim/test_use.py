@@ -106,6 +106,13 @@ def test_without_the_nodes_own_counters_the_system_is_unknown():
     assert uses_between(after, before, {})[SYSTEM] == Use(SYSTEM)
 
 
+@pytest.mark.parametrize("pods_us", [0, 900_000], ids=["pods rest", "pods run"])
+def test_a_node_whose_counter_began_anew_has_no_system_that_rests(pods_us):
+    before = picture(0.0, {}, GroupReading(1, 0.0, 0), usage_us=7_000_000)
+    after = picture(1.0, {}, GroupReading(1, 1.0, pods_us), usage_us=100)
+    assert uses_between(before, after, {})[SYSTEM].cpu_milli is None
+
+
 def test_a_nodes_clock_that_stands_gives_no_rate():
     before = picture(0.0, {}, group(1, 0.0), usage_us=0)
     after = picture(1.0, {}, group(1, 1.0, 900), usage_us=9)

@@ -39,6 +39,15 @@ class TestFigures:
             seen.append(bed.one().usage_us)
         assert seen == [70, 70, 80]
 
+    def test_a_remainder_is_unknown_where_a_counter_began_anew_and_rises_again_from_there(self, bed):
+        bed.sampler.watch((REST,))
+        seen = []
+        for root, pods in ((5_000, 3_000), (6_000, 3_100), (10, 3_200), (60, 3_220)):
+            bed.use("", root)
+            bed.use("kubepods", pods)
+            seen.append(bed.one().usage_us)
+        assert seen == [2_000, 2_900, None, 2_930]
+
     def test_a_remainder_is_unknown_while_a_part_of_it_is(self, bed):
         bed.sampler.watch((REST,))
         bed.use("", 100)

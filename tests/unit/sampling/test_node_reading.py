@@ -62,6 +62,16 @@ class TestCPU:
     def test_without_it_the_cpus_busy_time_is(self, root):
         assert reader(root).read(1.0, 0, (0,)).usage_us == 120_000
 
+    def test_where_the_root_cgroup_counted_once_nothing_else_stands_in_for_it(self, root):
+        tree = CgroupTree(root, 1, 0b11, 1)
+        tree.plant()
+        reads = NodeReader(cgroup_layout.detect(str(root)), str(root))
+        found = []
+        for text in ("7000000", "garbage", "9000000"):
+            tree.write("", "cpuacct.usage", text)
+            found.append(reads.read(1.0, 0, (0,)).usage_us)
+        assert found == [7000, None, 9000]
+
     def test_without_either_it_is_unknown(self, root):
         (root / "proc/stat").unlink()
         assert reader(root).read(1.0, 0, (0,)).usage_us is None
