@@ -47,7 +47,7 @@ class Outlook:
         self._expected_for: tuple[object, ...] = ()
         self._offered_for: tuple[object, ...] = ()
         self._offered_s = float("-inf")
-        self._supply = Supply(0, 0)
+        self._supply = Supply(0, 0, kubepods_limit=0)
         self._used = (0, 0)
 
     def saw(
@@ -80,6 +80,7 @@ class Outlook:
 
         What is used less of is offered when the minute is over: an offer that is withdrawn is no good to anybody.
         """
+        self._supply = _supply(picture, scene, self._supply)
         blind = prediction.blind_for_s(self.forecast, now_s, scene.tuning) > 0.0
         learnt = self.forecast.observed_s is not None
         known = (scene.online, scene.lendable_milli, scene.most_milli, scene.tuning, blind, learnt)
@@ -89,7 +90,6 @@ class Outlook:
         if stands and 0.0 <= now_s - self._offered_s < ADVERTISED_S:
             return False
         self._offered_for, self._offered_s, self._used = known, now_s, used
-        self._supply = _supply(picture, scene, self._supply)
         self.capacity = capacity(
             self.forecast,
             scene.online,
@@ -122,14 +122,15 @@ def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
 
 
 def _supply(picture: Picture, scene: Scene, known: Supply) -> Supply:
-    """Return what there is to divide; memory that could not be read is what it was."""
-    if not picture.node.memory_total:
-        return known._replace(
-            cpu_milli=scene.lendable_milli, box_milli=scene.box_milli, most_milli=scene.most_milli
-        )
-    pods = picture.kubepods.memory if picture.kubepods is not None else None
-    limit = None if pods is None else pods.limit
-    node = picture.node
-    return Supply(
-        scene.lendable_milli, node.memory_total, node.watermark, limit, scene.box_milli, scene.most_milli
+    """Return what there is to divide; what could not be read, the machine's memory or kubepods' limit, is what it was.
+
+    A limit that was never read is none that is not there: then nothing is left of it.
+    """
+    node, kubepods = picture.node, picture.kubepods
+    if node.memory_total:
+        known = known._replace(memory_bytes=node.memory_total, watermark_bytes=node.watermark)
+    if kubepods is not None and kubepods.memory is not None:
+        known = known._replace(kubepods_limit=kubepods.memory.limit)
+    return known._replace(
+        cpu_milli=scene.lendable_milli, box_milli=scene.box_milli, most_milli=scene.most_milli
     )

@@ -1,12 +1,13 @@
 """From pictures to an offer, by clocks that the test holds."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from nri_coloc.daemon.outlook import Outlook, Scene
 from nri_coloc.model.lending import Binding
-from nri_coloc.model.readings import NodeReading, Picture
+from nri_coloc.model.readings import MemoryReading, NodeReading, Picture
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.use import SYSTEM
 from nri_coloc.reclaim.workload import OnlinePod
@@ -26,11 +27,12 @@ class Rig:
         self.scene = Scene(self.online, 8000, TUNING)
         self.offers = 0
 
-    def turn(self, milli: float = 1000, gap_s: float = 5.0) -> Picture:
+    def turn(self, milli: float = 1000, gap_s: float = 5.0, limit: int | None = None) -> Picture:
         self.at += gap_s
         self.used += milli * gap_s
         pod = replace(group(1, self.at, 0, GIB), usage_us=round(self.used * 1000))
-        pods = replace(group(2, self.at, 0, GIB), usage_us=round(self.used * 1000))
+        held = MemoryReading(GIB, anon=GIB, working_set=GIB, limit=limit)
+        pods = replace(group(2, self.at), usage_us=round(self.used * 1000), memory=held)
         taken = picture(
             self.at, {"web": pod}, pods, usage_us=round(self.used * 1000),
             memory_total=16 * GIB, memory_free=15 * GIB,
@@ -42,6 +44,13 @@ class Rig:
         self.offers += self.outlook.advertise(taken, self.scene, self.now)
         self.before = taken
         return taken
+
+    def miss(self, gap_s: float = 5.0, **parts: Any) -> None:
+        """Take a picture of what there was, of which some parts could not be read."""
+        assert self.before is not None
+        self.at += gap_s
+        node = replace(self.before.node, at=self.at)
+        self.see(replace(self.before, **{"at": self.at, "node": node, **parts}))
 
     @property
     def now(self) -> float:
@@ -175,6 +184,37 @@ def test_pictures_of_nothing_are_failed_readings_and_the_offer_never_rises(rig):
     assert offer.binding is Binding.YESTERDAY
     assert offer.cpu_milli <= first.cpu_milli
     assert 0 < offer.memory_bytes <= first.memory_bytes, "the machine has not lost its memory"
+
+
+class TestKubepodsOwnLimit:
+    def test_one_that_cannot_be_read_for_once_is_what_it_was(self, rig):
+        rig.turn(limit=3 * GIB)
+        rig.turn(limit=3 * GIB)
+        first = rig.outlook.capacity.memory_bytes
+        rig.miss(61.0, kubepods=None)
+        assert 0 < rig.outlook.capacity.memory_bytes <= first < 3 * GIB
+        assert f"{3 * GIB} bytes of kubepods' own limit" in rig.outlook.capacity.because
+
+    def test_that_is_what_was_read_last_and_not_what_an_offer_was_made_of(self, rig):
+        rig.turn()
+        rig.turn()
+        first = rig.offers
+        rig.turn(limit=3 * GIB)
+        assert rig.offers == first
+        rig.miss(61.0, kubepods=None)
+        assert rig.outlook.capacity.memory_bytes < 3 * GIB
+
+    def test_one_that_was_never_read_leaves_nothing(self, rig):
+        rig.turn()
+        rig.miss(kubepods=None)
+        rig.outlook = Outlook(rig.outlook.forecast)
+        rig.miss(kubepods=None)
+        assert rig.outlook.capacity.memory_bytes == 0
+
+    def test_one_that_is_taken_away_bounds_no_more(self, rig):
+        for limit in (3 * GIB, 3 * GIB, None):
+            rig.turn(limit=limit, gap_s=61.0)
+        assert rig.outlook.capacity.memory_bytes > 10 * GIB
 
 
 def test_expectations_are_kept_until_somebody_comes_or_a_sample_is_in(rig):
