@@ -62,8 +62,7 @@ class Outlook:
 
     def expected(self, online: Online, now_s: float, tuning: ReclaimTuning) -> Expectation:
         """Return what every online pod, and the system, is expected to use."""
-        blind = prediction.blind_for_s(self.forecast, now_s, tuning) > 0.0
-        known = (online, self.forecast.histories, tuning, blind)
+        known = (online, self.forecast.histories, tuning, *self._blind(now_s, tuning))
         if self._expected is None or not _same(known, self._expected_for):
             self._expected = prediction.expect(self.forecast, online, now_s, tuning)
             self._expected_for = known
@@ -81,9 +80,9 @@ class Outlook:
         What is used less of is offered when the minute is over: an offer that is withdrawn is no good to anybody.
         """
         self._supply = _supply(picture, scene, self._supply)
-        blind = prediction.blind_for_s(self.forecast, now_s, scene.tuning) > 0.0
-        learnt = self.forecast.observed_s is not None
-        known = (scene.online, scene.lendable_milli, scene.most_milli, scene.tuning, blind, learnt)
+        learnt = (observed_s is not None for observed_s in self.forecast.observed)
+        blind = self._blind(now_s, scene.tuning)
+        known = (scene.online, scene.lendable_milli, scene.most_milli, scene.tuning, *blind, *learnt)
         used = self._used_now()
         kept = scene.box_milli is None or self.capacity.cpu_milli <= scene.box_milli
         stands = kept and _same(known, self._offered_for) and not self._has_risen(used, scene.tuning)
@@ -99,6 +98,10 @@ class Outlook:
             previous=self.capacity,
         )
         return True
+
+    def _blind(self, now_s: float, tuning: ReclaimTuning) -> tuple[bool, ...]:
+        """Return of each resource whether its readings fail."""
+        return tuple(blind_s > 0.0 for blind_s in prediction.blind_for(self.forecast, now_s, tuning))
 
     def _used_now(self) -> tuple[int, int]:
         """Return milli-CPU and bytes of all online pods and the system."""

@@ -9,15 +9,17 @@ Nor ever more than an operator lets the box have (`pools.reclaim.maxCPUs`).
 Memory that an online pod requested counts as used (`memory_request_claim`), so that what is advertised is never
 more than what `reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system −
 Σ used of high priority), with the expected peak in place of the present use, so that the number lasts. Never
-negative, and no minimum: a full node offers 0.
+negative, and no minimum: a full node offers 0. Of a resource that cannot be read no more is offered than before, and
+after `blind_s` nothing; the other one goes on.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from math import isinf
+from typing import Final, NamedTuple
 
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.forecast import Expectation, Forecast, blind_for_s, expect
+from nri_coloc.reclaim.forecast import NEVER, Expectation, Forecast, blind_for, expect
 from nri_coloc.reclaim.use import SYSTEM
 from nri_coloc.reclaim.workload import OnlinePod
 
@@ -36,10 +38,24 @@ class Supply(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One resource: the amount offered and the terms it was made of, as a sentence."""
+    """One resource: the amount offered, the terms it was made of as a sentence, and by what it is known."""
 
     amount: int
     because: str
+    known_by: Binding = Binding.FORECAST
+
+
+class _Past(NamedTuple):
+    """One resource: for how long its readings have failed, and what was offered of it before."""
+
+    name: str
+    unit: str
+    blind_s: float
+    offered: int
+
+
+_GRAVEST: Final = (Binding.STALE, Binding.NOT_MEASURED, Binding.YESTERDAY, Binding.FORECAST)
+"""An offer of two resources is known as well as the one that is known least."""
 
 
 def capacity(
@@ -51,33 +67,40 @@ def capacity(
     *,
     previous: Capacity,
 ) -> Capacity:
-    """Return what may be advertised now.
-
-    Without readings never more than the `previous` one, after `blind_s` nothing; before the first reading nothing.
-    """
+    """Return what may be advertised now, after the `previous` offer; before the first reading nothing."""
     if not tuning.enabled:
         return Capacity(binding=Binding.DISABLED, because="lending is switched off")
     if tuning.paused:
         return paused(tuning)
-    if forecast.observed_s is None:
+    if forecast.observed == NEVER:
         return Capacity(binding=Binding.NOT_MEASURED, because="nothing was measured yet")
-    blind_s = blind_for_s(forecast, now_s, tuning)
-    if blind_s > tuning.forecast.blind_s:
-        return Capacity(binding=Binding.STALE, because=f"nothing could be read for {blind_s:.0f} s")
+    blind = blind_for(forecast, now_s, tuning)
+    if min(blind) > tuning.forecast.blind_s:
+        return Capacity(binding=Binding.STALE, because=f"nothing could be read for {min(blind):.0f} s")
     expected = expect(forecast, online, now_s, tuning)
-    cpu = _cpu(expected, supply, online, tuning)
-    memory = _memory(expected, supply, online, tuning)
+    of_cpu = _Past("CPU", "m", blind.cpu_s, previous.cpu_milli)
+    of_memory = _Past("memory", " bytes", blind.memory_s, previous.memory_bytes)
+    cpu = _as_read(_cpu(expected, supply, online, tuning), of_cpu, tuning)
+    memory = _as_read(_memory(expected, supply, online, tuning), of_memory, tuning)
+    binding = min(cpu.known_by, memory.known_by, key=_GRAVEST.index)
+    if binding is Binding.FORECAST and expected.learning:
+        binding = Binding.LEARNING
     because = f"{cpu.because}; {memory.because}{_caveat(expected)}"
-    if not expected.blind:
-        binding = Binding.LEARNING if expected.learning else Binding.FORECAST
-        return Capacity(cpu.amount, memory.amount, binding, because)
-    return Capacity(
-        min(cpu.amount, previous.cpu_milli),
-        min(memory.amount, previous.memory_bytes),
-        Binding.YESTERDAY,
-        f"nothing could be read for {blind_s:.0f} s, so the same hour yesterday counts, "
-        f"and at most the {previous.cpu_milli}m and {previous.memory_bytes} bytes of before; {because}",
-    )
+    return Capacity(cpu.amount, memory.amount, binding, because)
+
+
+def _as_read(found: _Part, past: _Past, tuning: ReclaimTuning) -> _Part:
+    """Return what may be offered of a resource: without readings never more than before, after `blind_s` nothing."""
+    name, unit, blind_s, offered = past
+    if not blind_s:
+        return found
+    if isinf(blind_s):
+        return _Part(0, f"{name} was not measured yet", Binding.NOT_MEASURED)
+    failed = f"{name} could not be read for {blind_s:.0f} s"
+    if blind_s > tuning.forecast.blind_s:
+        return _Part(0, failed, Binding.STALE)
+    because = f"{failed}, so the same hour yesterday counts, and at most the {offered}{unit} of before"
+    return _Part(min(found.amount, offered), f"{because}; {found.because}", Binding.YESTERDAY)
 
 
 def paused(tuning: ReclaimTuning) -> Capacity:

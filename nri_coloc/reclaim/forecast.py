@@ -40,31 +40,47 @@ class History:
     last_s: float
 
 
+class Observed(NamedTuple):
+    """When each resource was last read, None before the first time."""
+
+    cpu_s: float | None = None
+    memory_s: float | None = None
+
+
+NEVER: Final = Observed()
+
+
+class Blind(NamedTuple):
+    """For how many seconds readings of each resource have failed: 0.0 if they do not, for ever before the first one."""
+
+    cpu_s: float
+    memory_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """All histories, and the peaks of the interval that runs since `since_s`.
 
-    `latest`: each pod's last use; `observed_s`: when that was, None before the first picture.
+    `latest`: each pod's last use, of which each amount is the last that could be read; `observed`: when that was.
     """
 
     histories: Mapping[str, History] = field(default_factory=dict)
     peaks: Mapping[str, Use] = field(default_factory=dict)
     latest: Mapping[str, Use] = field(default_factory=dict)
     since_s: float = 0.0
-    observed_s: float | None = None
+    observed: Observed = NEVER
 
 
 class Expectation(NamedTuple):
     """What each online pod is expected to use, by pod id, and SYSTEM.
 
     `cpu_milli` leaves out pods on CPUs of their own. `learning`: pods whose workload has been watched for too short
-    a time; `blind`: readings fail, and the numbers are yesterday's.
+    a time.
     """
 
     cpu_milli: Mapping[str, int]
     memory_bytes: Mapping[str, int]
     learning: tuple[str, ...] = ()
-    blind: bool = False
 
 
 def observe(forecast: Forecast, uses: Mapping[str, Use], now_s: float, tuning: ReclaimTuning) -> Forecast:
@@ -75,12 +91,36 @@ def observe(forecast: Forecast, uses: Mapping[str, Use], now_s: float, tuning: R
     for pod_id, use in uses.items():
         known = peaks.get(pod_id)
         peaks[pod_id] = use if known is None else _higher(known, use)
-    since_s = now_s if forecast.observed_s is None else forecast.since_s
-    seen = replace(forecast, peaks=peaks, latest=dict(uses), since_s=since_s, observed_s=now_s)
+    since_s = forecast.since_s if forecast.latest else now_s
+    latest = {pod_id: _as_it_was(forecast.latest.get(pod_id), use) for pod_id, use in uses.items()}
+    observed = _observed(forecast.observed, uses, now_s)
+    seen = replace(forecast, peaks=peaks, latest=latest, since_s=since_s, observed=observed)
     if 0.0 <= now_s - since_s < tuning.forecast.sample_s:
         return seen
     histories = _with_samples(forecast.histories, peaks.values(), now_s, tuning)
     return replace(seen, histories=_kept(histories, now_s, tuning), peaks={}, since_s=now_s)
+
+
+def _as_it_was(before: Use | None, now: Use) -> Use:
+    """Return a pod's use with what could not be read as it was."""
+    if before is None:
+        return now
+    return Use(
+        now.workload,
+        before.cpu_milli if now.cpu_milli is None else now.cpu_milli,
+        before.memory_bytes if now.memory_bytes is None else now.memory_bytes,
+    )
+
+
+def _observed(before: Observed, uses: Mapping[str, Use], now_s: float) -> Observed:
+    cpu = _is_read({pod_id: use.cpu_milli for pod_id, use in uses.items()})
+    memory = _is_read({pod_id: use.memory_bytes for pod_id, use in uses.items()})
+    return Observed(now_s if cpu else before.cpu_s, now_s if memory else before.memory_s)
+
+
+def _is_read(amounts: Mapping[str, int | None]) -> bool:
+    """Whether a resource was read: of anybody, and of the system, whose use is made of the node's and of all pods'."""
+    return amounts.get(SYSTEM, 0) is not None and any(amount is not None for amount in amounts.values())
 
 
 def _higher(one: Use, other: Use) -> Use:
@@ -138,11 +178,13 @@ def _kept(histories: dict[str, History], now_s: float, tuning: ReclaimTuning) ->
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def blind_for_s(forecast: Forecast, now_s: float, tuning: ReclaimTuning) -> float:
-    """Return for how long readings have failed, 0.0 if they do not; for ever before the first one."""
-    if forecast.observed_s is None:
-        return float("inf")
-    gap_s = abs(now_s - forecast.observed_s)
+def blind_for(forecast: Forecast, now_s: float, tuning: ReclaimTuning) -> Blind:
+    """Return for how long the readings of each resource have failed."""
+    return Blind(*(_blind_s(observed_s, now_s, tuning) for observed_s in forecast.observed))
+
+
+def _blind_s(observed_s: float | None, now_s: float, tuning: ReclaimTuning) -> float:
+    gap_s = float("inf") if observed_s is None else abs(now_s - observed_s)
     return gap_s if gap_s > _MISSED_SAMPLES * tuning.forecast.sample_s else 0.0
 
 
@@ -151,12 +193,12 @@ def expect(
 ) -> Expectation:
     """Return what every online pod is expected to use, and the system.
 
-    By the tuned estimator; while a workload is being learnt, its request or peak so far; without readings, the same
-    hour yesterday. Never below what the pod uses now; memory never below what is promised to it, never above its
-    limit. Costs some 15 µs a pod, and little changes before the next sample: worth keeping until then, or until
-    another pod comes.
+    By the tuned estimator; while a workload is being learnt, its request or peak so far; of a resource without
+    readings, the same hour yesterday. Never below what the pod uses now; memory never below what is promised to it,
+    never above its limit. Costs some 15 µs a pod, and little changes before the next sample: worth keeping until then,
+    or until another pod comes.
     """
-    blind = blind_for_s(forecast, now_s, tuning) > 0.0
+    blind = blind_for(forecast, now_s, tuning)
     cpu: dict[str, int] = {}
     memory: dict[str, int] = {}
     learning: list[str] = []
@@ -165,18 +207,18 @@ def expect(
         if history is None or history.seen_s < tuning.cold_start_s:
             learning.append(pod_id)
         for_cpu, for_memory = _evidence(forecast, pod_id, pod, now_s, tuning)
-        name = _estimator(history, tuning, blind=blind)
         if not pod.own_cpus:
-            cpu[pod_id] = _estimate(name, for_cpu)
+            cpu[pod_id] = _estimate(_estimator(history, blind.cpu_s, tuning), for_cpu)
         promised = int(pod.memory_bytes * tuning.memory_request_claim)
-        memory[pod_id] = _capped(max(promised, _estimate(name, for_memory)), pod.memory_limit)
-    return Expectation(cpu, memory, tuple(learning), blind)
+        estimated = _estimate(_estimator(history, blind.memory_s, tuning), for_memory)
+        memory[pod_id] = _capped(max(promised, estimated), pod.memory_limit)
+    return Expectation(cpu, memory, tuple(learning))
 
 
-def _estimator(history: History | None, tuning: ReclaimTuning, *, blind: bool) -> str:
+def _estimator(history: History | None, blind_s: float, tuning: ReclaimTuning) -> str:
     if history is None or history.seen_s < tuning.cold_start_s:
         return cold.__name__
-    return yesterday.__name__ if blind else tuning.forecast.estimator
+    return yesterday.__name__ if blind_s else tuning.forecast.estimator
 
 
 def _evidence(
@@ -184,7 +226,8 @@ def _evidence(
 ) -> tuple[Evidence, Evidence]:
     history = forecast.histories.get(pod.workload) or _STRANGER
     # a pod that has just come is measured before its first sample is in: its peak so far is evidence already
-    peak = forecast.peaks.get(pod_id) or forecast.latest.get(pod_id) or Use(pod.workload)
+    unknown = Use(pod.workload)
+    peak = _higher(forecast.latest.get(pod_id, unknown), forecast.peaks.get(pod_id, unknown))
     cpu, memory, margin = history.cpu, history.memory, tuning.margin
     part = tuning.forecast.memory_percentile
     return (

@@ -5,7 +5,7 @@ import pytest
 from nri_coloc.daemon.forecast_file import NAME, ForecastFile
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import forecast
-from nri_coloc.reclaim.forecast import Forecast
+from nri_coloc.reclaim.forecast import NEVER, Forecast
 from nri_coloc.reclaim.use import Use
 
 NOON = 20_000 * 86_400.0
@@ -38,7 +38,7 @@ def test_what_was_learnt_comes_back_and_nothing_of_the_present(rig):
     rig.file.save(learnt(), NOON + 120.0)
     found = rig.load()
     assert found.histories.keys() == {"shop/web"}
-    assert (found.observed_s, rig.said) == (None, [])
+    assert (found.observed, rig.said) == (NEVER, [])
 
 
 def test_the_first_start_has_learnt_nothing_and_that_is_no_news(rig):

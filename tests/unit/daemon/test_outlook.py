@@ -26,6 +26,7 @@ class Rig:
         self.before: Picture | None = None
         self.scene = Scene(self.online, 8000, TUNING)
         self.offers = 0
+        self.node: dict[str, int] = {}
 
     def turn(self, milli: float = 1000, gap_s: float = 5.0, limit: int | None = None) -> Picture:
         self.at += gap_s
@@ -35,7 +36,7 @@ class Rig:
         pods = replace(group(2, self.at), usage_us=round(self.used * 1000), memory=held)
         taken = picture(
             self.at, {"web": pod}, pods, usage_us=round(self.used * 1000),
-            memory_total=16 * GIB, memory_free=15 * GIB,
+            **{"memory_total": 16 * GIB, "memory_free": 15 * GIB, **self.node},
         )  # fmt: skip
         return self.see(taken)
 
@@ -184,6 +185,33 @@ def test_pictures_of_nothing_are_failed_readings_and_the_offer_never_rises(rig):
     assert offer.binding is Binding.YESTERDAY
     assert offer.cpu_milli <= first.cpu_milli
     assert 0 < offer.memory_bytes <= first.memory_bytes, "the machine has not lost its memory"
+
+
+class TestWhereOneResourceCanBeReadNoMore:
+    def test_an_offer_of_cpu_does_not_rise_while_that_of_memory_does(self, rig):
+        for _ in range(3):
+            rig.turn(4000)
+        first = rig.outlook.capacity
+        for _ in range(5):
+            node = NodeReading(rig.at + 60.0, memory_total=16 * GIB, memory_free=16 * GIB)
+            rig.miss(60.0, node=node)
+        offer = rig.outlook.capacity
+        assert offer.cpu_milli <= first.cpu_milli
+        assert offer.binding is Binding.YESTERDAY
+        assert "CPU could not be read for 300 s" in offer.because
+        assert "memory could" not in offer.because
+
+    def test_an_offer_of_memory_does_not_rise_while_that_of_cpu_follows_the_use(self, rig):
+        for _ in range(3):
+            rig.turn(1000)
+        first = rig.outlook.capacity
+        for _ in range(5):
+            rig.node = {"memory_total": 0}
+            rig.turn(5000, 60.0)
+        offer = rig.outlook.capacity
+        assert 0 < offer.memory_bytes <= first.memory_bytes
+        assert "memory could not be read for 300 s" in offer.because
+        assert offer.cpu_milli < first.cpu_milli - 3000
 
 
 class TestKubepodsOwnLimit:

@@ -122,6 +122,56 @@ def test_capacity(case):
     assert offered.because
 
 
+def went_on(*, minutes: int, cpu: int | None = 2000, memory: int | None = 4 * GIB) -> Forecast:
+    """What was seen for half an hour, and then for so long of one resource only."""
+    found = seen(a=WEB)
+    system = Use(SYSTEM, None if cpu is None else 0, None if memory is None else 0)
+    for step in range(1, minutes + 1):
+        uses = {"a": Use("shop/web", cpu, memory), SYSTEM: system}
+        found = forecast.observe(found, uses, NOON + 1800.0 + 60.0 * step, EXACT)
+    return found
+
+
+class TestWhereOneResourceCanBeReadNoMore:
+    """Half an hour of a pod with 2 CPUs and 4 GiB was seen, and 5 CPUs and 20 GiB were offered."""
+
+    def offered(self, known: Forecast, now_min: float) -> Capacity:
+        before = Capacity(5000, 20 * GIB)
+        return found(Case("", 0, 0, Binding.FORECAST, known, {"a": pod()}, now_min=now_min, previous=before))
+
+    def test_no_more_of_it_is_offered_than_before_and_as_much_of_the_other_as_there_is(self):
+        without_cpu = self.offered(went_on(minutes=30, cpu=None), 60)
+        assert (without_cpu.cpu_milli, without_cpu.binding) == (5000, Binding.YESTERDAY)
+        assert without_cpu.memory_bytes > 27 * GIB
+        without_memory = self.offered(went_on(minutes=30, memory=None), 60)
+        assert (without_memory.memory_bytes, without_memory.binding) == (20 * GIB, Binding.YESTERDAY)
+        assert without_memory.cpu_milli > 5800
+
+    def test_after_a_day_nothing_of_it_is(self):
+        without_cpu = self.offered(went_on(minutes=1500, cpu=None), 1530)
+        assert (without_cpu.cpu_milli, without_cpu.binding) == (0, Binding.STALE)
+        assert without_cpu.memory_bytes > 27 * GIB
+        without_memory = self.offered(went_on(minutes=1500, memory=None), 1530)
+        assert (without_memory.memory_bytes, without_memory.binding) == (0, Binding.STALE)
+        assert without_memory.cpu_milli > 5800
+
+    def test_the_sentence_says_which_and_since_when(self):
+        told = self.offered(went_on(minutes=30, memory=None), 60).because
+        assert told.startswith("lendable_cpus: CPU ")
+        assert "; memory could not be read for 1800 s, so the same hour yesterday counts, and at most" in told
+        assert f"at most the {20 * GIB} bytes of before; memory " in told
+        assert self.offered(went_on(minutes=1500, cpu=None), 1530).because.startswith(
+            "CPU could not be read for 90000 s; memory "
+        )
+
+    def test_of_one_that_was_never_read_nothing_is_offered(self):
+        uses = {"a": Use("shop/web", None, 4 * GIB), SYSTEM: Use(SYSTEM, None, 0)}
+        offer = self.offered(forecast.observe(Forecast(), uses, NOON, EXACT), 0)
+        assert (offer.cpu_milli, offer.binding) == (0, Binding.NOT_MEASURED)
+        assert offer.memory_bytes > 27 * GIB
+        assert offer.because.startswith("CPU was not measured yet; memory ")
+
+
 def test_the_sentence_holds_every_figure():
     told = found(CASES[3]).because
     for figure in ("8000m lendable * 1", "0m reserve", "of 1 online pods", "shop/web", "25m of the system"):

@@ -66,7 +66,7 @@ def test_written_again_it_is_the_same_text():
 def test_nothing_of_the_present_comes_back():
     after = checkpoint.read(TEXT, NOON, TUNING).forecast
     assert after is not None
-    assert (after.peaks, after.latest, after.observed_s) == ({}, {}, None)
+    assert (after.peaks, after.latest, after.observed) == ({}, {}, forecast.NEVER)
 
 
 def test_a_forecast_of_nothing_is_a_text_too():

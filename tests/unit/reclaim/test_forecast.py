@@ -1,5 +1,6 @@
 """Histories that are fed and read."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -104,7 +105,6 @@ def test_a_workload_that_is_known_is_expected_at_its_percentile():
     found = expected(watched(700))
     assert near(found.cpu_milli["a"], 700)
     assert found.learning == (SYSTEM,)
-    assert not found.blind
 
 
 def test_a_margin_is_added_to_what_was_measured():
@@ -180,21 +180,55 @@ def test_when_readings_fail_the_same_hour_yesterday_counts():
     yesterday = watched(3000, minutes=30, at=NOON - 86_400.0)
     seen = watched(10, minutes=600, start=yesterday, at=NOON - 43_200.0)
     found = expected(seen, NOON + 60.0, b=WEB)
-    assert found.blind
     assert found.cpu_milli["b"] == 3000
 
 
 def test_where_yesterday_is_unknown_too_it_is_the_peak_or_the_request():
     found = expected(watched(700), NOON + 3 * 86_400.0)
-    assert found.blind
     assert near(found.cpu_milli["a"], 700)
 
 
+def test_only_the_resource_without_readings_is_as_it_was_yesterday():
+    yesterday = watched(3000, minutes=30, at=NOON - 86_400.0)
+    seen = watched(10, minutes=600, start=yesterday, at=NOON - 43_200.0)
+    for minute in range(4):
+        seen = forecast.observe(seen, {"b": Use("shop/web", None, GIB)}, NOON + 60.0 * minute, TUNING)
+    by_least = replace(TUNING, forecast=ForecastTuning(memory_percentile=0.0))
+    found = expected(seen, NOON + 180.0, by_least, c=WEB._replace(memory_bytes=0))
+    assert found.cpu_milli["c"] == 3000
+    assert near(found.memory_bytes["c"], GIB)
+
+
+@pytest.mark.parametrize(
+    ("unread", "amounts"),
+    [(Use("shop/web", None, GIB), (700, GIB)), (Use("shop/web", 50, None), (50, 2 * GIB))],
+    ids=["CPU", "memory"],
+)
+def test_what_a_pod_was_seen_to_use_last_counts_until_it_can_be_read_again(unread, amounts):
+    seen = forecast.observe(watched(700), {"a": unread}, NOON + 1801.0, TUNING)
+    assert seen.latest["a"] == Use("shop/web", *amounts)
+
+
 def test_before_the_first_reading_it_is_blind_for_ever():
-    assert forecast.blind_for_s(Forecast(), NOON, TUNING) == float("inf")
+    assert forecast.blind_for(Forecast(), NOON, TUNING) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize(("gap_s", "blind_s"), [(0.0, 0.0), (120.0, 0.0), (121.0, 121.0), (-121.0, 121.0)])
 def test_two_missed_samples_are_failing_readings(gap_s, blind_s):
     seen = forecast.observe(Forecast(), {"a": Use("w", 1, 1)}, NOON, TUNING)
-    assert forecast.blind_for_s(seen, NOON + gap_s, TUNING) == blind_s
+    assert forecast.blind_for(seen, NOON + gap_s, TUNING) == (blind_s, blind_s)
+
+
+@pytest.mark.parametrize(
+    ("uses", "blind"),
+    [
+        ({"a": Use("w", 1, None)}, (0.0, math.inf)),
+        ({"a": Use("w", None, 1)}, (math.inf, 0.0)),
+        ({"a": Use("w", 1, 1), SYSTEM: Use(SYSTEM, None, 1)}, (math.inf, 0.0)),
+        ({"a": Use("w", 1, 1), SYSTEM: Use(SYSTEM, 1, None)}, (0.0, math.inf)),
+        ({"a": Use("w"), SYSTEM: Use(SYSTEM, 1, 1)}, (0.0, 0.0)),
+    ],
+    ids=["CPU alone", "memory alone", "the system's CPU not", "its memory not", "a pod that has just come"],
+)
+def test_a_resource_is_read_where_the_systems_part_of_it_is(uses, blind):
+    assert forecast.blind_for(forecast.observe(Forecast(), uses, NOON, TUNING), NOON, TUNING) == blind
