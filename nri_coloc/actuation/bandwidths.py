@@ -13,6 +13,7 @@ from nri_coloc.actuation import files
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import number
 from nri_coloc.reclaim.bandwidth import POD, UNLIMITED, Bandwidth, of_pod, writes
 from nri_coloc.reclaim.bandwidth import Write as Order
 
@@ -98,12 +99,13 @@ class Bandwidths:
 
     def _read(self, path: str) -> "_Found | None":
         folder = self._folder(path)
-        if folder is None or not (text := files.read(f"{folder}/{self._quota}")):
+        text = "" if folder is None else (files.value(f"{folder}/{self._quota}") or "").strip()
+        if folder is None or not text:
             return None
-        burst = files.read(f"{folder}/{self._burst}")
+        burst = files.value(f"{folder}/{self._burst}")
         self._notice(f"{folder}/{self._quota}", text)
         self._notice(f"{folder}/{self._burst}", burst)
-        return _Found(folder, text, int(burst) if burst is not None and burst.isdigit() else None)
+        return _Found(folder, text, None if burst is None else number(burst))
 
     def _notice(self, file: str, shown: str | None) -> None:
         """Give a file up that somebody else has written since we did."""
@@ -127,8 +129,8 @@ class Bandwidths:
             quota = share.quota
         if share.burst is not None:
             burst = share.burst
-        elif (original := self._journal.original(f"{here.folder}/{self._burst}")) is not None:
-            burst = int(original)
+        elif (original := self._former_burst(here)) is not None:
+            burst = original
         return _borne(here, quota, burst)
 
     def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
@@ -139,9 +141,13 @@ class Bandwidths:
         burst = here.burst or 0
         if bursting:
             burst = of_pod(quota, bursting).burst
-        elif (original := self._journal.original(f"{here.folder}/{self._burst}")) is not None:
-            burst = int(original)
+        elif (original := self._former_burst(here)) is not None:
+            burst = original
         return _borne(here, quota, burst)
+
+    def _former_burst(self, here: "_Found") -> int | None:
+        """Return the burst that was there before us; None where there is nothing to go back to."""
+        return number(self._journal.original(f"{here.folder}/{self._burst}") or "")
 
     def _write(self, here: "_Found", order: Order, failures: list[KernelInterfaceError]) -> Write | None:
         name, was, text = self._burst, str(here.burst), str(order.value)
@@ -183,8 +189,8 @@ class _Found(NamedTuple):
 
 
 def _quota_of(text: str) -> int:
-    first = text.split(maxsplit=1)[0]
-    return int(first) if first.isdigit() else UNLIMITED
+    quota = number(text.partition(" ")[0])
+    return UNLIMITED if quota is None or quota < 0 else quota
 
 
 def _borne(here: _Found, quota: int, burst: int) -> Bandwidth:

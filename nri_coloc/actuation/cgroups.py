@@ -18,7 +18,7 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.memory import MemoryFiles
 from nri_coloc.actuation.overwritten import Overwritten
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, spec_files
+from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, makes_sense, numbers, spec_files
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.reclaim.hints import Hint
@@ -226,7 +226,7 @@ class CgroupWriter:
         """Return the processes of a cgroup itself."""
         folder = self._layout.folder("cpuset", path) or self._layout.folder("memory", path)
         text = files.read(f"{folder}/cgroup.procs") if folder is not None else None
-        return tuple(int(line) for line in (text or "").split() if line.isdigit())
+        return tuple(numbers(text or ""))
 
     def cpus(self, path: str) -> CPUMask | None:
         """Read the CPUs that a cgroup really has."""
@@ -272,7 +272,7 @@ class CgroupWriter:
         for name in spec_files(changes, self._layout.version):
             controller: Controller = "memory" if name.startswith("memory") else "cpu"
             folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
-            if text is not None:
+            if text is not None and makes_sense(name, text):
                 with self._lock:
                     self._journal.note(f"{folder}/{name}", text)
 
@@ -376,6 +376,7 @@ class CgroupWriter:
                 if target.journalled and self._journal.original(path) is not None:
                     self._overwritten.wrote(path, current)
             else:
+                files.checked(path, current)
                 if target.journalled:
                     self._overwritten.found(path, current, time.monotonic())
                     self._journal.note(path, current)

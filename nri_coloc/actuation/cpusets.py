@@ -31,16 +31,17 @@ class Found(NamedTuple):
 
 
 def look(folder: str, version: int) -> Found | None:
-    """Read a cgroup's files; None if it is gone or has no such file."""
-    own = files.read(f"{folder}/cpuset.cpus")
+    """Read a cgroup's files; None if it is gone or has no such file. Raises KernelInterfaceError for all else."""
+    file = f"{folder}/cpuset.cpus"
+    own = files.read(file)
     if version == 1:
-        return None if own is None else Found(own, cpuset.parse(own))
-    effective = files.read(f"{folder}/cpuset.cpus.effective")
+        return None if own is None else Found(own, files.mask(file, own))
+    effective = files.read(f"{file}.effective")
     if effective is None:
-        return Found(own, cpuset.parse(own)) if own else None
-    granted = cpuset.parse(effective)
+        return Found(own, files.mask(file, own)) if own else None
+    granted = files.mask(f"{file}.effective", effective)
     # where nothing of a cgroup's own set is left to it, the kernel lets it use its parent's
-    return Found(own or "", granted & cpuset.parse(own or "") or granted)
+    return Found(own or "", granted & files.mask(file, own or "") or granted)
 
 
 def actual(folder: str, version: int) -> CPUMask | None:

@@ -1,7 +1,8 @@
 """Reading and writing one kernel file, with the kernel's refusals as values of ours.
 
 Nothing here decides. A file or cgroup that is gone reads as None and is written as False: containers end at any
-moment. Every other failure is a KernelInterfaceError that names the file.
+moment. Every other failure is a KernelInterfaceError that names the file, and so is a text that makes no sense: whoever
+deals with a hundred cgroups has one kind of refusal to reckon with.
 """
 
 import errno
@@ -9,6 +10,9 @@ import os
 from typing import NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import makes_sense
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH)
 _READ_LIMIT = 65536
@@ -36,6 +40,27 @@ def read(path: str) -> str | None:
         raise KernelInterfaceError(path, "read", os.strerror(error.errno or 0)) from error
 
 
+def value(path: str) -> str | None:
+    """Read a file that holds a value, None if it is gone; a text that no kernel shows there is refused."""
+    text = read(path)
+    return None if text is None else checked(path, text)
+
+
+def checked(path: str, text: str) -> str:
+    """Return what a file shows, if a kernel may show it."""
+    if not makes_sense(path.rpartition("/")[2], text):
+        raise KernelInterfaceError(path, "read", f"{text[:80]!r} is no value of such a file")
+    return text
+
+
+def mask(path: str, text: str) -> CPUMask:
+    """Return the CPUs that a file's text names."""
+    try:
+        return cpuset.parse(text)
+    except ValueError as error:
+        raise KernelInterfaceError(path, "read", str(error)) from error
+
+
 def write(path: str, text: str) -> bool:
     """Write a value in one call, as the kernel wants it; False if the file is gone. Never creates a file."""
     try:
@@ -44,6 +69,8 @@ def write(path: str, text: str) -> bool:
             os.write(fd, text.encode("ascii"))
         finally:
             os.close(fd)
+    except UnicodeEncodeError as error:  # an original that was read from a file that made no sense
+        raise KernelInterfaceError(path, f"write {text[:80]!r} to", "it is not ASCII") from error
     except OSError as error:
         if error.errno in _GONE:
             return False

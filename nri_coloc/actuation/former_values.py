@@ -6,6 +6,7 @@ from typing import Final
 from nri_coloc.actuation import cpusets, files
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 
 CPUS: Final = "/cpuset.cpus"
 
@@ -22,16 +23,20 @@ def restore(file: str, was: str, version: int, apart: Container[str] | None = No
     """
     folder, _, name = file.rpartition("/")
     if name == "cpuset.cpus" and was:
-        try:
-            cpus = cpuset.parse(was)
-            if apart is None:
-                return cpusets.move(folder, version, cpus) is not None
-            return cpusets.release(folder, version, cpus, apart) is not None
-        except ValueError as error:  # no journal of ours says such a thing
-            raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
+        cpus = _said(file, was)
+        if apart is None:
+            return cpusets.move(folder, version, cpus) is not None
+        return cpusets.release(folder, version, cpus, apart) is not None
     if name in ("cpuset.cpus", "cpuset.mems") and not was:
         return _emptied(folder, name)
     return files.write(file, was or "\n")
+
+
+def _said(file: str, was: str) -> CPUMask:
+    try:
+        return cpuset.parse(was)
+    except ValueError as error:  # no journal of ours says such a thing
+        raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
 
 
 def _emptied(folder: str, name: str) -> bool:

@@ -6,15 +6,12 @@ wrote the file after us. The lock is held for the journal, and not while the ker
 
 import time
 from threading import Lock
-from typing import Final
 
 from nri_coloc.actuation import files
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.overwritten import Overwritten
-
-_NO_LIMIT: Final = 1 << 62
-"""Above any; v1 shows "no limit" as the largest number of whole pages in 63 bits."""
+from nri_coloc.knobs.files import UNLIMITED, number
 
 
 class MemoryFiles:
@@ -27,7 +24,7 @@ class MemoryFiles:
 
     def bound(self, file: str, amount: int, corrected: list[Correction]) -> bool:
         """Write one bound unless it is there; False if the file is not."""
-        current = files.read(file)
+        current = files.value(file)
         if current is None:
             return False
         with self._lock:
@@ -54,7 +51,7 @@ class MemoryFiles:
 
         To be called with the lock held.
         """
-        current = files.read(file)
+        current = files.value(file)
         if current is None:
             return False
         original, ours = self._journal.original(file), self._overwritten.ours(file)
@@ -82,7 +79,9 @@ def _corrected(file: str, was: str, now: str) -> Correction:
 
 
 def _bytes(text: str) -> int:
-    return int(text) if text.isdigit() else _NO_LIMIT
+    """Return an amount; "max", and what v1 shows for it, is above any."""
+    found = number(text)
+    return UNLIMITED if found is None else found
 
 
 def _is_above(text: str, other: str) -> bool:

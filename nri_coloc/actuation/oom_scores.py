@@ -13,6 +13,7 @@ from typing import Final
 
 from nri_coloc.actuation import files
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import numbers
 
 NAMES: Final = ("tasks", "cgroup.threads")
 """The file by which the journal knows a cgroup whose processes have another score, by version of the hierarchy."""
@@ -42,6 +43,6 @@ def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterface
 def _members(folder: str) -> Iterator[int]:
     """Yield process ids; those of another PID namespace read as 0."""
     listed = files.read(f"{folder}/cgroup.procs") or ""
-    yield from (int(word) for word in listed.split() if word.isdigit())
+    yield from numbers(listed)
     for child in files.children(folder):
         yield from _members(child)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from nri_coloc.actuation import files
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import Controller
+from nri_coloc.knobs.files import Controller, makes_sense
 
 LASTS_S: Final = 100.0
 """The longest pause between two looks at a file: a memory bound is looked at with each picture of the node, every half
@@ -76,9 +76,9 @@ class Overwritten:
                 self._adopt(file, found.text)
 
     def look(self, file: str, now: float) -> None:
-        """Read a file and look whose value it shows; raises KernelInterfaceError."""
+        """Read a file and look whose value it shows, if it shows one; raises KernelInterfaceError."""
         shown = files.read(file)
-        if shown is not None:
+        if shown is not None and makes_sense(file.rpartition("/")[2], shown):
             self.found(file, shown, now)
 
     def look_again(self, now: float) -> None:

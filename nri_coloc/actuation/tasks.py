@@ -10,6 +10,7 @@ from typing import Final
 
 from nri_coloc.actuation import files, scheduler
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import numbers
 from nri_coloc.reclaim.hints import Hint, Policy
 
 NAME: Final = "cgroup.procs"
@@ -61,6 +62,6 @@ def _members(folder: str, version: int) -> Iterator[int]:
         below = files.children(folder)
     except KernelInterfaceError:
         return  # a cgroup that is of no use to threads (EOPNOTSUPP), or is going
-    yield from (int(word) for word in listed.split() if word.isdigit() and word != "0")
+    yield from (tid for tid in numbers(listed) if tid)
     for child in below:
         yield from _members(child, version)

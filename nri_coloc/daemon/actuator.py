@@ -22,6 +22,7 @@ from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import Drift, Drifts
 from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.host_groups import HostGroups
+from nri_coloc.daemon.looks import Looks
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.protections import Protections
 from nri_coloc.daemon.report import Report
@@ -59,7 +60,8 @@ class Actuator:
         self.can = Capability()
         self.look_again: Callable[[Capability], Capability] = lambda can: can
         self.left_box: Callable[[str], None] = lambda _path: None
-        self.actual: dict[str, CPUMask] = {}
+        self._looks = Looks(writer, report)
+        self.actual = self._looks.actual
         self.swept_at = 0.0
         self.bandwidths = PodBandwidths(node, writer, report)
         self.hints = Hints(node, writer, report)
@@ -132,8 +134,7 @@ class Actuator:
         """Return how many CPUs the box's members have of a former life, the fewest; 0 where it had none of them."""
         state = self._node.state
         members = {*self._host_groups.look(), *(targets.pod_path(state.pods[k].pod) for k in state.box)}
-        found = (self._writer.cpus(path) for path in members & self._writer.placed())
-        return min((cpus.bit_count() for cpus in found if cpus), default=0)
+        return self._looks.fewest(members & self._writer.placed(), state)
 
     def take_over(self) -> None:
         """Know that the runtime told everything: what a former life protected may be given back."""
@@ -180,6 +181,11 @@ class Actuator:
         self.can = self.look_again(self.can)
         self._apply_pod(pod_id)
 
+    def place_pods(self, pod_ids: Iterable[str]) -> None:
+        """Bring one pod after the other to its values now, on the caller's thread, whatever one of them meets."""
+        for pod_id in pod_ids:
+            self._guarded(self.place_pod, pod_id)
+
     def resized(self, pod_id: str) -> None:
         """Know that the kubelet is resizing a pod: its values give way to the kubelet's, and to those it goes back."""
         place = self._node.state.pods.get(pod_id)
@@ -215,15 +221,15 @@ class Actuator:
 
     def set_oom_score(self, assignment: Assignment) -> None:
         """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
-        wanted, pid = _oom_score(assignment), assignment.container.pid
+        wanted, pid, state = _oom_score(assignment), assignment.container.pid, self._node.state
         if wanted is None or not pid:
             return
         self._scored[assignment.id] = wanted
         path = targets.container_path(assignment) or ""
-        members = dict.fromkeys((pid, *(self._writer.members(path) if path else ())))
+        members = dict.fromkeys((pid, *(self._looks.members(path, assignment, state) if path else ())))
         failure = self._writer.score(path, members, wanted)
         if failure is not None:
-            self._report.refused_by_kernel(failure, assignment, self._node.state)
+            self._report.refused_by_kernel(failure, assignment, state)
 
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S
@@ -294,11 +300,10 @@ class Actuator:
 
     def _read_cpus(self, container_id: str) -> None:
         """Look, as an observer, at what a container has."""
-        assignment = self._node.state.containers.get(container_id)
-        path = targets.container_path(assignment) if assignment is not None else None
-        cpus = self._writer.cpus(path) if path is not None else None
-        if cpus is not None:
-            self.actual[container_id] = cpus
+        state = self._node.state
+        assignment = state.containers.get(container_id)
+        if assignment is not None:
+            self._looks.at(assignment, state)
 
     def _each(self, apply: Callable[[str], object], ids: Iterable[str], aside_every: int) -> None:
         """Deal with one cgroup after the other, and step aside after so many."""
@@ -339,9 +344,7 @@ class Actuator:
             drift = self._drifts.judge(container_id, target, applied)
         if assignment.by_file and self._scored.get(container_id) != _oom_score(assignment):
             self.set_oom_score(assignment)
-        cpus = applied.cpus
-        if target.cpus == 0:
-            cpus = self._writer.cpus(target.path)
+        cpus = applied.cpus if target.cpus else self._looks.at(assignment, state)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, assignment, state)
         if cpus is not None:
@@ -375,17 +378,9 @@ class Actuator:
             self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)
         if applied.cpus is not None and applied.before != applied.cpus:
-            self._look_at_members(state, pod_id)
+            self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it
         if drift is not None:
             self._report.drifted(pod_id, state, drift)
-
-    def _look_at_members(self, state: NodeState, pod_id: str) -> None:
-        """Read what the containers of a moved pod have now: they inherited it."""
-        for assignment in state.of_pod(pod_id):
-            path = targets.container_path(assignment)
-            cpus = self._writer.cpus(path) if path is not None else None
-            if cpus is not None:
-                self.actual[assignment.id] = cpus
 
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         for barrier in list(self._barriers.values()):

@@ -132,7 +132,9 @@ def _least_oom_score(host_root: str, runtime_pid: int) -> int:
 def _has_capability(host_root: str, pid: int, number: int) -> bool:
     """Whether a process has a capability; one that we cannot see is taken not to (a foreign PID namespace)."""
     try:
-        status = Path(f"{host_root.rstrip('/')}/proc/{pid}/status").read_text() if pid > 0 else ""
+        status = (
+            Path(f"{host_root.rstrip('/')}/proc/{pid}/status").read_text(errors="replace") if pid > 0 else ""
+        )
     except OSError:
         return False
     effective = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.ASCII | re.MULTILINE)

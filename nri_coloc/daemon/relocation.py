@@ -109,8 +109,7 @@ class Relocation:
             gained = outcome.state.pools.reclaim & ~before.pools.reclaim
             self._actuator.submit(others, RECLAIM, gained, leaving)
             self._actuator.await_departure(RECLAIM, LEAVE_WITHIN_S)
-        for pod_id in outcome.moves.pods:
-            self._actuator.place_pod(pod_id)
+        self._actuator.place_pods(outcome.moves.pods)
         if self.host_groups:
             self._actuator.place_host_groups()
         if not others:

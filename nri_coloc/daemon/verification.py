@@ -7,7 +7,7 @@ versions bend, and the cpuset's files are the actuator's work. What is gone or c
 from typing import Protocol
 
 from nri_coloc.daemon import targets
-from nri_coloc.knobs.files import Controller, whole_pages
+from nri_coloc.knobs.files import Controller, number, whole_pages
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.workload import Phase
@@ -50,6 +50,7 @@ class Verification:
 
 
 def _agrees(controller: Controller, shown: str, wanted: int) -> bool:
-    if not shown.isdigit():
+    found = number(shown)
+    if found is None or found < 0:
         return wanted < 0
-    return int(shown) == (whole_pages(wanted) if controller == "memory" else wanted)
+    return found == (whole_pages(wanted) if controller == "memory" else wanted)

@@ -1,4 +1,7 @@
-"""Orders into kernel files: which file of which controller takes a value, and in which form.
+"""Orders into kernel files: which file of which controller takes a value, and in which form; and back.
+
+What a text says is read here and nowhere else, lists of CPUs in `model.cpuset`. What makes no sense is None and no
+exception: whoever knows the file's name makes an error of it.
 
 The cpuset is not here, nor are quotas and bursts: their files are written in orders that depend on the tree, which is
 `actuation`'s work.
@@ -12,6 +15,7 @@ from typing import Final, Literal
 from nri_coloc.knobs import weights
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
+from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import NO_KNOBS, PAGE, Knobs
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
@@ -71,13 +75,54 @@ def shown(name: str, text: str) -> Knobs:
         return Knobs(mems=text or None)
     read = _READERS.get(name)
     words = text.removeprefix("default ").split()
-    if read is None or not words or not words[0].isdigit() or int(words[0]) >= _UNLIMITED:
-        return NO_KNOBS
-    return read(int(words[0]))
+    value = number(words[0]) if words else None
+    return NO_KNOBS if read is None or value is None or not 0 <= value < UNLIMITED else read(value)
 
 
-_UNLIMITED: Final = 1 << 62
+def number(text: str) -> int | None:
+    """Return the whole number that a text says, None if it says none.
+
+    int() alone would take "1_0" and "+1", and refuses more than 4300 digits with a ValueError.
+    """
+    text = text.strip()
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _U64_DIGITS else None
+
+
+def numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of a list such as cgroup.procs; a word that is none is left out."""
+    yield from (found for word in text.split() if (found := number(word)) is not None)
+
+
+def makes_sense(name: str, text: str) -> bool:
+    """Whether a kernel shows such a text in a file of this name, and would take it back.
+
+    A text that says nothing says nothing wrong, and of a name that is not ours nobody can tell.
+    """
+    if name == "cpuset.mems":
+        return _is_list(text)
+    if not text.strip() or (name not in _READERS and name != "cpu.cfs_period_us"):
+        return True
+    first, *more = text.partition("\n")[0].removeprefix("default ").split() or [""]
+    is_value = number(first) is not None or (first == "max" and name in _BOUNDLESS)
+    return is_value and len([*numbers(" ".join(more))]) == len(more) == (1 if name == "cpu.max" else 0)
+
+
+def _is_list(text: str) -> bool:
+    try:
+        cpuset.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+_U64_DIGITS: Final = 20
+
+UNLIMITED: Final = 1 << 62
 """What v1 shows for a memory limit that there is not is just below 2^63."""
+
+_BOUNDLESS: Final = frozenset({"cpu.max", "memory.max", "memory.high", "memory.low", "memory.min"})
+"""Files that say "max"."""
 
 _READERS: Final[Mapping[str, Callable[[int], Knobs]]] = {
     "cpu.shares": lambda n: Knobs(shares=n),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nri_coloc.knobs.files import FileValue
+from nri_coloc.knobs.files import FileValue, number
 from nri_coloc.knobs.weights import shares_of
 from nri_coloc.model.knobs import ATTRIBUTES, NO_KNOBS, Knobs
 
@@ -63,17 +63,17 @@ def of_files(texts: Mapping[str, str]) -> Original:
             case "cpuset.cpus" | "cpuset.mems":
                 found[name.removeprefix("cpuset.")] = text.strip() or None
             case "cpu.shares":
-                found["shares"] = _number(text)
+                found["shares"] = number(text)
             case "cpu.weight":
-                weight = _number(text)
+                weight = number(text)
                 found["shares"] = None if weight is None else shares_of(weight)
             case "cpu.cfs_quota_us":
-                found["quota"] = _number(text)
+                found["quota"] = number(text)
             case "cpu.cfs_period_us":
-                found["period"] = _number(text)
+                found["period"] = number(text)
             case "cpu.max":
                 quota, _, period = text.partition(" ")
-                found |= {"quota": _number(quota), "period": _number(period)}
+                found |= {"quota": number(quota), "period": number(period)}
             case "memory.limit_in_bytes" | "memory.max":
                 found["memory_limit"] = _limit(text)
     return Original(frozenset(found), Knobs(**found))  # type: ignore[arg-type]  # each name has its own kind above
@@ -101,8 +101,8 @@ def as_files(original: Original, inherited: Knobs, cgroup: int) -> tuple[FileVal
 
 def holds(shown: str, wanted: str) -> bool:
     """Whether a file shows a value already: weights with and without "default", a v1 limit that is none."""
-    if wanted == str(NO_LIMIT) and shown.isdigit():
-        return int(shown) >= UNLIMITED_V1
+    if wanted == str(NO_LIMIT) and (limit := number(shown)) is not None and limit >= 0:
+        return limit >= UNLIMITED_V1
     first = shown.split("\n", maxsplit=1)[0].removeprefix("default ")
     return first.strip() == wanted.removeprefix("default ")
 
@@ -149,11 +149,6 @@ def _or_max(amount: int | None) -> str:
     return str(amount) if amount is not None and amount > 0 else "max"
 
 
-def _number(text: str) -> int | None:
-    text = text.strip()
-    return int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20 else None
-
-
 def _limit(text: str) -> int | None:
-    limit = _number(text)
+    limit = number(text)
     return None if limit is None or limit >= UNLIMITED_V1 else limit

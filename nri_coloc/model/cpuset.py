@@ -14,6 +14,9 @@ CPUMask = int
 MAX_CPU_ID: Final = 8191
 """The largest id accepted from text: NR_CPUS is 8192 at most on x86-64 (arch/x86/Kconfig, MAXSMP)."""
 
+LONGEST_ID: Final = 20
+"""Digits, leading zeros among them: more are no id, and of more than 4300 int() says nothing that helps."""
+
 LONGEST_KEPT: Final = 1024
 
 
@@ -35,13 +38,17 @@ def _parsed(text: str) -> CPUMask:
         if not part:
             raise ValueError("a part of the list is empty: there is a comma too many, or an id is missing")
         low, dash, high = part.partition("-")
-        if not low.isascii() or not low.isdigit() or (dash and not (high.isascii() and high.isdigit())):
-            raise ValueError(f"{part!r} is not a CPU id or a range such as 0-3")
+        if not _is_id(low) or (dash and not _is_id(high)):
+            raise ValueError(f"{part[:80]!r} is not a CPU id or a range such as 0-3")
         first, last = int(low), int(high or low)
         if first > last or last > MAX_CPU_ID:
             raise ValueError(f"{part!r} is not a rising range below {MAX_CPU_ID + 1}")
         mask |= ((1 << (last - first + 1)) - 1) << first
     return mask
+
+
+def _is_id(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= LONGEST_ID
 
 
 _known = lru_cache(maxsize=256)(_parsed)

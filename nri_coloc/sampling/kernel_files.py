@@ -10,6 +10,7 @@ import os
 from typing import Final
 
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs import files as knobs
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
@@ -46,10 +47,10 @@ def number(path: str) -> int | None:
     content = text(path)
     if content is None:
         return None
-    try:
-        return int(content)
-    except ValueError as error:
-        raise KernelInterfaceError(path, "read", f"{content.strip()[:80]!r} is not a number") from error
+    found = knobs.number(content)
+    if found is None:
+        raise KernelInterfaceError(path, "read", f"{content.strip()[:80]!r} is not a number")
+    return found
 
 
 def cpu_list(path: str) -> CPUMask | None:

@@ -82,13 +82,14 @@ def test_an_old_runtime_takes_no_oom_score(version, takes, tmp_path):
         ("CapEff:\n", False),
         ("CapEff:\tnonsense\n", False),
         ("", False),
+        ("Name:\t\udcff\nCapEff:\t000001ffffffffff\n", True),
     ],
 )
 def test_whether_the_runtime_may_lower_a_score_is_read_from_its_capabilities(status, may, tmp_path):
     node = Node(tmp_path, cgroup=1)
     proc = node.host_root / "proc/77"
     proc.mkdir(parents=True)
-    (proc / "status").write_text(status)
+    (proc / "status").write_text(status, errors="surrogateescape")
     assert look(node, pid=77).oom_least == (-1000 if may else 0)
 
 

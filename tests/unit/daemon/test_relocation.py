@@ -1,5 +1,6 @@
 """What a new size means for cgroups: in which order who is moved, and by whom."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -38,8 +39,8 @@ class Crew:
     def await_departure(self, owner: str, seconds: float) -> None:
         self.told.append(("await", owner))
 
-    def place_pod(self, pod_id: str) -> None:
-        self.told.append(("place", pod_id))
+    def place_pods(self, pod_ids: Iterable[str]) -> None:
+        self.told += (("place", pod_id) for pod_id in pod_ids)
 
     def place_host_groups(self) -> None:
         self.told.append(("place host groups",))

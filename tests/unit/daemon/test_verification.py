@@ -47,6 +47,7 @@ def test_what_was_pushed_or_is_gone_is_well(version, files):
         (2, "cpu.max", "5000 100000"),
         (2, "memory.max", "max"),
         (1, "memory.limit_in_bytes", "9223372036854771712"),
+        (1, "cpu.shares", "9" * 5000),
     ],
 )
 def test_what_is_otherwise_is_said(version, name, text):

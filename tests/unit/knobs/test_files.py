@@ -25,6 +25,23 @@ ALL = Knobs(
 )
 
 
+NO_NUMBERS = {
+    "word": "garbage",
+    "digits without end": "9" * 5000,
+    "longer than 64 bits": "9" * 21,
+    "underscore": "1_0",
+    "plus": "+1",
+    "two signs": "--1",
+    "another script": "\N{ARABIC-INDIC DIGIT ONE}",
+    "superscript": "\N{SUPERSCRIPT TWO}",
+    "no text": "\N{REPLACEMENT CHARACTER}",
+    "empty": "",
+    "blank": " ",
+}
+
+NUMBERS = ("cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.cfs_burst_us", "memory.max", "io.weight")
+
+
 def shown(values: tuple[FileValue, ...]) -> dict[str, str]:
     return {f"{v.controller}/{v.name}": v.text for v in values}
 
@@ -128,6 +145,68 @@ class TestReadingBack:
     )
     def test_no_limit_and_what_is_not_ours_is_nothing(self, name, text):
         assert files.shown(name, text) == NO_KNOBS
+
+
+class TestWhatATextSays:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [("100", 100), (" 7\n", 7), ("-1", -1), ("0", 0), ("9" * 20, int("9" * 20))],
+        ids=["number", "blanks", "negative", "zero", "64 bits"],
+    )
+    def test_a_number_is_read(self, text, found):
+        assert files.number(text) == found
+
+    @pytest.mark.parametrize("text", NO_NUMBERS.values(), ids=NO_NUMBERS)
+    def test_what_is_no_number_is_none_and_no_exception(self, text):
+        assert files.number(text) is None
+
+    def test_of_a_list_the_numbers_are_read(self):
+        assert [*files.numbers(f"7\n0\nx\n{'9' * 5000}\n12")] == [7, 0, 12]
+
+    @pytest.mark.parametrize("text", NO_NUMBERS.values(), ids=NO_NUMBERS)
+    @pytest.mark.parametrize("name", NUMBERS)
+    def test_what_is_no_number_is_no_knob(self, name, text):
+        assert files.shown(name, text) == NO_KNOBS
+
+    @pytest.mark.parametrize("text", [text for text in NO_NUMBERS.values() if text.strip()])
+    @pytest.mark.parametrize("name", [*NUMBERS, "cpu.max"])
+    def test_what_is_no_number_makes_no_sense_in_a_file_of_numbers(self, name, text):
+        assert not files.makes_sense(name, text)
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("cpu.max", "max 100000"),
+            ("cpu.max", "50000 100000"),
+            ("memory.high", "max"),
+            ("memory.low", "0"),
+            ("memory.limit_in_bytes", "9223372036854771712"),
+            ("cpu.cfs_quota_us", "-1"),
+            ("io.weight", "default 100\n8:0 50"),
+            ("io.bfq.weight", "100"),
+            ("cpuset.mems", "0-1"),
+            ("cpuset.mems", ""),
+            ("cpu.weight", ""),
+            ("io.max", "8:0 rbps=1"),
+        ],
+    )
+    def test_what_a_kernel_shows_makes_sense(self, name, text):
+        assert files.makes_sense(name, text)
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("cpu.weight", "max"),
+            ("cpu.cfs_quota_us", "max"),
+            ("cpu.max", "100000"),
+            ("cpu.max", "max max"),
+            ("cpu.weight", "1 2"),
+            ("io.weight", "default "),
+            ("cpuset.mems", "max"),
+        ],
+    )
+    def test_what_no_kernel_shows_there_makes_none(self, name, text):
+        assert not files.makes_sense(name, text)
 
 
 def test_no_kernel_is_asked_for_a_file_of_the_other_version():

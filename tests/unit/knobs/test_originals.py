@@ -132,6 +132,8 @@ class TestAsFiles:
         ("4096", "-1", False),
         ("", "", True),
         ("0-7", "", False),
+        ("9" * 5000, "-1", False),
+        ("garbage", "-1", False),
     ],
 )
 def test_a_file_shows_a_value_or_not(shown, wanted, same):

@@ -36,6 +36,8 @@ def test_a_cpulist_is_read(text, ids):
         "0x1",
         "\N{ARABIC-INDIC DIGIT ONE}",
         "1-\N{SUPERSCRIPT TWO}",
+        "9" * 21,
+        "1-" + "9" * 21,
     ],
     ids=[
         "word",
@@ -48,12 +50,19 @@ def test_a_cpulist_is_read(text, ids):
         "hex",
         "digit",
         "end-digit",
+        "long",
+        "long-end",
     ],
 )  # fmt: skip - one line each would hide the table
 def test_a_part_that_is_no_cpu_is_named(text):
     with pytest.raises(ValueError, match="is not a") as raised:
         cpuset.parse(f"0,{text}")
     assert repr(text) in str(raised.value)
+
+
+def test_an_id_without_end_is_no_more_than_named():
+    with pytest.raises(ValueError, match=r"^'9{80}' is not a CPU id"):
+        cpuset.parse("9" * 5000)
 
 
 @pytest.mark.parametrize("text", ["0,,1", "0-1,", ",0", ",", "0, ,1", "0,\n"])

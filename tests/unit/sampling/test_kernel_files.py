@@ -1,5 +1,6 @@
 """sampling/kernel_files.py: what is gone is a value, what refuses is an error that names the file."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,9 +61,12 @@ def test_a_cpulist_is_read_as_kernels_write_it(file, content, mask):
     assert kernel_files.cpu_list(str(file)) == mask
 
 
-def test_a_number_that_is_none_is_an_error_with_the_path(file):
-    file.write_text("many\n")
-    with pytest.raises(KernelInterfaceError, match="'many' is not a number") as raised:
+@pytest.mark.parametrize(
+    "text", ["many", "1_0", "+1", "9" * 5000], ids=["word", "underscore", "plus", "endless"]
+)
+def test_a_number_that_is_none_is_an_error_with_the_path(file, text):
+    file.write_text(f"{text}\n")
+    with pytest.raises(KernelInterfaceError, match=re.escape(f"'{text[:80]}' is not a number")) as raised:
         kernel_files.number(str(file))
     assert raised.value.path == str(file)
 

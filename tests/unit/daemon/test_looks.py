@@ -1,0 +1,121 @@
+"""daemon/looks.py, and who depends on it: a file that makes no sense is told of and keeps nobody else from his CPUs."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.relocation import Relocation
+from nri_coloc.daemon.sentry import Sentry
+from nri_coloc.model import cpuset
+from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.reasons import AuditEvent
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.sampling import cgroup_layout
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
+from tests.unit.policy import kit
+
+PODS = ("first", "middle", "last")
+
+
+class Rig:
+    """Three reclaimed pods with a container each, on real files."""
+
+    def __init__(self, root: Path, version: int, tuning: Tuning | None = None) -> None:
+        host = root / "host"
+        self.tree = CgroupTree(host, version, 0xFF, 1)
+        self.tree.plant()
+        self.node = a_node(tuning)
+        for pod in PODS:
+            self.tree.make(f"kubepods/pod{pod}")
+            self.tree.make(f"kubepods/pod{pod}/app-{pod}")
+            start_pod(self.node, pod)
+            create(self.node, f"app-{pod}", kit.RECLAIMED, on=pod)
+        self.report, self.heard = a_report(self.node)
+        journal = Journal(str(root / "journal"), print, str(host))
+        self.writer = CgroupWriter(cgroup_layout.detect(str(host)), journal, str(host))
+        self.actuator = Actuator(self.node, self.writer, self.report)
+        pusher = Pusher(self.node, None, self.report, lambda: True)  # type: ignore[arg-type]  # never started
+        self.relocation = Relocation(self.node, self.actuator, pusher, Sentry(self.report))
+
+    def cut(self, cpus: int) -> None:
+        before = self.node.state
+        self.relocation.carry_out(self.node.decide(PoolsSized({"reclaim": cpus}, "so it was told")), before)
+
+    def break_cpus(self, path: str) -> None:
+        name = "cpuset.cpus" if self.tree.version == 1 else "cpuset.cpus.effective"
+        file = self.tree.folder(name, path) / name
+        file.unlink()  # it may be another's under a second name
+        file.write_text("garbage\n")
+
+    def has(self, pod: str) -> str:
+        return (self.tree.read(f"kubepods/pod{pod}", "cpuset.cpus") or "").strip()
+
+    @property
+    def told(self) -> list[str]:
+        return [one.because for one in self.heard.records if one.event is AuditEvent.WRITE_FAILED]
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def rig(tmp_path: Path, request: pytest.FixtureRequest) -> Rig:
+    return Rig(tmp_path, request.param)
+
+
+def test_a_cut_reaches_all_whose_files_make_sense(rig):
+    rig.break_cpus("kubepods/podmiddle")
+    rig.cut(2)
+    box = cpuset.render(rig.node.state.pools.reclaim)
+    assert (rig.has("first"), rig.has("last")) == (box, box)
+    assert len(rig.told) == 1
+    assert "podmiddle/cpuset.cpus" in rig.told[0]
+
+
+def test_a_cut_reaches_all_although_a_container_of_one_cannot_be_looked_at(rig):
+    rig.break_cpus("kubepods/podfirst/app-first")
+    rig.cut(2)
+    box = cpuset.render(rig.node.state.pools.reclaim)
+    assert (rig.has("middle"), rig.has("last")) == (box, box)
+
+
+def test_a_pod_that_was_refused_is_looked_at_again_after_a_pause_only(rig):
+    rig.break_cpus("kubepods/podmiddle")
+    rig.cut(2)
+    assert rig.actuator._drifts.refusals.pauses("middle")
+    assert not rig.actuator._drifts.refusals.refused("last")
+
+
+def test_a_cut_outlives_what_nobody_foresaw(tmp_path):
+    rig = Rig(tmp_path, 1)
+    cgroups = Cgroups({f"kubepods/pod{pod}": 0xFF for pod in PODS})
+    cgroups.broken = {"kubepods/podfirst"}
+    rig.relocation._actuator = Actuator(rig.node, cgroups.as_writer(), rig.report)
+    rig.cut(2)
+    assert cgroups.cpus_of["kubepods/podlast"] == rig.node.state.pools.reclaim
+
+
+def test_an_observer_looks_at_the_others_too(tmp_path):
+    rig = Rig(tmp_path, 2, Tuning(observe=True))
+    rig.break_cpus("kubepods/podfirst/app-first")
+    rig.actuator._sweep()
+    assert rig.actuator.actual.keys() == {"app-middle", "app-last"}
+    assert len(rig.told) == 1
+
+
+def test_the_former_box_is_that_of_those_who_can_be_read(rig):
+    rig.cut(2)
+    rig.tree.settle()
+    rig.break_cpus("kubepods/podfirst")
+    assert rig.actuator.former_box() == 2
+
+
+def test_a_score_is_set_although_the_list_of_processes_cannot_be_read(rig):
+    folder = rig.tree.folder("cpuset.cpus", "kubepods/podfirst/app-first")
+    (folder / "cgroup.procs").unlink()
+    (folder / "cgroup.procs").mkdir()
+    assignment = rig.node.state.containers["app-first"]
+    assert rig.actuator._looks.members("kubepods/podfirst/app-first", assignment, rig.node.state) == ()
+    assert "cgroup.procs" in rig.told[0]
