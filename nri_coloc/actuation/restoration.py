@@ -19,9 +19,9 @@ from nri_coloc.model import kubepods
 class Restored:
     """What came of it, by file as the host names it."""
 
-    done: tuple[str, ...]
-    gone: tuple[str, ...]
-    refused: tuple[KernelInterfaceError, ...]
+    done: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    refused: tuple[KernelInterfaceError, ...] = ()
 
 
 def restore(path: str, host_root: str, version: int) -> Restored:

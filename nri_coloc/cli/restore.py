@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from nri_coloc.cli.exit_codes import DONE, FAILED
 from nri_coloc.daemon import restoration
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.restoration import RuntimeAt, Undone
@@ -37,6 +38,9 @@ def run(state_dir: str, host_root: str, runtime: RuntimeAt | None) -> int:
 
 
 def _told(undone: Undone, *, with_specs: bool) -> int:
+    if undone.elsewhere:
+        print(f"nri-coloc: {undone.elsewhere}", file=sys.stderr)
+        return FAILED
     files, specs = undone.files, undone.specs
     for file in files.done:
         print(f"restored {file}")
@@ -54,4 +58,4 @@ def _told(undone: Undone, *, with_specs: bool) -> int:
         )
     elif with_specs:
         print(f"specs of containers: {len(specs.done)} restored, {len(specs.refused)} not")
-    return 1 if files.refused or specs.refused or undone.unreachable else 0
+    return FAILED if files.refused or specs.refused or undone.unreachable else DONE

@@ -20,6 +20,7 @@ from nri_coloc.errors import ColocError
 from nri_coloc.knobs.originals import SPEC_FILES
 from nri_coloc.model import kubepods
 from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 JOURNAL: Final = "restore.jsonl"
 """In the state folder."""
@@ -29,6 +30,12 @@ ENDS_WITHIN_S: Final = 0.5
 
 SPECS_WITHIN_S: Final = 2.0
 """How long it tells the runtime former values, one container after another; `nri-coloc restore` tells the rest."""
+
+_ELSEWHERE: Final = (
+    "nothing that the journal {journal} names is below {root}, not even what pods' ends leave there: nothing was put "
+    "back and nothing forgotten; --host-root names the root that the daemon was given; if the kubelet and its cgroups "
+    "are gone from this node for good, remove the journal"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +63,30 @@ class Thread(Protocol):
 
 
 class Undone(NamedTuple):
-    """What came of it. `unreachable`: why the runtime's specs could not be looked at, "" if they were."""
+    """What came of it. `unreachable`: why the runtime's specs could not be looked at, "" if they were.
+
+    `elsewhere`: why nothing at all was done, "" if something was.
+    """
 
     files: Restored
     specs: SpecsRestored
     unreachable: str = ""
+    elsewhere: str = ""
 
 
 def restore(
     state_dir: str, host_root: str, runtime: RuntimeAt | None, seconds: float = float("inf")
 ) -> Undone:
-    """Put everything back; without a runtime files alone. No further spec is begun after so many seconds."""
+    """Put everything back; without a runtime files alone. No further spec is begun after so many seconds.
+
+    Below a root where nothing of it can be, nothing is done: all would be taken for gone, and be forgotten.
+    """
     until = time.monotonic() + seconds
     layout = cgroup_layout.detect(host_root)
     path = str(Path(state_dir) / JOURNAL)
     entries = journal.load(path)
+    if _is_elsewhere(entries, layout, host_root):
+        return Undone(Restored(), SpecsRestored(), elsewhere=_ELSEWHERE.format(root=host_root, journal=path))
     put_back = files.restore(path, host_root, layout.version)
     if runtime is None:
         return Undone(put_back, SpecsRestored())
@@ -98,9 +114,16 @@ def at_exit(
     asked = replace(runtime, patience_s=ENDS_WITHIN_S) if pusher.ended(ENDS_WITHIN_S) else None
     undone = restore(*place, asked, SPECS_WITHIN_S)
     log.info("put back", files=len(undone.files.done), specs=len(undone.specs.done))
-    why = undone.unreachable or ("" if asked else "a push is in flight")
+    why = undone.elsewhere or undone.unreachable or ("" if asked else "a push is in flight")
     for words in (*map(str, undone.files.refused), *undone.specs.refused, *filter(None, [why])):
         log.warning("not put back; try `nri-coloc restore`", because=words)
+
+
+def _is_elsewhere(entries: Mapping[str, str], layout: CgroupLayout, host_root: str) -> bool:
+    root = host_root.rstrip("/")
+    folders = {layout.folder(controller, "") for controller in cgroup_layout.CONTROLLERS}
+    mounts = {folder.removeprefix(root) for folder in folders if folder is not None}
+    return kubepods.is_elsewhere(entries, mounts, lambda path: Path(root + path).exists())
 
 
 def _is_of_a_container(file: str) -> bool:

@@ -5,6 +5,7 @@
 GetPodContainerName).
 """
 
+from collections.abc import Callable, Collection
 from typing import Final
 
 _KUBEPODS: Final = "kubepods"
@@ -34,3 +35,18 @@ def is_a_pods(folder: str) -> bool:
         return bool(uid) and "-" not in uid and _KUBEPODS in classes.split("-")
     kubepods = kubepods_of(parent)
     return name.startswith("pod") and name != "pod" and bool(kubepods) and parent[len(kubepods) :] in _QOS
+
+
+def is_elsewhere(files: Collection[str], mounts: Collection[str], is_there: Callable[[str], bool]) -> bool:
+    """Whether cgroups' files were written below another root than the one of which `is_there` speaks.
+
+    That a file is gone says nothing: pods end, and their cgroups with them. What stays where pods were is the kubelet's
+    own cgroup, and of a cgroup outside it the hierarchy, by its mount. Where not one of these is there nobody has
+    ended: this is not where the files were. Without files nothing can be told, and nothing is to be done.
+    """
+    return bool(files) and not any(is_there(file) or is_there(_stays(file, mounts)) for file in files)
+
+
+def _stays(file: str, mounts: Collection[str]) -> str:
+    """Return what outlives a cgroup's file; itself where it is in no hierarchy that is mounted."""
+    return kubepods_of(file) or next((mount for mount in mounts if file.startswith(f"{mount}/")), file)

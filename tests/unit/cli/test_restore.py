@@ -1,6 +1,7 @@
 """`nri-coloc restore`: refuses beside a daemon, says what it did."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,37 @@ def test_it_says_what_it_did(state, tmp_path, capsys):
     assert said.out == "restored /weight\n1 restored, 1 gone, 1 refused\n"
     assert said.err.startswith("nri-coloc: cannot write '1' to ")
     assert (tmp_path / "weight").read_text() == "100"
+
+
+POD = "/sys/fs/cgroup/kubepods/pod1/cpu.weight"
+
+
+def below_another_root(state: Path) -> int:
+    (state / "restore.jsonl").write_text(json.dumps({"file": POD, "was": "100"}) + "\n")
+    return restore.run(str(state), str(state.parent / "host"), None)
+
+
+def test_below_a_root_without_cgroups_nothing_is_done_and_the_journal_is_kept(state, capsys):
+    assert below_another_root(state) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "--host-root" in said.err
+    assert POD in (state / "restore.jsonl").read_text()
+
+
+def test_below_the_root_of_a_container_nothing_is_done_either(state):
+    (state.parent / "host/sys/fs/cgroup").mkdir(parents=True)
+    (state.parent / "host/sys/fs/cgroup/cgroup.controllers").touch()
+    assert below_another_root(state) == 1
+    assert POD in (state / "restore.jsonl").read_text()
+
+
+def test_pods_that_ended_are_forgotten(state, capsys):
+    (state.parent / "host/sys/fs/cgroup/kubepods").mkdir(parents=True)
+    (state.parent / "host/sys/fs/cgroup/cgroup.controllers").touch()
+    assert below_another_root(state) == 0
+    assert capsys.readouterr().out == "0 restored, 1 gone, 0 refused\n"
+    assert (state / "restore.jsonl").read_text() == ""
 
 
 def test_without_a_journal_there_is_nothing_to_do(state, tmp_path, capsys):

@@ -63,3 +63,48 @@ def test_a_pods_cgroup_is_known_under_either_driver(folder):
 )
 def test_no_other_cgroup_is_taken_for_one(folder):
     assert not kubepods.is_a_pods(folder)
+
+
+V1 = ("/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpuset")
+POD = "/sys/fs/cgroup/cpuset/kubepods/burstable/pod1/cpuset.cpus"
+SLICE = f"/sys/fs/cgroup/kubepods.slice/kubepods-pod{IN_SLICE}.slice/cpu.weight"
+YARN = "/sys/fs/cgroup/cpu,cpuacct/yarn/cpu.shares"
+
+
+@pytest.mark.parametrize(
+    ("files", "mounts", "there"),
+    [
+        ([POD], V1, {POD}),
+        ([POD, YARN], V1, {"/sys/fs/cgroup/cpuset/kubepods", *V1}),
+        ([SLICE], ["/sys/fs/cgroup"], {"/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup"}),
+        ([YARN], V1, {*V1}),
+        ([POD, YARN], V1, {*V1}),
+        ([], V1, {*V1}),
+        ([], [], set()),
+    ],
+    ids=[
+        "the file is there",
+        "all pods ended",
+        "all pods ended under systemd",
+        "a cgroup outside ended",
+        "one outside ended too",
+        "nothing was written",
+        "nothing was written, nothing is mounted",
+    ],
+)
+def test_what_pods_leave_tells_where_they_were(files, mounts, there):
+    assert not kubepods.is_elsewhere(files, mounts, there.__contains__)
+
+
+@pytest.mark.parametrize(
+    ("files", "mounts", "there"),
+    [
+        ([POD, YARN], [], {"/sys/fs/cgroup"}),
+        ([POD], V1, {*V1}),
+        ([SLICE], ["/sys/fs/cgroup"], {"/sys/fs/cgroup"}),
+        ([SLICE], V1, {"/sys/fs/cgroup/cpuset/kubepods", *V1}),
+    ],
+    ids=["no hierarchy", "no kubelet", "a container's own hierarchy", "another version"],
+)
+def test_where_nothing_of_a_kubelet_is_they_never_were(files, mounts, there):
+    assert kubepods.is_elsewhere(files, mounts, there.__contains__)
