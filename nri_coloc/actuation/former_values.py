@@ -5,6 +5,7 @@ from typing import Final
 
 from nri_coloc.actuation import cpusets, files
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs import originals
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
@@ -29,7 +30,7 @@ def restore(file: str, was: str, version: int, apart: Container[str] | None = No
         return cpusets.release(folder, version, cpus, apart) is not None
     if name in ("cpuset.cpus", "cpuset.mems") and not was:
         return _emptied(folder, name)
-    return files.write(file, was or "\n")
+    return files.write(file, originals.written(name, was) or "\n")
 
 
 def _said(file: str, was: str) -> CPUMask:

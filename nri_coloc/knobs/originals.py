@@ -38,6 +38,9 @@ SPEC_FILES: Final = frozenset(
 UNIFIED: Final = ("memory.high", "memory.low", "memory.min", "io.weight", "io.bfq.weight")
 """The files of v2 that stand in a spec under their own names (`knobs.adjustment`)."""
 
+WEIGHTS: Final = frozenset({"io.weight", "io.bfq.weight", "blkio.bfq.weight", "blkio.weight"})
+"""The files of I/O weights."""
+
 NOT_RESTORABLE: Final = ("blockio_class", "rdt_class")
 """Given to the runtime at creation alone: it has no call that would take them back."""
 
@@ -105,6 +108,18 @@ def holds(shown: str, wanted: str) -> bool:
         return limit >= UNLIMITED_V1
     first = shown.split("\n", maxsplit=1)[0].removeprefix("default ")
     return first.strip() == wanted.removeprefix("default ")
+
+
+def written(name: str, was: str) -> str:
+    """Return the text that gives a file back what it showed.
+
+    A weight is shown with a line for each device that has its own, and is taken one line at a time (block/blk-iocost.c,
+    ioc_weight_write: EINVAL for the whole). What devices have is not ours, and is left to whoever set it.
+    """
+    if name not in WEIGHTS:
+        return was
+    lines = was.split("\n")
+    return next((line for line in lines if line.startswith("default ")), lines[0])
 
 
 def _v1(was: Knobs, inherited: Knobs) -> dict[str, tuple[FileValue, ...]]:

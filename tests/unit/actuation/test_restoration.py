@@ -1,12 +1,13 @@
 """Putting back what was there before us, by the journal alone."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nri_coloc.actuation import cpusets, restoration
+from nri_coloc.actuation import cpusets, files, restoration
 from nri_coloc.actuation.journal import load
 from nri_coloc.errors import KernelInterfaceError
 
@@ -143,3 +144,24 @@ class TestAPodThatWasLeftHalfMovedOnV1:
         monkeypatch.setattr(cpusets, "release", refuse_once)
         assert restoration.restore(journal(tmp_path, *entries), str(tmp_path), 1).refused == ()
         assert self.found(tmp_path) == {".": "0-7", "app": "2"}
+
+
+class OneLineAWrite:
+    """Stands for a kernel that takes a weight's lines one by one, as block/blk-iocost.c does."""
+
+    def __init__(self, taken: Callable[[str, str], bool]) -> None:
+        self._taken = taken
+
+    def write(self, path: str, text: str) -> bool:
+        if "\n" in text.strip():
+            raise KernelInterfaceError(path, f"write {text!r} to", "Invalid argument")
+        return self._taken(path, text)
+
+
+def test_a_weight_whose_devices_have_their_own_is_put_back(root, monkeypatch):
+    monkeypatch.setattr(files, "write", OneLineAWrite(files.write).write)
+    (root / "cg/pod/io.weight").write_text("default 10\n8:0 200\n")
+    path = journal(root, ("/cg/pod/io.weight", "default 100\n8:0 200"))
+    result = restoration.restore(path, str(root), 2)
+    assert (result.done, result.refused) == (("/cg/pod/io.weight",), ())
+    assert (root / "cg/pod/io.weight").read_text() == "default 100"

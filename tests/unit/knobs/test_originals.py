@@ -138,3 +138,19 @@ class TestAsFiles:
 )
 def test_a_file_shows_a_value_or_not(shown, wanted, same):
     assert originals.holds(shown, wanted) is same
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "text"),
+    [
+        ("io.weight", "default 100\n8:0 200\n8:16 50", "default 100"),
+        ("io.bfq.weight", "8:0 200\ndefault 300", "default 300"),
+        ("io.weight", "default 100", "default 100"),
+        ("blkio.bfq.weight", "500", "500"),
+        ("cpu.max", "max 100000", "max 100000"),
+        ("cpuset.cpus", "", ""),
+    ],
+    ids=["devices after", "devices before", "no device", "v1", "no weight", "nothing"],
+)
+def test_of_a_weight_the_default_alone_is_given_back(name, was, text):
+    assert originals.written(name, was) == text
