@@ -59,3 +59,17 @@ class KernelInterfaceError(ColocError):
 
 class RuntimeRefused(ColocError):
     """The container runtime answered a call of ours with an error."""
+
+
+def blame(error: BaseException) -> str:
+    """Return whose an error is, as the table above has it; what nobody raised on purpose is ours."""
+    match error:
+        case RemoteProtocolError() | TransportLost():
+            return "the peer's"
+        case SettingsError():
+            return "the operator's"
+        case KernelInterfaceError():
+            return "the kernel's"
+        case RuntimeRefused():
+            return "the runtime's"
+    return "ours"

@@ -5,7 +5,8 @@ gone needs nothing; one that the kernel refuses is reported and kept in the jour
 runtime's own spec of a container says is `daemon.spec_restoration`'s work, which needs the runtime.
 """
 
-from collections.abc import Container, Mapping
+import os
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,17 +18,21 @@ from nri_coloc.model import kubepods
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came of it, by file as the host names it."""
+    """What came of it, by file as the host names it. `unwritten`: why the journal could not be written anew, or ""."""
 
     done: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     refused: tuple[KernelInterfaceError, ...] = ()
+    unwritten: str = ""
 
 
-def restore(path: str, host_root: str, version: int) -> Restored:
-    """Write back all originals in an order that the kernel takes; shorten the journal.
+def restore(
+    path: str, host_root: str, version: int, also_kept: Callable[[str], bool] = lambda _file: False
+) -> Restored:
+    """Write back all originals in an order that the kernel takes; shorten the journal to what is refused.
 
-    What is refused is tried once more at the end: two files that bound each other can be in each other's way.
+    `also_kept`: which entries somebody needs yet. What is refused is tried once more at the end: two files that bound
+    each other can be in each other's way.
     """
     root = host_root.rstrip("/")
     originals = journal.load(path)
@@ -37,16 +42,22 @@ def restore(path: str, host_root: str, version: int) -> Restored:
     if refused:
         refused = _put_all_back(root, {file: originals[file] for file in refused}, version, apart)
     put_back = [file for file in order if file not in refused]
-    if put_back:
-        journal.replace(Path(path), {file: originals[file] for file in refused})
-    gone = tuple(file for file in put_back if not Path(root + file).exists())
-    return Restored(tuple(f for f in put_back if f not in gone), gone, tuple(refused.values()))
+    kept = {file: was for file, was in originals.items() if file in refused or also_kept(file)}
+    unwritten = rewrite(path, kept) if put_back else ""
+    gone = tuple(file for file in put_back if not os.path.exists(root + file))  # noqa: PTH110 - never raises
+    return Restored(tuple(f for f in put_back if f not in gone), gone, tuple(refused.values()), unwritten)
 
 
-def keep(path: str, entries: Mapping[str, str]) -> None:
-    """Have entries in the journal again, for another try; raises OSError."""
-    if entries:
-        journal.replace(Path(path), {**journal.load(path), **entries})
+def rewrite(path: str, entries: Mapping[str, str]) -> str:
+    """Have the journal hold these entries alone; returns why it cannot be written, "" if it was.
+
+    To put a value back a second time does no harm, and to lose it does: a journal that is too long is well enough.
+    """
+    try:
+        journal.replace(Path(path), entries)
+    except OSError as error:
+        return f"the journal {path} cannot be written anew: {os.strerror(error.errno or 0)}"
+    return ""
 
 
 def _put_all_back(

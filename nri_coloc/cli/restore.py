@@ -26,7 +26,7 @@ def run(state_dir: str, host_root: str, runtime: RuntimeAt | None) -> int:
     """Restore everything, without a runtime the kernel's files alone; 1 if anything was left."""
     if not Path(state_dir).is_dir():
         raise SettingsError(f"there is no state folder {state_dir}; name the daemon's with --state-dir")
-    lock = InstanceLock(state_dir)
+    lock = InstanceLock(state_dir, may_be_read_only=True)
     try:
         if not lock.take():
             raise SettingsError(
@@ -58,4 +58,10 @@ def _told(undone: Undone, *, with_specs: bool) -> int:
         )
     elif with_specs:
         print(f"specs of containers: {len(specs.done)} restored, {len(specs.refused)} not")
-    return FAILED if files.refused or specs.refused or undone.unreachable else DONE
+    if undone.unwritten:
+        print(
+            f"nri-coloc: {undone.unwritten}; what was put back stays so, and to run restore again does no harm",
+            file=sys.stderr,
+        )
+    is_left = files.refused or specs.refused or undone.unreachable or undone.unwritten
+    return FAILED if is_left else DONE

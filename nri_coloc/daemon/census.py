@@ -6,10 +6,12 @@ runtime notices at its next event and goes on without it. Nothing is subscribed 
 sent here before the end is answered by the end of the connection, which counts as "no change".
 """
 
+import time
+from collections.abc import Callable
 from typing import Final
 
-from nri_coloc.daemon.trunk import connect_to
-from nri_coloc.errors import TransportLost
+from nri_coloc.daemon.trunk import RETRY_CAP_S, connect_to
+from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.nri import events
 from nri_coloc.nri.session import Session
 
@@ -20,6 +22,9 @@ INDEX: Final = "99"
 """Last in the order of plugins: nobody waits for a connection that is about to end."""
 
 READ_SIZE: Final = 1 << 18
+
+PAUSE_S: Final = 0.01
+"""An old runtime opens its socket a few milliseconds after it has configured what it launched."""
 
 
 def take(path: str, name: str, patience_s: float = PATIENCE_S) -> events.Synchronize:
@@ -39,3 +44,24 @@ def take(path: str, name: str, patience_s: float = PATIENCE_S) -> events.Synchro
                 if isinstance(event, events.Configured):
                     connection.sendall(session.configure_answer(event.call, event.nri_version))
             connection.sendall(session.data_to_send())
+
+
+def take_in_time(
+    path: str, name: str, wait: Callable[[str], None], is_ending: Callable[[], bool]
+) -> events.Synchronize | None:
+    """Take the list as soon as the runtime's socket is there, None if the end comes first.
+
+    `wait` is told why it cannot be had yet, "" once it was.
+    """
+    pause = PAUSE_S
+    while not is_ending():
+        try:
+            listed = take(path, name)
+        except (OSError, ColocError) as error:
+            wait(f"the runtime's list cannot be had: {error}")
+            time.sleep(pause)
+            pause = min(pause * 1.5, RETRY_CAP_S)
+            continue
+        wait("")
+        return listed
+    return None

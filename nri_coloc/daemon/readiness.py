@@ -43,6 +43,10 @@ class Readiness:
         self._actuator = actuator
         self._comparison = comparison
 
+    def wait_for(self, words: str) -> None:
+        """Know what keeps us from the runtime, "" once nothing does."""
+        self.waiting_for = words
+
     def checks(self) -> dict[str, Any]:
         """Return the body of `/readyz`."""
         detail = self._comparison.detail

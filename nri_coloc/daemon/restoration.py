@@ -1,9 +1,11 @@
 """All that `restore` puts back, in the one order that works: kernel files by the journal, then the runtime's specs.
 
 Pods' cgroups come first because on cgroup v1 a container's set must lie within its pod's. The journal keeps the
-entries of containers whose specs could not be told, for another try.
+entries of containers until their specs were told, and of those whose specs could not be told, for another try: it is
+only ever shortened, for a full disk takes nothing that is longer.
 """
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -65,13 +67,14 @@ class Thread(Protocol):
 class Undone(NamedTuple):
     """What came of it. `unreachable`: why the runtime's specs could not be looked at, "" if they were.
 
-    `elsewhere`: why nothing at all was done, "" if something was.
+    `elsewhere`: why nothing at all was done, "" if something was; `unwritten`: why the journal is too long, or "".
     """
 
     files: Restored
     specs: SpecsRestored
     unreachable: str = ""
     elsewhere: str = ""
+    unwritten: str = ""
 
 
 def restore(
@@ -87,18 +90,20 @@ def restore(
     entries = journal.load(path)
     if _is_elsewhere(entries, layout, host_root):
         return Undone(Restored(), SpecsRestored(), elsewhere=_ELSEWHERE.format(root=host_root, journal=path))
-    put_back = files.restore(path, host_root, layout.version)
     if runtime is None:
-        return Undone(put_back, SpecsRestored())
+        put_back = files.restore(path, host_root, layout.version)
+        return Undone(put_back, SpecsRestored(), unwritten=put_back.unwritten)
+    put_back = files.restore(path, host_root, layout.version, _is_of_a_container)
     try:
         listed = census.take(runtime.nri_socket, runtime.plugin_name, runtime.patience_s)
     except (OSError, ColocError) as error:
-        files.keep(path, {file: was for file, was in entries.items() if _is_of_a_container(file)})
-        return Undone(put_back, SpecsRestored(), f"{runtime.nri_socket}: {error}")
+        unreachable = f"{runtime.nri_socket}: {error}"
+        return Undone(put_back, SpecsRestored(), unreachable, unwritten=put_back.unwritten)
     cri = CriSide(runtime.cri_socket)
     specs = SpecRestoration(layout, host_root, cri, entries).run(listed, until)
-    files.keep(path, _of(specs.failed, entries))
-    return Undone(put_back, specs)
+    refused = {file: entries[file] for file in entries.keys() - {*put_back.done, *put_back.gone}}
+    kept = refused | _of(specs.failed, entries)
+    return Undone(put_back, specs, unwritten=files.rewrite(path, kept) if entries else "")
 
 
 def at_exit(
@@ -115,7 +120,11 @@ def at_exit(
     undone = restore(*place, asked, SPECS_WITHIN_S)
     log.info("put back", files=len(undone.files.done), specs=len(undone.specs.done))
     why = undone.elsewhere or undone.unreachable or ("" if asked else "a push is in flight")
-    for words in (*map(str, undone.files.refused), *undone.specs.refused, *filter(None, [why])):
+    for words in (
+        *map(str, undone.files.refused),
+        *undone.specs.refused,
+        *filter(None, [why, undone.unwritten]),
+    ):
         log.warning("not put back; try `nri-coloc restore`", because=words)
 
 
@@ -123,7 +132,7 @@ def _is_elsewhere(entries: Mapping[str, str], layout: CgroupLayout, host_root: s
     root = host_root.rstrip("/")
     folders = {layout.folder(controller, "") for controller in cgroup_layout.CONTROLLERS}
     mounts = {folder.removeprefix(root) for folder in folders if folder is not None}
-    return kubepods.is_elsewhere(entries, mounts, lambda path: Path(root + path).exists())
+    return kubepods.is_elsewhere(entries, mounts, lambda path: os.path.exists(root + path))  # noqa: PTH110 - never raises
 
 
 def _is_of_a_container(file: str) -> bool:

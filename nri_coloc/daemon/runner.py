@@ -27,7 +27,7 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, probe, restoration, steering, targets, trunk
+from nri_coloc.daemon import census, guarded, probe, restoration, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.admin_orders import Staff
 from nri_coloc.daemon.admin_side import AdminSide
@@ -58,7 +58,7 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.daemon.waiting import Waiting
-from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.errors import SettingsError
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment
@@ -79,9 +79,6 @@ HOUSEKEEPING_S: Final = 1.0
 
 LOCK_AGAIN_S: Final = 0.5
 """Between two looks whether the former daemon has ended, which keeps ours from beginning."""
-
-CENSUS_PAUSE_S: Final = 0.01
-"""An old runtime opens its socket a few milliseconds after it has configured what it launched."""
 
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; what lives long is frozen, and cycles are rare."""
@@ -245,45 +242,39 @@ class Daemon:
         restores = settings.restore_on_exit and not settings.tuning.observe
         ends = "everything is put back" if restores else "nothing is un-pinned"
         self.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
-        self._admin.close()
-        self.trunk.stop()
-        self.lending.stop()
-        self._memory_worker.stop()
-        self.survey.stop()
-        self.actuator.stop()
-        self.pusher.stop()
+        steps: dict[str, Callable[[], object]] = {
+            "closing the admin socket": self._admin.close,
+            "leaving the runtime": self.trunk.stop,
+            "stopping the fast loop": self.lending.stop,
+            "stopping what bounds memory": self._memory_worker.stop,
+            "stopping the survey": self.survey.stop,
+            "stopping what writes cgroups": self.actuator.stop,
+            "stopping pushes": self.pusher.stop,
+        }
         if self._serves:
-            self._quota_bursts.end()
-        if restores:
-            self._restore()
+            steps["taking raised quotas back"] = self._quota_bursts.end
+        if self._serves and restores:
+            steps["putting everything back"] = self._restore
         if self._http is not None:
-            self._http.close()
+            steps["closing HTTP"] = self._http.close
+        went_well = guarded.each(self.report.log, "the daemon's end", steps)
         self.audit.close()
-        return 1 if self._failed else 0
+        return 0 if went_well and not self._failed else 1
 
     def _restore(self) -> None:
         """Put back what was ours, once nobody writes any more."""
-        if self._serves:
-            settings, place = self._steering.settings, (self._options.state_dir, self._options.host_root)
-            runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
-            writers = (self.trunk, self.actuator, self.lending, self._memory_worker)
-            restoration.at_exit(place, runtime, writers, self.pusher, self.report.log)
+        settings, place = self._steering.settings, (self._options.state_dir, self._options.host_root)
+        runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
+        writers = (self.trunk, self.actuator, self.lending, self._memory_worker)
+        restoration.at_exit(place, runtime, writers, self.pusher, self.report.log)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
-        pause = CENSUS_PAUSE_S
-        while not self._ending.asked:
-            try:
-                listed = census.take(self.settings.nri_socket, self.settings.plugin_name)
-            except (OSError, ColocError) as error:
-                self.readiness.waiting_for = f"the runtime's list cannot be had: {error}"
-                time.sleep(pause)
-                pause = min(pause * 1.5, trunk.RETRY_CAP_S)
-                continue
-            self.readiness.waiting_for = ""
+        path, name = self.settings.nri_socket, self.settings.plugin_name
+        listed = census.take_in_time(path, name, self.readiness.wait_for, lambda: self._ending.asked)
+        if listed is not None:
             self._hooks.learn(listed)
             self.trunk.took_list_from_elsewhere()
-            return
 
     # ---- settings ----
 

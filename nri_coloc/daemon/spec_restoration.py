@@ -84,11 +84,11 @@ class SpecRestoration:
             try:
                 told = self._tell(subject)
                 done += [f"{subject.name}: {told}"] if told else []
-            except ColocError as error:
+            except Exception as error:  # noqa: BLE001 - told, and the others get theirs
                 failed.add(subject.path)
-                refused.append(f"{subject.name}: {error}")
+                refused.append(f"{subject.name}: {_worded(error)}")
                 lost = "the runtime went away" if isinstance(error, TransportLost) else ""
-            refused += (f"{subject.name}: {words}" for words in self._mend(subject))
+            refused += (f"{subject.name}: {words}" for words in self._mended(subject))
         if lost:
             refused.append(f"{lost}: {len(failed)} containers keep what their specs say; try again")
         return SpecsRestored(tuple(done), tuple(refused), frozenset(failed))
@@ -147,6 +147,12 @@ class SpecRestoration:
             return NO_KNOBS
         said = subject.container.resources.shares
         return Knobs(shares=said) if said and said == known.original.shares else NO_KNOBS
+
+    def _mended(self, subject: _Subject) -> list[str]:
+        try:
+            return [*self._mend(subject)]
+        except Exception as error:  # noqa: BLE001 - told, and the others get theirs
+            return [_worded(error)]
 
     def _mend(self, subject: _Subject) -> Iterator[str]:
         """Bring a container's files and processes to what they were; yields what cannot be, in words."""
@@ -207,6 +213,10 @@ class SpecRestoration:
             return files.read(f"{folder}/{value.name}") if folder is not None else None
         except KernelInterfaceError:
             return None
+
+
+def _worded(error: Exception) -> str:
+    return str(error) if isinstance(error, ColocError) else f"a failure of ours: {error!r}"
 
 
 def _by_folder(entries: Mapping[str, str], root: str) -> dict[str, dict[str, str]]:

@@ -1,10 +1,15 @@
 """`nri-coloc restore`: refuses beside a daemon, says what it did."""
 
+import errno
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nri_coloc.actuation import journal
 from nri_coloc.cli import main, restore
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.restoration import RuntimeAt
@@ -74,6 +79,51 @@ def test_pods_that_ended_are_forgotten(state, capsys):
     assert below_another_root(state) == 0
     assert capsys.readouterr().out == "0 restored, 1 gone, 0 refused\n"
     assert (state / "restore.jsonl").read_text() == ""
+
+
+def test_a_journal_that_cannot_be_shortened_is_a_sentence(state, tmp_path, capsys, monkeypatch):
+    (tmp_path / "weight").write_text("1\n")
+    (state / "restore.jsonl").write_text(json.dumps({"file": "/weight", "was": "100"}) + "\n")
+    monkeypatch.setattr(journal, "replace", refusing(errno.ENOSPC))
+    assert restore.run(str(state), str(tmp_path), None) == 1
+    said = capsys.readouterr()
+    assert said.out == "restored /weight\n1 restored, 0 gone, 0 refused\n"
+    words = f"nri-coloc: the journal {state}/restore.jsonl cannot be written anew: No space left on device; "
+    assert said.err.startswith(words)
+    assert (tmp_path / "weight").read_text() == "100"
+
+
+def test_on_a_disk_that_is_read_only_by_now_files_are_put_back_all_the_same(
+    state, tmp_path, capsys, monkeypatch
+):
+    (state / "lock").touch()
+    (tmp_path / "weight").write_text("1\n")
+    (state / "restore.jsonl").write_text(json.dumps({"file": "/weight", "was": "100"}) + "\n")
+    read_only(monkeypatch, state)
+    assert restore.run(str(state), str(tmp_path), None) == 1
+    assert capsys.readouterr().err.endswith("Read-only file system; what was put back stays so, and to run restore "
+    "again does no harm\n")  # fmt: skip
+    assert (tmp_path / "weight").read_text() == "100"
+
+
+def refusing(number: int) -> Callable[[Path, object], None]:
+    def replace(_path: Path, _originals: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return replace
+
+
+def read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Have the kernel refuse to write into a folder, as on a file system that was mounted again after an error."""
+    real, write = os.open, os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+    def opening(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if flags & write and str(path).startswith(str(folder)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(journal, "replace", refusing(errno.EROFS))
 
 
 def test_without_a_journal_there_is_nothing_to_do(state, tmp_path, capsys):

@@ -1,8 +1,11 @@
 """One daemon for each state folder."""
 
+import errno
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,23 @@ def test_the_folder_is_made_for_its_owner_alone(tmp_path):
 def test_a_second_one_does_not_get_it_and_the_first_keeps_it(tmp_path):
     first, second = InstanceLock(str(tmp_path)), InstanceLock(str(tmp_path))
     assert (first.take(), second.take(), first.take(), second.take()) == (True, False, True, False)
+
+
+@pytest.mark.parametrize(("may_be", "can"), [(True, True), (False, False)], ids=["a command", "a daemon"])
+def test_on_a_file_system_that_is_read_only_it_is_there_for_who_need_not_write(
+    tmp_path, monkeypatch, may_be, can
+):
+    (tmp_path / "lock").touch()
+    taken = os.open
+
+    def opening(path: Path, flags: int, *mode: int) -> int:
+        if flags & (os.O_CREAT | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return taken(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", opening)
+    with nullcontext() if can else pytest.raises(SettingsError, match="Read-only file system"):
+        assert InstanceLock(str(tmp_path), may_be_read_only=may_be).take()
 
 
 def test_it_can_be_let_go(tmp_path):

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.actuation import journal
+from nri_coloc.actuation import former_values, journal
 from nri_coloc.daemon import restoration
 from nri_coloc.daemon.pusher import PAUSE_S
 from nri_coloc.daemon.restoration import RuntimeAt
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
-from nri_coloc.errors import ColocError, RuntimeRefused, TransportLost
+from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.workload import RECORD_KEY
 from nri_coloc.nri.events import Call, Synchronize
@@ -44,7 +44,7 @@ class Rig:
         self.root, self.version = root, version
         self.told: list[tuple[str, Knobs, dict[str, str]]] = []
         self.pauses: list[float] = []
-        self.raises: dict[str, ColocError] = {}
+        self.raises: dict[str, Exception] = {}
         self.entries: dict[str, str] = {}
         self.containers: list[Any] = []
         self.pod = nri_pb2.PodSandbox(id="p", uid="u", name="web", namespace="shop")
@@ -191,6 +191,32 @@ def test_who_is_none_of_ours_is_left_alone(rig):
     rig.container("podless", recorded(shares=2)).pod_sandbox_id = "nobody"
     assert rig.run() == SpecsRestored()
     assert rig.told == []
+
+
+def test_what_nobody_foresaw_of_one_keeps_no_other_from_its_values(v1):
+    v1.raises["odd"] = ValueError("not what anybody expected")
+    for name in ("odd", "c"):
+        v1.container(name, recorded(shares=2))
+    done = v1.run()
+    assert [k for k, _, _ in v1.told] == ["c"]
+    assert done.refused == ("shop/web/odd: a failure of ours: ValueError('not what anybody expected')",)
+    assert done.failed == {f"{PATH}/odd"}
+
+
+def test_what_nobody_foresaw_of_ones_files_keeps_no_other_from_its_own(v1, monkeypatch):
+    taken = former_values.restore
+
+    def restore(file: str, was: str, version: int) -> bool:
+        if "/odd/" in file:
+            raise ValueError("not what anybody expected")
+        return taken(file, was, version)
+
+    monkeypatch.setattr(former_values, "restore", restore)
+    for name in ("odd", "c"):
+        v1.container(name, recorded(shares=2))
+    done = v1.run()
+    assert v1.text("cpu.shares", "cpu") == "2"
+    assert done.refused == ("shop/web/odd: a failure of ours: ValueError('not what anybody expected')",)
 
 
 def test_a_record_that_a_pod_carries_itself_is_not_believed(rig):

@@ -1,0 +1,82 @@
+"""daemon/guarded.py, errors.blame: every step is taken, and what one meets is told with whose it is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nri_coloc import errors
+from nri_coloc.daemon import guarded
+from nri_coloc.errors import KernelInterfaceError
+
+
+class Log:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.told.append({"event": event, **fields})
+
+    exception = error
+
+
+def refusing(error: Exception) -> Callable[[], None]:
+    def step() -> None:
+        raise error
+
+    return step
+
+
+def test_every_step_is_taken_in_its_order_and_all_is_well():
+    log, taken = Log(), list[str]()
+    steps = {name: lambda name=name: taken.append(name) for name in ("one", "two", "three")}
+    assert guarded.each(log, "the end", steps)
+    assert (taken, log.told) == (["one", "two", "three"], [])
+
+
+def test_the_steps_after_one_that_failed_are_taken():
+    taken: list[str] = []
+    steps = {"one": refusing(ValueError("odd")), "two": lambda: taken.append("two")}
+    assert not guarded.each(Log(), "the end", steps)
+    assert taken == ["two"]
+
+
+def test_what_nobody_foresaw_is_ours_and_has_its_origin():
+    log, odd = Log(), ValueError("odd")
+    guarded.each(log, "the end", {"one": refusing(odd)})
+    assert log.told == [
+        {"event": "a step of the end failed", "step": "one", "blame": "ours", "exc_info": odd},
+    ]
+
+
+def test_what_was_foreseen_is_a_sentence_with_whose_it_is():
+    log = Log()
+    guarded.each(log, "the end", {"one": refusing(KernelInterfaceError("/f", "read", "no"))})
+    assert log.told == [
+        {
+            "event": "a step of the end failed",
+            "step": "one",
+            "blame": "the kernel's",
+            "because": "cannot read /f: no",
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "whose"),
+    [
+        (errors.LocalProtocolError(), "ours"),
+        (errors.RemoteProtocolError(), "the peer's"),
+        (errors.TransportLost(), "the peer's"),
+        (errors.SettingsError(), "the operator's"),
+        (KernelInterfaceError("/f", "read", "no"), "the kernel's"),
+        (errors.RuntimeRefused(), "the runtime's"),
+        (errors.ColocError(), "ours"),
+        (OSError(), "ours"),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, Exception) else one,
+)
+def test_an_error_is_somebodys(error, whose):
+    assert errors.blame(error) == whose

@@ -1,0 +1,125 @@
+"""daemon/restoration.py: what a full disk and a daemon's end leave of the journal."""
+
+import errno
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc.actuation import journal
+from nri_coloc.daemon import restoration
+from nri_coloc.daemon.restoration import RuntimeAt
+
+KUBEPODS = "/sys/fs/cgroup/kubepods"
+POD = f"{KUBEPODS}/podu/cpu.weight"
+APP = f"{KUBEPODS}/podu/app/cpu.weight"
+
+
+class Machine:
+    """Two files that have our value, with a journal in the state folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.state = root / "host", root / "state"
+        self.state.mkdir()
+        for file in (POD, APP):
+            self.file(file).parent.mkdir(parents=True, exist_ok=True)
+            self.file(file).write_text("1\n")
+        (self.root / "sys/fs/cgroup/cgroup.controllers").touch()
+        lines = (json.dumps({"file": file, "was": "100"}) for file in (POD, APP))
+        (self.state / "restore.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+    def file(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def restore(self, runtime: RuntimeAt | None = None) -> restoration.Undone:
+        return restoration.restore(str(self.state), str(self.root), runtime)
+
+    @property
+    def journalled(self) -> set[str]:
+        return {*journal.load(str(self.state / "restore.jsonl"))}
+
+
+class Ended:
+    """Stands for a thread that has written its last."""
+
+    def ended(self, seconds: float) -> bool:
+        return True
+
+
+class Log:
+    """Notes what is warned of."""
+
+    def __init__(self) -> None:
+        self.warned: list[str] = []
+
+    def info(self, event: str, **fields: Any) -> None:
+        pass
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.warned.append(fields["because"])
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def no_space(_path: Path, _originals: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "replace", no_space)
+
+
+def nobody(machine: Machine) -> RuntimeAt:
+    return RuntimeAt(str(machine.state / "none.sock"), "", "nri-coloc", 0.1)
+
+
+def at_exit(machine: Machine, writers: Iterable[Ended] = (Ended(),)) -> list[str]:
+    log = Log()
+    place = (str(machine.state), str(machine.root))
+    restoration.at_exit(place, nobody(machine), writers, Ended(), log)
+    return log.warned
+
+
+def test_a_full_disk_keeps_nothing_from_being_put_back(machine, full_disk):
+    undone = machine.restore()
+    assert undone.files.done == (POD, APP)
+    assert machine.file(POD).read_text() == "100"
+    assert undone.unwritten.endswith("restore.jsonl cannot be written anew: No space left on device")
+
+
+def test_what_a_full_disk_kept_in_the_journal_is_put_back_once_more_without_harm(machine, monkeypatch):
+    with monkeypatch.context() as full:
+        full.setattr(journal, "replace", no_space)
+        machine.restore()
+    assert machine.journalled == {POD, APP}
+    assert machine.restore().unwritten == ""
+    assert (machine.file(POD).read_text(), machine.journalled) == ("100", set())
+
+
+def test_while_the_runtime_cannot_be_asked_its_containers_stay_in_the_journal(machine):
+    undone = machine.restore(nobody(machine))
+    assert undone.unreachable
+    assert machine.journalled == {APP}
+
+
+def test_on_a_full_disk_no_container_is_forgotten_whose_spec_was_not_told(machine, full_disk):
+    undone = machine.restore(nobody(machine))
+    assert (undone.unreachable != "", undone.unwritten != "") == (True, True)
+    assert machine.journalled == {POD, APP}
+
+
+def test_the_daemons_end_tells_of_a_full_disk(machine, full_disk):
+    assert any("No space left on device" in words for words in at_exit(machine))
+
+
+def test_the_daemons_end_tells_of_a_root_that_is_gone(machine):
+    machine.root.rename(machine.root.with_name("gone"))
+    assert any("nothing was put back" in words for words in at_exit(machine))
+    assert machine.journalled == {POD, APP}
