@@ -105,7 +105,11 @@ class Comparison:
             return
         self._asking, waiting, self._asked = True, self._asked, []
         self._next_compare = now + RETRY_S  # unless it says otherwise
-        self.spawn(lambda: self._ask(synchronised_at, now, waiting))
+        try:
+            self.spawn(lambda: self._ask(synchronised_at, now, waiting))
+        except RuntimeError:  # no further thread can be had: another turn may have one
+            self._asking, self._asked = False, waiting
+            raise
 
     def _ask(self, synchronised_at: float, now: float, waiting: "list[Future[str]]") -> None:
         try:

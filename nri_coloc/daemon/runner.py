@@ -195,9 +195,14 @@ class Daemon:
             self.lending.start()
             self.survey.start()
             self._start_trunk()
-        while not self._ending.wait(min(HOUSEKEEPING_S, self._comparison.due_in(time.monotonic()))):
-            self._tick()
+        pause_s = self._until_due()
+        while not self._ending.wait(pause_s):
+            # a comparison that failed is due at once, again and again
+            pause_s = self._until_due() if self._tick() else HOUSEKEEPING_S
         return self._end()
+
+    def _until_due(self) -> float:
+        return min(HOUSEKEEPING_S, self._comparison.due_in(time.monotonic()))
 
     def _start_trunk(self) -> None:
         gc.collect()
@@ -217,20 +222,20 @@ class Daemon:
             # the runtime is gone and with it the only socket that we shall ever have
             self._ending.ask()
 
-    def _tick(self) -> None:
+    def _tick(self) -> bool:
+        """Take a turn of housekeeping, whatever one of its looks meets; whether all went well."""
         now = time.monotonic()
         self.view.alive_at = now
-        self._claim_for_launched()
-        self._leave_superseded()
-        self._comparison.poll(now)
-        self._steering.look(now)
-        if self._serves:
-            self._admin.look(now)
-        try:
-            self.loans.look(now, self.actuator, self.pusher)
-            self._quota_bursts.look(now)
-        except Exception as error:  # housekeeping outlives whatever one look meets
-            self.report.log.exception("a turn of the slow path failed", exc_info=error)
+        steps: dict[str, Callable[[], object]] = {
+            "claiming the runtime": self._claim_for_launched,
+            "leaving who is superseded": self._leave_superseded,
+            "comparing with CRI": partial(self._comparison.poll, now),
+            "following settings and machine": partial(self._steering.look, now),
+            "keeping the admin socket": partial(self._admin.look, now) if self._serves else _nothing,
+            "lending amounts": partial(self.loans.look, now, self.actuator, self.pusher),
+            "raising quotas": partial(self._quota_bursts.look, now),
+        }
+        return guarded.each(self.report.log, "a turn of housekeeping", steps)
 
     def _memory_in_use(self, assignment: Assignment) -> int | None:
         path = targets.container_path(assignment)
@@ -369,6 +374,10 @@ def _remember(writer: CgroupWriter, assignment: Assignment, changes: Knobs) -> N
     path = targets.container_path(assignment) if assignment.by_file else None
     if path is not None:
         writer.remember(path, changes)
+
+
+def _nothing() -> None:
+    """Stand for a step that there is not."""
 
 
 def _version() -> str:

@@ -101,6 +101,20 @@ def test_it_says_when_it_is_due(rig):
     assert rig.comparison.due_in(BEGAN + COMPARE_AFTER_S) == COMPARE_AGAIN_S
 
 
+def test_where_no_thread_can_be_had_it_is_asked_another_time(rig):
+    def spawn(_work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    comparing, rig.comparison.spawn = rig.comparison.spawn, spawn
+    asked: Future[str] = Future()
+    rig.comparison.hasten(asked)
+    with pytest.raises(RuntimeError):
+        rig.at(COMPARE_AFTER_S)
+    rig.comparison.spawn = comparing
+    assert rig.at(COMPARE_AFTER_S + RETRY_S)
+    assert asked.result(0) == ""
+
+
 def test_nothing_is_due_while_cri_is_asked_or_nobody_synchronised_us(rig):
     rig.comparison.spawn = lambda _work: None
     rig.at(COMPARE_AFTER_S)

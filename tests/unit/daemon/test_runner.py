@@ -1,5 +1,6 @@
 """daemon/runner.py, put together and not started: nothing that one part meets keeps the others from their end."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,23 @@ class Rig:
             monkeypatch.setattr(getattr(self.daemon, part), "stop", self.noting(part))
         monkeypatch.setattr(restoration, "at_exit", self.noting("restore"))
         monkeypatch.setattr(self.daemon.audit, "close", self.noting("audit"))
+
+    def pauses_of_two_turns(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """Have the main thread go through two turns and its end; returns how long it would have waited for each."""
+        pauses: list[float] = []
+
+        def wait(seconds: float) -> bool:
+            pauses.append(seconds)
+            return len(pauses) > 2
+
+        monkeypatch.setattr(self.daemon._ending, "wait", wait)
+        monkeypatch.setattr(self.daemon._ending, "asked", True)
+        monkeypatch.setattr(self.daemon._ending, "take_signals", lambda: None)
+        monkeypatch.setattr(self.daemon._lock, "take", lambda: True)
+        monkeypatch.setattr(self.daemon.audit, "start", lambda: None)
+        monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+        self.daemon.run()
+        return pauses
 
     def noting(self, what: str) -> Any:
         return lambda *_: self.told.append(what)
@@ -71,3 +89,59 @@ class TestTheEnd:
         monkeypatch.setattr(rig.daemon._quota_bursts, "end", rig.failing)
         rig.daemon._end()
         assert rig.told[-2:] == ["restore", "audit"]
+
+
+LOOKS = {
+    "claiming the runtime": ("_claim_for_launched",),
+    "leaving who is superseded": ("_leave_superseded",),
+    "comparing with CRI": ("_comparison", "poll"),
+    "following settings and machine": ("_steering", "look"),
+    "keeping the admin socket": ("_admin", "look"),
+    "lending amounts": ("loans", "look"),
+    "raising quotas": ("_quota_bursts", "look"),
+}
+
+
+class TestATurn:
+    @pytest.fixture
+    def looks(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, str]]:
+        """Each look's holder and name; all of them note that they were taken."""
+        found = {}
+        for step, (*holder, name) in LOOKS.items():
+            found[step] = (getattr(rig.daemon, holder[0]) if holder else rig.daemon, name)
+            monkeypatch.setattr(*found[step], rig.noting(step))
+        return found
+
+    def test_everything_is_looked_at(self, rig, looks):
+        rig.daemon._tick()
+        assert (rig.told, rig.logged) == ([*LOOKS], [])
+
+    def test_before_it_serves_the_admin_socket_is_not(self, rig, looks):
+        rig.daemon._serves = False
+        rig.daemon._tick()
+        assert rig.told == [step for step in LOOKS if "admin" not in step]
+
+    @pytest.mark.parametrize("step", LOOKS)
+    def test_whatever_one_look_meets_the_others_are_taken_and_it_is_told_whose_it_is(
+        self, rig, looks, monkeypatch, step
+    ):
+        monkeypatch.setattr(*looks[step], rig.failing)
+        rig.daemon._tick()
+        assert rig.told == [one for one in LOOKS if one != step]
+        assert [(one["event"], one["step"], one["blame"]) for one in rig.logged] == [
+            ("a step of a turn of housekeeping failed", step, "ours")
+        ]
+
+    def test_the_next_turn_comes(self, rig, looks, monkeypatch):
+        monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
+        assert len(rig.pauses_of_two_turns(monkeypatch)) == 3
+        assert rig.told.count("raising quotas") == 2
+
+    def test_after_one_that_failed_it_is_not_hurried(self, rig, looks, monkeypatch):
+        monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
+        monkeypatch.setattr(rig.daemon._comparison, "due_in", lambda _now: 0.0)
+        assert rig.pauses_of_two_turns(monkeypatch) == [0.0, runner.HOUSEKEEPING_S, runner.HOUSEKEEPING_S]
+
+    def test_a_comparison_that_is_due_hurries_it(self, rig, looks, monkeypatch):
+        monkeypatch.setattr(rig.daemon._comparison, "due_in", lambda _now: 0.25)
+        assert rig.pauses_of_two_turns(monkeypatch) == [0.25, 0.25, 0.25]
