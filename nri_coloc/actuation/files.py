@@ -31,7 +31,7 @@ def read(path: str) -> str | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.read(fd, _READ_LIMIT).decode("ascii", "replace").rstrip("\n")
+            return _whole(fd).decode("ascii", "replace").rstrip("\n")
         finally:
             os.close(fd)
     except OSError as error:
@@ -59,6 +59,14 @@ def mask(path: str, text: str) -> CPUMask:
         return cpuset.parse(text)
     except ValueError as error:
         raise KernelInterfaceError(path, "read", str(error)) from error
+
+
+def _whole(fd: int) -> bytes:
+    """Read to the end, or the limit: a list of more than a page comes in pieces (fs/seq_file.c, seq_read_iter)."""
+    content = b""
+    while len(content) < _READ_LIMIT and (piece := os.read(fd, _READ_LIMIT - len(content))):
+        content += piece
+    return content
 
 
 def write(path: str, text: str) -> bool:

@@ -59,3 +59,8 @@ class TestChildren:
         too_long = str(tmp_path / ("x" * 300))
         with pytest.raises(KernelInterfaceError, match=r"cannot list .*: File name too long"):
             files.children(too_long)
+
+
+def test_a_list_that_the_kernel_hands_out_page_by_page_is_read_to_its_end():
+    page = 4096
+    assert len(files.read("/proc/self/maps") or "") > 2 * page
