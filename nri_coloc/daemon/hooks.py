@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.daemon import specs
+from nri_coloc.daemon import departed, specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
 from nri_coloc.daemon.creation import Creation
@@ -36,7 +36,7 @@ from nri_coloc.policy import box
 
 
 class Hooks:
-    """Serves one hook at a time."""
+    """Serves one hook at a time. `is_there` tells whether a cgroup is."""
 
     def __init__(
         self, node: Node, actuator: Actuator, pusher: Pusher, translator: Translator, report: Report
@@ -51,6 +51,7 @@ class Hooks:
         resize = Resize(node, actuator, pusher, translator, self._consequences)
         self.expecting_member: Callable[[], AbstractContextManager[None]] = nullcontext
         self.expecting_list: Callable[[Synchronized], AbstractContextManager[object]] = nullcontext
+        self.is_there: Callable[[str], bool] = lambda _path: True
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -170,7 +171,14 @@ class Hooks:
         self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
         self._report.decided(outcome.decisions, outcome.state, before)
         self._consequences.act(outcome)
+        self._leave_out_departed()
         self._actuator.take_over()
+
+    def _leave_out_departed(self) -> None:
+        before = self._node.state
+        for pod_id in tuple(departed.pods(before, self.is_there)):
+            outcome = self._node.decide(PodRemoved(pod_id))
+            self._report.decided(outcome.decisions, outcome.state, before)
 
     # ---- around the answer ----
 

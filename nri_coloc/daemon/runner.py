@@ -133,6 +133,7 @@ class Daemon:
         self.pusher.remember = partial(_remember, writer)
         self.pusher.place = self.actuator.bring
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
+        self._hooks.is_there = writer.is_there
         name = (settings.plugin_name, settings.plugin_index)
         self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
         updates.native = self.trunk
