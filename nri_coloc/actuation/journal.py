@@ -168,6 +168,15 @@ def load(path: str) -> dict[str, str]:
             continue
         if was is None:
             originals.pop(file, None)
-        elif file.startswith("/") and "\0" not in file:
+        elif file.startswith("/") and "\0" not in file and _is_path(file):
             originals.setdefault(file, str(was))
     return originals
+
+
+def _is_path(file: str) -> bool:
+    """Whether the system can be told of such a file: JSON can spell what no path can."""
+    try:
+        os.fsencode(file)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -36,7 +36,7 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
         connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
         response = connection.getresponse()
         found = json.load(response)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise DaemonSilent(f"cannot ask the daemon at {address}: {error}") from error
     finally:
         connection.close()

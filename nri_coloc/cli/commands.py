@@ -5,6 +5,7 @@ Commands import what they need when they run: `check-config` needs no gRPC, the 
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     _restore_arguments(commands.add_parser("restore", help="put back everything that the daemon changed"))
     audit = commands.add_parser("audit", help="print the daemon's last decisions")
     audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
-    audit.add_argument("--pod", default="", metavar="[NAMESPACE/]NAME")
+    audit.add_argument("--pod", type=_text, default="", metavar="[NAMESPACE/]NAME")
     audit.add_argument("--limit", type=_positive, default=100, metavar="N")
     audit.set_defaults(command=_audit)
     top = commands.add_parser("top", help="show who has which CPUs, what is lent and why, as it happens")
@@ -63,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     topology.add_argument("--http", default="", metavar="ADDR:PORT", help="ask this daemon who is where")
     topology.set_defaults(command=_topology)
     explain = commands.add_parser("explain", help="say why a pod's containers are where they are")
-    explain.add_argument("pod", metavar="NAMESPACE/POD[/CONTAINER]")
+    explain.add_argument("pod", type=_text, metavar="NAMESPACE/POD[/CONTAINER]")
     explain.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     explain.set_defaults(command=_explain)
     _doctor_arguments(
@@ -80,10 +81,10 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         "--config", default="", metavar="FILE", help="configuration; without one the defaults hold"
     )
     run.add_argument("--nri-socket", default="", metavar="PATH")
-    run.add_argument("--cri-socket", default="", metavar="PATH")
+    run.add_argument("--cri-socket", type=_text, default="", metavar="PATH")
     run.add_argument("--host-root", default="/", metavar="DIR", help="prefix of every /sys and /proc path")
     run.add_argument("--state-dir", default="", metavar="DIR")
-    run.add_argument("--admin-socket", default="", metavar="PATH")
+    run.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
     run.add_argument("--http", default="", metavar="ADDR:PORT|off")
     run.add_argument("--observe", action="store_true", help="decide and audit, change nothing")
     run.set_defaults(command=_run)
@@ -94,7 +95,7 @@ def _restore_arguments(restore: argparse.ArgumentParser) -> None:
         "--config", default="", metavar="FILE", help="the daemon's, for the runtime's sockets"
     )
     restore.add_argument("--nri-socket", default="", metavar="PATH")
-    restore.add_argument("--cri-socket", default="", metavar="PATH")
+    restore.add_argument("--cri-socket", type=_text, default="", metavar="PATH")
     restore.add_argument("--state-dir", default="", metavar="DIR")
     restore.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     restore.add_argument(
@@ -105,7 +106,7 @@ def _restore_arguments(restore: argparse.ArgumentParser) -> None:
 
 def _doctor_arguments(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument("--nri-socket", default="", metavar="PATH")
-    doctor.add_argument("--cri-socket", default="", metavar="PATH")
+    doctor.add_argument("--cri-socket", type=_text, default="", metavar="PATH")
     doctor.add_argument(
         "--host-root", default="/", metavar="DIR", help="prefix of /sys, /proc and /var/lib/kubelet"
     )
@@ -118,13 +119,13 @@ def _admin_arguments(admin: argparse.ArgumentParser) -> None:
     orders = admin.add_subparsers(required=True, metavar="ORDER", dest="order")
     pause = orders.add_parser("pause", help="lend only the floor, and offer nothing, for a time")
     pause.add_argument("seconds", type=_positive, metavar="SECONDS", help="at most 86400")
-    pause.add_argument("--reason", default="", metavar="TEXT", help="for the audit")
+    pause.add_argument("--reason", type=_text, default="", metavar="TEXT", help="for the audit")
     orders.add_parser("resume", help="end a pause before its time")
     orders.add_parser("reload", help="read the configuration file now")
     orders.add_parser("repair", help="look at every cgroup now, and put right what others changed")
     orders.add_parser("compare", help="compare the runtime's list with what it has told, now")
     for order in orders.choices.values():
-        order.add_argument("--admin-socket", default="", metavar="PATH")
+        order.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
     admin.set_defaults(command=_admin)
 
 
@@ -132,6 +133,16 @@ def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def _text(argument: str) -> str:
+    """Refuse what others must be able to spell: a path that we open ourselves may be any bytes."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(argument).decode(errors="backslashreplace")
+        raise argparse.ArgumentTypeError(f"{shown} is not text in UTF-8") from error
+    return argument
 
 
 def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from nri_coloc.cli.daemon_process import DaemonGone, DaemonProcess
 from nri_coloc.cli.demo_check import Check
 from nri_coloc.cli.demo_lines import PlainLines, Scene, Show
+from nri_coloc.cli.streams import OutputRefused
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.node_sim import machines
 from nri_coloc.node_sim.day import HOURS, Day
@@ -41,8 +42,8 @@ def run(seconds: float, topology: str) -> int:
         except KeyboardInterrupt:
             text = "interrupted; the daemon was ended and nothing is left behind"
             print(f"nri-coloc demo: {text}", file=sys.stderr)
-        except BrokenPipeError:
-            raise  # whoever watched has left: the caller's matter
+        except OutputRefused:
+            raise  # whoever watched has left, or his disk is full: the caller's matter
         except (ColocError, OSError) as error:  # OSError: no room, or a folder too deep for a socket
             print(f"nri-coloc demo: {error}", file=sys.stderr)
     return FAILED

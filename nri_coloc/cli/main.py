@@ -2,6 +2,7 @@
 
 An operator's mistake is one sentence on stderr, never a traceback, and Ctrl-C is no mistake. It may come while the
 program is still being loaded, which takes a good part of a second: so everything is imported where it is caught.
+A traceback is left for what is ours to mend.
 """
 
 import os
@@ -12,33 +13,45 @@ from nri_coloc.cli.exit_codes import FAILED, INTERRUPTED, WRONG_USAGE
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run one command; never raises."""
+    """Run one command; raises only what is a mistake of ours."""
     if not arguments and "NRI_PLUGIN_SOCKET" in environment:
         arguments = ["run"]
     try:
-        return _judged(arguments, environment)
+        from nri_coloc.cli import streams
+
+        with streams.complaining():
+            return _judged(arguments, environment)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
 def _judged(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    from nri_coloc.cli import commands
+    from nri_coloc.cli import commands, streams
     from nri_coloc.errors import ColocError, SettingsError
 
     try:
-        code = commands.run(arguments, environment)
-        sys.stdout.flush()  # or a reader who has left would be noticed only after us, by the interpreter
+        with streams.output():
+            return commands.run(arguments, environment)
     except SettingsError as error:
-        print(f"nri-coloc: {error}", file=sys.stderr)
-        return WRONG_USAGE
+        return _failed(error, WRONG_USAGE)
+    except streams.ReaderGone:
+        return FAILED
     except ColocError as error:
-        print(f"nri-coloc: {error}", file=sys.stderr)
-        return FAILED
-    except BrokenPipeError:
-        # whoever read our output has seen enough; the interpreter's own flush at exit must not complain either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return _failed(error, FAILED)
+    except OSError as error:  # what nobody nearer has words for
+        return _failed(_refused(error), FAILED)
+
+
+def _failed(why: object, code: int) -> int:
+    print(f"nri-coloc: {why}", file=sys.stderr)
     return code
+
+
+def _refused(error: OSError) -> str:
+    """Say what the system refused, and where if it tells."""
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    cure = "; run it as root, or as whoever may" if isinstance(error, PermissionError) else ""
+    return f"{where}{error.strerror or error}{cure}"
 
 
 def entry() -> None:

@@ -184,10 +184,22 @@ class TestTornLines:
             "[" * 100_000,
             '{"file":"relative","was":"1"}',
             '{"file":"/nul\\u0000","was":"1"}',
+            '{"file":"/\\ud800","was":"1"}',
             '{"was":"1"}',
             "\udcff",
         ],
-        ids=["half", "zeros", "null", "list", "too-deep", "relative", "nul", "nameless", "bytes"],
+        ids=[
+            "half",
+            "zeros",
+            "null",
+            "list",
+            "too-deep",
+            "relative",
+            "nul",
+            "no-path",
+            "nameless",
+            "bytes",
+        ],
     )
     def test_what_is_no_entry_is_skipped_and_the_rest_counts(self, path, torn):
         lines = ['{"file":"/a","was":"1"}', torn, '{"file":"/b","was":"2"}']

@@ -199,6 +199,28 @@ def test_what_is_not_the_daemon_is_recognised(daemon):
         asking.records(daemon)
 
 
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"/v1/state": {"containers": [1]}, "/v1/audit": {"records": [], "next": 0}},
+        {"/v1/state": {"containers": 1}, "/v1/audit": {"records": [], "next": 0}},
+        {"/v1/state": {}, "/v1/audit": {"records": [{"namespace": "shop", "pod": "web"}], "next": 0}},
+        {"/v1/state": {}, "/v1/audit": {"records": "abc", "next": 0}},
+    ],
+    ids=["no container", "no list", "no record", "a word"],
+)
+def test_a_stranger_who_speaks_json_is_recognised(answers, daemon, capsys):
+    Daemon.answers = answers
+    assert main.main(["explain", "shop/web", "--http", daemon], {}) == 1
+    assert capsys.readouterr().err == f"nri-coloc: what answers at {daemon} is not nri-coloc\n"
+
+
+def test_an_answer_that_is_nested_without_end_is_recognised(daemon, monkeypatch, capsys):
+    monkeypatch.setattr(json, "dumps", lambda _: "[" * 100_000)
+    assert main.main(["explain", "shop/web", "--http", daemon], {}) == 1
+    assert "cannot ask the daemon" in capsys.readouterr().err
+
+
 def test_the_machine_is_drawn_with_who_is_where(daemon, tmp_path, capsys):
     machines.plant(machines.MACHINES["8cpu"], tmp_path)
     arguments = ["topology", "--host-root", str(tmp_path), "--http", daemon]

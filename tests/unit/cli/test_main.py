@@ -33,15 +33,59 @@ def topology(monkeypatch):
     [
         (SettingsError("mend this"), 2, "nri-coloc: mend this\n"),
         (KernelInterfaceError("/x", "read", "gone"), 1, "nri-coloc: cannot read /x: gone\n"),
+        (IsADirectoryError(21, "Is a directory", "/x"), 1, "nri-coloc: /x: Is a directory\n"),
+        (IsADirectoryError(21, "Is a directory", b"/x"), 1, "nri-coloc: /x: Is a directory\n"),
+        (OSError(28, "No space left on device"), 1, "nri-coloc: No space left on device\n"),
+        (PermissionError(13, "No", "/x"), 1, "nri-coloc: /x: No; run it as root, or as whoever may\n"),
         (KeyboardInterrupt(), 130, ""),
         (SystemExit(0), 0, ""),
         (SystemExit(3), 2, ""),
     ],
-    ids=["operator", "kernel", "interrupt", "exit", "usage"],
+    ids=[
+        "operator",
+        "kernel",
+        "folder",
+        "folder in bytes",
+        "disk",
+        "permission",
+        "interrupt",
+        "exit",
+        "usage",
+    ],
 )
 def test_how_it_ends_tells_whose_fault_it_was(error, code, said, topology, capsys):
     assert topology(fails_with(error)) == code
     assert capsys.readouterr().err == said
+
+
+def test_a_mistake_of_ours_is_not_dressed_up(topology):
+    with pytest.raises(KeyError):
+        topology(fails_with(KeyError("ours")))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "\udcff/x"],
+        ["audit", "--pod", "\udcff/x"],
+        ["admin", "pause", "5", "--reason", "\udcff"],
+        ["admin", "resume", "--admin-socket", "/\udcff"],
+        ["run", "--config", "/nowhere", "--admin-socket", "/\udcff"],
+        ["run", "--config", "/nowhere", "--cri-socket", "/\udcff"],
+        ["restore", "--cri-socket", "/\udcff"],
+        ["doctor", "--cri-socket", "/\udcff"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:-1]),
+)
+def test_an_argument_that_is_no_text_is_the_arguments_blame(arguments, capsys):
+    assert main.main(arguments, {}) == 2
+    assert "\\xff" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_file_may_be_called_by_any_bytes(tmp_path, capsys):
+    (tmp_path / "\udcff.yaml").write_text("strict: true\n")
+    assert main.main(["check-config", str(tmp_path / "\udcff.yaml")], {}) == 0
+    assert "strict: true" in capsys.readouterr().out
 
 
 def test_help_is_no_mistake(capsys):

@@ -35,6 +35,38 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_a_file_is_no_state_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match="there is no state folder"):
+        restore.run(str(tmp_path / "file"), str(tmp_path), None)
+
+
+def test_a_journal_that_cannot_be_read_is_not_taken_for_none(state, tmp_path):
+    (state / "restore.jsonl").mkdir()
+    with pytest.raises(SettingsError, match=r"restore\.jsonl: cannot be read: Is a directory"):
+        restore.run(str(state), str(tmp_path), None)
+
+
+def test_a_name_that_is_too_long_for_a_folder_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="cannot be read: File name too long"):
+        restore.run("x" * 5000, str(tmp_path), None)
+
+
+def test_a_value_that_no_kernel_file_takes_is_refused_and_kept(state, tmp_path, capsys):
+    (tmp_path / "weight").write_text("1\n")
+    (state / "restore.jsonl").write_text('{"file": "/weight", "was": "\\u00e4"}\n')
+    assert restore.run(str(state), str(tmp_path), None) == 1
+    assert "it is not ASCII" in capsys.readouterr().err
+    assert "weight" in (state / "restore.jsonl").read_text()
+
+
+def test_names_in_a_journal_do_not_steer_the_terminal(state, tmp_path, capsys):
+    (tmp_path / "\x1b[2J").write_text("1\n")
+    (state / "restore.jsonl").write_text(json.dumps({"file": "/\x1b[2J", "was": "100"}) + "\n")
+    restore.run(str(state), str(tmp_path), None)
+    assert capsys.readouterr().out.startswith("restored /?[2J\n")
+
+
 def test_it_says_what_it_did(state, tmp_path, capsys):
     (tmp_path / "weight").write_text("1\n")
     entries = [
@@ -139,6 +171,12 @@ def test_where_no_runtime_is_and_none_was_named_it_says_so(tmp_path, capsys):
 def test_a_runtime_at_the_usual_place_is_asked(tmp_path, capsys):
     (tmp_path / "nri.sock").touch()
     assert not restore.is_absent(RuntimeAt(str(tmp_path / "nri.sock"), "", ""))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_runtime_where_we_may_not_look_is_asked(tmp_path, capsys):
+    # a name that is too long is refused as a folder that is closed to us is, to root too
+    assert not restore.is_absent(RuntimeAt(str(tmp_path / ("x" * 300)), "", ""))
     assert capsys.readouterr().err == ""
 
 
