@@ -42,10 +42,13 @@ class Answers(NamedTuple):
 
 def run(address: str, interval_s: float) -> int:
     """Show until `q` or Ctrl-C; DaemonSilent if the daemon cannot be asked when it begins."""
-    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
-    top = Top(address, console.height // 3 if console.is_terminal else sys.maxsize)
+    terminal = sys.stdout.isatty()
+    # FORCE_COLOR and its like would have a pipe be a terminal, where no key could end it
+    console = Console(force_terminal=terminal, width=None if terminal else PLAIN_WIDTH)
+    draws = terminal and not console.is_dumb_terminal
+    top = Top(address, console.height // 3 if draws else sys.maxsize)
     top.look()
-    if not console.is_terminal:
+    if not draws:
         console.print(top.drawn())
         return 0
     with suppress(KeyboardInterrupt):  # one way to leave a program that only shows

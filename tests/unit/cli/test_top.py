@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from rich.console import Console
 
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.cli import main
+from nri_coloc.cli import top as module
 from nri_coloc.cli.top import Top
 
 POOLS = ("reserved", "dedicated", "system", "share", "reclaim")
@@ -98,6 +100,39 @@ def test_without_a_terminal_one_picture_is_printed(daemon, capsys):
     assert "CPUs 0-7, mode enforce, ready" in out
     assert "shop/web/app" in out
     assert "decision 1" in out
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"FORCE_COLOR": "1"},
+        {"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm-256color"},
+        {"TTY_COMPATIBLE": "1", "COLORTERM": "truecolor"},
+        {"TTY_INTERACTIVE": "1", "TERM": "linux"},
+    ],
+    ids=", ".join,
+)
+def test_what_is_no_terminal_is_none_whatever_the_environment_says(says, daemon, monkeypatch, capsys):
+    for name, value in says.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(module, "_watch", not_without_end)
+    assert main.main(["top", "--http", daemon.address], {}) == 0
+    out = capsys.readouterr().out
+    assert "decision 1" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_draw_gets_one_picture(term, daemon, monkeypatch, capsys):
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(module, "_watch", not_without_end)
+    assert main.main(["top", "--http", daemon.address], {}) == 0
+    assert "decision 1" in capsys.readouterr().out
+
+
+def not_without_end(*_: object) -> None:
+    raise AssertionError("nobody could end it")
 
 
 def test_what_is_used_lent_and_advertised_is_said(daemon):
