@@ -77,19 +77,21 @@ def checks(patient: Patient) -> Iterator[Check]:
     yield _socket(
         "CRI socket", patient.cri_socket, "is containerd running? another path is given with --cri-socket"
     )
-    about_the_machine: tuple[tuple[str, Callable[[Patient], Check]], ...] = (
+    each: tuple[tuple[str, Callable[[Patient], Check]], ...] = (
         ("cgroups", _cgroups),
         ("control files", _control_files),
         ("I/O weights", _io_weights),
         ("pressure", _pressure),
+        ("capabilities", _capability),
+        ("state folder", _state_folder),
     )
-    for name, check in about_the_machine:
+    for name, check in each:
         try:
             yield check(patient)
-        except KernelInterfaceError as error:
-            yield Check(name, "fail", f"{error}; is --host-root right, and are we root?")
-    yield _capability(patient)
-    yield _state_folder(patient)
+        except (KernelInterfaceError, OSError) as error:
+            yield Check(
+                name, "fail", f"{error}; is the path right (--host-root, --state-dir), and are we root?"
+            )
     yield from _of_the_daemon(patient)
 
 
@@ -173,8 +175,8 @@ def _capability(patient: Patient) -> Check:
 
 def _state_folder(patient: Patient) -> Check:
     folder = Path(patient.state_dir)
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+    nearest = next(path for path in (folder, *folder.absolute().parents) if _is_there(path))
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=True):
         how = "can be written" if nearest == folder else "can be made"
         return Check("state folder", "ok", f"{folder} {how}")
     why = (
@@ -183,21 +185,36 @@ def _state_folder(patient: Patient) -> Check:
     return Check("state folder", "fail", why)
 
 
+def _is_there(path: Path) -> bool:
+    """Whether we see it; where we may not look, the folder that keeps us out is the one to name."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
+
+
 def _of_the_daemon(patient: Patient) -> Iterator[Check]:
     try:
-        ready = asking.ask(patient.http, "/readyz")
-        records = asking.records(patient.http)
+        found = list(_told_by_it(patient))
     except DaemonSilent as error:
         yield _kubelet(patient, left_to_it=False)
         yield Check(
             "daemon", "warn", f"{error}; start it, or give the address that it listens on with --http"
         )
-        return
-    parts = ready.get("checks", {})
-    yield _kubelet(patient, left_to_it=bool(parts.get("config", {}).get("ok")))
-    yield _runtime(records)
-    yield from _host_groups(records)
-    yield _readiness(ready, parts)
+    else:
+        yield from found
+
+
+def _told_by_it(patient: Patient) -> Iterator[Check]:
+    ready, records = asking.ask(patient.http, "/readyz"), asking.records(patient.http)
+    try:
+        parts = ready.get("checks", {})
+        yield _kubelet(patient, left_to_it=bool(parts.get("config", {}).get("ok")))
+        yield _runtime(records)
+        yield from _host_groups(records)
+        yield _readiness(ready, parts)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DaemonSilent(f"what answers at {patient.http} is not nri-coloc") from error
 
 
 def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:

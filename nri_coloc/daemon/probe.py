@@ -41,7 +41,7 @@ def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtim
         seen_on_pods=bool(of_pods),
         oom_at_create=nri_version.takes_oom_score_adj(version),
         oom_least=_least_oom_score(host_root, runtime_pid),
-        resctrl=Path(f"{host_root.rstrip('/')}/sys/fs/resctrl/schemata").exists(),
+        resctrl=os.path.exists(f"{host_root.rstrip('/')}/sys/fs/resctrl/schemata"),  # noqa: PTH110 - never raises
     )
 
 

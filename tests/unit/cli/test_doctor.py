@@ -1,6 +1,7 @@
 """cli/doctor.py: each check says what is wrong and how to mend it; only what keeps pods unplaced fails."""
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -210,6 +211,23 @@ class TestDaemon:
         daemon["records"] += [{**told, "reason": "box_member"}]
         assert "members" not in {found.name for found in doctor.checks(patient)}
 
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"ready": {"checks": [1]}},
+            {"ready": {"checks": {"config": 1}}},
+            {"records": [1]},
+            {"records": [{"event": "runtime.connect", "because": 1}]},
+            {"records": [{"event": "runtime.connect"}]},
+        ],
+        ids=["checks", "a check", "records", "a sentence", "no sentence"],
+    )
+    def test_a_stranger_in_its_place_is_recognised(self, said, patient, daemon):
+        daemon |= said
+        found = check(patient, "daemon")
+        assert (found.verdict, "is not nri-coloc; start it" in found.sentence) == ("warn", True)
+        assert check(patient, "kubelet").verdict == "ok"
+
     def test_one_that_ends_meanwhile_counts_as_none(self, patient, daemon, monkeypatch):
         def gone(*_):
             raise DaemonSilent("gone")
@@ -225,6 +243,64 @@ def test_the_command_reads_its_flags(patient, capsys):
     out = capsys.readouterr().out
     assert "ok    NRI socket" in out
     assert "warn  daemon" in out
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[None]:
+    """Be a user to whom the planted machine is closed."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)
+
+
+def test_to_whom_nothing_is_open_it_says_so_of_each_thing(patient, as_nobody):
+    found = {found.name: found for found in doctor.checks(patient)}
+    assert found["NRI socket"].verdict == found["cgroups"].verdict == found["state folder"].verdict == "fail"
+    assert "Permission denied" in found["NRI socket"].sentence
+    assert "Permission denied" in found["cgroups"].sentence
+    assert found["kubelet"].verdict == "warn"
+    assert doctor.run(patient) == 1
+
+
+def test_a_state_folder_where_we_may_not_look_names_what_keeps_us_out(patient, tmp_path, as_nobody):
+    found = check(replace(patient, state_dir=str(tmp_path / "in" / "state")), "state folder")
+    assert found.verdict == "fail"
+    assert "cannot be written, so the daemon cannot start" in found.sentence
+    assert "/in" not in found.sentence
+
+
+def test_a_state_folder_that_there_cannot_be_fails(patient, tmp_path):
+    found = check(replace(patient, state_dir=str(tmp_path / ("x" * 300))), "state folder")
+    assert (found.verdict, "File name too long" in found.sentence) == ("fail", True)
+
+
+GARBAGE = {
+    "nothing": b"",
+    "bytes": bytes(range(255, 0, -1)),
+    "zeros": bytes(100),
+    "other digits": "\u0663\u00b2\n".encode(),
+    "endless digits": b"9" * 5000,
+    "brackets": b"[" * 100_000,
+    "another's JSON": b'{"policyName": "static", "data": 5, "podEntries": 7}',
+    "too many CPUs": b'{"policyName": "static", "entries": {"a": {"b": "0-99999999999"}}}',
+}
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE.values(), None], ids=[*GARBAGE, "folders"])
+def test_whatever_the_files_hold_each_check_has_a_sentence(garbage, patient):
+    static(patient)
+    (Path(patient.host_root) / "proc/1").mkdir()
+    (Path(patient.host_root) / "proc/1/schedstat").touch()
+    for file in [path for path in Path(patient.host_root).rglob("*") if path.is_file()]:
+        if garbage is not None:
+            file.write_bytes(garbage)
+            continue
+        file.unlink()
+        file.mkdir()
+    assert all(found.sentence for found in doctor.checks(patient))
+    assert doctor.run(patient) in (0, 1)
 
 
 def test_what_cannot_be_read_fails_that_check_only(patient):

@@ -1,6 +1,7 @@
 """What this machine can take is looked at."""
 
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from nri_coloc.sampling import cgroup_layout
 
 
 def look(node: Node, version=(0, 12, 1), pid: int = 0):
-    root = str(node.host_root)
+    return found(str(node.host_root), version, pid)
+
+
+def found(root: str, version=(0, 12, 1), pid: int = 0):
     return probe.capability(cgroup_layout.detect(root), version, root, pid)
 
 
@@ -107,6 +111,25 @@ def test_without_the_capability_it_may_lower_a_score_to_its_own(own, least, tmp_
     proc.mkdir(parents=True)
     (proc / "oom_score_adj").write_text(own)
     assert look(node, pid=77).oom_least == least
+
+
+def test_a_name_in_bytes_hides_no_capability(tmp_path):
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/status").write_bytes(b"Name:\t\xff\nCapEff:\t000001ffffffffff\n")
+    assert found(str(tmp_path), pid=7).oom_may_fall
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_resctrl_where_we_may_not_look_is_none():
+    with tempfile.TemporaryDirectory() as root:
+        Path(root).chmod(0o755)
+        (Path(root) / "sys/fs/resctrl").mkdir(parents=True)
+        (Path(root) / "sys/fs/resctrl").chmod(0o700)
+        os.seteuid(65534)
+        try:
+            assert not found(root).resctrl
+        finally:
+            os.seteuid(0)
 
 
 def test_resctrl_is_there_when_it_is_mounted(tmp_path: Path):
