@@ -2,17 +2,26 @@
 
 A ConfigMap mount changes by swapping the link `..data`, so what is watched is the file behind the links, by
 identity, time and size. Polling costs one stat a turn and sees every way in which a file can change.
+
+The subtle thing is a file that is written in place: half of it may be there, and half of a YAML file may well be valid,
+only without the line that says `mode: observe`. Such a one is read when nobody has written to it for a while. Another
+file in its place, by a link or a rename, was whole before it came there, and is read at once.
 """
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from nri_coloc.config import settings as reader
 from nri_coloc.errors import SettingsError
 from nri_coloc.model.tuning import Settings
 
+STILL_S: Final = 0.25
+"""How long a file that is written in place must have been left alone."""
+
 Identity = tuple[int, int, int, int]
+"""Which file it is, in two numbers; when it was written, and its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +39,22 @@ class SettingsWatch:
         self._path = path
         self._overlay = overlay
         self._seen = self._identity()
+        self._written: Identity | None = None
+        self._since = 0.0
 
-    def look(self) -> Change | None:
-        """Return what is new, None if nothing is."""
+    def look(self, now: float) -> Change | None:
+        """Return what is new, None if nothing is or it is still being written."""
         if not self._path:
             return None
         identity = self._identity()
-        return None if identity == self._seen else self.read()
+        if identity == self._seen:
+            self._written = None
+            return None
+        if _in_place(self._seen, identity) and not self._is_still(identity, now):
+            return None
+        change = self._read(identity)
+        # what was written or swapped while we read is another's look
+        return change if self._identity() == identity else None
 
     @property
     def has_file(self) -> bool:
@@ -45,11 +63,19 @@ class SettingsWatch:
 
     def read(self) -> Change:
         """Read the file, whether it has changed or not."""
-        self._seen = self._identity()
+        return self._read(self._identity())
+
+    def _read(self, identity: Identity | None) -> Change:
+        self._seen = identity
         try:
             return Change(self._overlay(reader.read(self._path)))
         except SettingsError as error:
             return Change(None, str(error))
+
+    def _is_still(self, identity: Identity | None, now: float) -> bool:
+        if identity != self._written:
+            self._written, self._since = identity, now
+        return now - self._since >= STILL_S
 
     def _identity(self) -> Identity | None:
         try:
@@ -57,3 +83,8 @@ class SettingsWatch:
         except OSError:
             return None
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _in_place(before: Identity | None, now: Identity | None) -> bool:
+    """Whether it is the same file."""
+    return before is not None and now is not None and before[:2] == now[:2]

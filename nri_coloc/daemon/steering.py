@@ -73,14 +73,14 @@ class Steering:
 
     def look(self, now: float) -> None:
         """Look at everything that may have changed; one turn of the housekeeping loop."""
-        self._look_at_settings()
+        self._look_at_settings(now)
         self._look_at_kubelet()
         if now - self._topology_at >= TOPOLOGY_EVERY_S:
             self._topology_at = now
             self._look_at_machine()
 
-    def _look_at_settings(self) -> None:
-        change = self._watch.look()
+    def _look_at_settings(self, now: float) -> None:
+        change = self._watch.look(now)
         if change is not None:
             self._take(change)
 

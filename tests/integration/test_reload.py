@@ -218,6 +218,17 @@ def test_observing_begins_and_ends_by_a_reload(node, daemon):
     assert_unhurt(daemon)
 
 
+def test_one_that_is_written_in_place_counts_once_it_is_whole(node, daemon):
+    read = len(daemon.audit("config.reload"))
+    with daemon.config.file.open("w") as writer:
+        for line in ("strict: true\n", "mode: observe\n"):
+            writer.write(line)
+            writer.flush()
+    wait_until(lambda: daemon.state()["mode"] == "observe", 20, "the whole file to be in force")
+    wait_until(lambda: len(daemon.audit("config.reload")) > read, 20, "a record of it")
+    assert len(daemon.audit("config.reload")) == read + 1, "and never half of it"
+
+
 def test_what_was_created_while_we_only_observed_gets_all_its_values_when_we_act(node, daemon):
     reload(daemon, "mode: observe\n")
     pod_id = node.run_pod(PodRequest("web", "shop", annotations={QOS: "reclaimed"}))
