@@ -37,10 +37,13 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodBandwidth:
-    """A pod's cgroup by its path, and what its containers are to have, by theirs."""
+    """A pod's cgroup by its path, and what its containers are to have, by theirs. `quota`, `burst`: of the pod itself
+    where a VM lives in it; the quota holds where the kubelet gives none."""
 
     path: str
     containers: Mapping[str, Share] = field(default_factory=dict)
+    quota: int | None = None
+    burst: int | None = None
 
     @property
     def extra(self) -> int:
@@ -135,9 +138,10 @@ class Bandwidths:
 
     def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
         quota = _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
-        if quota != UNLIMITED:
-            quota += pod.extra
+        quota = (pod.quota or UNLIMITED) if quota == UNLIMITED else quota + pod.extra
         bursting = {k: one for k, one in containers.items() if pod.containers[k].burst is not None}
+        if pod.burst is not None:
+            bursting[POD] = Bandwidth(quota, pod.burst)
         burst = here.burst or 0
         if bursting:
             burst = of_pod(quota, bursting).burst

@@ -311,7 +311,7 @@ class CgroupWriter:
 
     def _not_following(self, file: str, apart: Iterable[str] | None) -> set[str] | None:
         """Return the folders that keep their own CPUs while a pod's file is put back; None for other files."""
-        if apart is None or not file.endswith(former_values.CPUS):
+        if apart is None or not file.endswith(former_values.CPUSETS):
             return None
         folders = (self._layout.folder("cpuset", path) for path in apart)
         return {*former_values.placed_in(self._journal.files()), *filter(None, folders)}
@@ -380,7 +380,7 @@ class CgroupWriter:
                 if target.journalled:
                     self._overwritten.found(path, current, time.monotonic())
                     self._journal.note(path, current)
-                if not files.write(path, value.text):
+                if not cpusets.write(path, value.text, self._layout.version, inherited=target.inherited):
                     return False
                 if target.journalled:
                     self._overwritten.wrote(path, value.text)

@@ -109,6 +109,34 @@ def release(folder: str, version: int, wanted: CPUMask, apart: Container[str] = 
     return cpus
 
 
+def write(file: str, text: str, version: int, *, inherited: bool) -> bool:
+    """Write one control file; memory nodes of a cgroup whose children have all of them as `bind` does."""
+    folder, _, name = file.rpartition("/")
+    return bind(folder, version, text) if inherited and name == "cpuset.mems" else files.write(file, text)
+
+
+def bind(folder: str, version: int, mems: str) -> bool:
+    """Set a pod's memory nodes, on v1 with those of all below it; False if the cgroup is gone. Raises as `move`."""
+    had = files.read(f"{folder}/cpuset.mems") if version == 1 else None
+    if had is None:
+        return files.write(f"{folder}/cpuset.mems", mems)
+    _bind_tree(folder, cpuset.parse(had), cpuset.parse(mems))
+    return True
+
+
+def _bind_tree(folder: str, had: CPUMask, wanted: CPUMask) -> None:
+    """Widen a cgroup, bind what lies below it, narrow it."""
+    both = had | wanted
+    if both != had:
+        files.write(f"{folder}/cpuset.mems", cpuset.render(both))
+    for child in files.children(folder):
+        childs = files.read(f"{child}/cpuset.mems")
+        if childs is not None:
+            _bind_tree(child, cpuset.parse(childs), wanted)
+    if both != wanted:
+        files.write(f"{folder}/cpuset.mems", cpuset.render(wanted))
+
+
 def _let_follow(folder: str, cpus: CPUMask, apart: Container[str]) -> None:
     """Give all below a cgroup its CPUs, the outermost first; none of them has others, so nothing is narrowed."""
     for child in files.children(folder):

@@ -10,6 +10,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
 CPUS: Final = "/cpuset.cpus"
+CPUSETS: Final = (CPUS, "/cpuset.mems")
 
 
 def placed_in(journalled: Iterable[str]) -> set[str]:
@@ -23,14 +24,16 @@ def restore(file: str, was: str, version: int, apart: Container[str] | None = No
     `apart`: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other's.
     """
     folder, _, name = file.rpartition("/")
-    if name == "cpuset.cpus" and was:
-        cpus = _said(file, was)
-        if apart is None:
-            return cpusets.move(folder, version, cpus) is not None
-        return cpusets.release(folder, version, cpus, apart) is not None
-    if name in ("cpuset.cpus", "cpuset.mems") and not was:
+    if name not in ("cpuset.cpus", "cpuset.mems"):
+        return files.write(file, originals.written(name, was) or "\n")
+    if not was:
         return _emptied(folder, name)
-    return files.write(file, originals.written(name, was) or "\n")
+    cpus = _said(file, was)
+    if name == "cpuset.mems":
+        return cpusets.write(file, was, version, inherited=apart is not None)
+    if apart is None:
+        return cpusets.move(folder, version, cpus) is not None
+    return cpusets.release(folder, version, cpus, apart) is not None
 
 
 def _said(file: str, was: str) -> CPUMask:

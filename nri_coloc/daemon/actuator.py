@@ -22,6 +22,7 @@ from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import Drift, Drifts
 from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.host_groups import HostGroups
+from nri_coloc.daemon.leftovers import Leftovers
 from nri_coloc.daemon.looks import Looks
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.protections import Protections
@@ -77,6 +78,7 @@ class Actuator:
         self._drifts = Drifts()
         self._protections = Protections(node, writer, report)
         self._host_groups = HostGroups(node, writer, report)
+        self._leftovers = Leftovers(writer)
         self._scored: dict[str, int | None] = {}
         self._sweeps = 0
         self._targets = targets.Reckoned()
@@ -156,7 +158,11 @@ class Actuator:
         self._scored.pop(container_id, None)
 
     def place(self, container_id: str) -> Drift | None:
-        """Bring one container to its values now, on the caller's thread; what somebody else had changed is returned."""
+        """Bring one container, or the pod of a VM, to its values now, on the caller's thread; what somebody else had
+        changed of a container is returned."""
+        assignment = self._node.state.containers.get(container_id)
+        if assignment is not None and assignment.wish.handler == "pod":
+            self._apply_pod(assignment.container.pod_id)
         return self._apply_container(container_id)
 
     def bring(self, container_id: str) -> None:
@@ -297,6 +303,7 @@ class Actuator:
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
             self.forget(gone)
+        self._leftovers.forget_gone(now)
 
     def _read_cpus(self, container_id: str) -> None:
         """Look, as an observer, at what a container has."""
@@ -365,19 +372,15 @@ class Actuator:
                 self._settle("pod", pod_id, None)
                 return
             applied = self._writer.apply(target)
-            failures = applied.failures
-            if not target.cpus:
-                # a pod that left the box, or was never in it: nothing of the box may stay on it
-                keep = {value.name for value in target.values} | {"memory.low", "memory.min"}
-                failures += self._writer.put_back(target.path, frozenset(keep), targets.apart(state, pod_id))
-                applied = replace(applied, failures=failures)
+            failures = applied.failures + self._leftovers.clear(state, pod_id, target)
+            applied = replace(applied, failures=failures)
             drift = self._drifts.judge(pod_id, target, applied)
-        if not target.cpus and not state.boxed(pod_id):
+        if not state.boxed(pod_id):
             self.left_box(target.path)
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
         self._settle("pod", pod_id, applied.cpus)
-        if applied.cpus is not None and applied.before != applied.cpus:
+        if (applied.cpus is not None and applied.before != applied.cpus) or targets.holds_a_vm(state, pod_id):
             self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it
         if drift is not None:
             self._report.drifted(pod_id, state, drift)

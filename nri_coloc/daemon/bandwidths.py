@@ -26,10 +26,11 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs import files
 from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.workload import QoSClass
-from nri_coloc.policy import admission
+from nri_coloc.policy import admission, box, loans
 from nri_coloc.reclaim.bandwidth import POD
 
 RESIZE_LASTS_S: Final = 10.0
@@ -153,14 +154,15 @@ class PodBandwidths:
     def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
         place = state.pods.get(pod_id)
         pod = targets.pod_path(place.pod) if place is not None else ""
-        if not pod:
+        if place is None or not pod:
             return None
         shares = {}
         for assignment in state.of_pod(pod_id):
             path = targets.container_path(assignment)
             if path is not None and assignment.wish.handler == "container":
                 shares[path] = self._share(state, assignment)
-        return PodBandwidth(pod, shares)
+        unit = box.knobs(state, pod_id) if place.wish.handler == "pod" else NO_KNOBS
+        return PodBandwidth(pod, shares, unit.quota, unit.burst)
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
         own, raised = _own(assignment), self.raised.get(assignment.id)
@@ -205,6 +207,8 @@ class PodBandwidths:
         decisions = []
         for target, file in quotas.items():
             before, after = (files.shown(file.name, text) for text in (file.was, file.now))
+            if target == POD and wanted.quota is not None:
+                continue  # a VM's, told as it came to be wanted
             if target == POD:
                 why = f"the quotas of its containers are raised by {wanted.extra} in all"
                 of_pod = Decision(AuditEvent.POD_LIMIT, Reason.QUOTA_BURST, why, pod_id=pod_id)
@@ -241,8 +245,10 @@ _OF_A_FORMER_LIFE: Final = PodBandwidth("")
 
 
 def may_be_raised(assignment: Assignment) -> bool:
-    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone."""
-    return assignment.qos is QoSClass.SHARED and not assignment.hands_off and _own(assignment) > 0
+    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone, and
+    no VM's, whose quota is its pod's."""
+    is_ours = assignment.wish.handler == "container" and not assignment.hands_off
+    return is_ours and assignment.qos is QoSClass.SHARED and _own(assignment) > 0
 
 
 def _own(assignment: Assignment) -> int:
@@ -257,4 +263,6 @@ def back(assignment: Assignment, why: str) -> Raised:
 
 
 def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:
-    return assignment.wish.cpu_burst_percent is not None or assignment.id in raised
+    wish = assignment.wish
+    lends = wish.handler == "pod" and loans.loan(wish).quota is not None
+    return lends or wish.cpu_burst_percent is not None or assignment.id in raised

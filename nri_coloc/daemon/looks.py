@@ -24,7 +24,7 @@ class Looks:
 
     def at(self, assignment: Assignment, state: NodeState) -> CPUMask | None:
         """Read what a container has; None if its cgroup is gone or cannot be read."""
-        path = targets.container_path(assignment)
+        path = targets.lives_in(state, assignment)
         cpus = self._cpus(path, assignment, state) if path is not None else None
         if cpus is not None:
             self.actual[assignment.id] = cpus

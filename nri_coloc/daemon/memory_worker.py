@@ -3,7 +3,8 @@
 A write to memory.high reclaims before it returns, for as long as that takes: so neither a hook, nor a tick, nor
 the actuator ever writes one. Newest bounds win: what was submitted while a write was slow is what is written next, from
 the member after that on, so that one whose writes are always slow keeps no other from its turn.
-Nobody else puts back what is written here, so that no two threads can disagree about one file.
+Nobody else puts back what is written here, so that no two threads can disagree about one file. (A memory.high that a
+VM asks for, outside of the box, is the actuator's: `leftovers`.)
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +18,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files
+from nri_coloc.policy import box
 from nri_coloc.reclaim.box_memory import Part
 
 LEAST: Final = 16 << 20
@@ -150,8 +152,10 @@ class MemoryWorker:
         if self._knows_former or not self.told_all():
             return
         self._knows_former = True
-        containers = {targets.container_path(one) for one in self._node.state.containers.values()}
-        self._bounded |= self._writer.bounded() - containers
+        state = self._node.state
+        others = {targets.container_path(one) for one in state.containers.values()}
+        others |= {targets.pod_path(state.pods[k].pod) for k in state.pods if box.knobs(state, k).memory_high}
+        self._bounded |= self._writer.bounded() - others
 
 
 def _after(last: str, paths: Iterable[str]) -> list[str]:

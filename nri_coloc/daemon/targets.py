@@ -138,6 +138,20 @@ def protections(state: NodeState, can: Capability) -> dict[str, Protection]:
     return {path: Protection(whole(each.low), whole(each.min)) for path, each in outermost_first}
 
 
+def lives_in(state: NodeState, assignment: Assignment) -> str | None:
+    """Return the cgroup whose CPUs a container has: its own, of a VM its pod's."""
+    place = state.pods.get(assignment.container.pod_id)
+    if assignment.wish.handler == "pod" and place is not None:
+        return pod_path(place.pod) or None
+    return container_path(assignment)
+
+
+def holds_a_vm(state: NodeState, pod_id: str) -> bool:
+    """Whether a pod's cgroup is the unit, and its containers have none that are read."""
+    place = state.pods.get(pod_id)
+    return place is not None and place.wish.handler == "pod"
+
+
 def pod_path(pod: Pod) -> str:
     """Return the cgroup that is a pod's alone, "" if it has none: what others live in too is never written."""
     try:

@@ -7,6 +7,8 @@ no copy can disagree. `cpus_of` is the one place that turns an assignment into a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from functools import reduce
+from operator import or_
 from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
@@ -142,10 +144,18 @@ class NodeState:
     def mems_of(self, assignment: Assignment) -> CPUMask:
         """Return the memory nodes that a container is bound to; where it is not, those of CPUs of its own, else all.
 
-        Memory comes from the node of the CPU that touches it first while that has some, bound or not.
+        Memory comes from the node of the CPU that touches it first while that has some, bound or not. In a VM a
+        container is bound where its pod is.
         """
+        is_unit = assignment.wish.handler == "pod"
+        bound = self.mems_bound(assignment.container.pod_id) if is_unit else assignment.mems
         near = self.topology.nodes_of(assignment.exclusive) & self.topology.all_mems
-        return assignment.mems or near or self.topology.all_mems
+        return bound or near or self.topology.all_mems
+
+    def mems_bound(self, pod_id: str) -> CPUMask:
+        """Return the memory nodes that all of a pod's containers together are bound to, 0 if one of them is not."""
+        mems = [each.mems for each in self.of_pod(pod_id) if not each.hands_off]
+        return reduce(or_, mems, 0) if all(mems) else 0
 
     def cpus_of(self, assignment: Assignment) -> CPUMask:
         """Return the CPUs a container may use; never empty."""

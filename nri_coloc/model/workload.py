@@ -88,7 +88,8 @@ class Resources:
 
 @value
 class Pod:
-    """A pod sandbox; `cgroup_parent` is the pod's cgroup in the driver's own notation."""
+    """A pod sandbox; `cgroup_parent` is the pod's cgroup in the driver's own notation. `overhead_bytes`: memory that
+    its runtime class takes beside its containers."""
 
     id: str
     uid: str = ""
@@ -99,6 +100,7 @@ class Pod:
     cgroup_parent: str = ""
     handler: str = ""
     resources: Resources | None = None
+    overhead_bytes: int = 0
 
     @property
     def kube_qos(self) -> KubeQoS:

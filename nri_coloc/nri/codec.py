@@ -32,6 +32,7 @@ def pod_of(message: nri_pb2.PodSandbox) -> Pod:
         cgroup_parent=message.linux.cgroup_parent,
         handler=message.runtime_handler,
         resources=resources_of(message.linux.pod_resources),
+        overhead_bytes=max(0, message.linux.pod_overhead.memory.limit.value),
     )
 
 

@@ -274,13 +274,18 @@ def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> As
 def orders(state: NodeState, assignment: Assignment) -> Knobs:
     """Return every value that is ours for a container, by class, annotation and operator's settings.
 
+    There is none where the runtime handler is ignored, or the pod's cgroup is the unit (`unit`).
+    """
+    return wanted(state, assignment) if assignment.wish.handler == "container" else NO_KNOBS
+
+
+def wanted(state: NodeState, assignment: Assignment) -> Knobs:
+    """Return every value that a container is to have, wherever it is set.
+
     A reclaimed container of the box carries neither cpus nor mems: it inherits them from its pod's cgroup,
     and a spec that named them could not start once the box shrank below (rig: EACCES on cgroup v1).
     """
-    wish = assignment.wish
-    if wish.handler != "container":
-        return NO_KNOBS  # ignored, or the pod's cgroup is the unit: see `box.knobs`
-    burst = burst_of(assignment.container.resources.quota, wish.cpu_burst_percent)
+    burst = burst_of(assignment.container.resources.quota, assignment.wish.cpu_burst_percent)
     wished = _permitted(assignment)
     if assignment.hands_off or inherits(state, assignment):
         return wished if burst is None or assignment.hands_off else wished._replace(burst=burst)

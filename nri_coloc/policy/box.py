@@ -6,20 +6,18 @@ online and system pods live in it too.
 """
 
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from itertools import chain
-from operator import or_
 from typing import Final
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves
 from nri_coloc.model.events import Synchronized
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState, PodPlace
 from nri_coloc.model.workload import KubeQoS, Pod, QoSClass, Wish
-from nri_coloc.policy import change, whereabouts
+from nri_coloc.policy import change, unit, whereabouts
 
 SHARES_OF_THE_BOX: Final = MIN_SHARES
 """The kernel's smallest weight: what keeps an online pod's p99."""
@@ -122,7 +120,8 @@ def _rivals(state: NodeState) -> list[str]:
 
 
 def knobs(state: NodeState, pod_id: str) -> Knobs:
-    """Return the values that belong on a pod's cgroup: the box's for its members, the I/O weight for every pod.
+    """Return the values that belong on a pod's cgroup: the box's for its members, the I/O weight for every pod, and
+    where a VM lives in it what its containers ask for.
 
     A weight competes among siblings only, so a container's counts for nothing unless its pod's agrees.
     (Memory protections are sums over containers: see `protection`.)
@@ -130,14 +129,15 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
     place = state.pods.get(pod_id)
     if place is None or place.wish.handler == "ignore":
         return NO_KNOBS
-    along_the_path = Knobs(io_weight=io_weight(state, pod_id))
-    if "cpu" in place.wish.preserve:
-        return along_the_path
-    if place.boxed:
-        return along_the_path._replace(cpus=cpuset.render(state.pools.reclaim), shares=SHARES_OF_THE_BOX)
+    own = NO_KNOBS
     if place.wish.handler == "pod":
-        return along_the_path._replace(cpus=cpuset.render(_of_all(state, pod_id)) or None)
-    return along_the_path
+        if not place.pod.owns_cgroup:
+            return NO_KNOBS  # what others live in too is never written
+        own = unit.knobs(state, place)
+    own = own._replace(io_weight=io_weight(state, pod_id))
+    if place.boxed and "cpu" not in place.wish.preserve:
+        return own._replace(cpus=cpuset.render(state.pools.reclaim), shares=SHARES_OF_THE_BOX)
+    return own
 
 
 def io_weight(state: NodeState, pod_id: str) -> int | None:
@@ -155,19 +155,15 @@ def io_weight(state: NodeState, pod_id: str) -> int | None:
     return max(weight or KERNELS_IO_WEIGHT for weight in members)
 
 
-def _of_all(state: NodeState, pod_id: str) -> CPUMask:
-    """Return the CPUs of a pod whose own cgroup is the unit (a VM in it): all that its containers have."""
-    return reduce(or_, (state.cpus_of(a) for a in state.of_pod(pod_id) if not a.hands_off), 0)
-
-
 def limit(state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
     """Say what a pod's cgroup gets, if anything."""
     values = knobs(state, pod.id)
     if values == NO_KNOBS:
         return None
     said = partial(Decision, AuditEvent.POD_LIMIT, pod_id=pod.id, after=values, qos=wish.qos)
+    asked = unit.words(state, pod) if wish.handler == "pod" else ""
     if state.boxed(pod.id):
-        why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight"
+        why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight{asked}"
         return said(Reason.BOX_MEMBER, why, pool=RECLAIM)
-    why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path"
+    why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path{asked}"
     return said(Reason.POOL_MEMBER, why)

@@ -78,7 +78,7 @@ def admit(
     if displaced:
         state = change.without(state, displaced)
     after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
-    decisions = (words.of_admission(admitted, assignment, by_file), *said, *joined)
+    decisions = (words.of_admission(after, admitted, assignment, by_file), *said, *joined)
     for owner in displaced:
         listed = record.as_listed(owner)
         after, again = admit_again(after, listed, owner.wish, tuning, Reason.CPUS_CLAIMED)
@@ -98,6 +98,9 @@ def admit(
 def _of_its_pod(before: NodeState, after: NodeState, assignment: Assignment) -> Iterator[Decision | None]:
     """Yield what an admission changes on the pod's own cgroup; None is a change that needs no words."""
     pod_id = assignment.container.pod_id
+    if assignment.wish.handler == "pod":
+        yield from words.of_unit(before, after, pod_id)
+        return
     if assignment.knobs.memory_low or assignment.knobs.memory_min:
         yield words.of_protection(after, pod_id)
     if box.io_weight(after, pod_id) != box.io_weight(before, pod_id):
@@ -118,12 +121,15 @@ def admit_again(
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     """Place a container that exists already, keeping of its CPUs what it still may have; it cannot be refused.
 
-    What it does to the pools is left to be said once, at the end.
+    What it does to the pools is left to be said once, at the end; what it does to its pod is all that is said of a VM's
+    values.
     """
     place = state.pods.get(listed.pod_id)
     pod = place.pod if place else Pod(listed.pod_id)
     outcome = admit(state, pod, listed, wish, replace(tuning, strict=False), by_file)
-    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
+    own = (
+        {AuditEvent.POOL_RESIZE} if wish.handler == "pod" else {AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT}
+    )
     return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
 
 
@@ -163,12 +169,14 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
     """Take containers out of the state and give back what they owned."""
     after = change.without(state, leaving)
     orphans = tuple(after.containers[a.id] for a in change.followers(state, leaving))
+    units = {a.container.pod_id for a in leaving if a.wish.handler == "pod"}
     decisions = (
         *(words.of_release(state, a, reason) for a in leaving),
         *(words.of_orphan(state, after, a) for a in orphans),
+        *(decision for pod_id in sorted(units) for decision in words.of_unit(state, after, pod_id)),
     )
     protected = {a.container.pod_id for a in leaving if a.knobs.memory_low or a.knobs.memory_min}
-    moves = Moves(pods=tuple(sorted(protected)))
+    moves = Moves(pods=tuple(sorted(protected | units)))
     returned = state.pools.dedicated & ~after.pools.dedicated
     if not returned:
         return Outcome(after, decisions, moves)

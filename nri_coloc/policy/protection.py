@@ -8,6 +8,7 @@ rig: 87 MiB kept with the container's value alone, 199 with the path's).
 from dataclasses import dataclass
 
 from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.policy import admission
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +27,21 @@ NONE = Protection()
 
 def of_pod(state: NodeState, pod_id: str) -> Protection:
     """Return the sum of one pod."""
-    return sum((_of(assignment) for assignment in state.of_pod(pod_id)), NONE)
+    return sum((of(state, assignment) for assignment in state.of_pod(pod_id)), NONE)
 
 
 def by_pod(state: NodeState) -> dict[str, Protection]:
     """Return the sums of every pod that has a protected container."""
     sums: dict[str, Protection] = {}
     for assignment in state.containers.values():
-        if (own := _of(assignment)) != NONE:
+        if (own := of(state, assignment)) != NONE:
             pod_id = assignment.container.pod_id
             sums[pod_id] = sums.get(pod_id, NONE) + own
     return sums
 
 
-def _of(assignment: Assignment) -> Protection:
-    return Protection(assignment.knobs.memory_low or 0, assignment.knobs.memory_min or 0)
+def of(state: NodeState, assignment: Assignment) -> Protection:
+    """Return what one container asked for; a VM's has nothing of its own, and its pod the more."""
+    is_unit = assignment.wish.handler == "pod"
+    knobs = admission.wanted(state, assignment) if is_unit else assignment.knobs
+    return Protection(knobs.memory_low or 0, knobs.memory_min or 0)

@@ -48,7 +48,7 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
         outcome += Outcome(after, (_said(after, known, assignment, event),))
     else:
         outcome += _carried_out(outcome.state, known, event, resize)
-    return _with_memory(outcome, known, event)
+    return _with_unit(state, _with_memory(outcome, known, event), known.container.pod_id)
 
 
 def _asks_anew(known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:
@@ -138,6 +138,16 @@ def _with_memory(outcome: Outcome, known: Assignment, event: ContainerUpdating) 
         moves += Moves(containers=(now.id,))
     # the last decision of an update may hold the answer
     return replace(outcome, decisions=(*said, *outcome.decisions), moves=outcome.moves + moves)
+
+
+def _with_unit(before: NodeState, outcome: Outcome, pod_id: str) -> Outcome:
+    """Add the pod of a VM, if what it is to have for its containers is another."""
+    said = words.of_unit(before, outcome.state, pod_id)
+    if not said:
+        return outcome
+    # the last decision of an update may hold the answer
+    moves = outcome.moves + Moves(pods=(pod_id,))
+    return replace(outcome, decisions=(*said, *outcome.decisions), moves=moves)
 
 
 def _files_only(had: Knobs, has: Knobs) -> Knobs:

@@ -2,11 +2,11 @@
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.workload import Finding, FindingKind, Pod
-from nri_coloc.policy import protection
+from nri_coloc.policy import admission, box, protection
 from nri_coloc.policy.admission import Admission
 
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
@@ -17,9 +17,11 @@ _AGAIN = {
 """Why a container that was placed before is placed again."""
 
 
-def of_admission(admitted: Admission, assignment: Assignment, by_file: Reason | None) -> Decision:
+def of_admission(
+    state: NodeState, admitted: Admission, assignment: Assignment, by_file: Reason | None
+) -> Decision:
     """Say where a container was put; `by_file` says why only files could put it there."""
-    because, event = f"{admitted.because}{_burst(assignment)}", AuditEvent.ADMIT
+    because, event = f"{admitted.because}{_burst(assignment)}{_in_a_vm(state, assignment)}", AuditEvent.ADMIT
     if by_file in _AGAIN:
         because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
     elif by_file is not None:
@@ -42,6 +44,35 @@ def _burst(assignment: Assignment) -> str:
         return ""
     quota = assignment.container.resources.quota
     return f"; burst {wish.cpu_burst_percent} % of quota {quota} by {wish.burst_because}"
+
+
+def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
+    """Say of a VM's container where its values are, and which of them are nowhere."""
+    if assignment.wish.handler != "pod":
+        return ""
+    pod_id, asked = assignment.container.pod_id, admission.wanted(state, assignment)
+    place = state.pods.get(pod_id)
+    if place is None or not place.pod.owns_cgroup:
+        return "; a VM in a cgroup that is not its pod's alone, so nothing of it is set"
+    protected = Knobs(memory_low=asked.memory_low, memory_min=asked.memory_min)
+    lost = asked.without(box.knobs(state, pod_id).overlaid(protected))._replace(period=None)
+    said = f"; its pod's cgroup has its values, for runtime handler {place.pod.handler} puts a VM there"
+    return f"{said}; not set there: {', '.join(lost.named())}" if lost != NO_KNOBS else said
+
+
+def of_unit(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision, ...]:
+    """Say what a VM's pod has now that is new, while it has a container; its end says the rest."""
+    place = after.pods.get(pod_id)
+    if place is None or place.wish.handler != "pod" or not any(after.of_pod(pod_id)):
+        return ()
+    said: tuple[Decision, ...] = ()
+    had, has = box.knobs(before, pod_id), box.knobs(after, pod_id)
+    if had != has:
+        decision = box.limit(after, place.pod, place.wish)
+        said = (decision._replace(before=had.differing(has), after=has.differing(had)),) if decision else ()
+    if protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id):
+        said = (*said, of_protection(after, pod_id))
+    return said
 
 
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:

@@ -235,3 +235,22 @@ def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(ker
     assert done.refused == ()
     assert {file: file.read_text() for file in before} == before
     assert kernel.noted() == {}
+
+
+class TestVirtualMachines:
+    """A VM lives in the pod's cgroup, and its containers have none that are written."""
+
+    def test_a_quota_holds_where_the_kubelet_gives_none_and_goes_back_to_none(self, kernel):
+        kernel.make("vm", -1)
+        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=50 * MS))
+        assert kernel.file("vm", "quota").read_text().split()[0] == "200000"
+        assert kernel.file("vm", "burst").read_text().strip() == "50000"
+        kernel.bandwidths.apply(PodBandwidth("vm"))
+        assert kernel.file("vm", "quota").read_text().split()[0] in ("max", "-1")
+        assert kernel.file("vm", "burst").read_text().strip() == "0"
+
+    def test_the_kubelets_own_quota_is_left_and_bounds_the_burst(self, kernel):
+        kernel.make("vm", 100 * MS)
+        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=150 * MS))
+        assert kernel.file("vm", "quota").read_text().split()[0] == "100000"
+        assert kernel.file("vm", "burst").read_text().strip() == "100000"

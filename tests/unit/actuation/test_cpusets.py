@@ -32,6 +32,30 @@ def written_within_the_parent(path: str, text: str, write: Callable[[str, str], 
     return write(path, text)
 
 
+class TestMemoryNodes:
+    """Of a pod in which a VM lives."""
+
+    @pytest.mark.parametrize("wanted", ["0", "1-2", "0-3"], ids=["narrower", "shifted", "wider"])
+    def test_on_v1_all_below_it_is_bound_and_no_write_is_refused(self, tmp_path, wanted):
+        before = {"": "0-3", "pod": "0-1", "pod/pause": "0-1", "pod/app": "0", "pod/app/inner": "0"}
+        tree = WatchedTree(tmp_path, before, "cpuset.mems")
+        with tree.watched():
+            assert cpusets.bind(str(tree.folder("pod")), 1, wanted)
+        assert tree.cpus() == {"": "0-3", **dict.fromkeys(list(before)[1:], wanted)}
+
+    def test_on_v2_one_write_is_enough(self, tmp_path):
+        tree = WatchedTree(tmp_path, {"pod": "0-1", "pod/app": "0-1"}, "cpuset.mems")
+        assert cpusets.write(str(tree.folder("pod") / "cpuset.mems"), "0", 2, inherited=True)
+        assert tree.cpus() == {"pod": "0", "pod/app": "0-1"}
+
+    def test_a_child_without_the_file_and_a_cgroup_that_is_gone_are_passed_over(self, tmp_path):
+        tree = WatchedTree(tmp_path, {"pod": "0-1"}, "cpuset.mems")
+        tree.folder("pod/leaf").mkdir()
+        assert cpusets.bind(str(tree.folder("pod")), 1, "1")
+        assert tree.cpus() == {"pod": "1"}
+        assert not cpusets.bind(str(tree.folder("gone")), 1, "1")
+
+
 class TestOnV1:
     @pytest.mark.parametrize(
         "wanted",

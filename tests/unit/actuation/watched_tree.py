@@ -28,15 +28,16 @@ sys.addaudithook(_listen)  # cannot be taken away again: it listens to nothing u
 
 
 class WatchedTree:
-    """Cgroups by path below a root that is one itself (""), each with its CPUs as text."""
+    """Cgroups by path below a root that is one itself (""), each with its CPUs, or memory nodes, as text."""
 
-    def __init__(self, root: Path, cpus: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, cpus: Mapping[str, str], name: str = "cpuset.cpus") -> None:
         self.root = root / "cpuset"
+        self.name = name
         self.written: list[str] = []
         self.broken: list[str] = []
         for path, text in cpus.items():
             self.folder(path).mkdir(parents=True, exist_ok=True)
-            (self.folder(path) / "cpuset.cpus").write_text(f"{text}\n")
+            (self.folder(path) / self.name).write_text(f"{text}\n")
 
     def folder(self, path: str) -> Path:
         return self.root / path
@@ -45,7 +46,7 @@ class WatchedTree:
         """Return every cgroup's CPUs, as text, by path."""
         return {
             str(file.parent.relative_to(self.root)).removeprefix("."): file.read_text().strip()
-            for file in sorted(self.root.rglob("cpuset.cpus"))
+            for file in sorted(self.root.rglob(self.name))
         }
 
     @contextmanager

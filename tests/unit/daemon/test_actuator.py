@@ -97,6 +97,23 @@ def test_nobody_steps_aside_for_hooks_while_one_waits_for_a_departure(monkeypatc
 # ---- placing ----
 
 
+def test_of_a_vm_the_pod_is_placed_and_read_back_for_each_of_its_containers():
+    rig = Rig(cpus={"kubepods/podweb": 0xFF, APP: 0xFF})
+    vm = Wish(QoSClass.DEDICATED, handler="pod")
+    create(rig.node, "app", vm, 2000)
+    create(rig.node, "side", vm, 100)
+    rig.actuator.place("app")
+    assert [target.path for target in rig.cgroups.targets] == ["kubepods/podweb"]
+    assert rig.actuator.actual == dict.fromkeys(("app", "side"), kit.mask("0-1"))
+
+
+def test_an_observer_reads_what_a_vms_pod_has():
+    rig = Rig(Tuning(observe=True), {"kubepods/podweb": 0b11, APP: 0xFF})
+    create(rig.node, "app", Wish(QoSClass.SHARED, handler="pod"))
+    rig.actuator._sweep()
+    assert rig.actuator.actual == {"app": 0b11}
+
+
 def test_placing_says_what_somebody_else_changed_since_the_answer_and_nothing_if_nobody_did():
     rig = Rig(cpus={APP: kit.mask("0-3")})
     create(rig.node, "app")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nri_coloc.actuation.bandwidths import PodBandwidth
 from nri_coloc.daemon import bandwidths
 from nri_coloc.daemon.bandwidths import RESIZE_LASTS_S
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
@@ -34,6 +35,12 @@ class TestPodsBandwidths:
         assert pod.path == "kubepods/podweb"
         (share,) = pod.containers.values()
         assert (share.own, share.quota, share.burst) == (QUOTA, None, 50_000)
+
+    def test_of_a_vm_only_the_pod_is_told(self):
+        rig = Rig(wish=replace(self.BURSTING, handler="pod"))
+        rig.bandwidths.place("app")
+        assert rig.files.applied == [PodBandwidth("kubepods/podweb", burst=50_000)]
+        assert not bandwidths.may_be_raised(rig.node.state.containers["app"])
 
     def test_pods_that_want_neither_are_not_looked_at(self, rig):
         rig.bandwidths.place("app")

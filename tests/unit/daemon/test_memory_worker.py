@@ -1,6 +1,7 @@
 """Memory limits on a tree of plain files: who is bounded, who gets its own back, and what the journal knows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from nri_coloc.actuation import restoration
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.memory_worker import LEAST, Bounds, MemoryWorker
 from nri_coloc.model.events import PodRemoved
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.reclaim.box_memory import Part
 from nri_coloc.sampling import cgroup_layout
@@ -254,3 +257,14 @@ def test_a_thread_outlives_what_nobody_foresaw(rig):
 
 def becomes(look: Callable[[], bool], what: str) -> None:
     wait_until(look, 20, what)
+
+
+def test_what_a_vm_asks_for_outside_of_the_box_is_nobodys_leftover(tmp_path):
+    rig = Rig(tmp_path, 2)
+    rig.tree.make("kubepods/podweb")
+    create(rig.node, "app", replace(kit.SHARED, handler="pod", knobs=Knobs(memory_high=GIB)))
+    target = targets.of_pod(rig.node.state, "web", kit.EVERYTHING)
+    assert target is not None
+    rig.worker._writer.apply(target)
+    rig.again().write({})
+    assert rig.tree.read("kubepods/podweb", "memory.high") == str(GIB)

@@ -1,5 +1,7 @@
 """What a cgroup should hold: only cgroups that are somebody's own, only files that are there."""
 
+from dataclasses import replace
+
 import pytest
 
 from nri_coloc.daemon import targets
@@ -56,6 +58,16 @@ def test_containers_of_other_handlers_are_not_written(handler):
     node = a_node()
     create(node, "app", Wish(QoSClass.SHARED, handler=handler))
     assert targets.of_container(node.state, "app", CAN) is None
+
+
+def test_a_vms_containers_live_in_their_pods_cgroup():
+    node = a_node()
+    create(node, "app", replace(kit.SHARED, handler="pod"))
+    create(node, "plain", on="other")
+    app, plain = (node.state.containers[name] for name in ("app", "plain"))
+    assert targets.lives_in(node.state, app) == "kubepods/podweb"
+    assert targets.lives_in(node.state, plain) == "kubepods/podother/plain"
+    assert [targets.holds_a_vm(node.state, name) for name in ("web", "other", "none")] == [True, False, False]
 
 
 def test_who_is_unknown_has_no_target():

@@ -37,6 +37,11 @@ class TestPods:
         message.linux.pod_resources.cpu.shares.value = 512
         assert codec.pod_of(message).resources == Resources(shares=512)
 
+    def test_the_memory_that_its_runtime_class_takes_is_read(self):
+        message = nri_pb2.PodSandbox(id="p1")
+        message.linux.pod_overhead.memory.limit.value = 128 << 20
+        assert codec.pod_of(message).overhead_bytes == 128 << 20
+
     def test_an_empty_message_is_an_empty_pod(self):
         assert codec.pod_of(nri_pb2.PodSandbox()) == Pod("", resources=Resources())
 

@@ -21,7 +21,7 @@ class TestAdmission:
     def test_what_changed_is_what_is_ordered(self):
         node, found = admitted()
         assignment = admission.remembered(node.state, found.assignment)
-        decision = words.of_admission(found, assignment, None)
+        decision = words.of_admission(node.state, found, assignment, None)
         assert (decision.event, decision.reason) == (AuditEvent.ADMIT, Reason.WHOLE_CORE)
         assert (decision.before, decision.after, decision.orders) == (
             Knobs(),
@@ -30,15 +30,16 @@ class TestAdmission:
         )
 
     def test_one_that_only_files_could_place_says_so_and_what_it_got(self):
-        _, found = admitted()
-        decision = words.of_admission(found, found.assignment, Reason.ADOPTED)
+        node, found = admitted()
+        decision = words.of_admission(node.state, found, found.assignment, Reason.ADOPTED)
         assert decision.reason is Reason.ADOPTED
         assert decision.because.startswith("whole_core: asked 2 CPUs; core 0-1 is")
         assert decision.because.endswith("; its creation was not answered by us")
 
     def test_a_request_that_cannot_be_met_is_never_hidden_behind_another_reason(self):
-        _, found = admitted(8000)
-        assert words.of_admission(found, found.assignment, Reason.ADOPTED).reason is Reason.NO_FREE_CPUS
+        node, found = admitted(8000)
+        decision = words.of_admission(node.state, found, found.assignment, Reason.ADOPTED)
+        assert decision.reason is Reason.NO_FREE_CPUS
 
 
 class TestFindings:
