@@ -76,7 +76,7 @@ def test_what_a_vms_container_asks_for_is_on_its_pods_cgroup_and_told(node: Node
     assert admitted["because"].endswith(
         "; its pod's cgroup has its values, for runtime handler kata puts a VM there"
     )
-    told = daemon.audited("pod.limit", 10, pod="web", reason="pool_member")
+    told = daemon.audited("pod.limit", 10, saying="puts a VM there", pod="web", reason="pool_member")
     assert (
         "ask for: app cpus=0-7, burst=100000, memory.limit=268435456, memory.high=104857600"
         in told["because"]
@@ -87,7 +87,7 @@ def test_what_a_vms_container_asks_for_is_on_its_pods_cgroup_and_told(node: Node
         "memory.high": 100 * MI,
         "io.weight": 300,
     }
-    assert daemon.audited("pod.limit", 10, reason="protected")["after"]["memory.low"] == 64 * MI
+    assert daemon.audited("pod.limit", 10, pod="web", reason="protected")["after"]["memory.low"] == 64 * MI
 
 
 def test_somebody_elses_value_on_it_is_put_right(node: Node, daemon: Daemon):
@@ -105,7 +105,7 @@ def test_a_vm_that_is_bound_to_a_node_has_its_memory_there_and_its_cpus_are_read
     wait_until(lambda: shown(daemon, container_id)["actual_cpus"] == "0-1", 10, "its CPUs to be read back")
     assert shown(daemon, container_id)["mems"] == "0"
     assert (file(node, pod_id, "cpuset.mems"), file(node, pod_id, "cpuset.cpus")) == ("0", "0-1")
-    told = daemon.audited("pod.limit", 10, pod="db")["after"]
+    told = daemon.audited("pod.limit", 10, saying="puts a VM there", pod="db")["after"]
     assert (told["cpus"], told["mems"]) == ("0-1", "0")
 
 
