@@ -126,8 +126,8 @@ class Gate:
     def _receive(self, connection: socket.socket) -> None:
         caller = credentials(connection)
         if caller.uid not in self.admitted:
-            connection.close()
-            self._refused(caller)
+            with connection:
+                self._refused(caller)  # first: who sees the connection's end finds told why
             return
         with self._turn:
             full = len(self._carried) >= MAX_CONNECTIONS
