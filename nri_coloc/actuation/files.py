@@ -70,11 +70,15 @@ def _whole(fd: int) -> bytes:
 
 
 def write(path: str, text: str) -> bool:
-    """Write a value in one call, as the kernel wants it; False if the file is gone. Never creates a file."""
+    """Write a value in one call, as the kernel wants it; False if the file is gone. Never creates a file.
+
+    A file of the kernel's shows no size, and there is nothing to be cut. A simulated node's has one: what was longer is
+    covered with newlines in the same call, so that nobody meets it empty or with the end of its former value.
+    """
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.write(fd, text.encode("ascii"))
+            os.write(fd, text.encode("ascii").ljust(os.fstat(fd).st_size, b"\n"))
         finally:
             os.close(fd)
     except UnicodeEncodeError as error:  # an original that was read from a file that made no sense

@@ -5,7 +5,8 @@ EINVAL); the runtime asks `fits` before it writes what a kernel would refuse it.
 
 The subtle thing: files do not change by themselves. Where a set is in force as it was written, the effective
 file is a second name of the same inode, and where it is inherited a second name of the parent's effective
-file, so that whoever writes one reads the other at once. `settle` ties these names anew when that changes.
+file, so that whoever writes one reads the other at once. `settle` ties these names anew when that changes, which is a
+moment after a stranger's write; `effective` is asked of what is written, and is never late.
 """
 
 import os
@@ -14,14 +15,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
-from typing import Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.node_sim import cgroup_files as files
-
-_READ_SIZE: Final = 1 << 16
-_LOOKS: Final = 2000
+from nri_coloc.node_sim import shared_files
 
 Watcher = Callable[[str, Path], None]
 """Told of each new cgroup: its path and the folder in which its cpuset files lie."""
@@ -59,9 +57,9 @@ class CgroupTree:
             _write_all(folder, content)
             for name, mask in root_of.items():
                 if self.version == 2:
-                    _put(folder / files.EFFECTIVE[2][name], cpuset.render(mask))
+                    shared_files.put(folder / files.EFFECTIVE[2][name], cpuset.render(mask))
                 elif name in content:
-                    _put(folder / name, cpuset.render(mask))
+                    shared_files.put(folder / name, cpuset.render(mask))
         for link, mount in files.V1_LINKS.items() if self.version == 1 else ():
             (self._base / link).symlink_to(mount)
         self.settle()
@@ -114,19 +112,12 @@ class CgroupTree:
 
     def read(self, path: str, name: str) -> str | None:
         """Return a file's text, None where there is no such file or cgroup."""
-        try:
-            descriptor = os.open(self._file(path, name), os.O_RDONLY | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        try:
-            return _whole(descriptor).decode().rstrip("\n")
-        finally:
-            os.close(descriptor)
+        return shared_files.read(self._file(path, name))
 
     def write(self, path: str, name: str, text: str) -> None:
         """Write a file that exists, in place; one that does not is left out, as a kernel has no such file."""
         with suppress(FileNotFoundError, NotADirectoryError):
-            _put(self._file(path, name), text, 0)
+            shared_files.put(self._file(path, name), text, 0)
 
     def _file(self, path: str, name: str) -> str:
         mount = "" if self.version == 2 else f"/{files.mount_of(name)}"
@@ -137,8 +128,17 @@ class CgroupTree:
         return cpuset.parse(self.read(path, name) or "")
 
     def effective(self, path: str) -> CPUMask:
-        """Return the CPUs on which a cgroup's tasks may run."""
-        return self.mask(path, files.EFFECTIVE[self.version]["cpuset.cpus"])
+        """Return the CPUs on which a cgroup's tasks may run, by what is written at this moment; none if it is gone."""
+        if self.version == 1:
+            return self.mask(path, "cpuset.cpus")
+        granted = self._cpus
+        for level in levels(path) if path else ():
+            own = self.read(level, "cpuset.cpus")
+            if own is None:
+                return 0
+            # where nothing of a cgroup's own set is left to it, the kernel lets it use its parent's
+            granted = cpuset.parse(own) & granted or granted
+        return granted
 
     def fits(self, path: str, cpus: str) -> bool:
         """Whether the kernel would take this set: v1 wants it within the parent's, v2 takes any."""
@@ -184,7 +184,7 @@ class CgroupTree:
         elif not wanted & ~granted:
             self._same(folder / shown, folder / own)
         else:
-            _put(self._alone(folder / shown), cpuset.render(wanted & granted))
+            shared_files.put(self._alone(folder / shown), cpuset.render(wanted & granted))
 
     def _same(self, name: Path, source: Path) -> None:
         """Make one file a second name of another; replaced in one step, so that no reader misses it."""
@@ -196,7 +196,7 @@ class CgroupTree:
     def _alone(self, name: Path) -> Path:
         """Make sure that a file shares its inode with no other."""
         if name.exists() and name.stat().st_nlink > 1:
-            _put(self._spare, name.read_text())
+            shared_files.put(self._spare, shared_files.read(name) or "")
             self._spare.replace(name)
         return name
 
@@ -212,32 +212,16 @@ class CgroupTree:
         )
 
 
-def _whole(descriptor: int) -> bytes:
-    """Read a file that somebody else may be writing: who cuts it first leaves it empty for a moment, without a newline.
-
-    The kernel's files are never so; one that stays so has been emptied for good.
-    """
-    looks = (os.pread(descriptor, _READ_SIZE, 0) for _ in range(_LOOKS))
-    return next(filter(None, looks), b"")
+def levels(path: str) -> list[str]:
+    """Return a cgroup and those above it, without the root, from the top."""
+    parts = path.split("/")
+    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
 
 def _write_all(folder: Path, content: dict[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in content.items():
-        _put(folder / name, text)
-
-
-def _put(file: Path | str, text: str, create: int = os.O_CREAT) -> None:
-    """Write in place, in one step: what was longer is filled up with newlines.
-
-    Cutting it would be a second step, and whoever reads or writes in between would meet a half of two values.
-    """
-    content = f"{text}\n".encode()
-    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | create, 0o644)
-    try:
-        os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size, b"\n"), 0)
-    finally:
-        os.close(descriptor)
+        shared_files.put(folder / name, text)
 
 
 def _empty_counters(folder: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import weakref
 from typing import Final
 
+from nri_coloc.node_sim import shared_files
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 
 KEPT: Final = 256
@@ -29,7 +30,7 @@ class CounterFiles:
             return
         descriptor = self._kept.get(key)
         if descriptor is not None:
-            _write(descriptor, text)
+            shared_files.show(descriptor, text)
         elif not self._open(key, text):
             return
         self._shown[key] = text
@@ -51,17 +52,12 @@ class CounterFiles:
             descriptor = os.open(self._tree.folder(name, path) / name, os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
             return False
-        _write(descriptor, text)
+        shared_files.show(descriptor, text)
         if len(self._kept) < KEPT:
             self._kept[key] = descriptor
         else:
             os.close(descriptor)
         return True
-
-
-def _write(descriptor: int, text: str) -> None:
-    content = f"{text}\n".encode()
-    os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size, b"\n"), 0)
 
 
 def _close_all(kept: dict[tuple[str, str], int]) -> None:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.node_sim.cgroup_tree import CgroupTree, levels
 from nri_coloc.node_sim.counter_files import CounterFiles
 
 KIB: Final = 1024
@@ -86,12 +86,6 @@ class MemoryUse:
         spare = self._meminfo.with_name(".meminfo")
         spare.write_text(_LINE.sub(lambda line: f"{line[1] + ':':<16}{kib[line[1]]:>8} kB", text))
         spare.replace(self._meminfo)
-
-
-def levels(path: str) -> list[str]:
-    """Return a cgroup and those above it, without the root, from the top."""
-    parts = path.split("/")
-    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
 
 def _sum(held: list[Held]) -> Held:

@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from nri_coloc.node_sim import shared_files
+
 PID_MAX_LIMIT: Final = 1 << 22
 """include/linux/threads.h: no real process has a larger id."""
 
@@ -30,7 +32,7 @@ class ProcessTable:
         folder.mkdir(parents=True)
         lines = _V1_LINES if self._version == 1 else ("0:",)
         (folder / "cgroup").write_text("".join(f"{line}:/{cgroup}\n" for line in lines))
-        (folder / "oom_score_adj").write_text(f"{oom_score_adj}\n")
+        shared_files.put(folder / "oom_score_adj", str(oom_score_adj))
         return pid
 
     def end(self, pid: int) -> None:
@@ -39,7 +41,5 @@ class ProcessTable:
 
     def oom_score_adj(self, pid: int) -> int | None:
         """Return a process's score, None if it has ended."""
-        try:
-            return int((self._proc / str(pid) / "oom_score_adj").read_text())
-        except FileNotFoundError:
-            return None
+        shown = shared_files.read(self._proc / str(pid) / "oom_score_adj")
+        return int(shown) if shown else None

@@ -15,9 +15,9 @@ from typing import Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.node_sim.cgroup_tree import CgroupTree, levels
 from nri_coloc.node_sim.counter_files import CounterFiles
-from nri_coloc.node_sim.memory_use import Held, MemoryUse, levels
+from nri_coloc.node_sim.memory_use import Held, MemoryUse
 
 Load = Callable[[float], float]
 """Seconds to the number of CPUs wanted."""

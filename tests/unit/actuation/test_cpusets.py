@@ -199,7 +199,7 @@ class TestReleasing:
         for path in ("cpuset.cpus", "cpuset.cpus.effective", "app/cpuset.cpus"):
             (tmp_path / path).write_text("2-3\n")
         cpusets.release(str(tmp_path), 2, cpuset.parse("0-7"))
-        assert (tmp_path / "cpuset.cpus").read_text() == "0-7"
+        assert (tmp_path / "cpuset.cpus").read_text().strip() == "0-7"
         assert (tmp_path / "app/cpuset.cpus").read_text() == "2-3\n"
 
 
@@ -248,7 +248,7 @@ class TestOnV2:
     def test_one_write_is_enough(self, tmp_path):
         folder = self.cgroup(tmp_path, "0-7", "0-7")
         assert cpusets.move(folder, 2, cpuset.parse("2-3")) == cpuset.parse("2-3")
-        assert (tmp_path / "cpuset.cpus").read_text() == "2-3"
+        assert (tmp_path / "cpuset.cpus").read_text().strip() == "2-3"
 
     def test_what_holds_already_is_not_written(self, tmp_path):
         folder = self.cgroup(tmp_path, "2-3", "2-3")

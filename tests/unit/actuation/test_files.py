@@ -31,7 +31,7 @@ class TestWriting:
     def test_a_value_replaces_the_former_one(self, tmp_path):
         (tmp_path / "f").write_text("0-15\n")
         assert files.write(str(tmp_path / "f"), "2") is True
-        assert (tmp_path / "f").read_text() == "2"
+        assert (tmp_path / "f").read_text() == "2\n\n\n\n", "in one step, so without a cut"
 
     def test_a_file_that_is_gone_is_not_made(self, tmp_path):
         assert files.write(str(tmp_path / "gone"), "2") is False

@@ -83,8 +83,8 @@ def test_on_v1_the_cgroups_below_get_room_with_their_parent(tmp_path):
         (tmp_path / path / "cpuset.cpus").write_text("2-7\n")
     path = journal(tmp_path, ("/pod/cpuset.cpus", "0-7"))
     restoration.restore(path, str(tmp_path), 1)
-    assert (tmp_path / "pod/cpuset.cpus").read_text() == "0-7"
-    assert (tmp_path / "pod/pause/cpuset.cpus").read_text() == "0-7"
+    assert (tmp_path / "pod/cpuset.cpus").read_text().strip() == "0-7"
+    assert (tmp_path / "pod/pause/cpuset.cpus").read_text().strip() == "0-7"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from nri_coloc.daemon.sentry import Member, Sentry
 from nri_coloc.model.events import PodRemoved, PoolsSized
 from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.node_sim import shared_files
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from tests.rig.waiting import poll, wait_until
 from tests.unit.daemon.kit import a_node, a_report, start_pod
@@ -260,7 +261,7 @@ class Box:
 
     @property
     def shares(self) -> str:
-        return (self.pod["cpu"] / "cpu.shares").read_text()
+        return shared_files.read(self.pod["cpu"] / "cpu.shares") or ""
 
     def drifts(self) -> int:
         return sum(event == "drift.repair" for event, _ in self.heard.said())
@@ -282,7 +283,7 @@ def test_cpus_that_somebody_gave_a_pod_of_the_box_are_taken_back_and_told(box: B
 
 
 def test_a_repair_is_no_reason_for_another(box: Box):
-    (box.pod["cpu"] / "cpu.shares").write_text("9000")
+    shared_files.put(box.pod["cpu"] / "cpu.shares", "9000")
     wait_until(lambda: box.shares == "2", PATIENCE_S, "the smallest weight")
     wait_until(box.drifts, PATIENCE_S, "its record")
     box.sentry.look_at_next()
@@ -291,12 +292,12 @@ def test_a_repair_is_no_reason_for_another(box: Box):
 
 def test_a_rival_that_never_tires_may_have_it_for_now(box: Box):
     def given_up() -> bool:
-        (box.pod["cpu"] / "cpu.shares").write_text("9000")
+        shared_files.put(box.pod["cpu"] / "cpu.shares", "9000")
         box.sentry.look_at_next()
         return box.drifts() >= REPAIRS_PER_MINUTE
 
     wait_until(given_up, PATIENCE_S, "the last repair of this minute")
-    (box.pod["cpu"] / "cpu.shares").write_text("9000")
+    shared_files.put(box.pod["cpu"] / "cpu.shares", "9000")
     assert not poll(lambda: box.shares == "2", A_WHILE_S)
 
 

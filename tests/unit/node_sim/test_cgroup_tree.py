@@ -114,6 +114,16 @@ def test_a_set_that_is_in_force_is_read_back_at_once(tmp_path):
     assert cpuset.render(tree.effective(CHILD)) == "5-6"
 
 
+def test_what_is_effective_follows_what_is_written_before_the_files_do(tmp_path):
+    tree = with_child(planted(tmp_path))
+    assert cpuset.render(tree.effective(CHILD)) == "0-7"
+    tree.write(POD, "cpuset.cpus", "0-3")
+    tree.write(CHILD, "cpuset.cpus", "2-5")
+    assert cpuset.render(tree.effective(CHILD)) == "2-3"
+    tree.remove(POD)
+    assert tree.effective(CHILD) == 0
+
+
 def test_an_intersection_does_not_leak_into_what_was_written(tmp_path):
     tree = with_child(planted(tmp_path))
     tree.write(CHILD, "cpuset.cpus", "2-5")
