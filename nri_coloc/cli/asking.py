@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.model import endpoint
 
-TIMEOUT_S: Final = 5.0
+TIMEOUT_S: Final = 30.0
 PAGE: Final = 1000
 """The most records that `/v1/audit` gives at once."""
 

@@ -24,7 +24,7 @@ from nri_coloc.node_sim.day import HOURS, Day
 from nri_coloc.node_sim.node import Node
 
 STEP_S: Final = 0.05
-CONNECT_S: Final = 15.0
+CONNECT_S: Final = 60.0
 
 CHECKS: Final = (5.0, 10.5, 16.5, HOURS)
 """Hours at which everything is compared: after night, morning, noon and evening."""

@@ -15,8 +15,9 @@ from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.nri import events
 from nri_coloc.nri.session import Session
 
-PATIENCE_S: Final = 5.0
-"""For each read: the runtime serves one registration at a time, and a failed census is tried again."""
+PATIENCE_S: Final = 30.0
+"""For each read: the runtime serves one registration at a time, and a failed census is tried again, but for that of a
+`restore`."""
 
 INDEX: Final = "99"
 """Last in the order of plugins: nobody waits for a connection that is about to end."""

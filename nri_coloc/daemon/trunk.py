@@ -73,19 +73,22 @@ class Trunk:
         found_before = True
         while not self._stopping.is_set():
             began = time.monotonic()
-            found = True
+            found, lost = True, None
             try:
                 found = self._serve_one(attempts)
             except (OSError, TransportLost, ProtocolError) as error:
-                self._lost(error, attempts)
-            attempts += 1
-            if once:
-                return
+                lost = error
             # who waited long for a runtime to come has no quarrel with it: only its own faults count
             if (found and not found_before) or time.monotonic() - began > RETRY_CAP_S:
                 delay = FIRST_RETRY_S
             found_before = found
-            self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+            pause_s = delay * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+            if lost is not None:
+                self._lost(lost, attempts, "" if once else f"; reconnecting in {pause_s:.1f} s")
+            attempts += 1
+            if once:
+                return
+            self._stopping.wait(pause_s)
             delay = min(delay * 2, RETRY_CAP_S)
 
     def stop(self) -> None:
@@ -283,11 +286,11 @@ class Trunk:
         if was:
             self._report.metrics.reconnected()
 
-    def _lost(self, error: Exception, attempts: int) -> None:
+    def _lost(self, error: Exception, attempts: int, then: str) -> None:
         if self._stopping.is_set():
             return
         self._report.log.warning("lost the runtime", error=str(error), attempt=attempts)
-        self._report.said(AuditEvent.RUNTIME_LOST, Reason.LOST, f"{error}; reconnecting")
+        self._report.said(AuditEvent.RUNTIME_LOST, Reason.LOST, f"{error}{then}")
 
 
 def _wait_for_bytes(connection: socket.socket) -> bytes:

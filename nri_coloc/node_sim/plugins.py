@@ -17,19 +17,27 @@ from nri_coloc.node_sim.plugin_link import Containers, OnUpdates, PluginLink, Po
 from nri_coloc.nri import version as versions
 from nri_coloc.nri.subscription import HookKind
 
-REGISTRATION_TIMEOUT: Final = 5.0  # containerd's plugin_registration_timeout
+REGISTRATION_TIMEOUT: Final = 180.0
+REQUEST_TIMEOUT: Final = 180.0
+"""containerd gives a plugin 5 s and 2 s. The machine below may stand still for longer, and a plugin that is dropped for
+that, or hurries and answers neutrally, shows nothing; whoever wants to see either sets the times himself."""
 
 Snapshot = Callable[[], tuple[Pods, Containers]]
 
 
 class Plugins:
-    """`listen` makes the socket anew each time, as a runtime does when it starts."""
+    """`listen` makes the socket anew each time, as a runtime does when it starts.
+
+    `request_timeout`, of whoever connects from now on: how long an answer is waited for. `told_timeout`: what plugins
+    are told instead of it, who then hurry and are not dropped.
+    """
 
     def __init__(
         self, path: Path, runtime_version: str, lock: RLock, snapshot: Snapshot, apply: OnUpdates
     ) -> None:
         self.version = versions.infer("", "containerd", runtime_version)
-        self.request_timeout = 2.0  # containerd's plugin_request_timeout
+        self.request_timeout = REQUEST_TIMEOUT
+        self.told_timeout: float | None = None
         self.farewells: list[str] = []
         self._path = path
         self._runtime_version = runtime_version
@@ -95,7 +103,7 @@ class Plugins:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            timeout_ms = int(self.request_timeout * 1000)
+            timeout_ms = int((self.told_timeout or self.request_timeout) * 1000)
             adaptation = Adaptation(self.version, f"v{self._runtime_version}", timeout_ms=timeout_ms)
             link = PluginLink(connection, adaptation, self.request_timeout, self._apply)
             self._links.append(link)

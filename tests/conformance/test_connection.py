@@ -35,7 +35,7 @@ def test_a_plugin_that_the_runtime_drops_as_too_slow_comes_back_and_places_what_
     web, synchronised = dedicated(node), node.nri.synchronised
     node.nri.limit(0)  # whatever the plugin does, it is too late
     missed = shared(node, "missed")
-    node.nri.limit(2)
+    node.nri.limit(node.nri.request_timeout)
     back(node, synchronised)
     wait_until(lambda: not node.cpus(missed) & node.cpus(web), 30, "the missed one to be placed")
     assert daemon.container(web)["cpus"] == "0-1"

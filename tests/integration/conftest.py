@@ -14,8 +14,6 @@ from tests.rig.daemon import Daemon
 def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
     folder = tmp_path_factory.mktemp("lasting")
     with Node(folder, cgroup=request.param) as node, daemon_of(node) as daemon:
-        # what is tested here is not what happens when a machine stands still for half a second
-        node.runtime.plugins.request_timeout = 20
         yield Lasting(node, served(daemon))
 
 

@@ -10,13 +10,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+import pytest
+
 from nri_coloc.model import cpuset
 from nri_coloc.model.workload import KubeQoS
 from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.plugin_link import PluginLink
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.nri.subscription import HookKind
+from tests.rig import patient_daemon
 from tests.rig.containerd import Containerd
-from tests.rig.daemon import PROGRAM, Daemon
-from tests.rig.waiting import wait_until
+from tests.rig.daemon import Daemon
+from tests.rig.slow_daemon import SLOW, SLOW_UPDATE
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 QOS: Final = "coloc.nri.io/qos-class"
 ENDS_WITHIN_S: Final = 2.0
@@ -28,10 +34,10 @@ def daemon_of(
     *,
     config: str = "",
     flags: Sequence[str] = (),
-    program: Sequence[str] = PROGRAM,
+    program: Sequence[str] = patient_daemon.PROGRAM,
     state_dir: Path | None = None,
 ) -> Daemon:
-    """The daemon for a simulated node, not started yet."""
+    """The daemon for a simulated node, not started yet; but for its patience it is the unmodified one."""
     # a node has both sockets, which is all that the daemon's rig wants of a runtime
     runtime = cast("Containerd", node)
     every = ("--host-root", str(node.host_root), *flags)
@@ -97,12 +103,26 @@ def file(node: Node, container_or_pod: str, name: str) -> str | None:
     return node.tree.read(owner.cgroup, name)
 
 
+def decide_when_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a slow daemon come to its decision once the runtime has an answer, whoever gave it."""
+    ask = PluginLink.hook
+    slow = {HookKind.CREATE_CONTAINER: SLOW, HookKind.UPDATE_CONTAINER: SLOW_UPDATE}
+
+    def hook(link: PluginLink, kind: HookKind, sandbox: Any, *parts: Any) -> Any:
+        answer = ask(link, kind, sandbox, *parts)
+        if path := sandbox.annotations.get(slow.get(kind, ""), ""):
+            Path(path).touch()
+        return answer
+
+    monkeypatch.setattr(PluginLink, "hook", hook)
+
+
 # ---- what must be true ----
 
 
 def status(daemon: Daemon, path: str) -> int:
     """The HTTP status of a path, 0 while nobody listens."""
-    connection = http.client.HTTPConnection("127.0.0.1", daemon._port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon._port, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
@@ -159,6 +179,12 @@ def broken_invariants(state: Mapping[str, Any]) -> list[str]:
 def ends_well(daemon: Daemon) -> bool:
     """Whether SIGTERM ends it with exit code 0 in time; AssertionError if it does not."""
     return daemon.terminate(ENDS_WITHIN_S) == 0
+
+
+def cpu_seconds(daemon: Daemon) -> float:
+    """What it has used of the CPUs so far."""
+    fields = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def tree_of(root: Path) -> dict[str, tuple[int, bytes]]:

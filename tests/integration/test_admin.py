@@ -26,7 +26,7 @@ from tests.integration.harness import (
     shared,
 )
 from tests.rig.daemon import Daemon
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 LENDING = "reclaim: {enabled: true}\n"
 SOON_S = 30
@@ -165,7 +165,7 @@ def test_another_user_is_hung_up_on_even_where_the_way_is_open(rig):
         path.chmod(0o755)
     rig.socket.chmod(0o666)
     talk = (
-        "import socket,sys; s=socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1])\n"
+        "import socket,sys; s=socket.socket(socket.AF_UNIX); s.settimeout(180); s.connect(sys.argv[1])\n"
         "try: print(s.recv(100))\n"
         "except ConnectionResetError: print(b'')"
     )
@@ -185,7 +185,7 @@ def test_another_user_is_hung_up_on_even_where_the_way_is_open(rig):
 )
 def test_garbage_hurts_nobody(data, rig):
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(20)
+        client.settimeout(PATIENCE_SECONDS)
         client.connect(str(rig.socket))
         try:
             client.sendall(data)

@@ -16,6 +16,7 @@ from nri_coloc.actuation.scheduler import IDLE
 from nri_coloc.reclaim.hints import Hint, Policy
 from nri_coloc.sampling import cgroup_layout
 from tests.rig import kubepods
+from tests.rig.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cgroups")
 
@@ -84,7 +85,7 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 def test_a_writer_that_is_killed_anywhere_leaves_a_journal_that_gives_all_back(pod, survived):
     before = pod.files()
     command = [sys.executable, "-c", KILLED_BEFORE, pod.path, str(pod.journal), str(survived)]
-    subprocess.run(command, timeout=60, check=False)
+    subprocess.run(command, timeout=PATIENCE_SECONDS, check=False)
     done = restoration.restore(str(pod.journal), "/", pod.layout.version)
     assert done.refused == ()
     assert pod.files() == before
@@ -94,7 +95,7 @@ def test_a_writer_that_is_killed_anywhere_leaves_a_journal_that_gives_all_back(p
 def test_the_next_life_goes_on_where_a_killed_one_stood(pod):
     before = pod.files()
     command = [sys.executable, "-c", KILLED_BEFORE, pod.path, str(pod.journal), "2"]
-    subprocess.run(command, timeout=60, check=False)
+    subprocess.run(command, timeout=PATIENCE_SECONDS, check=False)
     writer = pod.writer()
     for quotas in ((150_000, 300_000), (QUOTA, QUOTA)):
         shares = {f"{pod.path}/{k}": Share(QUOTA, q, 0) for k, q in zip("ab", quotas, strict=True)}
@@ -114,7 +115,7 @@ def test_the_kernel_takes_a_burst_up_and_down_with_its_quota(pod):
 
 
 def test_hints_reach_every_task_of_a_cgroup_and_restore_finds_also_those_born_since(pod):
-    script = "read go; sleep 60 & sleep 60 & echo born; wait"
+    script = "read go; sleep 600 & sleep 600 & echo born; wait"
     shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert shell.stdin is not None
     assert shell.stdout is not None
@@ -135,4 +136,4 @@ def test_hints_reach_every_task_of_a_cgroup_and_restore_finds_also_those_born_si
     finally:
         for pid in procs.read_text().split():
             os.kill(int(pid), 9)
-        shell.communicate(timeout=60)
+        shell.communicate(timeout=PATIENCE_SECONDS)

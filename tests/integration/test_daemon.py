@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.integration.harness import (
     QOS,
     assert_unhurt,
     daemon_of,
+    decide_when_answered,
     dedicated,
     ends_well,
     pod,
@@ -245,20 +247,27 @@ def test_observing_answers_nothing_and_writes_nothing(node_v2, answers):
 # ---- slow decisions ----
 
 
-def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(node_v2, answers):
+def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(
+    node_v2, answers, tmp_path, monkeypatch
+):
     node = node_v2
+    decide_when_answered(monkeypatch)
+    node.runtime.plugins.told_timeout = 2.0
     with daemon_of(node, program=SLOW_PROGRAM) as daemon:
         served(daemon)
-        pod_id = pod(node, "slow", "dedicated", {SLOW: "1"})
-        began = time.monotonic()
-        container_id = node.runtime.create(pod_id, ContainerRequest("app", native(2000, 2000)))
-        created = next(told for told in node.runtime.trace if told.kind is HookKind.CREATE_CONTAINER)
-        assert 0.3 < created.seconds < 0.9, "a quarter of the runtime's two seconds, not the decision's one"
-        assert [answer.ByteSize() for kind, _, answer in answers if kind is HookKind.CREATE_CONTAINER] == [0]
-        assert daemon.audited("container.late", container_id=container_id)["pod"] == "slow"
-        assert time.monotonic() - began > 0.9
-        assert daemon.container(container_id) == {}
-        assert daemon.metric('nri_coloc_neutral_replies_total{hook="CreateContainer"}') == 1
+        ids = []
+        for name in ("slow", "slower", "slowest"):
+            pod_id = pod(node, name, "dedicated", {SLOW: str(tmp_path / name)})
+            ids.append(node.runtime.create(pod_id, ContainerRequest("app", native(2000, 2000))))
+            assert daemon.audited("container.late", container_id=ids[-1])["pod"] == name
+            assert daemon.container(ids[-1]) == {}
+        creations = [told.seconds for told in node.runtime.trace if told.kind is HookKind.CREATE_CONTAINER]
+        assert min(creations) > 0.3
+        assert median(creations) < 0.9, "a quarter of the runtime's two seconds; one may meet a standstill"
+        sizes = [answer.ByteSize() for kind, _, answer in answers if kind is HookKind.CREATE_CONTAINER]
+        assert sizes == [0, 0, 0]
+        assert daemon.metric('nri_coloc_neutral_replies_total{hook="CreateContainer"}') == 3
+        container_id = ids[0]
         node.runtime.start(container_id)
         assert daemon.container(container_id)["cpus"] == cpuset.render(node.cpus(container_id)) == "0-1"
         assert node.runtime.plugins.farewells == []
@@ -267,9 +276,9 @@ def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(nod
 
 def test_sigterm_in_the_middle_of_a_decision_ends_it_in_time(node_v2):
     node = node_v2
+    node.runtime.plugins.told_timeout = 0.4
     with daemon_of(node, program=SLOW_PROGRAM) as daemon:
         served(daemon)
-        node.runtime.plugins.request_timeout = 0.4
-        pod_id = pod(node, "slow", "dedicated", {SLOW: "30"})
+        pod_id = pod(node, "slow", "dedicated", {SLOW: "/nowhere"})
         node.runtime.create(pod_id, ContainerRequest("app"))
         assert ends_well(daemon)

@@ -13,6 +13,7 @@ from tests.integration.harness import (
     ENDS_WITHIN_S,
     QOS,
     assert_unhurt,
+    cpu_seconds,
     daemon_of,
     dedicated,
     reclaimed,
@@ -32,11 +33,6 @@ STRETCH = 700
 def resident_kb(daemon: Daemon, name: str) -> int:
     lines = Path(f"/proc/{daemon.pid}/smaps_rollup").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")))
-
-
-def cpu_seconds(daemon: Daemon) -> float:
-    fields = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def open_things(daemon: Daemon) -> tuple[int, int]:

@@ -17,8 +17,9 @@ from tests.integration.harness import QOS
 from tests.rig.daemon import PROJECT
 from tests.rig.lane import free_port
 from tests.rig.raw_runtime import RawPlugin
+from tests.rig.waiting import PATIENCE_SECONDS
 
-ENDS_S = 30
+ENDS_S = PATIENCE_SECONDS
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from nri_coloc.cri.client import CriClient
 from nri_coloc.model import cpuset
 from nri_coloc.model.workload import KubeQoS, Resources
 from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.plugin_link import PluginLink
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.node_sim.scripted_plugin import Answer, Refusal, ScriptedPlugin, adjustment, update_of
 
 VERSIONS = ("1.7.24", "2.1.9", "2.4.0")
@@ -133,9 +134,13 @@ def test_an_adjustment_is_in_the_files_and_comes_back_after_reconnect_and_restar
 
 def test_a_plugin_that_is_late_is_closed_and_the_operation_goes_on(node):
     awake = Event()
-    node.runtime.plugins.request_timeout = 0.1
-    with connect(node, {HookKind.CREATE_CONTAINER: lambda _: awake.wait(10) and None}) as plugin:
-        container_id = run_one(node)
+    with connect(
+        node, {HookKind.CREATE_CONTAINER: lambda _: awake.wait(PATIENCE_SECONDS) and None}
+    ) as plugin:
+        pod_id = node.run_pod(PodRequest("web", "shop"))
+        (link,) = node.runtime.plugins._serving
+        link._timeout = 0.1  # for what is late, and not for the handshake
+        container_id = node.run_container(pod_id, APP)
         assert cpuset.render(node.cpus(container_id)) == "0-7"
         assert node.runtime.plugins.names == []
         assert node.runtime.plugins.farewells == ["50-scripted did not answer within 0.1 s"]
@@ -268,11 +273,19 @@ def test_synchronize_may_carry_updates(node):
         assert cpuset.render(node.cpus(container_id)) == "6-7"
 
 
-def test_a_late_synchronize_leaves_a_zombie_on_the_oldest_runtime(tmp_path):
+def test_a_late_synchronize_leaves_a_zombie_on_the_oldest_runtime(tmp_path, monkeypatch):
     awake = Event()
+    synchronize = PluginLink.synchronize
+
+    def impatient(link, *told):
+        link._timeout = 0.1  # for what is late, and not for the handshake before it
+        return synchronize(link, *told)
+
+    monkeypatch.setattr(PluginLink, "synchronize", impatient)
     with Node(tmp_path, runtime_version="1.7.24") as node:
-        node.runtime.plugins.request_timeout = 0.1
-        plugin = ScriptedPlugin(node.nri_socket, on_synchronize=lambda _: awake.wait(10) and None)
+        plugin = ScriptedPlugin(
+            node.nri_socket, on_synchronize=lambda _: awake.wait(PATIENCE_SECONDS) and None
+        )
         wait_until(lambda: node.runtime.plugins.farewells, 20, "the runtime to lose patience")
         awake.set()
         run_one(node)

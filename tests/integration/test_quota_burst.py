@@ -69,7 +69,9 @@ def test_a_throttled_container_gets_more_while_the_node_is_idle_and_its_own_when
     rig.node.set_demand(neighbour, 6.5)
     wait_until(lambda: [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2, LOOKS_S, "their own quotas")
     assert in_spec(rig.node, web) == QUOTA
-    wait_until(lambda: told(rig.daemon)[-1][1] == QUOTA, LOOKS_S, "the return to be told")
+    wait_until(
+        lambda: [after for _, after in told(rig.daemon)][-1:] == [QUOTA], LOOKS_S, "the return to be told"
+    )
     steps = told(rig.daemon)
     assert steps[0][0] == QUOTA
     assert [after for _, after in steps[:-1]] == [before for before, _ in steps[1:]]

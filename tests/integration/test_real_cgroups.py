@@ -17,7 +17,7 @@ from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.picture import PictureTaker, Subjects
 from tests.rig import kubepods, open_files
-from tests.rig.waiting import poll, wait_until
+from tests.rig.waiting import comes, wait_until
 
 OWN = "nri-coloc-test-sampling"
 BURN = "import sys\nsys.stdin.readline()\nwhile True: pass"
@@ -63,7 +63,7 @@ class Machine:
     def end(self) -> None:
         for child in self.running:
             child.kill()
-            child.communicate(timeout=60)
+            child.communicate()
         self.running.clear()
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):
     for round_ in range(5):
         paths = [machine.make(f"pod{round_}-{number}") for number in range(10)]
         machine.sampler.watch(tuple(Group(Role.ONLINE, stalled=path, throttled=(path,)) for path in paths))
-        assert poll(lambda: bool(machine.read()) and machine.sampler.open_files >= 10, 30)
+        assert comes(lambda: bool(machine.read()) and machine.sampler.open_files >= 10)
         for path in paths[:5]:
             assert kubepods.remove(f"/{path}")
         for _ in range(5):

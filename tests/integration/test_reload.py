@@ -214,7 +214,10 @@ def test_observing_begins_and_ends_by_a_reload(node, daemon):
     wait_until(lambda: cpuset.render(node.cpus(watched)) == "2-7", 20, "what was only watched to be placed")
     wait_until(lambda: cpuset.render(node.cpus(batch)) == "2-7", 20, "the box to be limited")
     weight = ("cpu.shares", "2") if node.tree.version == 1 else ("cpu.weight", "1")
-    assert file(node, node.pod("shop/batch"), weight[0]) == weight[1]
+    box = node.pod("shop/batch")
+    wait_until(
+        lambda: file(node, box, weight[0]) == weight[1], 20, "its weight, which is written after its CPUs"
+    )
     assert_unhurt(daemon)
 
 

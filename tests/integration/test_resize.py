@@ -17,6 +17,7 @@ from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import (
     assert_unhurt,
     daemon_of,
+    decide_when_answered,
     dedicated,
     file,
     pod,
@@ -93,11 +94,14 @@ def test_growth_that_cannot_be_met_leaves_the_old_set_and_says_so(node, daemon):
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
-def test_a_resize_that_is_decided_too_late_is_carried_out_by_files(tmp_path, strict):
+def test_a_resize_that_is_decided_too_late_is_carried_out_by_files(tmp_path, monkeypatch, strict):
+    decide_when_answered(monkeypatch)
     config = "apiVersion: coloc.nri.io/v1\nstrict: true\n" if strict else ""
     with Node(tmp_path, cgroup=2) as node, daemon_of(node, config=config, program=SLOW_PROGRAM) as daemon:
+        node.runtime.plugins.told_timeout = 2.0
         served(daemon)
-        neighbour, web = shared(node), dedicated(node, "web", 2000, **{SLOW_UPDATE: "0.7"})
+        decided = {SLOW_UPDATE: str(tmp_path / "decided")}
+        neighbour, web = shared(node), dedicated(node, "web", 2000, **decided)
         resize(node, web, 4000)
         wait_until(lambda: on(node, web) == "0-3", 20, "the growth")
         wait_until(lambda: on(node, neighbour) == "4-7", 20, "the neighbour to leave")

@@ -11,9 +11,10 @@ import time
 
 import pytest
 
+from tests.rig.waiting import PATIENCE_SECONDS
 from tests.unit.cli.test_top import Daemon
 
-WAIT_S = 60.0
+WAIT_S = PATIENCE_SECONDS
 
 
 class Terminal:
@@ -44,7 +45,7 @@ class Terminal:
         while self.process.poll() is None and time.monotonic() < end:
             if select.select([self.keys], [], [], 0.1)[0]:
                 os.read(self.keys, 1 << 16)
-        return self.process.wait(1)
+        return self.process.wait(WAIT_S)
 
     def attributes(self) -> list[object]:
         return termios.tcgetattr(self._screen)

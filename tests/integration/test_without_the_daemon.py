@@ -4,6 +4,8 @@ Nobody of ours looks at anything in between: cgroup files are read straight from
 counters. Then the next life takes over.
 """
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +94,16 @@ class Rig:
         found = self.number(self.pod(self.batch), "memory.limit_in_bytes", "memory.max")
         return found if found < 1 << 50 else 0
 
+    def is_caught(self) -> bool:
+        """Kill the daemon at a moment at which all is so; it is stopped for the look, and goes on if it is not."""
+        os.kill(self.daemon.pid, signal.SIGSTOP)
+        caught = self.has_all()
+        if caught:
+            self.daemon.kill()
+        else:
+            os.kill(self.daemon.pid, signal.SIGCONT)
+        return caught
+
     def has_all(self) -> bool:
         """Whether the box is large and bounded, and the quota raised, at this moment."""
         raised = self.quota(self.limited) > QUOTA and self.quota(self.pod(self.limited)) > QUOTA
@@ -121,21 +133,23 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Rig]:
             wait_until(lambda: rig.box().bit_count() >= CPUS - OWNED - 2, SOON_S, "a large box")
             wait_until(lambda: rig.quota(rig.limited) > QUOTA, SOON_S, "a raised quota")
             wait_until(lambda: rig.walled() > 0, SOON_S, "a bound of the box's memory")
-            wait_until(rig.has_all, SOON_S, "all of it at once")
             yield rig
 
 
 def online_share(rig: Rig) -> float:
     """How many CPUs an online container has that wants all of the node's, over a second or two."""
-    began, first = rig.node.workload._last, rig.used_us(rig.free)
-    wait_until(lambda: rig.node.workload._last - began > 1.5, 20, "time to pass")
-    passed, used = rig.node.workload._last - began, rig.used_us(rig.free) - first
-    return used / (passed * 1e6)
+    workload = rig.node.workload
+    with workload._lock:  # what is passed and what was used of it belong together
+        began, first = workload._last, rig.used_us(rig.free)
+    wait_until(lambda: workload._last - began > 1.5, 20, "time to pass")
+    with workload._lock:
+        return (rig.used_us(rig.free) - first) / ((workload._last - began) * 1e6)
 
 
 def test_what_remains_protects_the_online_pods_and_the_next_life_takes_over(rig):
     node = rig.node
-    rig.daemon.kill()
+    wait_until(rig.is_caught, SOON_S, "all of it at once")
+    node.tree.settle()  # the simulated kernel's part of it, which comes a moment later
     left = rig.controls()
     box = rig.box()
     # the box: its last size, never a dedicated CPU, the least weight there is, memory between a floor and its wall

@@ -12,6 +12,7 @@ from nri_coloc.cli import main
 from nri_coloc.config import settings
 from nri_coloc.config.reclaim_schema import Reclaim
 from nri_coloc.model.tuning import AmountTuning, ReclaimTuning
+from tests.rig.patient_daemon import be_patient
 
 PROGRAM: Final = ("-m", "tests.rig.brief_daemon")
 
@@ -27,5 +28,6 @@ def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
 
 
 if __name__ == "__main__":
+    be_patient()
     setattr(settings, "_reclaim", reclaim)  # noqa: B010 - only in this program
     sys.exit(main.main(sys.argv[1:], os.environ))

@@ -12,7 +12,7 @@ from nri_coloc.errors import ProtocolError
 from nri_coloc.nri import events
 from nri_coloc.nri.session import Session
 
-TAKEN_IN_SECONDS: Final = 60
+TAKEN_IN_SECONDS: Final = 180
 
 
 class Bystander:

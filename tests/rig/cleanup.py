@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.rig import RigError, kubepods
-from tests.rig.waiting import poll
+from tests.rig.waiting import comes
 
 SHIM_SOCKETS: Final = Path("/run/containerd/s")
 
@@ -43,11 +43,11 @@ def clear(found: Traces) -> None:
     """Take everything away; raises RigError naming what would not go."""
     for cgroup in _pods(found):  # before the shims: they are the ones who reap
         kubepods.kill(cgroup)
-    poll(lambda: not any(kubepods.processes(cgroup) for cgroup in _pods(found)), 60)
+    comes(lambda: not any(kubepods.processes(cgroup) for cgroup in _pods(found)))
     for pid in _processes(found):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    poll(lambda: not _processes(found), 60)
+    comes(lambda: not _processes(found))
     for path in reversed(_mounts(found.folder)):
         subprocess.run(["umount", "--no-mtab", "--lazy", path], check=False, capture_output=True)
     for cgroup in found.cgroups:

@@ -82,7 +82,7 @@ class Cri:
     def answers(self) -> bool:
         """Whether CRI is up: it lists pods, which it refuses until it has recovered its state."""
         try:
-            self._runtime.ListPodSandbox(cri_pb2.ListPodSandboxRequest(), timeout=5)
+            self._runtime.ListPodSandbox(cri_pb2.ListPodSandboxRequest(), timeout=60)
         except grpc.RpcError:
             return False
         return True

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,14 +21,15 @@ from typing import Any, Final, Self, TypedDict, Unpack
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
 from tests.rig.lane import free_port
-from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
+from tests.rig.own_time import ends_within
+from tests.rig.waiting import PATIENCE_SECONDS, POLL_SECONDS, comes, wait_until
 
-READY_SECONDS: Final = 60
-HTTP_SECONDS: Final = 30
+READY_SECONDS: Final = 180
+HTTP_SECONDS: Final = 60
 PROGRAM: Final = ("-m", "nri_coloc")
 SLOW_PROGRAM: Final = ("-m", "tests.rig.slow_daemon")
 LAST_WORDS: Final = 8_000
-LAST_WORDS_SECONDS: Final = 10
+LAST_WORDS_SECONDS: Final = 60
 PROJECT: Final = Path(__file__).parents[2]
 
 
@@ -139,7 +141,7 @@ class Daemon:
 
     def wait_synchronised(self, seconds: float = READY_SECONDS) -> None:
         """Wait until it knows the runtime's containers: from here on nothing escapes it."""
-        if not poll(lambda: self._is_synchronised() or self.is_dead, seconds) or self.is_dead:
+        if not comes(lambda: self._is_synchronised() or self.is_dead, seconds) or self.is_dead:
             raise RigError(f"the daemon was not synchronised: {self.readyz()}\n{self.log()}")
 
     def _is_synchronised(self) -> bool:
@@ -147,7 +149,7 @@ class Daemon:
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
         """Wait until `/readyz` says so."""
-        if not poll(lambda: self.readyz().get("ready") or self.is_dead, seconds) or self.is_dead:
+        if not comes(lambda: self.readyz().get("ready") or self.is_dead, seconds) or self.is_dead:
             raise RigError(f"the daemon did not get ready: {self.readyz()}\n{self.log()}")
 
     def kill(self) -> None:
@@ -155,7 +157,7 @@ class Daemon:
         self._end(signal.SIGKILL)
 
     def terminate(self, seconds: float = PATIENCE_SECONDS) -> int:
-        """Ask it to end and return its exit code."""
+        """Ask it to end and return its exit code; AssertionError if that takes more seconds of its own."""
         return self._end(signal.SIGTERM, seconds)
 
     def _end(self, number: signal.Signals, seconds: float = PATIENCE_SECONDS) -> int:
@@ -163,18 +165,15 @@ class Daemon:
         if process is None:
             return 0
         process.send_signal(number)
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(LAST_WORDS_SECONDS)
-            process.kill()
-            process.wait()
-            words = (
-                f"the daemon did not end within {seconds:.0f} s; its log ends with where its threads stood"
-            )
-            raise AssertionError(f"{words}:\n{self.log()[-LAST_WORDS:]}") from None
+        if ends_within(process, seconds):
+            return process.wait()
+        process.send_signal(signal.SIGABRT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(LAST_WORDS_SECONDS)
+        process.kill()
+        process.wait()
+        words = f"the daemon did not end within {seconds:.0f} s; its log ends with where its threads stood"
+        raise AssertionError(f"{words}:\n{self.log()[-LAST_WORDS:]}")
 
     @property
     def is_fit(self) -> bool:
@@ -260,12 +259,20 @@ class Daemon:
 
 
 def fetch(port: int, path: str) -> str:
-    """Return what a daemon serves at a path; empty while nobody listens or answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HTTP_SECONDS)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().read().decode()
-    except (ConnectionError, TimeoutError):
-        return ""
-    finally:
-        connection.close()
+    """Return what a daemon serves at a path; empty while nobody listens or answers.
+
+    It closes a connection on which it has read nothing for seconds, as when the machine stood still: ask anew.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HTTP_SECONDS)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        except (ConnectionRefusedError, TimeoutError):
+            return ""
+        except (ConnectionError, http.client.HTTPException):
+            time.sleep(POLL_SECONDS)
+        finally:
+            connection.close()
+    return ""

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from tests.rig import RigError
 
-ANSWER_SECONDS: Final = 30
+ANSWER_SECONDS: Final = 240
+ENDS_SECONDS: Final = 60
 WORDS: Final = 20_000
 
 Answerer = Callable[[str, Any], Any]
@@ -68,18 +69,18 @@ class Peer:
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         try:
-            self._process.wait(5)
+            self._process.wait(ENDS_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(5)
-        self._reader.join(5)
+            self._process.wait(ENDS_SECONDS)
+        self._reader.join(ENDS_SECONDS)
         self._process.stdout.close()
 
     def _last_words(self) -> str:
         """End the program so that it tells where each of its goroutines is."""
         with suppress(subprocess.TimeoutExpired):
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(5)
+            self._process.wait(ENDS_SECONDS)
         return self.log.read_text(errors="replace")[-WORDS:]
 
     def _write(self, line: dict[str, Any]) -> None:

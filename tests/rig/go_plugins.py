@@ -24,7 +24,7 @@ from tests.rig.go_peer import GoError, Peer
 from tests.rig.go_programs import Edition
 from tests.rig.waiting import wait_until
 
-SETTLE_SECONDS: Final = 60
+SETTLE_SECONDS: Final = 180
 
 Answer = Callable[[Any], Message]
 """From a companion's request to its answer."""
@@ -79,6 +79,7 @@ class GoPlugins(Plugins):
         command = [runtime, f"-socket={self._path}", f"-version=v{self._runtime_version}"]
         self._peer = Peer(command, self.log, self._question)
         self.peer.ask("listen")
+        self.limit(self.request_timeout)
 
     def close(self) -> None:
         """End the program, and with it the connections of all plugins."""

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from tests.rig import cgroups, kubepods, workloads
 from tests.rig.cri import Cri, Pod
-from tests.rig.waiting import poll
+from tests.rig.waiting import comes, patience
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 from tests.rig.writes import Writes
 
@@ -141,8 +141,8 @@ class Inspector:
 
     def wait_until_sound(self, seconds: float = SOUND_SECONDS) -> None:
         """Wait until everything holds; the failure says what does not."""
-        if not poll(lambda: not self.breaches(), seconds):
-            raise AssertionError(f"{seconds:g} s later still: {'; '.join(self.breaches())}")
+        if not comes(lambda: not self.breaches(), seconds):
+            raise AssertionError(f"{patience(seconds):g} s later still: {'; '.join(self.breaches())}")
 
     def holds_until(self, predicate: Callable[[], object], seconds: float, what: str) -> None:
         """Wait for something while everything holds at every look."""
@@ -152,7 +152,7 @@ class Inspector:
             assert not found, "; ".join(found)
             return bool(predicate())
 
-        assert poll(over, seconds), f"waited {seconds:g} s in vain for {what}"
+        assert comes(over, seconds), f"waited {patience(seconds):g} s in vain for {what}"
 
     def _of(self, subject: Subject) -> Iterator[str]:
         cpus = subject.workload.cpus

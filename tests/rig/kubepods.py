@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from tests.rig.waiting import poll
+from tests.rig.waiting import comes
 
 GUARANTEED: Final = "/kubepods/pod{uid}"
 BURSTABLE: Final = "/kubepods/burstable/pod{uid}"
@@ -85,8 +85,8 @@ def kill(cgroup: str) -> None:
 
 
 def remove(cgroup: str) -> bool:
-    """Remove it with all below it; False when the kernel would not let go of it within twenty seconds."""
-    return poll(lambda: _removed(cgroup), 20)
+    """Remove it with all below it; False when the kernel would not let go of it in minutes."""
+    return comes(lambda: _removed(cgroup))
 
 
 def _removed(cgroup: str) -> bool:

@@ -19,10 +19,11 @@ from nri_coloc.node_sim.go_reader import GoReader, Message
 from nri_coloc.nri import calls
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc._pb import ttrpc_pb2
+from tests.rig.waiting import PATIENCE_SECONDS
 
-PATIENCE_S: Final = 5.0
-TIMEOUT_NANO: Final = 2_000_000_000
-"""containerd's plugin_request_timeout."""
+TIMEOUT_S: Final = 180
+"""What the plugin is told that a request may take. containerd says 2 s, and after a quarter of them, which a machine
+that stands still may take, a plugin answers neutrally."""
 
 
 READ_SIZE: Final = 1 << 13
@@ -69,7 +70,7 @@ class RawPlugin:
         payload: bytes = b"",
         *,
         service: str = calls.PLUGIN,
-        timeout_nano: int = TIMEOUT_NANO,
+        timeout_nano: int = TIMEOUT_S * 1_000_000_000,
         stream: int = 0,
     ) -> tuple[int, bytes]:
         """Return a call's stream and its framed bytes, which are not sent yet."""
@@ -97,7 +98,7 @@ class RawPlugin:
     def take_registration(self) -> nri_pb2.RegisterPluginRequest:
         """Wait for RegisterPlugin; it is not answered."""
         while not self.asked:
-            self._read(PATIENCE_S)
+            self._read(PATIENCE_SECONDS)
         request = self.asked[-1]
         assert request.method == "RegisterPlugin"
         return nri_pb2.RegisterPluginRequest.FromString(request.payload)
@@ -121,8 +122,8 @@ class RawPlugin:
             runtime_name="containerd",
             runtime_version=runtime_version,
             NRI_version=nri_version,
-            request_timeout=2000,
-            registration_timeout=5000,
+            request_timeout=TIMEOUT_S * 1000,
+            registration_timeout=TIMEOUT_S * 1000,
         )
         reply = self.call("Configure", request)
         assert reply.code == 0, reply.text
@@ -144,14 +145,14 @@ class RawPlugin:
 
     # ---- what comes back ----
 
-    def reply(self, stream: int, seconds: float = PATIENCE_S) -> Reply:
+    def reply(self, stream: int, seconds: float = PATIENCE_SECONDS) -> Reply:
         """Wait for the answer on a stream."""
         while True:
             if stream in self.replies:
                 return self.replies[stream]
             self._read(seconds)
 
-    def ends(self, seconds: float = PATIENCE_S) -> bool:
+    def ends(self, seconds: float = PATIENCE_SECONDS) -> bool:
         """Whether the plugin closes this connection in time; what it still sends is read."""
         try:
             while True:
@@ -207,7 +208,7 @@ class RawRuntime:
     ) -> None:
         self.close()
 
-    def accept(self, seconds: float = PATIENCE_S) -> RawPlugin:
+    def accept(self, seconds: float = PATIENCE_SECONDS) -> RawPlugin:
         """Wait for the plugin to connect; TimeoutError if it does not."""
         self._listener.settimeout(seconds)
         connection, _ = self._listener.accept()

@@ -1,11 +1,15 @@
 """The real daemon with a brain that is slow on purpose, for a pod that carries the annotation SLOW or SLOW_UPDATE.
 
+It thinks for so many seconds, or, where the annotation is a path, until there is such a file: what is to happen before
+a decision happens before it then, however long it takes on a machine that stands still.
+
 Run instead of `python -m nri_coloc`, with the same arguments. Only the creation of such a pod's containers, or an
 update of them that can still be answered, takes long; everything else is the product, untouched.
 """
 
 import os
 import sys
+from pathlib import Path
 from threading import Event
 from typing import Final
 
@@ -16,21 +20,33 @@ from nri_coloc.model.events import Event as Happening
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.policy import step as brain
+from tests.rig.patient_daemon import be_patient
 
-SLOW: Final = "rig.test/slow-seconds"
-SLOW_UPDATE: Final = "rig.test/slow-update-seconds"
+SLOW: Final = "rig.test/slow"
+SLOW_UPDATE: Final = "rig.test/slow-update"
+LOOK_AGAIN_S: Final = 0.02
 _quick: Final = brain.step
 
 
 def step(state: NodeState, event: Happening, tuning: Tuning) -> Outcome:
     """Think as long as the pod's annotation says, then do what the product does."""
     if isinstance(event, ContainerCreating) and SLOW in event.pod.annotations:
-        Event().wait(float(event.pod.annotations[SLOW]))
+        think(event.pod.annotations[SLOW])
     if isinstance(event, ContainerUpdating) and event.answered and SLOW_UPDATE in event.pod.annotations:
-        Event().wait(float(event.pod.annotations[SLOW_UPDATE]))
+        think(event.pod.annotations[SLOW_UPDATE])
     return _quick(state, event, tuning)
 
 
+def think(until: str) -> None:
+    """Wait for so many seconds, or for a file."""
+    if not until.startswith("/"):
+        Event().wait(float(until))
+        return
+    while not Path(until).exists():
+        Event().wait(LOOK_AGAIN_S)
+
+
 if __name__ == "__main__":
+    be_patient()
     brain.step = step
     sys.exit(main.main(sys.argv[1:], os.environ))

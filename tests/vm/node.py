@@ -21,7 +21,7 @@ __all__ = ["ROOT", "Container", "Node", "becomes", "cpus", "read", "until"]
 
 ROOT: Final = Path("/sys/fs/cgroup")
 PERIOD: Final = 100_000
-PATIENCE: Final = 180
+PATIENCE: Final = waiting.PATIENCE_SECONDS
 """Seconds for what takes one or two here, on a host that has a third of a CPU left: a wait ends as soon as it may."""
 
 CALL_SECONDS: Final = 300.0  # a start, of a second, took 120 beside other work

@@ -1,5 +1,6 @@
 """Messages of a runtime in a few words, and how to see that a connection still works."""
 
+import re
 from typing import NamedTuple
 
 from nri_coloc._pb import nri_pb2
@@ -9,9 +10,23 @@ from tests.rig.daemon import Daemon
 from tests.rig.raw_runtime import RawPlugin
 
 RECORD = "coloc.nri.io/record"
-FIRST_TRY_S = 2.0
-"""Within this a lost connection is tried again the first time: after half a second at most, and the third time after
-two at least."""
+FIRST_PAUSE_S = 0.5
+"""After this at most a lost connection is tried again the first time, after a second the second time.
+
+The daemon says in the audit how long it waits: a clock here would tell how long the machine stood still, too.
+"""
+
+
+def pauses(daemon: Daemon) -> list[float]:
+    """How long it said, each time that it lost the runtime, that it waits for the next try."""
+    said = [re.search(r"reconnecting in ([0-9.]+) s$", r["because"]) for r in daemon.audit("runtime.lost")]
+    return [float(words[1]) for words in said if words]
+
+
+def tries_at_once(daemon: Daemon) -> bool:
+    """Whether it said that it tries again at once after it lost the runtime last."""
+    daemon.audited("runtime.lost")
+    return pauses(daemon)[-1] <= FIRST_PAUSE_S
 
 
 class Lasting(NamedTuple):

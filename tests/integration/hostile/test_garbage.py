@@ -11,7 +11,7 @@ from nri_coloc.nri import calls
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc.status import Code
 from tests.integration.harness import QOS, assert_unhurt
-from tests.integration.hostile.kit import FIRST_TRY_S, a_container, a_pod, is_served
+from tests.integration.hostile.kit import a_container, a_pod, is_served, tries_at_once
 from tests.rig.raw_runtime import RawPlugin, mux
 
 # ---- garbage that ends a connection ----
@@ -31,8 +31,9 @@ def test_garbage_before_the_handshake_ends_the_connection_and_a_new_one_comes_at
         plugin.take_registration()
         plugin.send(garbage())
         assert plugin.ends()
-    with runtime.accept(FIRST_TRY_S) as again:
+    with runtime.accept() as again:
         is_served(daemon, again.welcome())
+    assert tries_at_once(daemon)
 
 
 @pytest.mark.parametrize(
@@ -43,12 +44,13 @@ def test_garbage_between_hooks_ends_the_connection_and_the_state_is_kept(garbage
     plugin.hook("CreateContainer", pod=pod, container=a_container())
     plugin.send(garbage())
     assert plugin.ends()
-    with runtime.accept(FIRST_TRY_S) as again:
+    with runtime.accept() as again:
         again.configure()
         container = a_container()
         again.synchronize([pod], [container])
         (kept,) = assert_unhurt(daemon)["containers"]
         assert (kept["id"], kept["cpus"], kept["exclusive"]) == ("web-app", "0-1", True)
+    assert tries_at_once(daemon)
 
 
 # ---- garbage that a connection survives ----

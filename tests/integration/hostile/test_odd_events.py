@@ -2,14 +2,13 @@
 
 import json
 import random
-import time
 
 import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.nri import calls
 from nri_coloc.ttrpc.status import Code
-from tests.integration.harness import QOS, assert_unhurt
+from tests.integration.harness import QOS, assert_unhurt, cpu_seconds
 from tests.integration.hostile.kit import RECORD, a_container, a_pod
 
 # ---- events that no orderly runtime sends ----
@@ -173,9 +172,11 @@ def test_twenty_thousand_annotations_are_answered_in_time(lasting):
     ours = {f"coloc.nri.io/unknown-{number}": "x" for number in range(10_000)}
     pod = a_pod(annotations={**many, **ours, QOS: "dedicated"})
     for method in ("RunPodSandbox", "CreateContainer", "StartContainer"):
-        began = time.monotonic()
+        used = cpu_seconds(daemon)
         plugin.hook(method, **parts_of(method, pod, a_container()))
-        assert time.monotonic() - began < 2.0
+        assert cpu_seconds(daemon) - used < 2.0, (
+            "what it takes of a CPU; a clock also counts what others take"
+        )
     assert_unhurt(daemon)
     assert len(daemon.audit("annotation.invalid")) < 200
 

@@ -19,7 +19,7 @@ from nri_coloc.admin.client import AdminClient, AdminRefused, AdminUnreachable
 from nri_coloc.admin.gate import Gate
 from nri_coloc.admin.orders import Caller, OrderDeclined, OrderInvalid, OrderLate
 from nri_coloc.admin.service import AdminServer
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.admin.orderly import Orderly
 
 NOBODY = 65534
@@ -45,7 +45,7 @@ class Rig:
     def say(self, data: bytes) -> bytes:
         """Connect, say something, and return all that comes back until the other side ends."""
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(20)
+            client.settimeout(PATIENCE_SECONDS)
             client.connect(str(self.path))
             try:
                 client.sendall(data)
@@ -117,7 +117,7 @@ def test_a_method_that_does_not_exist_is_refused_and_nothing_else(rig):
             "/coloc.admin.v1.Admin/Reboot", request_serializer=bytes, response_deserializer=bytes
         )
         with pytest.raises(grpc.RpcError) as caught:
-            call(b"", timeout=20)
+            call(b"", timeout=PATIENCE_SECONDS)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert rig.client.resume_lending().was_paused
 
@@ -135,7 +135,7 @@ def as_stranger(rig: Rig) -> Caller:
         assert rig.say(subject.PREFACE) == b""
         return ME
     talk = (
-        "import socket,sys; s=socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1])\n"
+        "import socket,sys; s=socket.socket(socket.AF_UNIX); s.settimeout(180); s.connect(sys.argv[1])\n"
         "try: s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n'); print(s.recv(100))\n"
         "except (BrokenPipeError, ConnectionResetError): print(b'')"
     )
@@ -157,7 +157,7 @@ def test_another_user_is_turned_away_even_where_the_socket_can_be_reached(rig):
 
 def test_whoever_reaches_the_server_behind_the_gate_is_nobody(rig):
     with grpc.insecure_channel(f"unix:{rig.path}") as channel:
-        grpc.channel_ready_future(channel).result(20)  # keeps the server alive
+        grpc.channel_ready_future(channel).result(PATIENCE_SECONDS)  # keeps the server alive
         with pytest.raises(AdminRefused, match="this is not the way in"):
             AdminClient(f"{rig.path}~", timeout_s=20).repair()
     assert rig.orders.asked == []

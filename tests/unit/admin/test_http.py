@@ -11,7 +11,7 @@ import pytest
 
 from nri_coloc.admin import http as subject
 from nri_coloc.admin.http import HttpServer
-from tests.rig.waiting import poll
+from tests.rig.waiting import comes
 
 NOBODYS = "192.0.2.1"
 """An address of documentation (RFC 5737): no machine has it, and no name server is asked for it."""
@@ -257,7 +257,7 @@ def served_again(server: HttpServer) -> bool:
         except (ConnectionError, http.client.HTTPException):  # sent away before the request was read
             return False
 
-    return poll(is_served, 30)
+    return comes(is_served)
 
 
 class TestPort:

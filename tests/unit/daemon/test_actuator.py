@@ -14,6 +14,7 @@ from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved,
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import QoSClass, Wish
+from tests.rig.waiting import PATIENCE_SECONDS
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
 from tests.unit.policy import kit
 
@@ -354,7 +355,7 @@ def swept(rig: Rig) -> int:
     """Have it sweep by order, on a thread of its own; how many it looked at."""
     rig.actuator.start()
     try:
-        return rig.actuator.sweep_soon().result(20)
+        return rig.actuator.sweep_soon().result(PATIENCE_SECONDS)
     finally:
         rig.actuator.stop()
         assert rig.actuator.ended(20)

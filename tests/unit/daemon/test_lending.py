@@ -16,10 +16,10 @@ from nri_coloc.model.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.reclaim import story
 from nri_coloc.reclaim.story import Extent
 from nri_coloc.sampling.fast import ALL, BUDGET
-from tests.rig.waiting import poll
+from tests.rig.waiting import PATIENCE_SECONDS, poll
 from tests.unit.daemon.kit import a_node, a_report, start_pod
 
-PATIENCE_S = 20
+PATIENCE_S = PATIENCE_SECONDS
 A_FEW_TICKS_S = 0.3
 TICK_S = 0.01
 FLOOR = 2

@@ -13,7 +13,7 @@ from nri_coloc.model.events import AmountsGranted, ContainerGone
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Tuning
-from tests.rig.waiting import poll, wait_until
+from tests.rig.waiting import comes, wait_until
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -190,7 +190,7 @@ def test_a_refusal_of_the_last_moment_is_said_when_the_daemon_ends(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     rig.pusher.submit(("app",))
     rig.pusher.start()
-    assert poll(lambda: "app" in rig.pusher._untold, 30)
+    assert comes(lambda: "app" in rig.pusher._untold)
     rig.pusher.stop()
     assert rig.pusher.ended(30)
     assert rig.heard.said() == [("push.failed", "runtime_refused")]

@@ -20,10 +20,10 @@ from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.node_sim import shared_files
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from tests.rig.waiting import poll, wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
 from tests.unit.daemon.kit import a_node, a_report, start_pod
 
-PATIENCE_S = 20
+PATIENCE_S = PATIENCE_SECONDS
 A_WHILE_S = 0.3
 """Many times what a write takes to be looked at."""
 

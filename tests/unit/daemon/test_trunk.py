@@ -17,6 +17,7 @@ from nri_coloc.nri import events
 from nri_coloc.nri.session import Session
 from nri_coloc.nri.subscription import HookKind
 from tests.rig.raw_runtime import RawPlugin, RawRuntime
+from tests.rig.waiting import PATIENCE_SECONDS
 from tests.unit.daemon.kit import a_node, a_report
 
 
@@ -141,8 +142,6 @@ def test_who_waited_long_for_a_runtime_is_back_within_a_second_of_its_first_loss
 
 # ---- when we leave ----
 
-PATIENCE_S = 30.0
-
 
 class Empty:
     """Stands for the hooks of a node on which nothing runs."""
@@ -162,7 +161,7 @@ def runtime(tmp_path: Path):
         thread.start()
         yield listening
         subject.stop()
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
 
 
@@ -173,21 +172,21 @@ def synchronised_late(plugin: RawPlugin, nri_version: str) -> None:
 
 
 def test_after_a_late_synchronize_a_runtime_that_drops_us_silently_is_asked_anew(runtime):
-    with runtime.accept(PATIENCE_S) as plugin:
+    with runtime.accept(PATIENCE_SECONDS) as plugin:
         synchronised_late(plugin, "")
-        assert plugin.ends(PATIENCE_S)
-    with runtime.accept(PATIENCE_S) as again:
+        assert plugin.ends(PATIENCE_SECONDS)
+    with runtime.accept(PATIENCE_SECONDS) as again:
         assert again.take_registration().plugin_name == "nri-coloc"
 
 
 def test_after_a_late_synchronize_a_runtime_that_closes_by_itself_is_left_to_it(runtime):
-    with runtime.accept(PATIENCE_S) as plugin:
+    with runtime.accept(PATIENCE_SECONDS) as plugin:
         synchronised_late(plugin, "v0.12.1")
         plugin.hook(HookKind.RUN_POD_SANDBOX.value)
 
 
 def test_a_synchronize_in_time_is_no_reason_to_leave_an_old_runtime(runtime):
-    with runtime.accept(PATIENCE_S) as plugin:
+    with runtime.accept(PATIENCE_SECONDS) as plugin:
         plugin.welcome(runtime_version="v1.7.24", nri_version="")
         plugin.call("StateChange")
 
@@ -226,7 +225,7 @@ class SlowHooks:
     def serve(self, *_: object) -> None:
         self.served += 1
         self.began.set()
-        assert self.goes_on.wait(20)
+        assert self.goes_on.wait(PATIENCE_SECONDS)
 
 
 class TwoHooks:
@@ -248,10 +247,10 @@ def test_who_ends_waits_for_the_hook_at_hand_and_no_other_is_begun():
     assert ours.ended(0.0)
     thread = Thread(target=ours._take, args=(b"two", session))
     thread.start()
-    assert hooks.began.wait(20)
+    assert hooks.began.wait(PATIENCE_SECONDS)
     ours.stop()
     assert not ours.ended(0.0)
     hooks.goes_on.set()
-    assert ours.ended(20)
-    thread.join(20)
+    assert ours.ended(PATIENCE_SECONDS)
+    thread.join(PATIENCE_SECONDS)
     assert hooks.served == 1
