@@ -3,7 +3,6 @@
 Used by every test of this folder that runs the product; nothing here is a test.
 """
 
-import http.client
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -20,9 +19,9 @@ from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri.subscription import HookKind
 from tests.rig import patient_daemon
 from tests.rig.containerd import Containerd
-from tests.rig.daemon import Daemon
+from tests.rig.daemon import Daemon, answer
 from tests.rig.slow_daemon import SLOW, SLOW_UPDATE
-from tests.rig.waiting import PATIENCE_SECONDS, wait_until
+from tests.rig.waiting import wait_until
 
 QOS: Final = "coloc.nri.io/qos-class"
 ENDS_WITHIN_S: Final = 2.0
@@ -122,14 +121,7 @@ def decide_when_answered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def status(daemon: Daemon, path: str) -> int:
     """The HTTP status of a path, 0 while nobody listens."""
-    connection = http.client.HTTPConnection("127.0.0.1", daemon._port, timeout=PATIENCE_SECONDS)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except OSError:
-        return 0
-    finally:
-        connection.close()
+    return answer(daemon._port, path)[0]
 
 
 def assert_unhurt(daemon: Daemon) -> dict[str, Any]:

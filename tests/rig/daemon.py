@@ -259,7 +259,12 @@ class Daemon:
 
 
 def fetch(port: int, path: str) -> str:
-    """Return what a daemon serves at a path; empty while nobody listens or answers.
+    """Return what a daemon serves at a path; empty while nobody listens or answers."""
+    return answer(port, path)[1]
+
+
+def answer(port: int, path: str) -> tuple[int, str]:
+    """Return the HTTP status and the body, 0 and nothing while nobody listens or answers.
 
     It closes a connection on which it has read nothing for seconds, as when the machine stood still: ask anew.
     """
@@ -268,11 +273,12 @@ def fetch(port: int, path: str) -> str:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HTTP_SECONDS)
         try:
             connection.request("GET", path)
-            return connection.getresponse().read().decode()
+            response = connection.getresponse()
+            return response.status, response.read().decode()
         except (ConnectionRefusedError, TimeoutError):
-            return ""
+            break
         except (ConnectionError, http.client.HTTPException):
             time.sleep(POLL_SECONDS)
         finally:
             connection.close()
-    return ""
+    return 0, ""

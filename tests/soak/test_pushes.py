@@ -42,7 +42,7 @@ LIVES: Final = 6
 """Of each kind that comes and goes, at the least, however soon the pushes are made; one takes a second."""
 
 LIVES_S: Final = 300.0
-SLOW_CALL_S: Final = 30.0
+SLOW_CALL_S: Final = 60.0
 """The kubelet gives up after 120; a containerd that is wedged never answers."""
 
 STALL_S: Final = 180.0

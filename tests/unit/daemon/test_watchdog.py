@@ -1,6 +1,7 @@
 """Deadlines of hooks: answered once, by whoever is first, and not later than promised."""
 
 import time
+from statistics import median
 from threading import Event
 
 import pytest
@@ -15,6 +16,7 @@ from nri_coloc.daemon.watchdog import (
     Watchdog,
 )
 from nri_coloc.nri.events import Call
+from tests.rig.waiting import PATIENCE_SECONDS
 
 
 def call(timeout_nano: int = 0) -> Call:
@@ -73,12 +75,17 @@ OVERDUE_AT_ONCE = -1
 
 def test_an_overdue_hook_is_answered_at_its_deadline_while_the_runtime_still_waits(watchdog, neutral):
     watchdog.start()
-    began = time.monotonic()
-    ticket = watchdog.begin(call(4_000_000_000), "CreateContainer")
-    assert neutral.came.wait(30)
-    assert 1.0 <= time.monotonic() - began < 4.0
-    assert neutral.tickets == [ticket]
-    assert not ticket.claim(), "the late decision finds it taken"
+    took, tickets = [], []
+    for _ in range(3):
+        neutral.came.clear()
+        began = time.monotonic()
+        tickets.append(watchdog.begin(call(4_000_000_000), "CreateContainer"))
+        assert neutral.came.wait(PATIENCE_SECONDS)
+        took.append(time.monotonic() - began)
+    assert min(took) >= 1.0
+    assert median(took) < 4.0, "at one of them the machine may stand still"
+    assert neutral.tickets == tickets
+    assert not any(ticket.claim() for ticket in tickets), "the late decision finds it taken"
 
 
 def test_a_hook_that_is_answered_in_time_is_left_alone(watchdog, neutral):
@@ -100,7 +107,7 @@ def test_one_after_the_other_each_has_its_own_deadline(watchdog, neutral):
     watchdog.end()
     second = watchdog.begin(call(600_000_000), "CreateContainer")
     watchdog.start()
-    assert neutral.came.wait(30)
+    assert neutral.came.wait(PATIENCE_SECONDS)
     assert neutral.tickets == [second]
     assert not first.claimed
 
@@ -110,7 +117,7 @@ def test_on_a_quiet_node_it_rests_until_a_hook_begins(watchdog, neutral):
     watchdog.start()
     time.sleep(2 * POLL_S)  # long enough to be asleep for an hour
     ticket = watchdog.begin(call(400_000_000), "CreateContainer")
-    assert neutral.came.wait(30)
+    assert neutral.came.wait(PATIENCE_SECONDS)
     assert neutral.tickets == [ticket]
 
 
