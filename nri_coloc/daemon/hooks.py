@@ -163,7 +163,8 @@ class Hooks:
         self._list(listed, lambda: None)
 
     def _list(self, listed: events.Synchronize, answer: Callable[[], None]) -> None:
-        event = self._translator.synchronized(listed.pods, listed.containers, self._node.tuning)
+        node = self._node
+        event = self._translator.synchronized(listed.pods, listed.containers, node.state, node.tuning)
         with self.expecting_list(event):
             before = self._node.state
             outcome = self._node.decide(event)

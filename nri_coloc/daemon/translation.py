@@ -82,15 +82,33 @@ class Translator:
         asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
         return ContainerUpdating(pod, container, self.wish(pod, asked, tuning), requested)
 
-    def synchronized(self, pods: Sequence[Any], containers: Sequence[Any], tuning: Tuning) -> Synchronized:
+    def synchronized(
+        self, pods: Sequence[Any], containers: Sequence[Any], state: NodeState, tuning: Tuning
+    ) -> Synchronized:
         """Translate the runtime's whole list; a container whose pod is not in it gets an empty pod."""
         known = {message.id: codec.pod_of(message) for message in pods}
         listed = []
         for message in containers:
             pod = known.get(message.pod_sandbox_id) or Pod(message.pod_sandbox_id)
-            container = codec.container_of(message, pod)
-            listed.append((container, self.wish(pod, container, tuning)))
+            listed.append(self._listed(codec.container_of(message, pod), pod, state, tuning))
         return Synchronized(tuple((pod, self.pod_wish(pod, tuning)) for pod in known.values()), tuple(listed))
+
+    def _listed(
+        self, container: Container, pod: Pod, state: NodeState, tuning: Tuning
+    ) -> tuple[Container, Wish]:
+        """Return a listed container with its wish, as of the kubelet's latest values: a record tells those of the
+        day of creation, what we know or the spec shows is newer (decision 19)."""
+        known = state.containers.get(container.id)
+        if known is not None:
+            return container, self.wish(pod, record.facts_of(container, known), tuning)
+        wish = self.wish(pod, container, tuning)
+        resized = record.resized_since(container, wish)
+        if resized is None:
+            return container, wish
+        again = self.wish(pod, resized, tuning)
+        # only a part of the limit follows it: of an amount, another one in the spec tells of no resize
+        explains = again.annotated.memory_limit == container.resources.memory_limit
+        return (resized, again) if explains else (container, wish)
 
     def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
         """Read every wish anew under another tuning: by container id and by pod id."""

@@ -15,7 +15,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import AUDIT_NAMES, Knobs, KnobValue
 from nri_coloc.model.state import Assignment
-from nri_coloc.model.workload import Container, QoSClass, Resources
+from nri_coloc.model.workload import Container, QoSClass, Resources, Wish
 
 MAX_LENGTH: Final = 4096
 """Longer text is not ours: the longest we write is a 768-CPU list and fourteen numbers."""
@@ -113,6 +113,26 @@ def before_us(container: Container) -> Container:
             kubelet[text] = kubelet[text] or ""
     oom = known.original.oom_score_adj if "oom_score_adj" in known.ours else container.oom_score_adj
     return replace(container, resources=replace(spec, **kubelet), oom_score_adj=oom)
+
+
+def resized_since(container: Container, wish: Wish) -> Container | None:
+    """Return the container with a record as of the memory limit that its spec's makes likely; None for no other.
+
+    `wish` is read with the recorded limit. If the limit that it asks for is a part of that one, the spec's is the same
+    part of the kubelet's present limit. What a loan was cut to is no part of any other.
+    """
+    memory = read(container.record)
+    was = memory.original.memory_limit if memory is not None else None
+    now, then = container.resources.memory_limit, wish.annotated.memory_limit
+    if memory is None or not was or not then or not now or min(was, now) < 0 or now == then:
+        return None
+    if now < then and wish.qos is QoSClass.RECLAIMED:
+        return None
+    percent = -(-100 * then // was)
+    original = memory.original._replace(memory_limit=-(-100 * now // percent))
+    ours = Knobs._make([0 if name in memory.ours else None for name in Knobs._fields])
+    text = _text(memory.qos, memory.pool, memory.exclusive, memory.mems, ours, original)
+    return replace(container, record=text)
 
 
 def facts_of(container: Container, known: Assignment) -> Container:

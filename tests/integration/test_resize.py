@@ -134,6 +134,29 @@ def test_a_part_of_the_memory_limit_is_a_part_of_the_new_one(tmp_path):
         assert_unhurt(daemon)
 
 
+def test_a_part_of_a_resized_memory_limit_survives_the_runtimes_restart_and_ours(node, daemon):
+    sandbox = pod(node, "cache", annotations={"coloc.nri.io/memory-limit": "50%"})
+    request = replace(native(1000, 1000), memory_limit=1000 * MI)
+    web = node.run_container(sandbox, ContainerRequest("app", request))
+    node.runtime.update(web, replace(request, memory_limit=2000 * MI))
+    name = "memory.limit_in_bytes" if node.tree.version == 1 else "memory.max"
+    held = file(node, web, name)
+    assert (held or "").strip() == str(1000 * MI)
+    connects = len(daemon.audit("runtime.connect"))
+    node.kill_runtime()
+    node.start_runtime()
+    wait_until(lambda: len(daemon.audit("runtime.connect")) > connects, 20, "the daemon to be back")
+    daemon.wait_synchronised()
+    daemon.kill()
+    daemon.start()
+    served(daemon)
+    daemon.audited("runtime.compare")
+    assert node.runtime.containers[web].resources.memory.limit.value == 1000 * MI
+    assert file(node, web, name) == held
+    assert not [r for r in daemon.audit("container.update", container_id=web) if "memory.limit" in r["after"]]
+    assert_unhurt(daemon)
+
+
 def test_under_strict_the_kubelets_update_fails_and_succeeds_once_there_is_room(lasting):
     node, daemon = lasting.emptied("apiVersion: coloc.nri.io/v1\nstrict: true\n"), lasting.daemon
     other, web = dedicated(node, "other", 4000), dedicated(node)

@@ -3,12 +3,14 @@
 import pytest
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import KEPT_BY_DRA, Phase, QoSClass
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.nri.subscription import HookKind
+from nri_coloc.policy import admission, record
 from tests.unit.daemon.kit import MEMORY, a_node
 
 TUNING = Tuning()
@@ -82,16 +84,92 @@ def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):
 
 def test_a_container_whose_pod_is_not_listed_gets_an_empty_one(translator):
     container = nri_pb2.Container(id="c", pod_sandbox_id="gone", name="app")
-    event = translator.synchronized([], [container], TUNING)
+    event = translator.synchronized([], [container], a_node().state, TUNING)
     assert event.pods == ()
     ((listed, wish),) = event.containers
     assert (listed.pod_id, wish.qos) == ("gone", QoSClass.SHARED)
 
 
+# ---- a part of a limit that was resized ----
+
+GI = 1 << 30
+
+
+class Listed:
+    """A container of 1 GiB whose pod wishes for `limit`, as the runtime lists it after our answer."""
+
+    def __init__(self, translator: Translator, limit: str, qos: str = "shared") -> None:
+        self.translator, self.node = translator, a_node()
+        self.hook = hook(HookKind.CREATE_CONTAINER, qos)
+        self.hook.pod.annotations["coloc.nri.io/memory-limit"] = limit
+        assert self.hook.container is not None
+        self.container = self.hook.container
+        self.container.linux.resources.memory.limit.value = GI
+        self.node.decide(translator.pod_started(self.hook, TUNING))
+        created = self.node.decide(translator.creating(self.hook, self.node.state, TUNING)).state.containers[
+            "c"
+        ]
+        self.container.annotations["coloc.nri.io/record"] = record.write(created)
+        self.holds(created.knobs.memory_limit or GI)
+
+    def holds(self, limit: int) -> "Listed":
+        self.container.linux.resources.memory.limit.value = limit
+        return self
+
+    def resized(self, limit: int) -> "Listed":
+        """Have the kubelet ask for another limit, and the spec hold what we answered."""
+        wanted = nri_pb2.LinuxResources()
+        wanted.memory.limit.value = limit
+        event = self.translator.updating(self.hook._replace(resources=wanted), self.node.state, TUNING)
+        orders = self.node.decide(event).orders_for("c")
+        return self.holds(orders.memory_limit or limit)
+
+    def limit_after(self, node: Node) -> int | None:
+        """What is asked for once the runtime has listed it."""
+        event = self.translator.synchronized([self.hook.pod], [self.container], node.state, TUNING)
+        state = node.decide(event).state
+        assert self.translator.wishes_again(state, TUNING)[0]["c"] == state.containers["c"].wish
+        return admission.orders(state, state.containers["c"]).memory_limit
+
+
+RESIZED = pytest.mark.parametrize(("percent", "kubelets"), [(50, 2 * GI), (33, 3 * GI + 7), (100, GI // 2)])
+
+
+@RESIZED
+def test_a_runtime_that_comes_back_leaves_a_part_of_a_resized_limit_as_it_is(translator, percent, kubelets):
+    listed = Listed(translator, f"{percent}%").resized(kubelets)
+    assert listed.limit_after(listed.node) in (kubelets * percent // 100, None)
+
+
+@RESIZED
+def test_a_restart_leaves_it_too_though_the_record_tells_the_limit_of_the_first_day(
+    translator, percent, kubelets
+):
+    listed = Listed(translator, f"{percent}%").resized(kubelets)
+    assert listed.limit_after(a_node()) == kubelets * percent // 100
+
+
+def test_a_limit_that_became_smaller_is_known_again_too(translator):
+    assert Listed(translator, "50%").resized(GI // 2).limit_after(a_node()) == GI // 4
+
+
+@pytest.mark.parametrize("holds", [GI, 300 << 20, -1, 0], ids=["restored", "another", "none", "nothing"])
+def test_an_amount_is_no_part_and_holds_whatever_the_spec_says(translator, holds):
+    listed = Listed(translator, "512Mi").holds(holds)
+    assert listed.limit_after(a_node()) == 512 << 20
+
+
+def test_what_a_loan_was_cut_to_tells_of_no_resize(translator):
+    listed = Listed(translator, "50%", "reclaimed").holds(32 << 20)
+    event = translator.synchronized([listed.hook.pod], [listed.container], a_node().state, TUNING)
+    ((_, wish),) = event.containers
+    assert wish.annotated.memory_limit == GI // 2
+
+
 def test_a_record_in_a_pod_that_carries_the_key_itself_is_dropped(translator):
     pod = nri_pb2.PodSandbox(id="p", annotations={"coloc.nri.io/record": "x"})
     container = nri_pb2.Container(id="c", pod_sandbox_id="p", annotations={"coloc.nri.io/record": "x"})
-    ((listed, _),) = translator.synchronized([pod], [container], TUNING).containers
+    ((listed, _),) = translator.synchronized([pod], [container], a_node().state, TUNING).containers
     assert listed.record == ""
 
 

@@ -9,7 +9,7 @@ import pytest
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import ATTRIBUTES, NO_KNOBS, Knobs
 from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, Assignment
-from nri_coloc.model.workload import Container, QoSClass, Resources
+from nri_coloc.model.workload import Container, QoSClass, Resources, Wish
 from nri_coloc.policy import record
 from nri_coloc.policy.record import Record
 
@@ -171,3 +171,49 @@ class TestAsListed:
     def test_a_member_of_a_pool_is_as_the_kubelet_made_it(self):
         known = assignment(container=Container("c", "p", resources=Resources(cpus="0-3")), pool=SHARE)
         assert record.as_listed(known).resources.cpus == "0-3"
+
+
+class TestALimitThatWasResized:
+    """A record tells the limit of the day of creation; of the part that was ordered the spec tells today's."""
+
+    def since(self, now: int | None, *, was: int | None = 1000, then: int = 500, **wish: Any) -> int | None:
+        ours, original = Knobs(cpus="0-1", memory_limit=then), Knobs(memory_limit=was)
+        written = record.write(assignment(exclusive=0b11, knobs=ours, original=original))
+        listed = Container("c", "p", record=written, resources=Resources(memory_limit=now))
+        asked = Wish(wish.get("qos", QoSClass.SHARED), annotated=Knobs(memory_limit=then))
+        found = record.resized_since(listed, asked)
+        if found is None:
+            return None
+        known, before = record.read(found.record), record.read(written)
+        assert known is not None
+        assert before is not None
+        changed = before.original._replace(memory_limit=known.original.memory_limit)
+        assert known == replace(before, original=changed)
+        return known.original.memory_limit
+
+    @pytest.mark.parametrize(
+        ("now", "limit"), [(1000, 2000), (250, 500)], ids=["a greater one", "a smaller one"]
+    )
+    def test_the_specs_is_the_same_part_of_another_limit(self, now, limit):
+        assert self.since(now) == limit
+
+    def test_it_is_the_least_of_which_the_specs_is_that_part(self):
+        assert self.since(3003 * 33 // 100, was=1001, then=1001 * 33 // 100) == 3000
+
+    @pytest.mark.parametrize("now", [500, None, 0, -1], ids=["ours", "none", "nothing", "unlimited"])
+    def test_a_spec_that_holds_ours_or_no_limit_tells_of_no_other(self, now):
+        assert self.since(now) is None
+
+    @pytest.mark.parametrize("was", [None, -1], ids=["none", "unlimited"])
+    def test_nothing_is_a_part_of_no_limit(self, was):
+        assert self.since(1000, was=was) is None
+
+    def test_what_a_loan_was_cut_to_is_no_part_of_a_limit(self):
+        assert self.since(250, qos=QoSClass.RECLAIMED) is None
+        assert self.since(1000, qos=QoSClass.RECLAIMED) == 2000
+
+    def test_without_a_record_the_spec_is_the_kubelets_own(self):
+        asked = Wish(QoSClass.SHARED, annotated=Knobs(memory_limit=500))
+        assert (
+            record.resized_since(Container("c", "p", resources=Resources(memory_limit=1000)), asked) is None
+        )
