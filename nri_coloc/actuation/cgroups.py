@@ -254,18 +254,9 @@ class CgroupWriter:
     def score(self, path: str, pids: Iterable[int], value: int) -> KernelInterfaceError | None:
         """Set the oom_score_adj of a container's processes, its first one first; journalled.
 
-        Inherited by what they execute. The first refusal is returned, not raised, and ends it.
+        The first refusal is returned, not raised, and ends it.
         """
-        try:
-            for pid in pids:
-                shown = oom_scores.read(self._proc, pid)
-                if shown in (None, str(value)):
-                    continue
-                self._note_score(path, str(shown))
-                files.write(f"{self._proc}/{pid}/oom_score_adj", str(value))
-        except KernelInterfaceError as error:
-            return error.as_value()
-        return None
+        return oom_scores.give(self._proc, pids, str(value), lambda shown: self._note_score(path, shown))
 
     def remember(self, path: str, changes: Knobs) -> None:
         """Journal what a container's files hold before the runtime is told to change them."""

@@ -8,7 +8,7 @@ Without CAP_SYS_RESOURCE the kernel takes no score below the least one that some
 (proc_pid_oom_score_adj(5)).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from nri_coloc.actuation import files
@@ -22,6 +22,30 @@ NAMES: Final = ("tasks", "cgroup.threads")
 def read(proc: str, pid: int) -> str | None:
     """Return a process's score; None if it is gone. Raises KernelInterfaceError."""
     return files.read(f"{proc}/{pid}/oom_score_adj")
+
+
+def give(
+    proc: str, pids: Iterable[int], score: str, note: Callable[[str], None]
+) -> KernelInterfaceError | None:
+    """Give processes a score, the container's first one first; `note` is told a former one before it is overwritten.
+
+    What they execute inherits it: if the first has it already, who has another gave it to itself. The first refusal is
+    returned, and ends it.
+    """
+    first = True
+    try:
+        for pid in pids:
+            shown = read(proc, pid)
+            if first and shown == score:
+                break
+            first = False
+            if shown in (None, score):
+                continue
+            note(str(shown))
+            files.write(f"{proc}/{pid}/oom_score_adj", score)
+    except KernelInterfaceError as error:
+        return error.as_value()
+    return None
 
 
 def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterfaceError | None:

@@ -27,10 +27,11 @@ from nri_coloc.daemon.looks import Looks
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.protections import Protections
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.scores import Scores
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.state import NodeState
 
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 110 pods of one container cost 6 ms of one core each time."""
@@ -66,6 +67,7 @@ class Actuator:
         self.swept_at = 0.0
         self.bandwidths = PodBandwidths(node, writer, report)
         self.hints = Hints(node, writer, report)
+        self.scores = Scores(node, writer, report)
         self._node = node
         self._writer = writer
         self._report = report
@@ -79,7 +81,6 @@ class Actuator:
         self._protections = Protections(node, writer, report)
         self._host_groups = HostGroups(node, writer, report)
         self._leftovers = Leftovers(writer)
-        self._scored: dict[str, int | None] = {}
         self._sweeps = 0
         self._targets = targets.Reckoned()
         self._wanted = Condition(Lock())
@@ -146,6 +147,7 @@ class Actuator:
     def answered(self, container_id: str, state: NodeState) -> None:
         """Know which CPUs the runtime was told for a container that it is making."""
         expected = targets.cpuset_of(state, container_id)
+        self.scores.answered(state.containers[container_id])
         if expected is not None:
             with self._turn:
                 self._drifts.expect(container_id, *expected)
@@ -155,7 +157,7 @@ class Actuator:
         self.actual.pop(container_id, None)
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
-        self._scored.pop(container_id, None)
+        self.scores.forget(container_id)
 
     def place(self, container_id: str) -> Drift | None:
         """Bring one container, or the pod of a VM, to its values now, on the caller's thread; what somebody else had
@@ -225,18 +227,6 @@ class Actuator:
         """As `files_of_pod`, for one of them."""
         return self._writer.files_of(targets.of_host_group(self._node.state, path, self.can))
 
-    def set_oom_score(self, assignment: Assignment) -> None:
-        """Write a container's oom_score_adj where the runtime could not; what it executes inherits it."""
-        wanted, pid, state = _oom_score(assignment), assignment.container.pid, self._node.state
-        if wanted is None or not pid:
-            return
-        self._scored[assignment.id] = wanted
-        path = targets.container_path(assignment) or ""
-        members = dict.fromkeys((pid, *(self._looks.members(path, assignment, state) if path else ())))
-        failure = self._writer.score(path, members, wanted)
-        if failure is not None:
-            self._report.refused_by_kernel(failure, assignment, state)
-
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S
         while True:
@@ -299,7 +289,7 @@ class Actuator:
             self._writer.tidy()
 
     def _forget_gone(self) -> None:
-        known = {*self.actual, *self._barriers, *self._drifts.ids, *self._scored}
+        known = {*self.actual, *self._barriers, *self._drifts.ids, *self.scores.ids}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
             self.forget(gone)
@@ -349,8 +339,7 @@ class Actuator:
                 return None
             applied = self._writer.apply(target)
             drift = self._drifts.judge(container_id, target, applied)
-        if assignment.by_file and self._scored.get(container_id) != _oom_score(assignment):
-            self.set_oom_score(assignment)
+        self.scores.keep(assignment)
         cpus = applied.cpus if target.cpus else self._looks.at(assignment, state)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, assignment, state)
@@ -388,9 +377,3 @@ class Actuator:
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         for barrier in list(self._barriers.values()):
             barrier.settle(kind, id_, cpus)
-
-
-def _oom_score(assignment: Assignment) -> int | None:
-    """Return what a container's processes are to have: ours, or what they had before us where ours was taken back."""
-    ours = assignment.knobs.oom_score_adj
-    return assignment.returned.oom_score_adj if ours is None else ours

@@ -194,7 +194,7 @@ class Hooks:
             return
         wanted, former = assignment.knobs.oom_score_adj, assignment.original.oom_score_adj
         if assignment.by_file or not self._actuator.can.oom_by_answer(wanted, former):
-            self._actuator.set_oom_score(assignment)
+            self._actuator.scores.write(assignment)
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():

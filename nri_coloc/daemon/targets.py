@@ -52,12 +52,17 @@ class Reckoned:
 
 
 def of_container(state: NodeState, container_id: str, can: Capability) -> Target | None:
-    """Return a container's target: its cpuset, and the values that its runtime's spec does not carry."""
+    """Return a container's target: its cpuset, and the values that no push carries to its runtime's spec."""
     found = _ordered(state, container_id)
     if found is None:
         return None
     assignment, path, orders = found
-    values = files.all_but_cpuset(orders, can) if assignment.by_file else files.beyond_nri(orders, can)
+    if assignment.by_file:
+        values = files.all_but_cpuset(orders, can)
+    else:
+        # a sidecar that joined later has its main container's nodes: nothing would take those from it again
+        bound = orders if assignment.knobs.mems is not None else orders._replace(mems=None)
+        values = files.beyond_pushes(bound, can)
     if "memory" in assignment.wish.preserve:
         values = tuple(v for v in values if v.controller != "memory")
     return Target(path, _mask(orders), values, journalled=assignment.by_file)

@@ -33,13 +33,14 @@ class FileValue:
     text: str
 
 
-def beyond_nri(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
-    """Return what a container needs and its runtime's spec cannot carry, or not keep: I/O weights, CFS burst.
+def beyond_pushes(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
+    """Return what a container needs and no push brings, though the answer to its creation may have: by then another
+    life's settings held, or `restore` has taken it back.
 
-    On v2 the spec carries I/O weights, but under systemd's cgroup driver they are lost at a daemon-reload: runc makes
-    no property of them (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
+    I/O weights are lost under systemd's cgroup driver too, at a daemon-reload: runc makes no property of them
+    (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
     """
-    return tuple(_io(orders, can))
+    return (*_mems(orders), *_memory(orders._replace(memory_limit=None), can), *_io(orders, can))
 
 
 def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:

@@ -115,6 +115,32 @@ def before_us(container: Container) -> Container:
     return replace(container, resources=replace(spec, **kubelet), oom_score_adj=oom)
 
 
+def former(container: Container) -> Assignment | None:
+    """Return what a record tells of a container's first life; of our values then, those that its spec still shows.
+
+    What no spec shows is 0 or "": that it was ours counts.
+    """
+    memory = read(container.record)
+    if memory is None:
+        return None
+    shown = container.resources.knobs(container.oom_score_adj)
+    ours = Knobs._make(
+        [
+            (value or 0) if name in memory.ours else None
+            for name, value in zip(Knobs._fields, shown, strict=True)
+        ]
+    )
+    return Assignment(
+        container,
+        memory.qos,
+        memory.pool,
+        memory.exclusive,
+        mems=memory.mems,
+        knobs=ours,
+        original=memory.original,
+    )
+
+
 def resized_since(container: Container, wish: Wish) -> Container | None:
     """Return the container with a record as of the memory limit that its spec's makes likely; None for no other.
 

@@ -12,6 +12,7 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import Reconfigured, Synchronized
+from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
@@ -170,8 +171,20 @@ def _replayed(
         state = change.without(state, (known,))
         container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
-    again = lifecycle.admit_again(state, container, wish, tuning, by_file)
-    return again if known is None else returned.given(again[0], known, again[1])
+    former = known or record.former(container)
+    state, said = lifecycle.admit_again(state, container, wish, tuning, by_file)
+    if former is None:
+        return state, said
+    state, said = returned.given(state, former, said)
+    return _beside_record(state, former), said
+
+
+def _beside_record(state: NodeState, former: Assignment) -> NodeState:
+    """Have files carry, and the journal remember, what became ours while we were away: no record tells of that."""
+    now = state.containers[former.id]
+    if now.by_file or now.knobs.without(former.knobs) == NO_KNOBS:
+        return state
+    return change.with_container(state, replace(now, by_file=True))
 
 
 def _but_rejoined(before: NodeState, decisions: list[Decision]) -> list[Decision]:

@@ -32,13 +32,16 @@ def given(
         return state, said
     again = replace(admission.remembered(state, replace(now, returned=back)), by_file=now.by_file)
     had = _held(old).where_set(back)
-    told = tuple(
-        d._replace(subject=again, before=d.before.overlaid(had), after=d.after.overlaid(back))
-        if d.event is AuditEvent.UPDATE and d.subject is now
-        else d
-        for d in said
-    )
+    told = tuple(_with(d, again, had, back) if d.subject is now else d for d in said)
     return change.with_container(state, again), told
+
+
+def _with(placing: Decision, again: Assignment, had: Knobs, back: Knobs) -> Decision:
+    """Say what goes back beside the placing; one after a restart has before it what stood before us, not our values."""
+    if placing.event not in (AuditEvent.UPDATE, AuditEvent.ADMIT):
+        return placing
+    before = placing.before.overlaid(had) if placing.event is AuditEvent.UPDATE else placing.before
+    return placing._replace(subject=again, before=before, after=placing.after.overlaid(back))
 
 
 def _held(assignment: Assignment) -> Knobs:

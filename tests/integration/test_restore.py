@@ -313,6 +313,37 @@ def test_containers_of_our_time_have_what_the_kubelet_asked_for(node, created, r
     assert (again.code, again.out.splitlines()[-1]) == (0, "specs of containers: 0 restored, 0 not")
 
 
+SETTINGS = "classes: {shared: {memoryHigh: %dMi, oomScoreAdj: %d}}\n"
+
+
+def values_of_files(node: Node, container_id: str) -> dict[str, str | int | None]:
+    container = node.runtime.containers[container_id]
+    score = node.processes.oom_score_adj(container.pid)
+    return {"memory.high": node.tree.read(container.cgroup, "memory.high"), "oom_score_adj": score}
+
+
+@pytest.mark.parametrize("node", [2], indirect=True)
+@pytest.mark.parametrize("restored", [True, False], ids=["restored", "killed"])
+def test_the_next_life_brings_what_no_push_carries(node, daemon, restore, restored):
+    daemon.config.write(SETTINGS % (256, 990))
+    daemon.start()
+    served(daemon)
+    app = shared(node)
+    assert values_of_files(node, app) == {"memory.high": str(256 * MI), "oom_score_adj": 990}
+    daemon.kill()
+    if restored:
+        assert restore().code == 0
+        assert values_of_files(node, app) == {"memory.high": "max", "oom_score_adj": 1000}
+    daemon.config.write(SETTINGS % (512, 970))
+    daemon.start()
+    served(daemon)
+    wanted = {"memory.high": str(512 * MI), "oom_score_adj": 970}
+    wait_until(lambda: values_of_files(node, app) == wanted, 20, "the present settings")
+    daemon.kill()
+    assert restore().code == 0
+    assert values_of_files(node, app) == {"memory.high": "max", "oom_score_adj": 1000}
+
+
 def test_without_its_runtime_it_says_what_is_left_and_files_only_accepts_that(node, created, daemon, restore):
     node.kill_runtime()
     done = restore()

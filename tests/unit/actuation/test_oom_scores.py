@@ -67,6 +67,12 @@ def test_a_score_that_a_process_gave_itself_stays(host):
     assert [host.score(pid) for pid in (7, 8)] == ["900", "-5"]
 
 
+def test_where_the_first_process_has_it_the_others_keep_what_they_gave_themselves(host):
+    host.scored(p7=1000, p8=500)
+    host.writer.score("pod", [7, 8], 1000)
+    assert host.score(8) == "500"
+
+
 def test_what_holds_already_is_neither_written_nor_journalled(host):
     host.scored(p7=1000)
     host.writer.score("pod", [7], 1000)

@@ -10,7 +10,7 @@ from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
-from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved, Reconfigured
+from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import QoSClass, Wish
@@ -179,24 +179,6 @@ def test_containers_that_inherit_are_read_when_their_pod_was_moved():
     assert rig.actuator.actual["job"] == kit.mask("2-7")
 
 
-def test_a_score_that_the_runtime_could_not_set_is_written_once():
-    rig = Rig(cpus={APP: kit.mask("0-7")})
-    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(oom_score_adj=700)))
-    rig.actuator.set_oom_score(rig.node.state.containers["app"])
-    assert rig.cgroups.scores == [(7, 700)]
-
-
-def test_a_score_that_is_another_by_now_is_written_again_and_once():
-    rig = Rig(cpus={APP: kit.mask("0-7")})
-    create(rig.node, "app")
-    for score in (300, 200):
-        wish = Wish(QoSClass.SHARED, knobs=Knobs(oom_score_adj=score))
-        rig.node.retune(Reconfigured(rig.node.state.topology, {"app": wish}, {}), Tuning())
-        rig.actuator.place("app")
-        rig.actuator.place("app")
-    assert rig.cgroups.scores == [(7, 300), (7, 200)]
-
-
 # ---- sweeps ----
 
 
@@ -307,7 +289,7 @@ def test_what_ended_is_forgotten_everywhere():
     create(rig.node, "app")
     outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.actuator.submit(outcome.moves, "owner", 3, outcome.waits_for)
-    rig.actuator._scored["app"] = 1000
+    rig.actuator.answered("app", rig.node.state)
     rig.actuator._sweep()
     assert rig.actuator._drifts.ids >= {"app", "batch"}
     for name in ("app", "owner"):
@@ -315,8 +297,8 @@ def test_what_ended_is_forgotten_everywhere():
     rig.node.decide(PodRemoved("batch"))
     rig.actuator._sweep()
     remembered = rig.actuator._drifts.ids & {"app", "owner", "batch"}
-    left = (rig.actuator.actual, rig.actuator._barriers, remembered, rig.actuator._scored)
-    assert left == ({}, {}, set(), {})
+    left = (rig.actuator.actual, rig.actuator._barriers, remembered, rig.actuator.scores.ids)
+    assert left == ({}, {}, set(), set())
 
 
 def test_the_journal_is_tidied_now_and_then():

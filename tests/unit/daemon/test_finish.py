@@ -57,7 +57,7 @@ class Start:
         began = time.thread_time()
         self.actuator.place("app")
         self.actuator.finish("app")
-        self.actuator.set_oom_score(self.node.state.containers["app"])
+        self.actuator.scores.write(self.node.state.containers["app"])
         return time.thread_time() - began
 
     def write(self, path: str, text: str) -> bool:

@@ -9,7 +9,7 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.events import ContainerCreating, PodStarted
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.model.workload import Pod, QoSClass, Resources, Wish
+from nri_coloc.model.workload import Numa, Pod, QoSClass, Resources, Wish
 from tests.unit.daemon.kit import a_node, create, start_pod
 from tests.unit.policy import kit
 
@@ -23,6 +23,33 @@ def test_a_shared_container_has_its_pools_cpus():
     target = targets.of_container(node.state, "app", CAN)
     assert target is not None
     assert (target.path, target.cpus, target.journalled) == ("kubepods/podweb/app", kit.mask("2-7"), False)
+
+
+def test_what_no_push_brings_is_a_matter_of_files_though_the_creation_was_answered():
+    node = a_node()
+    create(
+        node,
+        "app",
+        Wish(QoSClass.SHARED, knobs=Knobs(shares=4096, memory_limit=1 << 20, memory_high=1 << 19)),
+    )
+    bound = Wish(QoSClass.DEDICATED, numa=Numa.SINGLE)
+    create(node, "owner", bound, 2000, on="db")
+    app, owner = (targets.of_container(node.state, name, CAN) for name in ("app", "owner"))
+    assert app is not None
+    assert owner is not None
+    assert [(value.name, value.text) for value in app.values] == [("memory.high", str(1 << 19))]
+    assert [(value.name, value.text) for value in owner.values] == [("cpuset.mems", "0")]
+    assert not app.journalled
+
+
+def test_a_sidecar_that_joined_later_is_not_bound_by_file_for_nothing_would_unbind_it():
+    node = a_node()
+    create(node, "side", kit.DEDICATED, 100)
+    create(node, "main", Wish(QoSClass.DEDICATED, numa=Numa.SINGLE), 2000)
+    side = targets.of_container(node.state, "side", CAN)
+    assert side is not None
+    assert node.state.mems_of(node.state.containers["side"]) == 1
+    assert side.values == ()
 
 
 def test_an_offline_container_of_the_box_inherits_and_its_pod_is_limited():

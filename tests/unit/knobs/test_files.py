@@ -89,24 +89,29 @@ class TestEveryValue:
         assert files.all_but_cpuset(Knobs(cpus="0-1"), V2) == ()
 
 
-class TestBeyondNRI:
-    """What NRI cannot carry, or the runtime not keep, is all that an answered container needs as files."""
+class TestBeyondPushes:
+    """What no push brings, or the runtime does not keep, is all that an answered container needs as files."""
 
-    def test_on_v1_weights(self):
-        assert shown(files.beyond_nri(ALL, V1)) == {
+    def test_on_v1_nodes_and_weights(self):
+        assert shown(files.beyond_pushes(ALL, V1)) == {
+            "cpuset/cpuset.mems": "0",
             "blkio/blkio.bfq.weight": "550",
             "blkio/blkio.weight": "550",
         }
 
-    def test_on_v2_weights_too_since_systemd_resets_what_the_spec_carried(self):
-        assert shown(files.beyond_nri(ALL, V2)) == {
+    def test_on_v2_what_the_spec_carried_since_creation_too(self):
+        assert shown(files.beyond_pushes(ALL, V2)) == {
+            "cpuset/cpuset.mems": "0",
+            "memory/memory.high": "12288",
+            "memory/memory.low": "8192",
+            "memory/memory.min": "4096",
             "blkio/io.weight": "default 5050",
             "blkio/io.bfq.weight": "550",
         }
 
     @pytest.mark.parametrize("can", [V1, V2])
     def test_without_orders_there_is_nothing(self, can):
-        assert files.beyond_nri(NO_KNOBS, can) == ()
+        assert files.beyond_pushes(NO_KNOBS, can) == ()
 
 
 class TestReadingBack:

@@ -1,10 +1,13 @@
 """policy/resync.py: the runtime's whole list, and a changed configuration or machine."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import Synchronized
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import KEPT_BY_DRA, Container, Resources, Wish
 from nri_coloc.policy import resync
@@ -108,6 +111,45 @@ class TestAfterARestart:
         again = peopled().anew()
         before = again.state
         assert again.synchronize().state is before
+
+
+def restarted_with(wish: Wish, former: Wish, **facts: Any) -> tuple[Node, Outcome]:
+    """A container of a former wish, whose class changed while nobody looked."""
+    node = Node()
+    node.create("app", wish=former, on="job", **facts)
+    again = Node()
+    listed = node.listed["app"]
+    return again, again.happen(Synchronized(((pod("job"), wish),), ((listed, wish),)))
+
+
+class TestSettingsThatChangedMeanwhile:
+    LOAN = Knobs(shares=512, quota=50_000, period=100_000)
+
+    def test_another_value_of_what_was_ours_is_the_records_business_still(self):
+        former = replace(SHARED, knobs=Knobs(memory_high=1 << 28))
+        node, _ = restarted_with(replace(SHARED, knobs=Knobs(memory_high=1 << 29)), former)
+        assert (node["app"].knobs.memory_high, node["app"].by_file) == (1 << 29, False)
+
+    def test_what_no_record_calls_ours_is_carried_and_remembered_by_files(self):
+        node, _ = restarted_with(replace(SHARED, knobs=Knobs(memory_high=1 << 29)), SHARED)
+        assert node["app"].by_file
+
+    def test_what_nothing_orders_any_more_goes_back_and_is_said(self):
+        former = replace(SHARED, knobs=Knobs(memory_low=1 << 20, oom_score_adj=300))
+        node, outcome = restarted_with(SHARED, former, oom_score_adj=950)
+        assert node["app"].returned == Knobs(memory_low=0, oom_score_adj=950)
+        said = outcome.decisions[0]
+        assert (said.event.value, said.subject) == ("container.admit", node["app"])
+        assert (said.before.oom_score_adj, said.after.oom_score_adj) == (None, 950)
+
+    def test_who_is_reclaimed_no_more_gets_its_shares_back(self):
+        lent = replace(RECLAIMED, knobs=RECLAIMED.knobs.overlaid(self.LOAN), annotated=self.LOAN)
+        node, _ = restarted_with(SHARED, lent, resources=Resources(shares=2))
+        assert node["app"].returned.shares == 2
+
+    def test_settings_that_did_not_change_give_nothing_back(self):
+        node, _ = restarted_with(RECLAIMED, RECLAIMED)
+        assert (node["app"].returned, node["app"].by_file) == (NO_KNOBS, False)
 
 
 def claims(name: str, cpus: str, created_at: int, milli: int = 1000) -> tuple[Container, Wish]:
