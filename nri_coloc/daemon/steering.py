@@ -23,7 +23,7 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.events import Reconfigured
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.topology import Topology
-from nri_coloc.model.tuning import Settings
+from nri_coloc.model.tuning import Settings, Tuning
 from nri_coloc.policy import resync
 from nri_coloc.sampling import topology as machine
 from nri_coloc.sampling.topology import Glimpse
@@ -67,12 +67,16 @@ class Steering:
         self._kubelet = kubelet
         self._crew = crew
         self.pause = Pause()
+        self._has_retuned = False
         self._topology_at = time.monotonic()
         self._glimpses: tuple[Glimpse | None, Glimpse | None] = (None, None)
         crew.readiness.kubelet_problem = kubelet.problem(crew.node.tuning)
 
     def look(self, now: float) -> None:
         """Look at everything that may have changed; one turn of the housekeeping loop."""
+        if self._has_retuned:  # a hook that was under way then has decided by now
+            self._has_retuned = False
+            self._catch_up()
         self._look_at_settings(now)
         self._look_at_kubelet()
         if now - self._topology_at >= TOPOLOGY_EVERY_S:
@@ -155,11 +159,26 @@ class Steering:
             self._retune(topology)
 
     def _retune(self, topology: Topology) -> None:
-        before, observed = self._crew.node.state, self._crew.node.tuning.observe
         tuning = self.pause.over(self._kubelet.over(self.settings.tuning))
         self._crew.readiness.kubelet_problem = self._kubelet.problem(tuning)
-        wishes, pod_wishes = self._crew.translator.wishes_again(before, tuning)
-        outcome = self._crew.node.retune(Reconfigured(topology, wishes, pod_wishes), tuning)
+        wishes, pod_wishes = self._crew.translator.wishes_again(self._crew.node.state, tuning)
+        self._reconfigure(Reconfigured(topology, wishes, pod_wishes), tuning)
+        self._catch_up()
+        self._has_retuned = True
+
+    def _catch_up(self) -> None:
+        """Put under the settings in force whom a hook placed by the former ones: wishes are read before the mutex is
+        taken, so that it is held for no longer than a decision."""
+        state, tuning = self._crew.node.state, self._crew.node.tuning
+        wishes, pod_wishes = self._crew.translator.wishes_again(state, tuning)
+        late = {k: wish for k, wish in wishes.items() if wish != state.containers[k].wish}
+        late_pods = {k: wish for k, wish in pod_wishes.items() if wish != state.pods[k].wish}
+        if late or late_pods:
+            self._reconfigure(Reconfigured(state.topology, late, late_pods), tuning)
+
+    def _reconfigure(self, event: Reconfigured, tuning: Tuning) -> None:
+        before, observed = self._crew.node.state, self._crew.node.tuning.observe
+        outcome = self._crew.node.retune(event, tuning)
         self._crew.report.decided(outcome.decisions, outcome.state, before)
         # whoever only observed until now has moved nobody
         moves = resync.everyone(outcome.state) if observed and not tuning.observe else outcome.moves

@@ -15,10 +15,15 @@ from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.steering import Crew, Steering
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.events import ContainerCreating, PodStarted, Reconfigured
+from nri_coloc.model.state import NodeState
+from nri_coloc.model.tuning import Tuning
 from nri_coloc.node_sim import machines
 from nri_coloc.policy import pools
 from nri_coloc.sampling import topology
 from tests.unit.daemon import kit
+from tests.unit.policy import kit as policy_kit
 
 ONLINE = "sys/devices/system/cpu/online"
 SETTINGS = reader.load("", "a test")
@@ -116,3 +121,73 @@ def test_what_only_a_restart_changes_is_named_by_its_keys(rig):
     assert (
         record.because == "read and applied; only a restart changes runtime.pluginIndex, telemetry.auditRing"
     )
+
+
+# ---- whom a hook places by the former settings ----
+
+
+class Newcomer:
+    """A hook that has read its wish under the settings in force at its beginning, and decides later."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.node, self.translator = rig.node, rig.steering._crew.translator
+        pod, app = policy_kit.pod(), policy_kit.container("app")
+        self.events = (
+            PodStarted(pod, self.translator.pod_wish(pod, rig.node.tuning)),
+            ContainerCreating(pod, app, self.translator.wish(pod, app, rig.node.tuning)),
+        )
+
+    def decide(self) -> None:
+        for event in self.events:
+            self.node.decide(event)
+
+    def weights(self) -> tuple[int | None, int | None]:
+        return (
+            self.node.state.pods["web"].wish.knobs.io_weight,
+            self.node.state.containers["app"].wish.knobs.io_weight,
+        )
+
+
+HEAVY = reader.load("classes: {shared: {ioWeight: 400}}\n", "a test")
+
+
+def test_who_comes_while_the_wishes_are_read_has_the_new_settings_when_they_are_said_to_be_in_force(
+    rig, monkeypatch
+):
+    newcomer, read = Newcomer(rig), rig.steering._crew.translator.wishes_again
+
+    def slowly(state: NodeState, tuning: Tuning) -> Any:
+        found = read(state, tuning)
+        if not state.containers:
+            newcomer.decide()
+        return found
+
+    monkeypatch.setattr(rig.steering._crew.translator, "wishes_again", slowly)
+    rig.steering.apply(HEAVY)
+    assert newcomer.weights() == (400, 400)
+
+
+def test_whose_hook_was_under_way_has_them_at_the_next_turn(rig):
+    newcomer = Newcomer(rig)
+    rig.steering.apply(HEAVY)
+    newcomer.decide()
+    assert newcomer.weights() == (None, None)
+    rig.steering.look(rig.now)
+    assert newcomer.weights() == (400, 400)
+
+
+def test_where_nobody_was_under_way_the_settings_are_put_in_force_once(rig, monkeypatch):
+    Newcomer(rig).decide()
+    told: list[object] = []
+    node: Node = rig.node
+    retune = node.retune
+
+    def counted(event: Reconfigured, tuning: Tuning) -> Outcome:
+        told.append(event)
+        return retune(event, tuning)
+
+    monkeypatch.setattr(rig.node, "retune", counted)
+    rig.steering.apply(HEAVY)
+    rig.steering.look(rig.now)
+    rig.steering.look(rig.now)
+    assert len(told) == 1
