@@ -46,7 +46,7 @@ def loan(wish: Wish) -> Knobs:
 
 
 def recalled(container: Container, wish: Wish) -> Knobs:
-    """Return what a container had of its loan before our restart: our own values in its spec.
+    """Return what a container had of its loan: as told, or, before our restart, our own values in its spec.
 
     What `restore` has given back there is no part of a loan: the value of before us, none, or more than was lent.
     """
@@ -55,8 +55,11 @@ def recalled(container: Container, wish: Wish) -> Knobs:
         return NO_KNOBS
     lent = loan(wish)
     ours = Knobs(**{name: getattr(lent, name) for name in memory.ours if name in LENT})
-    spec = container.resources.knobs().where_set(ours).differing(lent).differing(memory.original)
-    return Knobs._make([now if _is_part(now, whole) else None for now, whole in zip(spec, lent, strict=True)])
+    had = memory.granted
+    if had == NO_KNOBS:
+        had = container.resources.knobs().where_set(ours).differing(memory.original)
+    part = had.differing(lent)
+    return Knobs._make([now if _is_part(now, whole) else None for now, whole in zip(part, lent, strict=True)])
 
 
 def _is_part(now: KnobValue | None, whole: KnobValue | None) -> bool:

@@ -3,7 +3,8 @@
 At creation we add `coloc.nri.io/record`; the runtime stores it and hands it back in Synchronize, after our
 restart and after its own (DESIGN invariant 3). It holds what cannot be derived again: the class at that time,
 the pool, the exclusive CPUs, and what the runtime's spec held before us: `original` names every value that is
-ours, with null where the spec had none.
+ours, with null where the spec had none. What there is of a loan is told only by a record that is written for
+ourselves, when a container is placed again: at creation there is all of it.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.knobs import AUDIT_NAMES, Knobs, KnobValue
+from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, KnobValue
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.workload import Container, QoSClass, Resources, Wish
 
@@ -37,6 +38,7 @@ class Record:
     mems: CPUMask
     original: Knobs
     ours: tuple[str, ...] = ()
+    granted: Knobs = NO_KNOBS
 
 
 def write(assignment: Assignment) -> str:
@@ -44,17 +46,20 @@ def write(assignment: Assignment) -> str:
     return _text(
         assignment.qos,
         assignment.pool,
-        assignment.exclusive,
-        assignment.mems,
+        (assignment.exclusive, assignment.mems),
         assignment.knobs,
         assignment.original,
+        assignment.granted,
     )
 
 
 @lru_cache(maxsize=512)
-def _text(qos: QoSClass, pool: str, exclusive: CPUMask, mems: CPUMask, knobs: Knobs, original: Knobs) -> str:
-    """Render a record; most containers of a pool have the same one."""
+def _text(
+    qos: QoSClass, pool: str, bound: tuple[CPUMask, CPUMask], knobs: Knobs, original: Knobs, granted: Knobs
+) -> str:
+    """Render a record, `bound` being CPUs and memory nodes of its own; most containers of a pool have the same one."""
     entry: dict[str, Any] = {"v": _VERSION, "class": qos.value, "pool": pool}
+    exclusive, mems = bound
     if exclusive:
         entry["exclusive"] = cpuset.render(exclusive)
     if mems:
@@ -63,6 +68,8 @@ def _text(qos: QoSClass, pool: str, exclusive: CPUMask, mems: CPUMask, knobs: Kn
     if ours:
         was = original.named()
         entry["original"] = {name: was.get(name) for name in ours}
+    if granted != NO_KNOBS:
+        entry["granted"] = granted.named()
     return _ENCODE(entry)
 
 
@@ -74,9 +81,7 @@ def read(text: str) -> Record | None:
         entry = json.loads(text)
         if entry["v"] != _VERSION:
             return None
-        original: dict[str, Any] = {
-            _ATTRIBUTE[name]: _checked(name, value) for name, value in entry.get("original", {}).items()
-        }
+        original, granted = _values(entry, "original"), _values(entry, "granted")
         return Record(
             QoSClass(entry["class"]),
             str(entry["pool"]),
@@ -84,9 +89,14 @@ def read(text: str) -> Record | None:
             cpuset.parse(str(entry.get("mems", ""))),
             Knobs(**original),
             tuple(original),
+            Knobs(**granted),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _values(entry: dict[str, Any], part: str) -> dict[str, Any]:
+    return {_ATTRIBUTE[name]: _checked(name, value) for name, value in entry.get(part, {}).items()}
 
 
 def _checked(name: str, value: object) -> KnobValue | None:
@@ -157,7 +167,7 @@ def resized_since(container: Container, wish: Wish) -> Container | None:
     percent = -(-100 * then // was)
     original = memory.original._replace(memory_limit=-(-100 * now // percent))
     ours = Knobs._make([0 if name in memory.ours else None for name in Knobs._fields])
-    text = _text(memory.qos, memory.pool, memory.exclusive, memory.mems, ours, original)
+    text = _text(memory.qos, memory.pool, (memory.exclusive, memory.mems), ours, original, NO_KNOBS)
     return replace(container, record=text)
 
 

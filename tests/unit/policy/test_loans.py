@@ -78,6 +78,43 @@ def test_after_a_restart_the_runtimes_spec_says_what_it_had():
     assert again["job"].container.resources.quota is None
 
 
+HEAVY = replace(LENT, knobs=LENT.knobs._replace(io_weight=300))
+LEAST = Knobs(shares=2, quota=10_000, memory_limit=32 << 20)
+
+
+def test_a_reload_leaves_a_container_what_there_is_of_its_loan_and_says_no_other():
+    node = lending()
+    grant(node, job=LEAST)  # its shares are those of before us by now
+    outcome = node.reconfigure(wishes={"job": HEAVY})
+    assert node["job"].granted == LEAST
+    assert orders(node) == LOAN.overlaid(LEAST)
+    assert outcome.decisions[0].after.where_set(LOAN) == LOAN.overlaid(LEAST).differing(Knobs(shares=2))
+
+
+def test_so_does_a_list_of_the_runtimes():
+    node = lending()
+    grant(node, job=LEAST)
+    listed = node.listing()
+    node.happen(replace(listed, containers=((node.listed["job"], HEAVY),)))
+    assert node["job"].wish == HEAVY
+    assert node["job"].granted == LEAST
+
+
+def test_of_a_smaller_loan_no_more_is_left_than_was_lent():
+    node = lending()
+    grant(node, job=HALF)
+    less = Knobs(shares=512, quota=200_000, period=100_000)
+    node.reconfigure(wishes={"job": replace(LENT, knobs=less, annotated=less)})
+    assert node["job"].granted == Knobs(quota=100_000)
+
+
+def test_who_is_lent_to_no_more_has_nothing_of_it_after_a_reload():
+    node = lending()
+    grant(node, job=HALF)
+    node.reconfigure(wishes={"job": SHARED})
+    assert node["job"].granted == NO_KNOBS
+
+
 def test_a_whole_loan_is_nothing_to_recall():
     assert lending().anew()["job"].granted == NO_KNOBS
 
