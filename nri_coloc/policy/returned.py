@@ -38,8 +38,6 @@ def given(
 
 def _with(placing: Decision, again: Assignment, had: Knobs, back: Knobs) -> Decision:
     """Say what goes back beside the placing; one after a restart has before it what stood before us, not our values."""
-    if placing.event not in (AuditEvent.UPDATE, AuditEvent.ADMIT):
-        return placing
     before = placing.before.overlaid(had) if placing.event is AuditEvent.UPDATE else placing.before
     return placing._replace(subject=again, before=before, after=placing.after.overlaid(back))
 
