@@ -40,14 +40,6 @@ class Looks:
         found = (self._cpus(path, "", state) for path in paths)
         return min((cpus.bit_count() for cpus in found if cpus), default=0)
 
-    def members(self, path: str, assignment: Assignment, state: NodeState) -> tuple[int, ...]:
-        """Return the processes of a container's cgroup itself, as far as they can be read."""
-        try:
-            return self._writer.members(path)
-        except KernelInterfaceError as error:
-            self._report.refused_by_kernel(error.as_value(), assignment, state)
-            return ()
-
     def _cpus(self, path: str, subject: Assignment | str, state: NodeState) -> CPUMask | None:
         try:
             return self._writer.cpus(path)

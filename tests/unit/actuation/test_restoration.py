@@ -164,4 +164,4 @@ def test_a_weight_whose_devices_have_their_own_is_put_back(root, monkeypatch):
     path = journal(root, ("/cg/pod/io.weight", "default 100\n8:0 200"))
     result = restoration.restore(path, str(root), 2)
     assert (result.done, result.refused) == (("/cg/pod/io.weight",), ())
-    assert (root / "cg/pod/io.weight").read_text() == "default 100"
+    assert (root / "cg/pod/io.weight").read_text().strip() == "default 100"

@@ -1,5 +1,6 @@
 """daemon/looks.py, and who depends on it: a file that makes no sense is told of and keeps nobody else from his CPUs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
@@ -117,5 +119,7 @@ def test_a_score_is_set_although_the_list_of_processes_cannot_be_read(rig):
     (folder / "cgroup.procs").unlink()
     (folder / "cgroup.procs").mkdir()
     assignment = rig.node.state.containers["app-first"]
-    assert rig.actuator._looks.members("kubepods/podfirst/app-first", assignment, rig.node.state) == ()
+    rig.actuator.scores.write(
+        replace(assignment, wish=replace(assignment.wish, knobs=Knobs(oom_score_adj=7)))
+    )
     assert "cgroup.procs" in rig.told[0]
