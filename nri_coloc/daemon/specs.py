@@ -1,7 +1,8 @@
 """What the runtime's stored spec of a container should say, as far as an update can carry it.
 
 The kubelet compares shares, quota and memory limit with its own after an in-place resize, so where it gave a value
-that one stands, unless the pod's annotation orders otherwise (DESIGN invariant 7).
+that one stands, unless the pod's annotation orders otherwise, or did until now: then it is told again (DESIGN
+invariant 7).
 """
 
 from functools import lru_cache
@@ -19,7 +20,7 @@ PUSHED: Final = Knobs(cpus="", shares=0, quota=0, period=0, memory_limit=0)
 def wanted(state: NodeState, assignment: Assignment) -> Knobs:
     """Return the values that are ours in a container's spec."""
     orders = admission.orders(state, assignment).where_set(PUSHED)
-    ordered = assignment.wish.annotated
+    ordered = assignment.returned.overlaid(assignment.wish.annotated)
     kubelets = _given(assignment.container.resources)
     if kubelets == NO_KNOBS:
         return orders

@@ -16,7 +16,7 @@ from nri_coloc.knobs import weights
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
 from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import NO_KNOBS, PAGE, Knobs
+from nri_coloc.model.knobs import NO_KNOBS, NO_LIMIT, PAGE, Knobs
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
 
@@ -181,7 +181,8 @@ def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:
 def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:
     limit = "memory.limit_in_bytes" if can.cgroup == 1 else "memory.max"
     values = (
-        (limit, orders.memory_limit),
+        # its end is the runtime's to write: the limit of memory and swap, set together with it, has to go first
+        (limit, None if orders.memory_limit == NO_LIMIT else orders.memory_limit),
         ("memory.high", orders.memory_high),
         ("memory.low", orders.memory_low),
         ("memory.min", orders.memory_min),

@@ -11,13 +11,8 @@ from typing import Final
 
 from nri_coloc.knobs.files import FileValue, number
 from nri_coloc.knobs.weights import shares_of
-from nri_coloc.model.knobs import ATTRIBUTES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import ATTRIBUTES, KERNELS_PERIOD, KERNELS_SHARES, NO_KNOBS, NO_LIMIT, Knobs
 
-NO_LIMIT: Final = -1
-"""For a quota and a memory limit: none (OCI runtime specification, config-linux.md)."""
-
-KERNELS_SHARES: Final = 1024
-KERNELS_PERIOD: Final = 100_000
 KERNELS_WEIGHT: Final = "100"
 """cpu.weight, io.weight and bfq's of a new cgroup (Documentation/admin-guide/cgroup-v2, "Weights")."""
 

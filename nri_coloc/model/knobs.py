@@ -22,6 +22,15 @@ rounded down (Documentation/admin-guide/cgroup-v2, "Memory")."""
 KERNELS_IO_WEIGHT: Final = 100
 """What a cgroup weighs to which nobody gave a weight (CGROUP_WEIGHT_DFL)."""
 
+NO_LIMIT: Final = -1
+"""For a quota and a memory limit: none (OCI runtime specification, config-linux.md)."""
+
+KERNELS_SHARES: Final = 1024
+"""Of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
+
+KERNELS_PERIOD: Final = 100_000
+"""Of a new cgroup, µs (kernel/sched/fair.c, default_cfs_period)."""
+
 MAX_SHARES: Final = 262_144
 """The upper end of both, 256 CPUs' worth: a greater request reads the same."""
 

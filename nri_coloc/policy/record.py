@@ -186,8 +186,8 @@ def facts_of(container: Container, known: Assignment) -> Container:
 
 
 def kubelets_of(spec: Resources, known: Assignment) -> Resources:
-    """Return the kubelet's own values of a spec that may hold ours."""
-    had, ours = known.container.resources, known.knobs
+    """Return the kubelet's own values of a spec that may hold ours, or hold them yet: what is given back is pushed."""
+    had, ours = known.container.resources, known.returned.overlaid(known.knobs)
     remembered = {name: getattr(had, name) for name in _SPEC if getattr(ours, name) is not None}
     return replace(spec, **remembered) if remembered else spec
 

@@ -1,22 +1,18 @@
 """What a live container gets back when a value of ours does not hold any more: its class or the class's values changed.
 
 A file keeps what was written until something else is, and so does the runtime's spec: what is no longer ours is ordered
-once more, with what stood there before us: the kubelet's oom_score_adj and shares, and the kernel's own values of a new
-cgroup for what the kubelet never sets. It holds until the kubelet tells another. No class has a quota or a memory
-limit, so they are not among them.
+once more, with what stood there before us: what the kubelet gave, and where it gave nothing, or never does, the
+kernel's own values of a new cgroup. It holds until the kubelet tells another.
 """
 
 from dataclasses import replace
 from typing import Final
 
 from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, Knobs
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs
 from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy import admission, change
-
-_KERNELS_SHARES: Final = 1024
-"""Of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
 
 _UNLIMITED: Final = 1 << 62
 """A memory.high that nothing reaches, where nobody knows the machine's memory; "max" is no number."""
@@ -53,7 +49,10 @@ def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
     ours, orders = _held(old), admission.orders(state, now)
     former = old.returned.overlaid(old.original.where_set(old.knobs))
     before_us = Knobs(
-        shares=former.shares or _KERNELS_SHARES,
+        shares=former.shares or KERNELS_SHARES,
+        quota=former.quota or NO_LIMIT,
+        period=former.period or KERNELS_PERIOD,
+        memory_limit=former.memory_limit or NO_LIMIT,
         memory_high=sum(node.memory_bytes for node in state.topology.nodes) or _UNLIMITED,
         memory_low=0,
         memory_min=0,

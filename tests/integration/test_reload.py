@@ -1,5 +1,6 @@
 """The configuration while the daemon runs: a valid one moves only what differs, any other changes nothing."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -193,6 +194,31 @@ def test_what_a_class_sets_no_more_is_what_it_was_before(lasting, early):
         "its own values",
     )
     assert node.runtime.containers[like_it].resources.cpu.shares.value == 512
+    assert_unhurt(daemon)
+
+
+LENT = {"kubernetes.io/batch-cpu": 500, "kubernetes.io/batch-memory": 64 << 20}
+
+
+def _bounds(node: Node, container_id: str) -> tuple[int, int, str, str]:
+    """Quota and memory limit of a container: in the runtime's spec, and in its files."""
+    resources = node.runtime.containers[container_id].resources
+    cpu, memory = ("cpu.cfs_quota_us", "memory.limit_in_bytes")
+    if node.tree.version == 2:
+        cpu, memory = ("cpu.max", "memory.max")
+    quota, limit = ((file(node, container_id, name) or "").split()[0] for name in (cpu, memory))
+    return (resources.cpu.quota.value, resources.memory.limit.value, quota, limit)
+
+
+def test_who_comes_online_keeps_nothing_of_what_it_was_lent(lasting):
+    node, daemon = lasting.emptied(), lasting.daemon
+    lent = json.dumps({"containers": {"app": {"requests": LENT, "limits": LENT}}})
+    batch = reclaimed(node, annotations={"node.koordinator.sh/extended-resource-spec": lent})
+    assert _bounds(node, batch) == (50_000, 64 << 20, "50000", str(64 << 20))
+    reload(daemon, "classes: {rules: [{namespace: shop, class: shared}]}\n")
+    assert daemon.container(batch)["class"] == "shared"
+    none = "-1" if node.tree.version == 1 else "max"
+    wait_until(lambda: _bounds(node, batch) == (-1, -1, none, none), 20, "no quota and no limit")
     assert_unhurt(daemon)
 
 

@@ -85,6 +85,10 @@ class TestEveryValue:
             "memory/memory.high": str(2 * PAGE)
         }
 
+    @pytest.mark.parametrize("can", [V1, V2], ids=["v1", "v2"])
+    def test_the_end_of_a_limit_is_left_to_the_runtime(self, can):
+        assert files.all_but_cpuset(Knobs(memory_limit=-1), can) == ()
+
     def test_the_cpuset_is_not_here(self):
         assert files.all_but_cpuset(Knobs(cpus="0-1"), V2) == ()
 

@@ -64,15 +64,57 @@ def test_it_stays_given_back_through_further_reloads(between):
 
 
 @pytest.mark.parametrize(("kubelets", "given"), [(2, 2), (None, 1024)], ids=["the kubelet's", "the kernel's"])
-def test_it_gets_the_shares_of_before_us_and_no_limit(kubelets, given):
+def test_it_gets_the_shares_of_before_us(kubelets, given):
     node = Node()
-    ours = replace(SHARED, knobs=Knobs(shares=4096, memory_limit=1 << 28))
+    ours = replace(SHARED, knobs=Knobs(shares=4096))
     node.create("app", wish=ours, resources=Resources(shares=kubelets))
     outcome = node.reconfigure(wishes={"app": SHARED})
     assert ordered(node) == Knobs(shares=given)
     assert (outcome.decisions[0].before.shares, outcome.decisions[0].after.shares) == (4096, given)
     node.reconfigure(wishes={"app": replace(SHARED, because="another rule")})
     assert ordered(node) == Knobs(shares=given)
+
+
+LENT = replace(
+    RECLAIMED, knobs=Knobs(shares=512, quota=50_000, period=100_000, memory_limit=1 << 26, oom_score_adj=1000)
+)
+
+
+@pytest.mark.parametrize(
+    ("kubelets", "given"),
+    [
+        (Resources(shares=2), Knobs(shares=2, quota=-1, period=100_000, memory_limit=-1)),
+        (
+            Resources(shares=2, quota=-1, period=50_000, memory_limit=1 << 27),
+            Knobs(shares=2, quota=-1, period=50_000, memory_limit=1 << 27),
+        ),
+    ],
+    ids=["nothing", "the kubelet's"],
+)
+def test_who_is_lent_nothing_any_more_has_the_quota_and_the_limit_of_before_us(kubelets, given):
+    node = Node()
+    node.create("app", wish=LENT, resources=kubelets)
+    outcome = node.reconfigure(wishes={"app": SHARED})
+    assert ordered(node)._replace(oom_score_adj=None) == given
+    said = outcome.decisions[0]
+    assert (said.before.quota, said.before.memory_limit) == (50_000, 1 << 26)
+    assert (said.after.quota, said.after.memory_limit) == (given.quota, given.memory_limit)
+    node.reconfigure(wishes={"app": replace(SHARED, because="another rule")})
+    assert ordered(node)._replace(oom_score_adj=None) == given
+
+
+def test_who_is_lent_something_again_has_it():
+    node = rewished(LENT, SHARED, LENT)
+    assert ordered(node) == LENT.knobs
+    assert node["app"].returned == NO_KNOBS
+
+
+def test_a_spec_that_still_says_ours_does_not_make_it_the_kubelets():
+    node = Node()
+    node.create("app", wish=LENT, resources=Resources(shares=2, quota=-1, period=100_000))
+    node.reconfigure(wishes={"app": SHARED})
+    node.synchronize()
+    assert (node["app"].container.resources.quota, ordered(node).quota) == (-1, -1)
 
 
 def test_what_the_kubelet_tells_afterwards_is_its_own_again():

@@ -1,0 +1,42 @@
+"""daemon/specs.py: which values of a runtime's spec are ours."""
+
+from dataclasses import replace
+
+from nri_coloc.daemon import specs
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.workload import Resources
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node
+
+MI = 1 << 20
+
+
+def test_where_the_kubelet_gave_a_value_only_an_annotation_puts_another_there():
+    node = Node()
+    by_class = replace(SHARED, knobs=Knobs(shares=4096, memory_limit=64 * MI))
+    given = Resources(shares=512, memory_limit=128 * MI)
+    node.create("app", wish=by_class, resources=given)
+    assert specs.wanted(node.state, node["app"]) == Knobs(cpus="0-7")
+    node.create("told", wish=replace(by_class, annotated=Knobs(memory_limit=64 * MI)), resources=given)
+    assert specs.wanted(node.state, node["told"]) == Knobs(cpus="0-7", memory_limit=64 * MI)
+
+
+def test_what_an_annotation_put_there_is_the_kubelets_again_once_it_does_not_hold():
+    node = Node()
+    less = Knobs(memory_limit=64 * MI)
+    node.create(
+        "app",
+        wish=replace(SHARED, knobs=less, annotated=less),
+        resources=Resources(shares=512, memory_limit=128 * MI),
+    )
+    node.reconfigure(wishes={"app": SHARED})
+    assert specs.wanted(node.state, node["app"]) == Knobs(cpus="0-7", memory_limit=128 * MI)
+
+
+def test_who_is_lent_nothing_any_more_has_no_quota_and_no_limit():
+    node = Node()
+    loan = Knobs(shares=512, quota=50_000, period=100_000, memory_limit=64 * MI)
+    node.create("app", wish=replace(RECLAIMED, knobs=loan, annotated=loan), resources=Resources(shares=2))
+    node.reconfigure(wishes={"app": SHARED})
+    assert specs.wanted(node.state, node["app"]) == Knobs(
+        cpus="0-7", shares=2, quota=-1, period=100_000, memory_limit=-1
+    )
