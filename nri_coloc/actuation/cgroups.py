@@ -6,7 +6,7 @@ computed by the caller right before the call, from the newest state, so the last
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
@@ -17,6 +17,7 @@ from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.memory import MemoryFiles
 from nri_coloc.actuation.overwritten import Overwritten
+from nri_coloc.actuation.putting_back import Apart, PuttingBack
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, makes_sense, numbers, spec_files
 from nri_coloc.model.cpuset import CPUMask
@@ -76,6 +77,7 @@ class CgroupWriter:
         self._followed: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
         self._overwritten = Overwritten(journal)
+        self._putting_back = PuttingBack(journal, self._overwritten, layout.version)
         self._memory = MemoryFiles(journal, self._overwritten, self._lock)
 
     def bandwidth(self, pod: PodBandwidth) -> Written:
@@ -151,7 +153,7 @@ class CgroupWriter:
             self._overwritten.look_again(time.monotonic())
 
     def put_back(
-        self, path: str, keep: frozenset[str], apart: Iterable[str] | None = None
+        self, path: str, keep: frozenset[str], apart: Iterable[Apart] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
         """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
 
@@ -159,7 +161,9 @@ class CgroupWriter:
         that are to have CPUs of their own, asked for only if its CPUs are put back; all else below it follows.
         """
         with self._lock:
-            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS, apart)
+            self._followed.discard(str(self._layout.folder("cpuset", path)))
+            below = None if apart is None else self._folders_of(apart)
+            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS, below)
 
     def bound(self, path: str, values: tuple[FileValue, ...]) -> Applied:
         """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
@@ -281,31 +285,14 @@ class CgroupWriter:
                 self._journal.note(f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}", score)
 
     def _put_back(
-        self, path: str, means: Callable[[str], bool], apart: Iterable[str] | None = None
+        self, path: str, means: Callable[[str], bool], apart: Iterable[Apart] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
-        failures: list[KernelInterfaceError] = []
-        folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
-        for folder in folders - {None}:
-            for file, was in self._journal.below(str(folder)).items():
-                if not means(file.rpartition("/")[2]):
-                    continue
-                try:
-                    self._overwritten.look(file, time.monotonic())
-                    original = self._journal.original(file) or was
-                    apart_of_it = self._not_following(file, apart)
-                    former_values.restore(file, original, self._layout.version, apart_of_it)
-                    self._journal.forget(file)
-                    self._followed.discard(str(folder))
-                except KernelInterfaceError as error:
-                    failures.append(error.as_value())
-        return tuple(failures)
+        folders = (self._layout.folder(controller, path) for controller in CONTROLLERS)
+        return self._putting_back.run(dict.fromkeys(filter(None, folders)), means, apart)
 
-    def _not_following(self, file: str, apart: Iterable[str] | None) -> set[str] | None:
-        """Return the folders that keep their own CPUs while a pod's file is put back; None for other files."""
-        if apart is None or not file.endswith(former_values.CPUSETS):
-            return None
-        folders = (self._layout.folder("cpuset", path) for path in apart)
-        return {*former_values.placed_in(self._journal.files()), *filter(None, folders)}
+    def _folders_of(self, apart: Iterable[Apart]) -> Iterator[Apart]:
+        folders = ((self._layout.folder("cpuset", each.path), each) for each in apart)
+        return (each._replace(path=folder) for folder, each in folders if folder is not None)
 
     def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
         """Return the cgroups of which the journal holds a file of these names."""
@@ -332,7 +319,7 @@ class CgroupWriter:
             before = found.cpus
             if target.journalled:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
-                self._journal.note(f"{folder}/cpuset.cpus", found.own)
+                self._journal.note(f"{folder}/cpuset.cpus", self._own(folder, found))
             if found.holds(target.cpus, version) and (
                 not target.inherited or self._is_followed(folder, found)
             ):
@@ -342,6 +329,12 @@ class CgroupWriter:
         except KernelInterfaceError as error:
             failures.append(error.as_value())
             return before, before
+
+    def _own(self, folder: str, found: cpusets.Found) -> str:
+        """Return a cgroup's own set of before us: if it has what the pod above it has by our hand, what that had."""
+        above = folder.rpartition("/")[0] + former_values.CPUS
+        former = self._journal.original(above) if self._layout.version == 1 else None
+        return found.own if former is None or not former_values.has_its_parents(folder) else former
 
     def _is_followed(self, folder: str, found: cpusets.Found) -> bool:
         """Look whether a former life, or a refusal, left children behind; each look at them all costs as much again."""

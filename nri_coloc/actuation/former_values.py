@@ -18,6 +18,12 @@ def placed_in(journalled: Iterable[str]) -> set[str]:
     return {file.removesuffix(CPUS) for file in journalled if file.endswith(CPUS)}
 
 
+def has_its_parents(folder: str) -> bool:
+    """Whether a cgroup of v1 has the very CPUs of the one above it, as each has that was given none of its own."""
+    above = cpusets.actual(folder.rpartition("/")[0], 1)
+    return above is not None and cpusets.actual(folder, 1) == above
+
+
 def restore(file: str, was: str, version: int, apart: Container[str] | None = None) -> bool:
     """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone.
 

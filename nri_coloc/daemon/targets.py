@@ -7,6 +7,7 @@ cannot be one, or hands off.
 from collections.abc import Iterator
 
 from nri_coloc.actuation.cgroups import Target
+from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.knobs import files
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
@@ -99,12 +100,12 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     return Target(path, _mask(orders), files.all_but_cpuset(orders, can), journalled=True, inherited=True)
 
 
-def apart(state: NodeState, pod_id: str) -> Iterator[str]:
+def apart(state: NodeState, pod_id: str) -> Iterator[Apart]:
     """Yield the cgroups of a pod's containers that have CPUs of their own, by our order or by the kubelet's."""
     for one in state.of_pod(pod_id):
-        path, ordered = container_path(one), cpuset_of(state, one.id)
-        if path and (one.container.resources.cpus or (ordered is not None and ordered[1])):
-            yield path
+        path, target, kubelets = container_path(one), cpuset_of(state, one.id), one.container.resources.cpus
+        if path and (kubelets or (target is not None and target[1])):
+            yield Apart(path, ordered=not kubelets)
 
 
 def of_host_group(state: NodeState, path: str, can: Capability) -> Target:

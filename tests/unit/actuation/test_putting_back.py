@@ -8,6 +8,7 @@ from nri_coloc.actuation import cgroups, files, former_values
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller
 from nri_coloc.model import cpuset
@@ -130,7 +131,7 @@ class TestPuttingBack:
     def test_on_v1_all_below_a_pod_follows_but_for_who_has_its_own(self, v1):
         self.killed_half_way(v1)
         v1.apply("2", path="pod/known", journalled=True)
-        assert v1.writer.put_back("pod", frozenset(), iter(["pod/other"])) == ()
+        assert v1.writer.put_back("pod", frozenset(), iter([Apart("pod/other")])) == ()
         found = {
             path: v1.text("cpuset.cpus", f"pod/{path}") for path in ("app", "app/inner", "other", "known")
         }
@@ -150,6 +151,36 @@ class TestPuttingBack:
         v1.apply("4-5", path="pod/app")
         v1.writer.apply(into_the_box)
         assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
+    def in_the_box(self, host: Host) -> None:
+        """A pod of the box, and a container in it that has what its pod has."""
+        host.cgroup("pod/app", cpuset_cpus="0-7")
+        host.writer.apply(Target("pod", 0xC0, journalled=True, inherited=True))
+        assert host.text("cpuset.cpus", "pod/app") == "6-7"
+
+    def test_on_v1_who_is_placed_in_a_pod_of_the_box_had_what_its_pod_had(self, v1):
+        self.in_the_box(v1)
+        v1.apply("7", path="pod/app", journalled=True)
+        v1.writer.put_back("pod", frozenset(), ())
+        v1.writer.put_back("pod/app", frozenset())
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
+    @pytest.mark.parametrize("ordered", [True, False], ids=["ours", "the kubelet's"])
+    def test_on_v1_who_leaves_the_box_with_its_pod_had_what_its_pod_had_unless_the_kubelet_says(
+        self, v1, ordered
+    ):
+        self.in_the_box(v1)
+        v1.writer.put_back("pod", frozenset(), [Apart("pod/app", ordered=ordered)])
+        assert v1.text("cpuset.cpus", "pod/app") == "6-7"
+        assert v1.noted() == ({"cpuset.cpus": "0-7"} if ordered else {})
+
+    def test_on_v1_who_had_other_cpus_than_its_pod_chose_them(self, v1):
+        self.in_the_box(v1)
+        v1.cgroup("pod/app", cpuset_cpus="7")
+        v1.writer.put_back("pod", frozenset(), [Apart("pod/app")])
+        assert v1.noted() == {}
+        v1.apply("6", path="pod/app", journalled=True)
+        assert v1.noted() == {"cpuset.cpus": "7"}
 
     def test_what_is_still_ours_is_kept(self, v2):
         v2.apply("2-7", WEIGHT, journalled=True)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
 from nri_coloc.actuation.files import Correction
+from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.config import keys
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
@@ -72,7 +73,7 @@ class Cgroups:
         self.protections: list[tuple[str, str, int]] = []
         self.scores: list[tuple[int, int]] = []
         self.put: list[tuple[str, frozenset[str]]] = []
-        self.apart: tuple[str, ...] | None = None
+        self.apart: tuple[Apart, ...] | None = None
         self.former: set[str] = set()
         self.former_places: set[str] = set()
         self.without_cpuset: set[str] = set()
@@ -115,7 +116,7 @@ class Cgroups:
         return Correction(name, was, text)
 
     def put_back(
-        self, path: str, keep: frozenset[str], apart: Iterable[str] | None = None
+        self, path: str, keep: frozenset[str], apart: Iterable[Apart] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
         self.put.append((path, keep))
         self.apart = None if apart is None else tuple(apart)

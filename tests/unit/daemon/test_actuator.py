@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from threading import Thread
 
+from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Actuator
 from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
@@ -167,7 +168,7 @@ def test_in_a_pod_that_leaves_the_box_containers_that_are_placed_one_by_one_do_n
     start_pod(rig.node, "web")
     create(rig.node, "app")
     rig.actuator.place_pod("web")
-    assert rig.cgroups.apart == (APP,)
+    assert rig.cgroups.apart == (Apart(APP),)
 
 
 def test_containers_that_inherit_are_read_when_their_pod_was_moved():

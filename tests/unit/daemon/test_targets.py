@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.daemon import targets
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.events import ContainerCreating, PodStarted
@@ -70,14 +71,17 @@ def test_in_a_pod_that_leaves_the_box_whoever_has_cpus_by_our_order_or_the_kubel
     create(node, "job", kit.RECLAIMED, 0, on="batch")
     assert list(targets.apart(node.state, "batch")) == []
     create(node, "agent", on="batch")
-    assert list(targets.apart(node.state, "batch")) == ["kubepods/podbatch/job", "kubepods/podbatch/agent"]
+    assert list(targets.apart(node.state, "batch")) == [
+        Apart("kubepods/podbatch/job", ordered=True),
+        Apart("kubepods/podbatch/agent", ordered=True),
+    ]
     own = Wish(QoSClass.RECLAIMED, preserve=frozenset({"cpu"}))
     for name, cpus in (("pinned", "4-5"), ("free", "")):
         container = kit.container(
             name, "night", resources=Resources(cpus=cpus), cgroups_path=f"/kubepods/podnight/{name}"
         )
         node.decide(ContainerCreating(kit.pod("night"), container, own))
-    assert list(targets.apart(node.state, "night")) == ["kubepods/podnight/pinned"]
+    assert list(targets.apart(node.state, "night")) == [Apart("kubepods/podnight/pinned", ordered=False)]
 
 
 @pytest.mark.parametrize("handler", ["pod", "ignore"])

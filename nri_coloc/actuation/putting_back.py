@@ -1,0 +1,68 @@
+"""What a cgroup's files held before us, written back while the daemon runs; `restoration` does it for a whole node.
+
+A pod's CPUs go to all below it, but for who has a set of its own. On cgroup v1 such a one may have no more than the
+pod's in its file, given to it while the pod was ours: what it had before us is what the pod had then. That is noted
+before the pod's own entry goes, for afterwards nothing tells it.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from nri_coloc.actuation import former_values
+from nri_coloc.actuation.former_values import CPUS, CPUSETS
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.overwritten import Overwritten
+from nri_coloc.errors import KernelInterfaceError
+
+
+class Apart(NamedTuple):
+    """A cgroup below a pod's that has a set of CPUs of its own; `ordered`: by us, not by whoever made it."""
+
+    path: str
+    ordered: bool = True
+
+
+class PuttingBack:
+    """One writer at a time: the caller serialises, as for the journal. Folders are paths on this machine."""
+
+    def __init__(self, journal: Journal, overwritten: Overwritten, version: int) -> None:
+        self._journal = journal
+        self._overwritten = overwritten
+        self._version = version
+
+    def run(
+        self, folders: Iterable[str], means: Callable[[str], bool], apart: Iterable[Apart] | None = None
+    ) -> tuple[KernelInterfaceError, ...]:
+        """Put back the journalled files of a cgroup whose names are meant; refusals are returned, and kept.
+
+        `apart`: of a pod, by their folders.
+        """
+        failures: list[KernelInterfaceError] = []
+        meant = (file for folder in folders for file in self._journal.below(folder) if means(_name(file)))
+        for file in [*meant]:
+            try:
+                self._put_back(file, apart)
+            except KernelInterfaceError as error:
+                failures.append(error.as_value())
+        return tuple(failures)
+
+    def _put_back(self, file: str, apart: Iterable[Apart] | None) -> None:
+        self._overwritten.look(file, time.monotonic())
+        original = self._journal.original(file) or ""
+        not_following = None
+        if apart is not None and file.endswith(CPUSETS):
+            not_following = self._parted([*apart], original) if file.endswith(CPUS) else set()
+        former_values.restore(file, original, self._version, not_following)
+        self._journal.forget(file)
+
+    def _parted(self, apart: list[Apart], original: str) -> set[str]:
+        """Return the folders that keep their own CPUs while their pod gets back its original ones."""
+        for each in apart:
+            if self._version == 1 and each.ordered and former_values.has_its_parents(each.path):
+                self._journal.note(each.path + CPUS, original)
+        return {*former_values.placed_in(self._journal.files()), *(each.path for each in apart)}
+
+
+def _name(file: str) -> str:
+    return file.rpartition("/")[2]
