@@ -7,6 +7,7 @@ computed by the caller right before the call, from the newest state, so the last
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
@@ -264,6 +265,10 @@ class CgroupWriter:
 
     def remember(self, path: str, changes: Knobs) -> None:
         """Journal what a container's files hold before the runtime is told to change them."""
+        own = None if changes.cpus is None else self.text(path, "cpuset", "cpuset.cpus")
+        if own is not None:
+            with self._lock, suppress(KernelInterfaceError):
+                self._note_cpus(str(self._layout.folder("cpuset", path)), own)
         for name in spec_files(changes, self._layout.version):
             controller: Controller = "memory" if name.startswith("memory") else "cpu"
             folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
@@ -319,7 +324,7 @@ class CgroupWriter:
             before = found.cpus
             if target.journalled:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
-                self._journal.note(f"{folder}/cpuset.cpus", self._own(folder, found))
+                self._note_cpus(folder, found.own)
             if found.holds(target.cpus, version) and (
                 not target.inherited or self._is_followed(folder, found)
             ):
@@ -330,11 +335,13 @@ class CgroupWriter:
             failures.append(error.as_value())
             return before, before
 
-    def _own(self, folder: str, found: cpusets.Found) -> str:
-        """Return a cgroup's own set of before us: if it has what the pod above it has by our hand, what that had."""
+    def _note_cpus(self, folder: str, own: str) -> None:
+        """Journal a cgroup's own set of before us: if it has what the pod above it has by our hand, what that had."""
         above = folder.rpartition("/")[0] + former_values.CPUS
         former = self._journal.original(above) if self._layout.version == 1 else None
-        return found.own if former is None or not former_values.has_its_parents(folder) else former
+        if former is not None and former_values.has_its_parents(folder):
+            own = former
+        self._journal.note(folder + former_values.CPUS, own)
 
     def _is_followed(self, folder: str, found: cpusets.Found) -> bool:
         """Look whether a former life, or a refusal, left children behind; each look at them all costs as much again."""

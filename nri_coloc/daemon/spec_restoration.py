@@ -1,7 +1,8 @@
 """Giving the runtime's spec of each container back the kubelet's values, and its cgroup with them.
 
-The runtime tells over NRI what its specs hold, with the record that each container carries (`daemon.census`); who ran
-before we came carries none, and the journal's entries of its files say what it had. What differs is told the runtime
+The runtime tells over NRI what its specs hold, with the record that each container carries (`daemon.census`). Of who
+ran before we came and carries none, and of what became ours after a container's creation, as by a reload, the
+journal's entries of its files say what there was. What differs is told the runtime
 by one CRI call a container, as the kubelet's own resize, paced as pushes are; then the files are compared, for an
 update cannot say "nothing". Nobody decides meanwhile: the daemon is gone, or has stopped to answer and to write.
 """
@@ -111,14 +112,14 @@ class SpecRestoration:
                 yield _Subject(container, path, original, f"{pod.namespace}/{pod.name}/{container.name}")
 
     def _original(self, container: Container, path: str) -> Original:
-        """Return what a container had: by its record, else by the files that were journalled."""
-        known = record.read(container.record)
-        if known is not None:
-            return Original(frozenset(known.ours), known.original)
+        """Return what a container had: by its record, and by the files that were journalled."""
         texts: dict[str, str] = {}
         for controller in cgroup_layout.CONTROLLERS:
             texts |= self._texts.get(self._layout.folder(controller, path) or "", {})
-        return originals.of_files(texts)
+        journalled, known = originals.of_files(texts), record.read(container.record)
+        if known is None:
+            return journalled
+        return Original(frozenset(known.ours), known.original).completed(journalled)
 
     # ---- what is done ----
 

@@ -52,9 +52,19 @@ class Original:
     ours: frozenset[str]
     values: Knobs = NO_KNOBS
 
+    def completed(self, later: "Original") -> "Original":
+        """Add what became ours later: of a knob that was ours already, what stood there then was ours."""
+        both = zip(ATTRIBUTES, self.values, later.values, strict=True)
+        values = [first if name in self.ours else second for name, first, second in both]
+        return Original(self.ours | later.ours, Knobs._make(values))
+
 
 def of_files(texts: Mapping[str, str]) -> Original:
-    """Read journalled values of one container's files, by the files' names; what is no number counts as nothing."""
+    """Read journalled values of one container's files, by the files' names; what is no number counts as nothing.
+
+    A quota is the kubelet's, which was raised by file alone (nobody who has one is lent another): its spec holds that,
+    or a newer one.
+    """
     found: dict[str, str | int | None] = {}
     for name, text in texts.items():
         match name:
@@ -74,7 +84,10 @@ def of_files(texts: Mapping[str, str]) -> Original:
                 found |= {"quota": number(quota), "period": number(period)}
             case "memory.limit_in_bytes" | "memory.max":
                 found["memory_limit"] = _limit(text)
-    return Original(frozenset(found), Knobs(**found))  # type: ignore[arg-type]  # each name has its own kind above
+    values = Knobs(**found)  # type: ignore[arg-type]  # each name has its own kind above
+    if (values.quota or 0) > 0:
+        return Original(frozenset(found) - {"quota", "period"}, values._replace(quota=None, period=None))
+    return Original(frozenset(found), values)
 
 
 def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:

@@ -16,6 +16,7 @@ from tests.integration.harness import (
     QOS,
     daemon_of,
     dedicated,
+    file,
     journal,
     pod,
     reclaimed,
@@ -342,6 +343,37 @@ def test_the_next_life_brings_what_no_push_carries(node, daemon, restore, restor
     daemon.kill()
     assert restore().code == 0
     assert values_of_files(node, app) == {"memory.high": "max", "oom_score_adj": 1000}
+
+
+ONLINE = "classes: {rules: [{namespace: shop, class: shared}]}\n"
+
+
+def test_who_left_the_box_by_a_reload_may_use_all_cpus_again(node, daemon, restore):
+    daemon.start()
+    served(daemon)
+    batch = reclaimed(node)
+    dedicated(node)
+    cgroup = node.runtime.containers[batch].cgroup
+    wait_until(lambda: node.tree.effective(cgroup) == 0xFC, 20, "the box to leave the dedicated CPUs")
+    reload(daemon, ONLINE)
+    wait_until(lambda: spec_of(node, batch)["cpus"] == "2-7", 20, "its pool's CPUs in its spec")
+    daemon.kill()
+    done = restore()
+    assert (done.code, done.err) == (0, "")
+    assert node.tree.effective(cgroup) == 0xFF
+    assert spec_of(node, batch) == {**NATIVE["neighbour"], "shares": 2, "cpus": "0-7"}
+
+
+def test_shares_that_a_class_got_by_a_reload_are_the_kubelets_again(node, daemon, restore):
+    daemon.start()
+    served(daemon)
+    app = node.run_container(pod(node, "web", "shared"), ContainerRequest("app", Resources(shares=2)))
+    reload(daemon, "classes: {shared: {cpuShares: 4096}}\n")
+    wait_until(lambda: spec_of(node, app)["shares"] == 4096, 20, "the class's shares in the spec")
+    daemon.kill()
+    assert restore().code == 0
+    name, least = node.tree.weight(2)
+    assert (spec_of(node, app)["shares"], file(node, app, name)) == (2, least)
 
 
 def test_without_its_runtime_it_says_what_is_left_and_files_only_accepts_that(node, created, daemon, restore):

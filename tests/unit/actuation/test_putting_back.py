@@ -88,6 +88,7 @@ class TestRemembering:
             "cpu.cfs_period_us": "100000",
             "memory.memsw.limit_in_bytes": "9",
             "memory.limit_in_bytes": "9",
+            "cpuset.cpus": "0-7",
         }
 
     def test_on_v2_too(self, v2):
@@ -95,11 +96,11 @@ class TestRemembering:
         v2.file("memory.swap.max").write_text("max\n")
         v2.writer.remember("pod", self.LENT)
         noted = {"cpu.weight": "39", "cpu.max": "max 100000", "memory.swap.max": "max", "memory.max": "max"}
-        assert v2.noted() == noted
+        assert v2.noted() == {**noted, "cpuset.cpus": "0-7"}
 
     def test_only_what_changes_and_what_is_there(self, v2):
         v2.writer.remember("pod", Knobs(shares=2, memory_limit=5))
-        v2.writer.remember("gone", Knobs(shares=2))
+        v2.writer.remember("gone", Knobs(cpus="0-3", shares=2))
         assert v2.noted() == {"cpu.weight": "39"}
 
 

@@ -185,6 +185,18 @@ def test_who_ran_before_us_gets_back_what_its_files_had(v1):
     assert [changes for _, changes, _ in v1.told] == [Knobs(cpus="0-7", shares=2, quota=-1, memory_limit=-1)]
 
 
+def test_what_became_ours_after_its_creation_is_told_too_by_what_its_files_had(rig):
+    rig.container("c", recorded(oom_score_adj=900, shares=4))
+    files = {"cpuset": {"cpuset.cpus": "0-7"}, "cpu": {"cpu.shares": "512"}}
+    if rig.version == 2:
+        files = {"": {"cpuset.cpus": "", "cpu.weight": "20"}}
+    for mount, texts in files.items():
+        for name, was in texts.items():
+            rig.entries["/".join(filter(None, ("/sys/fs/cgroup", mount, PATH, "c", name)))] = was
+    rig.run()
+    assert [changes for _, changes, _ in rig.told] == [Knobs(cpus="0-7", shares=4)]
+
+
 def test_who_is_none_of_ours_is_left_alone(rig):
     rig.container("plain")
     rig.container("odd", recorded(shares=2)).linux.cgroups_path = "/../.."

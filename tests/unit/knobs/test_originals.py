@@ -44,7 +44,24 @@ class TestOfFiles:
         assert originals.of_files({name: text}).values == NO_KNOBS
 
     def test_every_file_that_a_spec_speaks_of_is_read(self):
-        assert all(originals.of_files({name: "1"}).ours for name in originals.SPEC_FILES)
+        assert all(originals.of_files({name: "-1"}).ours for name in originals.SPEC_FILES)
+
+    @pytest.mark.parametrize(
+        "files",
+        [{"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"}, {"cpu.max": "50000 100000"}],
+        ids=["v1", "v2"],
+    )
+    def test_a_quota_that_was_the_kubelets_is_left_to_the_spec(self, files):
+        found = originals.of_files({**files, "cpuset.cpus": "0-7"})
+        assert found == Original(frozenset({"cpus"}), Knobs(cpus="0-7"))
+
+
+def test_what_became_ours_later_completes_what_was_ours_and_never_replaces_it():
+    first = Original(frozenset({"shares", "quota"}), Knobs(shares=2))
+    later = Original(frozenset({"cpus", "quota"}), Knobs(cpus="0-7", quota=-1))
+    assert first.completed(later) == Original(
+        frozenset({"shares", "quota", "cpus"}), Knobs(cpus="0-7", shares=2)
+    )
 
 
 class TestAsUpdate:
