@@ -24,7 +24,8 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.policy import update
 
 PAUSE_S: Final = 0.05
 """Least time between two pushes: each costs the runtime one runc under its global lock, and pods want to start too.
@@ -61,7 +62,10 @@ def _let_be(_container_id: str) -> None:
 
 
 class Pusher:
-    """Knows what the runtime's specs hold; pushes where that differs from what holds now."""
+    """Knows what the runtime's specs hold; pushes where that differs from what holds now.
+
+    `within_pod`: the kernel takes no CPUs for a container that its pod has not, as on cgroup v1.
+    """
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class Pusher:
     ) -> None:
         self.remember: Remember = _forgotten
         self.place: Callable[[str], object] = _let_be
+        self.within_pod = False
         self._node = node
         self._way = way
         self._report = report
@@ -141,8 +146,14 @@ class Pusher:
         if assignment is None or pushing != container_id:
             return NO_KNOBS
         newer = specs.wanted(state, assignment).where_set(pushed).differing(pushed)
+        newer = newer.overlaid(self._fitting(state, assignment, pushed))
         self._in_flight = (container_id, pushed.overlaid(newer))
         return newer
+
+    def _fitting(self, state: NodeState, assignment: Assignment, pushed: Knobs) -> Knobs:
+        """Return the CPUs that a push must tell too for the whole spec to be taken."""
+        said = self._specs.get(assignment.id, NO_KNOBS).overlaid(pushed)
+        return update.fitting(state, assignment, said.cpus).differing(said) if self.within_pod else NO_KNOBS
 
     # ---- the thread ----
 
@@ -188,6 +199,7 @@ class Pusher:
             self._failures.pop(container_id, None)
             self._taken.pop(container_id, None)
             return 0.0
+        changes = changes.overlaid(self._fitting(state, assignment, changes))
         if self._taken.pop(container_id, None) == changes:
             # never a storm: a runtime that forgets what it took is asked again later
             self._failed(container_id, Reason.FOUND_DIFFERENT, "the runtime took a push, its spec shows none")

@@ -41,6 +41,7 @@ class Resize:
         """Answer what is asked for, laid over by what is decided, or our own push by what is newer."""
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
+        event = replace(event, within_pod=self._actuator.can.cgroup == 1)
         container_id = event.container.id
         if self._pusher.recognises(container_id, event.requested.knobs()):
             self._answer_own_push(container_id, exchange)

@@ -131,6 +131,7 @@ class Daemon:
         verify = Verification(writer, self._layout.version)
         self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
         self.pusher.remember = partial(_remember, writer)
+        self.pusher.within_pod = self._layout.version == 1
         self.pusher.place = self.actuator.bring
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         self._hooks.is_there = writer.is_there

@@ -51,7 +51,8 @@ class ContainerStarting:
 class ContainerUpdating:
     """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep". `wish`: as it reads with them.
 
-    `answered`: False if its answer has left without us, so that only files can bring what follows.
+    `answered`: False if its answer has left without us, so that only files can bring what follows. `within_pod`: the
+    kernel takes no CPUs for a container that its pod has not (cgroup v1).
     """
 
     pod: Pod
@@ -59,6 +60,7 @@ class ContainerUpdating:
     wish: Wish
     requested: Resources
     answered: bool = True
+    within_pod: bool = False
 
 
 @value

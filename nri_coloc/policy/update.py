@@ -169,16 +169,28 @@ def merge(spec: Resources, requested: Resources) -> Resources:
     )
 
 
-def _overlay(state: NodeState, assignment: Assignment, requested: Resources, merged: Resources) -> Knobs:
+def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating, merged: Resources) -> Knobs:
     """Return what of ours the update would undo; what it makes another value is beside it, see `_files_only`.
 
-    A member of the box gets the box's set only if the request names CPUs: its spec is kept free of them.
+    A member of the box gets the box's set only if the request names CPUs: its spec is kept free of them. One that came
+    from another class has some in its spec that no update takes out: they are made to fit where they have to.
     """
     ours = admission.orders(state, assignment)
     held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(ours.where_set(_annotated(assignment)))
-    if ours.cpus is None and not assignment.hands_off and requested.cpus:
+    if ours.cpus is None and not assignment.hands_off and event.requested.cpus:
         held = held._replace(cpus=cpuset.render(state.cpus_of(assignment)))
+    elif event.within_pod:
+        held = held.overlaid(fitting(state, assignment, merged.cpus))
     return held.differing(merged.knobs())
+
+
+def fitting(state: NodeState, assignment: Assignment, named: str | None) -> Knobs:
+    """Return what the spec of a member of the box must say of CPUs by now if it names some, where they must lie within
+    the pod's: the runtime writes a whole spec at each update, and the kernel refuses what the pod has not.
+    """
+    if not named or not admission.inherits(state, assignment):
+        return NO_KNOBS
+    return Knobs(cpus=cpuset.render(state.cpus_of(assignment)))
 
 
 def _annotated(assignment: Assignment) -> Knobs:
@@ -197,7 +209,7 @@ def _said(
     """Say what the update brings and what of ours is laid over it; that overlay is the decision's orders."""
     spec = admission.spec_of(event.container)
     merged = merge(event.container.resources, event.requested)
-    overlay = _overlay(state, assignment, event.requested, merged)
+    overlay = _overlay(state, assignment, event, merged)
     if assignment.knobs is not known.knobs:
         overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
     after = merged.knobs().overlaid(overlay).differing(spec)

@@ -222,6 +222,20 @@ def test_who_comes_online_keeps_nothing_of_what_it_was_lent(lasting):
     assert_unhurt(daemon)
 
 
+def test_the_kubelet_can_resize_who_came_into_the_box(lasting):
+    node, daemon = lasting.emptied(), lasting.daemon
+    pod_id = node.run_pod(PodRequest("etl", "batch-7", shares=512))
+    app = node.run_container(pod_id, ContainerRequest("app", native(500)))
+    assert node.runtime.containers[app].resources.cpu.cpus == "0-7"
+    reload(daemon, BATCH)
+    dedicated(node)
+    wait_until(lambda: cpuset.render(node.cpus(app)) == "2-7", 20, "the box to leave the dedicated CPUs")
+    node.runtime.update(app, native(250))
+    assert node.runtime.containers[app].resources.cpu.shares.value == 256
+    assert cpuset.render(node.cpus(app)) == "2-7"
+    assert_unhurt(daemon)
+
+
 def test_what_only_a_restart_changes_is_said(node, daemon):
     record = reload(daemon, "telemetry: {http: '127.0.0.1:1', auditRing: 7}\n")
     assert "only a restart changes" in str(record["because"])

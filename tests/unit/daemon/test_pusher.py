@@ -10,7 +10,7 @@ from nri_coloc.daemon import pusher as module
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.model.events import AmountsGranted, ContainerGone
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Tuning
 from tests.rig.waiting import comes, wait_until
@@ -102,6 +102,33 @@ def test_what_a_container_was_lent_is_pushed_and_then_only_what_changed_of_it(ri
     rig.pusher._push("job")
     rig.pusher._push("job")
     assert rig.runtime.pushed == [("job", LOAN), ("job", Knobs(quota=50_000))]
+
+
+@pytest.mark.parametrize("within_pod", [True, False], ids=["v1", "v2"])
+def test_a_spec_that_names_cpus_is_pushed_with_those_of_the_box_where_they_must_fit(rig, within_pod):
+    create(rig.node, "job", LENT, 0, on="batch")
+    create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    rig.pusher.within_pod = within_pod
+    rig.pusher.learned("job", ALL)
+    rig.pusher._push("job")
+    rig.pusher._push("job")
+    box = Knobs(cpus="2-7") if within_pod else NO_KNOBS
+    assert rig.runtime.pushed == [("job", LOAN.overlaid(box))]
+
+
+def test_a_push_that_waited_says_what_fits_by_now(rig):
+    create(rig.node, "job", LENT, 0, on="batch")
+    rig.pusher.within_pod = True
+    rig.pusher.learned("job", ALL)
+    newer: list[Knobs] = []
+
+    def meanwhile() -> None:
+        create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+        newer.append(rig.pusher.renew("job"))
+
+    rig.runtime.during = meanwhile
+    rig.pusher._push("job")
+    assert (rig.runtime.pushed, newer) == ([("job", LOAN)], [Knobs(cpus="2-7")])
 
 
 def test_values_that_the_kubelet_gave_are_never_pushed_over(rig):

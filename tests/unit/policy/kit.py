@@ -111,9 +111,11 @@ class Node:
     ) -> Outcome:
         return self.happen(ContainerStarting(pod(on), container(name, on, pid=7, **facts), wish, running))
 
-    def update(self, name: str, requested: Resources, wish: Wish = DEDICATED, on: str = "web") -> Outcome:
+    def update(
+        self, name: str, requested: Resources, wish: Wish = DEDICATED, on: str = "web", **facts: Any
+    ) -> Outcome:
         listed = self.listed.get(name, container(name, on))
-        outcome = self.happen(ContainerUpdating(pod(listed.pod_id), listed, wish, requested))
+        outcome = self.happen(ContainerUpdating(pod(listed.pod_id), listed, wish, requested, **facts))
         if name in self.listed:
             spec, ours = merge(listed.resources, requested), outcome.orders_for(name)
             self.listed[name] = replace(listed, resources=_with_ours(spec, ours))

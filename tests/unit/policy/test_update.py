@@ -77,6 +77,19 @@ class TestWhoseValueHolds:
         node = running(RECLAIMED)
         assert first(node.update("app", Resources(cpus="0"))).orders == Knobs(cpus="0-7")
 
+    @pytest.mark.parametrize(
+        ("within_pod", "laid_over"), [(True, Knobs(cpus="2-7")), (False, NO_KNOBS)], ids=["v1", "v2"]
+    )
+    def test_cpus_that_a_member_of_the_box_brought_along_are_made_to_fit_where_they_must(
+        self, within_pod, laid_over
+    ):
+        node = running()
+        node.reconfigure(wishes={"app": RECLAIMED}, pod_wishes={"web": RECLAIMED})
+        node.create("main", 2000, on="other")
+        assert node.listed["app"].resources.cpus == "0-7"
+        outcome = node.update("app", Resources(shares=2048), RECLAIMED, within_pod=within_pod)
+        assert first(outcome).orders == laid_over
+
 
 class TestAudit:
     def test_before_and_after_hold_what_changes(self):
