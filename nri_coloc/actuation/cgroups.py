@@ -78,7 +78,7 @@ class CgroupWriter:
         self._followed: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
         self._overwritten = Overwritten(journal)
-        self._putting_back = PuttingBack(journal, self._overwritten, layout.version)
+        self._putting_back = PuttingBack(journal, self._overwritten, layout.version, self._proc)
         self._memory = MemoryFiles(journal, self._overwritten, self._lock)
 
     def bandwidth(self, pod: PodBandwidth) -> Written:

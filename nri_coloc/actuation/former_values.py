@@ -1,9 +1,13 @@
-"""What a file held before us, written back: a pod's CPUs with all below it, an empty set by what means the same."""
+"""What a file held before us, written back: a pod's CPUs with all below it, an empty set by what means the same.
+
+Two names in the journal are no files of ours, and writing them would move tasks: they stand for what the tasks and the
+processes of a cgroup were given.
+"""
 
 from collections.abc import Container, Iterable
 from typing import Final
 
-from nri_coloc.actuation import cpusets, files
+from nri_coloc.actuation import cpusets, files, oom_scores, tasks
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import originals
 from nri_coloc.model import cpuset
@@ -22,6 +26,21 @@ def has_its_parents(folder: str) -> bool:
     """Whether a cgroup of v1 has the very CPUs of the one above it, as each has that was given none of its own."""
     above = cpusets.actual(folder.rpartition("/")[0], 1)
     return above is not None and cpusets.actual(folder, 1) == above
+
+
+def give_back(file: str, was: str, version: int, proc: str, apart: Container[str] | None = None) -> None:
+    """Undo what the journal has an entry for: a file, or what tasks or processes were told; raises
+    KernelInterfaceError. `apart` as for `restore`."""
+    folder, _, name = file.rpartition("/")
+    if name == tasks.NAME:
+        failure = tasks.reset(folder, version, was)
+    elif name in oom_scores.NAMES:
+        failure = oom_scores.reset(folder, proc, was)
+    else:
+        restore(file, was, version, apart)
+        return
+    if failure is not None:
+        raise failure
 
 
 def restore(file: str, was: str, version: int, apart: Container[str] | None = None) -> bool:

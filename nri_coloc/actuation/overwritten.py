@@ -76,9 +76,10 @@ class Overwritten:
                 self._adopt(file, found.text)
 
     def look(self, file: str, now: float) -> None:
-        """Read a file and look whose value it shows, if it shows one; raises KernelInterfaceError."""
-        shown = files.read(file)
-        if shown is not None and makes_sense(file.rpartition("/")[2], shown):
+        """Read a file that the kubelet writes too, and look whose value it shows, if any; raises KernelInterfaceError."""
+        name = file.rpartition("/")[2]
+        shown = files.read(file) if name in KUBELETS else None
+        if shown is not None and makes_sense(name, shown):
             self.found(file, shown, now)
 
     def look_again(self, now: float) -> None:

@@ -26,10 +26,11 @@ class Apart(NamedTuple):
 class PuttingBack:
     """One writer at a time: the caller serialises, as for the journal. Folders are paths on this machine."""
 
-    def __init__(self, journal: Journal, overwritten: Overwritten, version: int) -> None:
+    def __init__(self, journal: Journal, overwritten: Overwritten, version: int, proc: str) -> None:
         self._journal = journal
         self._overwritten = overwritten
         self._version = version
+        self._proc = proc
 
     def run(
         self, folders: Iterable[str], means: Callable[[str], bool], apart: Iterable[Apart] | None = None
@@ -53,7 +54,7 @@ class PuttingBack:
         not_following = None
         if apart is not None and file.endswith(CPUSETS):
             not_following = self._parted([*apart], original) if file.endswith(CPUS) else set()
-        former_values.restore(file, original, self._version, not_following)
+        former_values.give_back(file, original, self._version, self._proc, not_following)
         self._journal.forget(file)
 
     def _parted(self, apart: list[Apart], original: str) -> set[str]:

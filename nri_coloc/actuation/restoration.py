@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri_coloc.actuation import former_values, journal, oom_scores, tasks
+from nri_coloc.actuation import former_values, journal
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import kubepods
@@ -73,20 +73,10 @@ def _put_all_back(
 
 
 def _put_back(root: str, file: str, was: str, version: int, apart: Container[str]) -> None:
-    """Write one original back; the tasks of a cgroup get the scheduler's defaults, its processes their score.
-
-    `apart`: the folders that have a set of CPUs of their own to be written.
-    """
-    folder, _, name = (root + file).rpartition("/")
-    if name == tasks.NAME:
-        failure = tasks.reset(folder, version, was)
-    elif name in oom_scores.NAMES:
-        failure = oom_scores.reset(folder, f"{root}/proc", was)
-    else:
-        former_values.restore(root + file, was, version, apart if kubepods.is_a_pods(folder) else None)
-        return
-    if failure is not None:
-        raise failure
+    """Write one original back; `apart`: the folders that have a set of CPUs of their own to be written."""
+    folder = (root + file).rpartition("/")[0]
+    not_following = apart if kubepods.is_a_pods(folder) else None
+    former_values.give_back(root + file, was, version, f"{root}/proc", not_following)
 
 
 def _turn(file: str) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
+from nri_coloc.model import kubepods
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 
@@ -117,9 +118,15 @@ class HostGroups:
         return failures
 
     def _of_a_former_life(self, state: NodeState) -> set[str]:
-        """Return what was placed before us and is nobody's of whom we know: host groups of other settings."""
+        """Return what was placed before us and is nobody's of whom we know: host groups of other settings.
+
+        A cgroup in a pod's is a container's, also of one that the runtime has not told, or tells no more.
+        """
         known = {targets.container_path(one) for one in state.containers.values()}
-        return self._writer.placed() - known - {targets.pod_path(place.pod) for place in state.pods.values()}
+        known |= {targets.pod_path(place.pod) for place in state.pods.values()}
+        return {
+            path for path in self._writer.placed() - known if not kubepods.is_a_pods(path.rpartition("/")[0])
+        }
 
 
 def _unboxable(path: str, version: int) -> str:

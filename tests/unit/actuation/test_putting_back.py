@@ -13,6 +13,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.reclaim.hints import Hint, Policy
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from tests.unit.actuation.host import SHARES, WEIGHT, Host
 
@@ -121,6 +122,36 @@ class TestPuttingBack:
         v1.apply("2-7", SHARES, journalled=True)
         assert v1.writer.put_back("pod", frozenset()) == ()
         assert (v1.text("cpuset.cpus"), v1.text("cpu.shares"), v1.noted()) == ("0-7", "1024", {})
+
+    @pytest.mark.parametrize(("host", "name"), [("v1", "tasks"), ("v2", "cgroup.threads")])
+    def test_what_tasks_and_processes_were_told_is_taken_back_and_no_task_is_moved(self, host, name, request):
+        found: Host = request.getfixturevalue(host)
+        for listed in ("cgroup.procs", name):
+            found.file(listed).write_text("7\n" if listed == "cgroup.procs" else "")
+        cpu = found.file("cpu.shares").parent
+        (cpu / name).write_text("")
+        (cpu / "cgroup.procs").write_text("7\n")
+        score = found.root / "proc/7/oom_score_adj"
+        score.parent.mkdir(parents=True)
+        score.write_text("900\n")
+        assert found.writer.score("pod", [7], 1000) is None
+        assert found.writer.hint("pod", Hint(Policy.BATCH)) is None
+        assert found.writer.put_back("pod", frozenset()) == ()
+        assert (score.read_text(), found.noted()) == ("900", {})
+        assert {(cpu / "cgroup.procs").read_text(), found.file("cgroup.procs").read_text()} == {"7\n"}
+
+    def test_a_score_that_is_refused_is_kept(self, v2):
+        v2.file("cgroup.procs").write_text("7\n")
+        v2.file("cgroup.threads").write_text("")
+        score = v2.root / "proc/7/oom_score_adj"
+        score.parent.mkdir(parents=True)
+        score.write_text("900\n")
+        v2.writer.score("pod", [7], 1000)
+        score.unlink()
+        score.symlink_to("/dev/full")
+        (failure,) = v2.writer.put_back("pod", frozenset())
+        assert failure.path == str(score)
+        assert v2.noted() == {"cgroup.threads": "900"}
 
     def killed_half_way(self, host: Host) -> None:
         """A pod that was narrowed and widened, and whose writer was killed before it came to the children."""

@@ -48,7 +48,7 @@ def test_a_host_group_of_former_settings_gets_its_own_back_once_everybody_is_kno
     rig = Rig(lending_to("yarn"))
     start_pod(rig.node, "batch")
     create(rig.node, "app")
-    rig.cgroups.former_places = {"yarn", "old", "kubepods/podbatch", APP}
+    rig.cgroups.former_places = {"yarn", "old", "kubepods/podbatch", APP, "kubepods/podbatch/untold"}
     rig.place()
     assert rig.cgroups.put == []
     rig.groups.take_over()
