@@ -79,13 +79,20 @@ class PodBandwidths:
             if mine & left:
                 self._applied.setdefault(pod_id, _OF_A_FORMER_LIFE)
 
-    def end(self) -> None:
-        """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full."""
-        self.drifts.forgive()
-        containers, why = self._node.state.containers, "the daemon ends, and nobody would lower it"
-        self.raised = {k: back(containers[k], why) for k in self.raised if k in containers}
-        if self.raised:
-            self.sweep()
+    def lower(self, why: str) -> None:
+        """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full.
+
+        An observer does it too: it changes nothing, and gives back what was changed before it came to be one.
+        """
+        containers = self._node.state.containers
+        self.raised = {
+            k: one if one.quota == one.own else back(containers[k], why)
+            for k, one in self.raised.items()
+            if k in containers
+        }
+        for pod_id in {containers[k].container.pod_id for k in self.raised}:
+            with self._turn:
+                self._keep(pod_id)
 
     def place(self, container_id: str) -> None:
         """Bring a container that starts, or was updated, and its pod to their values."""
@@ -169,7 +176,8 @@ class PodBandwidths:
         holds = raised is not None and raised.own == own and not self._is_resized(assignment.container.pod_id)
         # of a quota that is not its own any more it goes back to its own; to none it can only be left
         quota = None if raised is None else raised.quota if holds else own or None
-        return Share(own, quota, admission.orders(state, assignment).burst)
+        burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
+        return Share(own, quota, burst)
 
     def _is_resized(self, pod_id: str) -> bool:
         """Whether a resize of a pod is under way."""

@@ -2,7 +2,7 @@
 
 Off unless `BurstTuning.quota_percent` is above 100. Rates are made of two readings of the same cgroup; one that is
 new, gone or made anew in between is not known, and what is not known raises nobody. In `observe` it is told what would
-be written.
+be written, and what was raised before that mode, or by a former life, goes back.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,6 +63,8 @@ class QuotaBursts:
         """Reckon all quotas anew and have them written; nothing while it is off and nobody is raised."""
         tuning = self._node.tuning.reclaim.burst
         self._take_over()
+        if self._node.tuning.observe and self._bandwidths.raised:
+            self._lower("nothing is raised while it is only observed")
         wanted = tuning.quota_percent > 100
         if not (wanted or self._bandwidths.raised or self._would):
             return
@@ -120,7 +122,14 @@ class QuotaBursts:
 
     def end(self) -> None:
         """Lower what was raised, for the time when nobody looks; after the last `look`."""
-        self._bandwidths.end()
+        self._bandwidths.drifts.forgive()
+        self._lower("the daemon ends, and nobody would lower it")
+
+    def _lower(self, why: str) -> None:
+        """Have all quotas be the kubelet's own; who is refused that keeps its place."""
+        self._bandwidths.lower(why)
+        is_refused = self._bandwidths.is_refused
+        self._bandwidths.raised = {k: one for k, one in self._bandwidths.raised.items() if is_refused(k)}
 
     def _take_over(self) -> None:
         """Learn, once everybody is known, whom a former life had raised: who is not raised again goes back."""

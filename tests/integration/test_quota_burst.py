@@ -9,7 +9,7 @@ from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri.subscription import HookKind
-from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
+from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, reload, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -84,6 +84,15 @@ def test_a_daemon_that_is_told_to_end_leaves_no_quota_raised(rig):
     assert rig.daemon.terminate() == 0
     pod = rig.node.runtime.containers[web].pod.id
     assert [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2
+
+
+def test_who_only_observes_from_now_on_leaves_no_quota_raised(rig):
+    web = throttled(rig.node)
+    raised(rig.node, web)
+    reload(rig.daemon, f"mode: observe\n{ON}")
+    pod = rig.node.runtime.containers[web].pod.id
+    wait_until(lambda: [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2, LOOKS_S, "their own quotas")
+    assert_unhurt(rig.daemon)
 
 
 SIDECARS = 50_000

@@ -117,6 +117,39 @@ def test_at_the_end_what_was_raised_is_the_kubelets_own_again(rig):
     assert rig.files.applied[-1].extra == 0
 
 
+def test_who_was_raised_goes_back_as_soon_as_it_is_only_observed(rig):
+    rig.raised()
+    rig.node.tuning = replace(ON, observe=True)
+    rig.bursts.look(rig.now + 0.1)
+    assert rig.files.quotas == {"": QUOTA, APP: QUOTA}
+    assert rig.bandwidths.raised == {}
+    written = len(rig.files.applied)
+    rig.pass_by()
+    rig.bursts.end()
+    assert len(rig.files.applied) == written
+
+
+def test_an_observer_tries_a_refused_return_again(rig):
+    rig.raised()
+    rig.node.tuning = Tuning(observe=True)
+    rig.files.refuses_quotas, rig.files.failures = True, (BUSY,)
+    rig.bursts.look(rig.now + 0.1)
+    assert rig.bandwidths.raised["app"].quota == QUOTA
+    rig.files.refuses_quotas, rig.files.failures = False, ()
+    rig.bursts.end()
+    assert (rig.files.quotas[APP], rig.bandwidths.raised) == (QUOTA, {})
+
+
+def test_an_observer_gives_back_what_a_former_life_raised_and_orders_no_burst_beside():
+    rig = Rig(Tuning(observe=True), wish=bursting(50))
+    rig.files.left, rig.files.quotas = {APP, "kubepods/podweb"}, {APP: 200_000}
+    rig.pass_by()
+    rig.pass_by()
+    (written,) = rig.files.applied
+    assert (rig.files.quotas[APP], rig.bandwidths.raised) == (QUOTA, {})
+    assert (written.containers[APP].quota, written.containers[APP].burst) == (QUOTA, None)
+
+
 def test_at_the_end_nothing_is_written_where_nobody_was_raised(rig):
     rig.bursts.end()
     assert rig.files.applied == []
@@ -258,11 +291,3 @@ class TestAnObserver:
         rig.pass_by()
         rig.pass_by()
         assert self.told(rig)[1:] == [({"quota": 120_000}, {"quota": QUOTA})]
-
-    def test_leaves_what_a_former_life_raised_for_the_day_on_which_it_may_act(self, rig):
-        rig.files.left, rig.files.quotas = {APP}, {APP: 200_000}
-        rig.pass_by(held=0.0)
-        assert rig.files.applied == []
-        rig.node.tuning = ON
-        rig.pass_by(held=0.0)
-        assert rig.files.quotas[APP] == QUOTA
