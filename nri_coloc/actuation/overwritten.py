@@ -76,7 +76,7 @@ class Overwritten:
                 self._adopt(file, found.text)
 
     def look(self, file: str, now: float) -> None:
-        """Read a file that the kubelet writes too, and look whose value it shows, if any; raises KernelInterfaceError."""
+        """Read a file that the kubelet writes too, and look whose value it shows; raises KernelInterfaceError."""
         name = file.rpartition("/")[2]
         shown = files.read(file) if name in KUBELETS else None
         if shown is not None and makes_sense(name, shown):

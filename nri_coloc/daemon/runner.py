@@ -372,10 +372,10 @@ class Daemon:
 
 
 def _remember(writer: CgroupWriter, assignment: Assignment, changes: Knobs) -> None:
-    """Journal what a push is about to change; what the record of a container says needs no journal."""
+    """Journal what a push is about to change; what a record says needs no journal, and what is given back was ours."""
     path = targets.container_path(assignment) if assignment.by_file else None
     if path is not None:
-        writer.remember(path, changes)
+        writer.remember(path, changes.without(assignment.returned))
 
 
 def _nothing() -> None:

@@ -364,6 +364,21 @@ def test_who_left_the_box_by_a_reload_may_use_all_cpus_again(node, daemon, resto
     assert spec_of(node, batch) == {**NATIVE["neighbour"], "shares": 2, "cpus": "0-7"}
 
 
+def test_what_was_lent_is_nobodys_original(node, created, daemon, restore):
+    daemon.start()
+    served(daemon)
+    reload(daemon, ONLINE)
+    batch = created["batch"]
+    wait_until(lambda: spec_of(node, batch)["memory"] == -1, 20, "no limit in its spec")
+    daemon.kill()
+    noted = {entry["file"].rpartition("/")[2] for entry in journal(daemon) if batch in entry["file"]}
+    assert noted.isdisjoint({"cpu.max", "memory.max", "memory.swap.max"})
+    assert noted.isdisjoint({"cpu.cfs_quota_us", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"})
+    assert restore().code == 0
+    bounds = [file(node, batch, name) for name in ("memory.limit_in_bytes", "memory.max")]
+    assert [text for text in bounds if text] == ["-1" if node.tree.version == 1 else "max"]
+
+
 def test_shares_that_a_class_got_by_a_reload_are_the_kubelets_again(node, daemon, restore):
     daemon.start()
     served(daemon)

@@ -71,7 +71,9 @@ class TestWhoseValueHolds:
 
     def test_a_member_of_the_box_keeps_a_spec_without_cpus(self):
         node = running(RECLAIMED)
-        assert first(node.update("app", Resources(shares=2))).orders == NO_KNOBS
+        for within_pod in (False, True):
+            outcome = node.update("app", Resources(shares=2), within_pod=within_pod)
+            assert first(outcome).orders == NO_KNOBS
 
     def test_a_request_that_names_cpus_for_it_gets_the_boxs(self):
         node = running(RECLAIMED)
