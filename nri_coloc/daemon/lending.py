@@ -45,7 +45,7 @@ from nri_coloc.reclaim import glance, loop, sentence, story
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
 from nri_coloc.reclaim.story import Story
-from nri_coloc.sampling.fast import ALL, BUDGET, FastSampler
+from nri_coloc.sampling.fast import BUDGET, FastSampler
 
 WATCH_AGAIN_S: Final = 0.1
 """Between two choices of what to read, however many pods come and go: each costs about 3 µs a pod."""
@@ -209,10 +209,9 @@ class Lending:
         self, now: float, late: Sequence[float], state: NodeState, *, has_looked: bool
     ) -> FastReadings:
         cost = self._cost.taken(len(late))
-        budget = ALL if loop.learns(self._memory, now) else self._budget
         return FastReadings(
             at=now,
-            samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, budget),
+            samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, self._budget),
             late_s=late[-1],
             lendable=self._lendable(state).bit_count(),
             threads_per_core=state.topology.threads_per_core,

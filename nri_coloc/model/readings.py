@@ -88,7 +88,7 @@ class Look(NamedTuple):
 
 
 class FastReadings(NamedTuple):
-    """What one fast tick read: at most about eight files, some by rotation.
+    """What one fast tick read: all that is added up, and others by rotation.
 
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;

@@ -5,9 +5,8 @@ by rotation. A doubtful interval (the counter went back or rose faster than the 
 gives no rate. What is then missing errs to the side of the online pods: what is added keeps its last rate, what is
 subtracted loses it.
 
-Pods, system and the box's busiest members belong in every tick: on a full machine a burst of online use leaves the
-total as it is, and is seen only by what the box loses. What is read by rotation answers as slowly as its round; a
-group that holds all online pods, read every tick as `Role.ONLINE`, makes up for a box with many members.
+Pods, system, the box and whoever is apart belong in every tick: on a full machine a burst of online use leaves the
+total as it is, and is seen only by what the box loses. What is read by rotation answers as slowly as its round.
 """
 
 from collections.abc import Mapping

@@ -14,8 +14,7 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.readings import Role
 
 MOST_TOGETHER: Final = 4
-"""How many files one figure may be made of; more are read in turn instead, each with its own time."""
-
+"""How many others one figure of a tier may be less of; its members are read in turn instead, each with its own time."""
 
 Paths = tuple[str, ...]
 
@@ -136,11 +135,15 @@ def _apart(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Grou
 def _summed(
     families: Sequence[_Family[PodFacts]], is_meant: Callable[[PodFacts], bool]
 ) -> Iterator[tuple[Paths, Paths]]:
-    """Yield what to add and what to take off for the use of these pods: each by itself, or a QoS cgroup less others."""
+    """Yield what to add and what to take off for the use of these pods: each by itself, or a QoS cgroup less others.
+
+    Whichever is fewer files, for all of them are read at each tick.
+    """
     for parent, pods, together in families:
         meant = [pod.path for pod in pods if is_meant(pod)]
-        if together and len(pods) - len(meant) < min(len(meant) - 1, MOST_TOGETHER):
-            yield (parent,), tuple(pod.path for pod in pods if not is_meant(pod))
+        others = tuple(pod.path for pod in pods if not is_meant(pod))
+        if together and 1 + len(others) < len(meant):
+            yield (parent,), others
         else:
             yield from (((path,), ()) for path in meant)
 

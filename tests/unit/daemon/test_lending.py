@@ -15,7 +15,6 @@ from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.reclaim import story
 from nri_coloc.reclaim.story import Extent
-from nri_coloc.sampling.fast import ALL, BUDGET
 from tests.rig.waiting import PATIENCE_SECONDS, poll
 from tests.unit.daemon.kit import a_node, a_report, start_pod
 
@@ -33,20 +32,6 @@ class Nobody:
 
     def __getattr__(self, _name: str) -> Any:
         return lambda *_anything: ()
-
-
-class Budgets(Nobody):
-    """Stands for a sampler, and keeps how many files each tick may read."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def look(self, _now: float) -> None:
-        """Nothing can be read as sums."""
-
-    def read(self, _now: float, budget: int) -> tuple[()]:
-        self.asked.append(budget)
-        return ()
 
 
 @pytest.fixture
@@ -170,17 +155,6 @@ class TestAfterARestart:
         lending.stop()
         assert lending.ended(PATIENCE_S)
         assert (kept, ended) == (True, True)
-
-    def test_ticks_read_all_that_runs_until_they_know_more(self, node: Node, left: list[int]):
-        sampler = Budgets()
-        lending = self.lends(node, left, sampler)
-        with lending.expecting_list(MEMBERS):
-            start_pod(node, "batch")
-        lending.start()
-        ended = poll(lambda: box(node) == FLOOR and sampler.asked[-1] == BUDGET, PATIENCE_S)
-        lending.stop()
-        assert lending.ended(PATIENCE_S)
-        assert (sampler.asked[0], set(sampler.asked), ended) == (ALL, {ALL, BUDGET}, True)
 
 
 class TestAnObserver:

@@ -70,3 +70,7 @@ def box(*paths: str) -> tuple[Group, ...]:
 
 def online(*paths: str) -> tuple[Group, ...]:
     return tuple(Group(Role.ONLINE, stalled=path) for path in paths)
+
+
+def tier(*paths: str) -> tuple[Group, ...]:
+    return tuple(Group(Role.TIER, (path,), tier="gold") for path in paths)

@@ -6,10 +6,10 @@ import pytest
 
 from nri_coloc.model.readings import Role, Sample, Signal
 from nri_coloc.sampling import cgroup_layout
-from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.fast import LEAST_IN_TURN, FastSampler
 from nri_coloc.sampling.gauge import RETRY_S
 from nri_coloc.sampling.groups import Group
-from tests.unit.sampling.fast_bed import ONE, OTHER, PODS, REST, TWO, box, online
+from tests.unit.sampling.fast_bed import ONE, OTHER, PODS, REST, TWO, box, online, tier
 
 
 class TestFigures:
@@ -228,7 +228,22 @@ class TestTurns:
     def test_everything_is_read_where_the_budget_allows(self, bed):
         bed.make(ONE, TWO, OTHER)
         bed.sampler.watch((PODS, REST, *box(ONE, TWO), *online(OTHER)))
-        assert [s.role for s in bed.tick()] == [Role.PODS, Role.SYSTEM, Role.BOX, Role.ONLINE, Role.BOX]
+        assert [s.role for s in bed.tick()] == [Role.PODS, Role.SYSTEM, Role.BOX, Role.BOX, Role.ONLINE]
+
+    @pytest.mark.parametrize("role", [Role.BOX, Role.HOST, Role.DEDICATED, Role.SYSTEM])
+    def test_what_is_added_up_takes_no_turns(self, bed, role):
+        paths = [f"kubepods/besteffort/pod{number}" for number in range(40)]
+        bed.make(*paths)
+        bed.sampler.watch((PODS, *(Group(role, (path,)) for path in paths)))
+        assert [len(bed.tick()) for _ in range(2)] == [41, 41]
+
+    def test_where_it_is_many_files_others_have_their_turns_all_the_same(self, bed):
+        paths = [f"kubepods/besteffort/pod{number}" for number in range(24)]
+        bed.make(*paths)
+        bed.sampler.watch((PODS, *box(*paths[:20]), *online(*paths[20:])))
+        heard = [[sample.key for sample in bed.tick() if sample.role is Role.ONLINE] for _ in range(2)]
+        assert list(map(len, heard)) == [LEAST_IN_TURN] * 2
+        assert len({key for keys in heard for key in keys}) == 4
 
     def test_beyond_it_members_take_turns_and_all_come_within_a_round(self, bed):
         paths = [f"kubepods/besteffort/pod{number}" for number in range(12)]
@@ -241,22 +256,22 @@ class TestTurns:
     def test_each_queue_gets_its_part(self, bed):
         paths = [f"kubepods/besteffort/pod{number}" for number in range(40)]
         bed.make(*paths)
-        bed.sampler.watch((PODS, *box(*paths[:20]), *online(*paths[20:])))
+        bed.sampler.watch((PODS, *tier(*paths[:20]), *online(*paths[20:])))
         roles = [sample.role for _ in range(6) for sample in bed.tick(budget=7)]
-        assert roles.count(Role.BOX) == roles.count(Role.ONLINE) == 18
+        assert roles.count(Role.TIER) == roles.count(Role.ONLINE) == 18
 
     def test_a_short_queue_leaves_its_part_to_the_others(self, bed):
         paths = [f"kubepods/besteffort/pod{number}" for number in range(20)]
         bed.make(ONE, *paths)
-        bed.sampler.watch((*box(ONE), *online(*paths)))
+        bed.sampler.watch((*tier(ONE), *online(*paths)))
         roles = [sample.role for sample in bed.tick(budget=8)]
-        assert (roles.count(Role.BOX), roles.count(Role.ONLINE)) == (1, 7)
+        assert (roles.count(Role.TIER), roles.count(Role.ONLINE)) == (1, 7)
 
     def test_however_small_the_budget_something_is_read_in_turn(self, bed):
         bed.make(ONE, TWO)
-        bed.sampler.watch((PODS, REST, *box(ONE), *online(TWO)))
+        bed.sampler.watch((PODS, REST, *tier(ONE), *online(TWO)))
         roles = {sample.role for _ in range(2) for sample in bed.tick(budget=0)}
-        assert roles == {Role.PODS, Role.SYSTEM, Role.BOX, Role.ONLINE}
+        assert roles == {Role.PODS, Role.SYSTEM, Role.TIER, Role.ONLINE}
 
     def test_nothing_to_watch_is_nothing_read(self, bed):
         assert bed.tick() == ()
@@ -273,7 +288,7 @@ class TestTiers:
     def test_they_take_turns_within_the_budget(self, bed):
         paths = [f"kubepods/pod{n}" for n in range(12)]
         bed.make(*paths)
-        bed.sampler.watch(tuple(Group(Role.TIER, (path,), tier="gold") for path in paths))
+        bed.sampler.watch(tier(*paths))
         rounds = [{sample.key for sample in bed.tick(budget=4)} for _ in range(3)]
         assert list(map(len, rounds)) == [4, 4, 4]
         assert len(set.union(*rounds)) == 12

@@ -55,6 +55,13 @@ class TestBox:
         found = chosen(Role.BOX, agent, *pods(BEST_EFFORT, 50, Role.BOX))
         assert found == [Group(Role.BOX, (BEST_EFFORT,), (agent.path,))]
 
+    def test_so_are_more_of_them_while_that_is_fewer_files(self):
+        members = pods(BEST_EFFORT, 20, Role.BOX)
+        counts = [
+            len(chosen(Role.BOX, *members, *pods(BEST_EFFORT, others, Role.SYSTEM))) for others in (18, 19)
+        ]
+        assert counts == [1, 20]
+
     def test_among_many_others_each_member_is_read_itself(self):
         found = chosen(Role.BOX, *pods(BURSTABLE, 30, Role.ONLINE), *pods(BURSTABLE, 20, Role.BOX))
         assert [group.add for group in found] == [(one.path,) for one in pods(BURSTABLE, 20, Role.BOX)]

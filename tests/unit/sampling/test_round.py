@@ -3,7 +3,7 @@
 import pytest
 
 from nri_coloc.model.readings import Look, Role
-from nri_coloc.sampling.fast import BUDGET
+from nri_coloc.sampling.fast import BUDGET, LEAST_IN_TURN
 from nri_coloc.sampling.gauge import RETRY_S
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.round import AT_ONCE_S
@@ -200,12 +200,16 @@ def test_what_those_in_turn_said_at_any_look_comes_before_what_is_read(watching)
     assert not [s for s in watching.sampler.samples(watching.now) if s.role is Role.ONLINE], "told once"
 
 
-def test_where_more_is_added_up_than_the_budget_allows_there_is_none(watching):
-    paths = [f"kubepods/besteffort/pod{number}" for number in range(9)]
+def test_all_of_the_box_is_in_each_however_many_files_that_is(watching):
+    paths = [f"kubepods/besteffort/pod{number}" for number in range(4 * BUDGET)]
     watching.make(*paths)
-    watching.sampler.watch((PODS, REST, *box(*paths)))
+    for path in paths:
+        watching.use(path, 3)
+    watching.sampler.watch((PODS, REST, *box(*paths), *online(OTHER, TWO, ONE)))
     watching.tick()
-    assert watching.look() is None
+    looks = [watching.look() for _ in range(2)]
+    assert [look.box_us for look in looks] == [3 * len(paths)] * 2
+    assert [len(look.online) for look in looks] == [LEAST_IN_TURN] * 2
 
 
 def test_reserved_cpus_are_read_with_the_samples(watching):
