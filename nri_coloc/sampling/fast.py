@@ -38,6 +38,9 @@ BUDGET: Final = 8
 LEAST_IN_TURN: Final = 2
 """Files of those in turn, where it leaves none."""
 
+REPLACED_S: Final = 0.006
+"""Until then no rate can be made of those in somebody's place (`reclaim.usage`); who comes makes ticks come sooner."""
+
 RESERVED_PERIOD_S: Final = 0.75
 """/proc/stat counts in steps of 10 ms and is the most expensive file here. It is read when somebody decides, which is
 every 0.8 s while a box rests."""
@@ -78,6 +81,7 @@ class FastSampler:
         self._round_from = 0.0
         self._looks: deque[tuple[Round, Look, Figures]] = deque(maxlen=2)
         self._heard: dict[int, tuple[Sample, ...]] = {}
+        self._last_words: list[Sample] = []
 
     @property
     def open_files(self) -> int:
@@ -157,7 +161,7 @@ class FastSampler:
         self._adopt()
 
     def _looked_at(self) -> list[Sample]:
-        samples: list[Sample] = []
+        samples = self._said_last()
         for looked, look, figures in self._looks:
             samples += (*looked.samples(look.at, figures), *look.online)
         if self._heard:
@@ -202,13 +206,19 @@ class FastSampler:
         return self._wanted is not self._adopted or self._chosen is not self._followed
 
     def _adopt(self) -> list[Sample]:
-        """Keep the gauges of groups that stay, close the others, and order them anew; return those ones' last words."""
+        """Keep the gauges of groups that stay, order them anew, and close the others; return what those say once more.
+
+        Their use counts until those in their place have been read twice. Without it a box that one more pod joined,
+        whose use is told by another counter now, would have none for a tick, and all of it be taken for online use.
+        """
         wanted, now = self._wanted, self._clock()
         kept = {group: self._gauges.get(group) or self._gauge(group) for group in wanted}
         left = {group: gauge for group, gauge in self._gauges.items() if group not in kept}
-        counted = [(group, gauge) for group, gauge in left.items() if group.role in _SUMMED and gauge.key]
-        last = [Sample(gauge.key, group.role, now, gone=True) for group, gauge in counted]
-        for gauge in left.values():
+        once_more: list[Sample] = []
+        for group, gauge in left.items():
+            if group.role in _SUMMED and gauge.key:
+                self._take(gauge, once_more)
+                self._last_words.append(Sample(gauge.key, group.role, now, gone=True))
             gauge.close()
         self._gauges = kept
         self._adopted = wanted
@@ -222,7 +232,17 @@ class FastSampler:
         self._first = 0
         self._round, self._round_from = None, 0.0
         self._plan_round()
-        return last
+        return once_more
+
+    def _said_last(self) -> list[Sample]:
+        """Return, once, that those who left are gone, but for whose cgroup was chosen again."""
+        if not self._last_words:
+            return []
+        since = self._clock() - REPLACED_S
+        said = [sample for sample in self._last_words if sample.at <= since]
+        self._last_words = [sample for sample in self._last_words if sample.at > since]
+        chosen = {gauge.key for gauge in self._gauges.values()}
+        return [sample for sample in said if sample.key not in chosen]
 
     def _follow(self) -> None:
         """Open what the chosen tasks' waiting is read from; whose group was followed before goes on counting."""

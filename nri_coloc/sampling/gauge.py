@@ -51,6 +51,7 @@ class CgroupGauge:
         self.delay: RunDelay | None = None
         self._left: Remainder | None = None
         self._ended: set[int] = set()
+        self._said: Sequence[int | None] = ()
         self._opened: _Opened | None = None
         self._ends = (0, 0, 0)
         self._open_at = float("-inf")
@@ -58,14 +59,15 @@ class CgroupGauge:
     def read(self, now: float) -> Sample | None:
         """Return a sample; None while no cgroup of the group exists.
 
-        When one of them has vanished, a last sample without figures says that nothing more comes of this key.
+        When one of them has vanished, a last sample without figures says that nothing more comes of this key; but who
+        is taken off and is gone uses nothing more, and the figure goes on.
         """
         if now >= self._open_at:
             self._open_all(now)
         if self._opened is None:
             return None
         try:
-            figures = [source.parse(file.read()) for file, source in self._opened]
+            figures = [self._figure(place) for place in range(len(self._opened))]
         except Vanished:
             self._ended.add(self.key)
             self.close()
@@ -75,7 +77,7 @@ class CgroupGauge:
 
     def sample(self, now: float, figures: Sequence[int | None]) -> Sample:
         """Make a sample of what its files, in their order, say."""
-        group = self._group
+        group, self._said = self._group, figures
         add, less, stalled = self._ends
         if less > add:
             self._left, usage = remainder.read(self._left, figures[:add], figures[add:less])
@@ -138,8 +140,19 @@ class CgroupGauge:
         """Close its files; the next read opens them anew."""
         for file, _ in self._opened or ():
             file.close()
-        self._opened = None
+        self._opened, self._said = None, ()
         self._open_at = float("-inf")
+
+    def _figure(self, place: int) -> int | None:
+        """Return what a file says; of a cgroup that is taken off and has ended what it said last."""
+        file, source = self.opened[place]
+        try:
+            return source.parse(file.read())
+        except Vanished:
+            add, less, _ = self._ends
+            if not add <= place < less <= len(self._said) or descriptors.inode(source.folder) is not None:
+                raise
+            return self._said[place]
 
     def _open_all(self, now: float) -> None:
         """Open what is there; where a part is not (yet) there, all is tried again after a while."""

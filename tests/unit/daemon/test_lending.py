@@ -34,6 +34,12 @@ class Nobody:
         return lambda *_anything: ()
 
 
+class Unseen(Nobody):
+    """Stands for a sampler of which nothing can be read as sums."""
+
+    def look(self, _now: float) -> None: ...
+
+
 @pytest.fixture
 def node() -> Node:
     """A machine where nobody lives on what is lent."""
@@ -92,7 +98,7 @@ def test_a_list_sizes_the_box_if_somebody_in_it_lives_there(node: Node, listed, 
 def test_what_may_be_lent_now_is_known_only_after_the_runtime_has_told_who_there_is(told):
     node, stands = a_node(replace(TUNING, reclaim=ReclaimTuning(partition=True))), cast("Any", Nobody())
     node.told = told
-    lending = Lending(node, stands, stands, cast("Any", Budgets()), a_report(node)[0])
+    lending = Lending(node, stands, stands, cast("Any", Unseen()), a_report(node)[0])
     lending._tick(0.0)
     assert (lending.headroom.unused_milli > 0) is told
 

@@ -9,7 +9,7 @@ from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.fast import LEAST_IN_TURN, FastSampler
 from nri_coloc.sampling.gauge import RETRY_S
 from nri_coloc.sampling.groups import Group
-from tests.unit.sampling.fast_bed import ONE, OTHER, PODS, REST, TWO, box, online, tier
+from tests.unit.sampling.fast_bed import ONE, OTHER, PODS, REST, TWO, Bed, box, online, tier
 
 
 class TestFigures:
@@ -215,9 +215,10 @@ class TestReserved:
         bed.sampler.watch((Group(Role.RESERVED, cpus=0b01),))
         former = bed.one()
         bed.sampler.watch((Group(Role.RESERVED, cpus=0b11),))
-        last, first = bed.tick(seconds=2)
-        assert (last.key, last.role, last.usage_us) == (former.key, Role.RESERVED, None)
-        assert first.usage_us == 70_000
+        once_more, first = bed.tick(seconds=2)
+        assert (once_more.key, first.usage_us) == (former.key, 70_000)
+        (last,) = bed.tick()
+        assert (last.key, last.role, last.gone) == (former.key, Role.RESERVED, True)
 
     def test_without_proc_stat_there_is_no_sample(self, bed):
         bed.sampler.watch((Group(Role.RESERVED, cpus=1),))
@@ -335,36 +336,82 @@ class TestLife:
         assert (early.stalled_us, late.stalled_us) == (None, 0)
         assert early.key == late.key
 
-    def test_a_sum_whose_member_leaves_gets_another_key(self, bed):
+    def test_of_a_sum_what_one_that_is_taken_off_used_stays_taken_off_when_it_ends(self, bed):
+        before = self.less_other(bed)
+        bed.tree.remove(OTHER)
+        bed.use("kubepods/besteffort", 130)
+        after = bed.one()
+        assert (before.usage_us, after.usage_us, after.key) == (70, 100, before.key)
+
+    def test_one_made_anew_in_its_place_is_taken_off_under_another_key(self, bed):
+        before = self.less_other(bed)
+        bed.tree.remove(OTHER)
+        bed.make(OTHER)
+        assert bed.one().gone
+        after = bed.one()
+        assert (after.usage_us, after.key == before.key) == (100, False)
+
+    def less_other(self, bed: Bed) -> Sample:
         bed.make(ONE, OTHER)
         bed.use("kubepods/besteffort", 100)
         bed.use(OTHER, 30)
         bed.sampler.watch((Group(Role.BOX, ("kubepods/besteffort",), (OTHER,)),))
-        before = bed.one()
-        bed.tree.remove(OTHER)
-        assert bed.one().usage_us is None
-        after = bed.one()
-        assert (before.usage_us, after.usage_us) == (70, 100)
-        assert before.key != after.key
+        return bed.one()
+
+    def test_a_sum_whose_whole_ends_is_gone(self, bed):
+        bed.make("family", "family/one")
+        bed.sampler.watch((Group(Role.BOX, ("family",), ("family/one",)),))
+        bed.tick()
+        bed.tree.remove("family/one")
+        bed.tree.remove("family")
+        assert bed.one().gone
 
     def test_groups_that_stay_keep_their_files_and_keys(self, bed):
         bed.make(ONE, TWO)
         bed.sampler.watch((PODS, *box(ONE, TWO)))
         before = {sample.key for sample in bed.tick()}
         bed.sampler.watch((PODS, *box(ONE)))
+        bed.tick()
         after = {sample.key for sample in bed.tick() if sample.usage_us is not None}
         assert after < before
         assert bed.sampler.open_files == 2
 
-    def test_of_a_group_that_is_chosen_no_more_a_last_sample_says_so(self, bed):
+    def test_a_group_that_is_chosen_no_more_is_read_once_more_and_then_said_to_be_gone(self, bed):
         bed.make(ONE, TWO)
         bed.sampler.watch(box(ONE, TWO))
-        keys = {sample.key for sample in bed.tick()}
+        stays, leaves = (sample.key for sample in bed.tick())
+        bed.use(TWO, 7)
         bed.sampler.watch(box(ONE))
-        last, stays = bed.tick()
-        assert last == Sample(last.key, Role.BOX, bed.now, gone=True)
-        assert {last.key, stays.key} == keys
-        assert [sample.key for sample in bed.tick()] == [stays.key]
+        assert [(sample.key, sample.usage_us) for sample in bed.tick()] == [(leaves, 7), (stays, 0)]
+        assert [(sample.key, sample.gone) for sample in bed.tick()] == [(leaves, True), (stays, False)]
+        assert [sample.key for sample in bed.tick()] == [stays]
+
+    def test_so_it_is_where_those_in_its_place_are_only_looked_at(self, bed):
+        bed.make(ONE, TWO)
+        bed.sampler.watch((PODS, REST, *box(ONE)))
+        _, _, leaves = (sample.key for sample in bed.tick())
+        bed.sampler.watch((PODS, REST, Group(Role.BOX, ("kubepods/besteffort",))))
+        bed.tick()
+        assert bed.look() is not None
+        first, *others = bed.sampler.samples(bed.now)
+        assert (first.key, first.gone) == (leaves, True)
+        assert [sample.role for sample in others] == [Role.PODS, Role.SYSTEM, Role.BOX]
+
+    def test_it_is_not_gone_before_those_in_its_place_can_have_a_rate(self, bed):
+        bed.make(ONE, TWO)
+        bed.sampler.watch(box(ONE))
+        bed.tick()
+        bed.sampler.watch(box(TWO))
+        bed.tick()
+        assert [len(bed.tick(seconds=0.003)) for _ in range(3)] == [1, 2, 1]
+
+    def test_a_cgroup_that_is_chosen_for_something_else_is_not_gone(self, bed):
+        bed.make(ONE)
+        bed.sampler.watch(box(ONE))
+        bed.tick()
+        bed.sampler.watch((Group(Role.DEDICATED, (ONE,)),))
+        bed.tick()
+        assert [sample.gone for sample in bed.tick()] == [False]
 
     def test_of_one_that_was_never_read_there_is_nothing_to_say(self, bed):
         bed.sampler.watch(box(ONE))
