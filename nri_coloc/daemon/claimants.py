@@ -35,6 +35,7 @@ def _online(state: NodeState, place: PodPlace, owned: CPUMask, memory_bytes: int
         memory_bytes=sum(gate.certain_request(place.pod, a.container, memory_bytes) for a in members),
         memory_limit=sum(limits) if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),
+        lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),
     )
 
 

@@ -111,7 +111,7 @@ def _tier_of(state: NodeState, assignment: Assignment, tiers: Mapping[str, str])
 def _facts(
     state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask
 ) -> PodFacts | None:
-    known = tuple(_containers(state, members, owned))
+    known = tuple(_containers(state, place, members, owned))
     path = targets.pod_path(place.pod)
     if path:
         apart = _is_apart(state, place, members, owned)
@@ -137,14 +137,18 @@ def _role(place: PodPlace) -> Role:
 
 
 def _containers(
-    state: NodeState, members: tuple[Assignment, ...], owned: CPUMask
+    state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask
 ) -> Iterator[ContainerFacts]:
     for assignment in members:
         path = targets.container_path(assignment)
-        if path is not None and assignment.qos is not QoSClass.RECLAIMED:
+        if path is None:
+            continue
+        if assignment.qos is not QoSClass.RECLAIMED:
             apart = whereabouts.is_apart(state, assignment, owned)
             quota = assignment.knobs.quota or assignment.container.resources.quota or 0
             yield ContainerFacts(path, apart=apart, limited=quota > 0)
+        elif whereabouts.is_lent_to(place, assignment):
+            yield ContainerFacts(path, boxed=True)
 
 
 def _shares_box(state: NodeState, members: tuple[Assignment, ...]) -> bool:

@@ -27,7 +27,7 @@ from nri_coloc.model.readings import NodeReading, Picture
 from nri_coloc.model.state import RECLAIM, SHARE, NodeState
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.policy import tiers, whereabouts
-from nri_coloc.sampling.picture import PictureTaker
+from nri_coloc.sampling.picture import Paths, PictureTaker
 
 PERIOD_S: Final = 5.0
 SOON_S: Final = 1.0
@@ -145,7 +145,8 @@ class Survey:
         subjects = watched.with_kubepods(watched.subjects(state, lendable, groups), self._taker.layout)
         self._turns += 1
         if self._turns % EVERY_WHOLE:
-            subjects = replace(subjects, containers={}, amounts_only=True)
+            shown = _lent_to(self._online_of(state, lendable), subjects.containers)
+            subjects = replace(subjects, containers=shown, amounts_only=True)
         for picture in self._taker.slices(subjects):
             if picture is not None:
                 nobody = not subjects.kubepods and not subjects.pods
@@ -181,6 +182,12 @@ def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
     box = 1000 * state.pools.reclaim.bit_count() if apart else None
     most = 1000 * tiers.bounds(state.pools, RECLAIM).maximum or None
     return Scene(online, lendable, tuning, box, most)
+
+
+def _lent_to(online: Online, containers: Paths) -> Paths:
+    """Return those containers whose use is not their pods' own: each picture shows them."""
+    lent_to = (one for pod in online.values() for one in pod.lent_to)
+    return {one: containers[one] for one in lent_to if one in containers}
 
 
 def _nothing(now: float) -> Picture:

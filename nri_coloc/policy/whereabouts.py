@@ -9,8 +9,9 @@ from functools import reduce
 from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.state import Assignment, NodeState, Pools
+from nri_coloc.model.state import RECLAIM, Assignment, NodeState, PodPlace, Pools
 from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import claim
 
 
@@ -40,3 +41,8 @@ def of(state: NodeState, assignment: Assignment) -> CPUMask:
 def is_apart(state: NodeState, assignment: Assignment, owned: CPUMask) -> bool:
     """Whether a container runs on `owned` CPUs and nowhere else."""
     return not of(state, assignment) & ~owned
+
+
+def is_lent_to(place: PodPlace, assignment: Assignment) -> bool:
+    """Whether a container has what the box has, and its pod, which is no member, has not."""
+    return not place.boxed and assignment.qos is QoSClass.RECLAIMED and assignment.pool == RECLAIM

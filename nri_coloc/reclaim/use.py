@@ -31,7 +31,7 @@ def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod
     uses = {
         pod_id: Use(
             pod.workload,
-            None if pod.own_cpus else milli_between(before.pods.get(pod_id), after.pods[pod_id]),
+            _pod_milli(before, after, pod_id, pod),
             _working_set(after.pods[pod_id]),
         )
         for pod_id, pod in online.items()
@@ -39,6 +39,15 @@ def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod
     }
     uses[SYSTEM] = Use(SYSTEM, _system_milli(before, after), _system_bytes(after))
     return uses
+
+
+def _pod_milli(before: Picture, after: Picture, pod_id: str, pod: OnlinePod) -> int | None:
+    """What its containers used that are lent to is not its own; one of which nothing is known hides nothing."""
+    milli = None if pod.own_cpus else milli_between(before.pods.get(pod_id), after.pods[pod_id])
+    if milli is None or not pod.lent_to:
+        return milli
+    lent = (milli_between(before.containers.get(one), after.containers.get(one)) for one in pod.lent_to)
+    return max(0, milli - sum(one or 0 for one in lent))
 
 
 def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:

@@ -34,7 +34,8 @@ class OnlinePod(NamedTuple):
     """What lending must know of a pod that is not reclaimed.
 
     `cpu_milli` and `memory_bytes` are its requests, 0 where not known; `memory_limit`: bytes, None for none.
-    `own_cpus`: it runs on CPUs that somebody owns, which are not lent, so that only its memory counts.
+    `own_cpus`: it runs on CPUs that somebody owns, which are not lent, so that only its memory counts. `lent_to`: the
+    ids of its containers that are lent to themselves.
     """
 
     workload: str
@@ -42,6 +43,7 @@ class OnlinePod(NamedTuple):
     memory_bytes: int = 0
     memory_limit: int | None = None
     own_cpus: bool = False
+    lent_to: tuple[str, ...] = ()
 
 
 def workload_of(pod: Pod) -> str:

@@ -21,11 +21,17 @@ Paths = tuple[str, ...]
 
 class ContainerFacts(NamedTuple):
     """`path` below the hierarchy's root. `apart`: it runs only on CPUs that somebody owns, so that no reclaimed task
-    is there; `limited`: it has a CPU quota."""
+    is there; `limited`: it has a CPU quota; `boxed`: it is of the box, and its pod is not."""
 
     path: str
     apart: bool = False
     limited: bool = False
+    boxed: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its pod's pressure is its own, and counts."""
+        return not (self.apart or self.limited or self.boxed)
 
 
 class PodFacts(NamedTuple):
@@ -119,6 +125,7 @@ def _node(facts: Facts) -> Iterator[Group]:
 def _box(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
     yield from (Group(Role.HOST, (path,)) for path in facts.host_groups)
     yield from (Group(Role.BOX, *of) for of in _summed(families, lambda pod: pod.role is Role.BOX))
+    yield from (Group(Role.BOX, (one.path,)) for pod in facts.pods for one in pod.containers if one.boxed)
 
 
 def _apart(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
@@ -158,18 +165,16 @@ def _online(families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
 
 
 def _is_plainly_online(pod: PodFacts) -> bool:
-    return (
-        pod.role is Role.ONLINE and pod.shares_box and not any(c.apart or c.limited for c in pod.containers)
-    )
+    return pod.role is Role.ONLINE and pod.shares_box and all(one.is_plain for one in pod.containers)
 
 
 def _of_pod(pod: PodFacts) -> Iterator[Group]:
-    """One pod's groups: the pod as a whole, or its containers where a quota or owned CPUs set them apart."""
-    if not any(c.apart or c.limited for c in pod.containers):
+    """One pod's groups: the pod as a whole, or its containers where a quota, owned CPUs or the box set them apart."""
+    if all(one.is_plain for one in pod.containers):
         yield Group(Role.ONLINE, stalled=pod.path, shares_box=pod.shares_box)
         return
     for container in pod.containers:
-        if not container.apart:
+        if not (container.apart or container.boxed):
             # the pod's own quota is the sum of its containers', where all have one
             held = (container.path, pod.path) if container.limited else ()
             yield Group(Role.ONLINE, stalled=container.path, throttled=held, shares_box=pod.shares_box)

@@ -28,8 +28,8 @@ _Read = Callable[[str, float], GroupReading | None]
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """Who is to be seen. `kubepods`: "" if it is not known; `nodes`: the memory nodes. `amounts_only`: of pods and host
-    groups their CPU time and memory is enough, as it always is of kubepods."""
+    """Who is to be seen. `kubepods`: "" if it is not known; `nodes`: the memory nodes. `amounts_only`: of everybody CPU
+    time and memory is enough, as it always is of kubepods."""
 
     kubepods: str = ""
     pods: Paths = field(default_factory=dict)
@@ -89,7 +89,12 @@ class PictureTaker:
         for name, path in subjects.pods.items():
             yield found.pods, name, path, read
         for name, path in subjects.containers.items():
-            yield found.containers, name, path, self._groups.container
+            yield (
+                found.containers,
+                name,
+                path,
+                self._groups.amounts if subjects.amounts_only else self._groups.container,
+            )
 
 
 @dataclass(frozen=True, slots=True)

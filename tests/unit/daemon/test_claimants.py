@@ -24,6 +24,14 @@ def test_an_online_pod_claims_what_its_containers_requested():
     assert (found.workload, found.cpu_milli, found.own_cpus) == ("shop/web", 2000, False)
 
 
+def test_containers_of_an_online_pod_that_are_lent_to_are_told():
+    node = a_node()
+    create(node, "app")
+    create(node, "job", kit.RECLAIMED)
+    found = claimants.online(node.state, node.state.pools.free, MEMORY)["web"]
+    assert found.lent_to == ("job",)
+
+
 def test_a_guaranteed_pod_claims_its_limit_and_never_more():
     node = a_node()
     for name in ("a", "b"):

@@ -52,6 +52,14 @@ def test_a_dedicated_container_beside_one_in_share_is_left_out_alone():
     assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb/exporter"]
 
 
+def test_a_reclaimed_container_of_an_online_pod_is_measured_as_the_box_and_not_listened_to():
+    node = a_node()
+    create(node, "app")
+    create(node, "job", kit.RECLAIMED)
+    assert [group.add for group in groups(node, Role.BOX)] == [("kubepods/podweb/job",)]
+    assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb/app"]
+
+
 @pytest.mark.parametrize(
     "wish", [replace(kit.SHARED, pool="gold"), replace(kit.SYSTEM, pool="agents")], ids=["online", "system"]
 )

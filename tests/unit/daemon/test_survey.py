@@ -24,6 +24,7 @@ from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.picture import PictureTaker
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
+from tests.unit.policy.kit import RECLAIMED
 
 GIB = 1 << 30
 
@@ -228,6 +229,16 @@ def test_containers_and_pods_io_are_in_one_picture_a_minute(rig):
     assert moved == containers
     assert rig.metric('working_set_bytes{class="shared",pool="share"}') == 0
     assert rig.metric('io_bytes_total{class="shared",direction="read"}') == 0
+
+
+def test_a_container_that_is_lent_to_in_an_online_pod_is_in_every_picture(rig):
+    create(rig.node, "app")
+    create(rig.node, "job", RECLAIMED)
+    rig.sim.tree.make("kubepods/podweb/app")
+    rig.sim.tree.make("kubepods/podweb/job")
+    rig.survey.turn()
+    assert rig.survey.picture is not None
+    assert rig.survey.picture.containers.keys() == {"job"}
 
 
 def test_switched_off_nothing_is_read_and_nothing_is_offered(sim, tmp_path):

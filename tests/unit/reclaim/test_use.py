@@ -46,6 +46,18 @@ def test_a_pod_on_its_own_cpus_counts_for_memory_only():
     assert found["a"] == Use("shop/db", None, GIB)
 
 
+@pytest.mark.parametrize(
+    ("began", "expected"),
+    [({"job": group(8, 0.0)}, 100), ({}, 400), ({"job": group(9, 0.0)}, 400)],
+    ids=["it is known", "it just came", "it was made anew"],
+)
+def test_what_a_container_used_that_is_lent_to_is_not_its_pods(began, expected):
+    before, after = picture(0.0, {"a": group(7, 0.0)}), picture(10.0, {"a": group(7, 10.0, 400)})
+    before, after = replace(before, containers=began), replace(after, containers={"job": group(8, 10.0, 300)})
+    mixed = {"a": OnlinePod("shop/web", lent_to=("job",))}
+    assert uses_between(before, after, mixed)["a"].cpu_milli == expected
+
+
 def test_a_pod_whose_cgroup_is_gone_is_left_out_and_a_new_one_has_no_rate_yet():
     before, after = picture(0.0, {"a": group(7, 0.0)}), picture(1.0, {"b": group(8, 1.0, 9)})
     found = uses_between(before, after, {**WEB, "b": OnlinePod("shop/new")})

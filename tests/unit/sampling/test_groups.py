@@ -73,6 +73,10 @@ class TestBox:
         stranger = PodFacts(BEST_EFFORT, Role.SYSTEM)
         assert len(chosen(Role.BOX, stranger, *pods(BEST_EFFORT, 9, Role.BOX))) == 9
 
+    def test_a_container_of_it_in_a_pod_that_is_not_is_read_itself(self):
+        mixed = pod(BURSTABLE, "mixed", Role.ONLINE, ContainerFacts("p/a"), ContainerFacts("p/b", boxed=True))
+        assert chosen(Role.BOX, mixed) == [Group(Role.BOX, ("p/b",))]
+
     def test_host_groups_belong_to_it(self):
         assert groups.choose(Facts(host_groups=("yarn/nm",))) == (Group(Role.HOST, ("yarn/nm",)),)
 
@@ -158,6 +162,17 @@ class TestTiers:
 
     def test_who_is_in_no_tier_is_not_read(self):
         assert tiers(TierFacts(f"{BEST_EFFORT}/podx"), TierFacts("")) == []
+
+
+class TestMixed:
+    def test_of_a_pod_with_a_container_of_the_box_the_others_are_listened_to(self):
+        mixed = pod(BURSTABLE, "mixed", Role.ONLINE, ContainerFacts("p/a"), ContainerFacts("p/b", boxed=True))
+        assert chosen(Role.ONLINE, mixed) == [Group(Role.ONLINE, stalled="p/a")]
+
+    def test_its_qos_cgroup_stands_for_nobody(self):
+        mixed = pod(BURSTABLE, "mixed", Role.ONLINE, ContainerFacts("p/b", boxed=True))
+        found = chosen(Role.ONLINE, mixed, *pods(BURSTABLE, 2, Role.ONLINE))
+        assert [group.stalled for group in found] == [one.path for one in pods(BURSTABLE, 2, Role.ONLINE)]
 
 
 class TestApart:
