@@ -28,7 +28,8 @@ class Role(StrEnum):
     DEDICATED = "dedicated"
     """Whoever runs only on CPUs that are somebody's and not lent: of a container's own, or of a pool's."""
     RESERVED = "reserved"
-    """What ran on CPUs that are neither lent nor anybody's: reserved ones, and isolated ones that are free."""
+    """What ran on CPUs that are neither lent nor anybody's, reserved ones and isolated ones that are free, and is in
+    PODS or SYSTEM: on cgroup v1 interrupts and stolen time are not."""
     ONLINE = "online"
     """An online pod, or a group of nothing but online pods: its stalls count."""
     TIER = "tier"
@@ -198,7 +199,8 @@ class NumaMemory(NamedTuple):
 class NodeReading:
     """The machine as a whole. `watermark`: the kernel's low watermarks of all zones, bytes (/proc/zoneinfo).
 
-    `reserved_usage_us`: CPU time spent on `reserved`, the CPUs that are neither lent nor anybody's.
+    `reserved_usage_us`: CPU time spent on `reserved`, the CPUs that are neither lent nor anybody's, as far as it is in
+    `usage_us`.
     """
 
     at: float

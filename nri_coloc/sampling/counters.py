@@ -23,8 +23,11 @@ _PERIODS: Final = re.compile(rb"^nr_throttled (\d{1,20})$", re.MULTILINE)
 _THROTTLED: Final = re.compile(rb"^throttled_(usec|time) (\d{1,20})$", re.MULTILINE)
 _FULL: Final = re.compile(rb"^full [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
 _CPU_LINE: Final = re.compile(rb"^cpu(\d{1,5}) ([^\n]+)$", re.MULTILINE)
-_BUSY: Final = (0, 1, 2, 5, 6, 7)
-"""user, nice, system, irq, softirq, steal; guest time is in user already, and stolen time is gone as well."""
+_TASKS: Final = (0, 1, 2)
+"""user, nice, system; guest time is in user already."""
+
+_BUSY: Final = (*_TASKS, 5, 6, 7)
+"""And irq, softirq, steal: stolen time is gone as well."""
 
 
 class Throttling(NamedTuple):
@@ -108,12 +111,15 @@ def schedstat(text: bytes | None) -> Schedstat | None:
     return Schedstat(ran // 1000, waited // 1000)
 
 
-def busy_us(text: bytes | None) -> Mapping[int, int]:
-    """Read /proc/stat: by CPU the time that it was not idle, µs in steps of 10 ms; a broken line is left out."""
-    found = {}
+def busy_us(text: bytes | None, *, by_tasks: bool = False) -> Mapping[int, int]:
+    """Read /proc/stat: by CPU the time that it was not idle, µs in steps of 10 ms; a broken line is left out.
+
+    `by_tasks`: without interrupts and what was stolen.
+    """
+    found, parts = {}, _TASKS if by_tasks else _BUSY
     for number, line in _CPU_LINE.findall(text or b""):
         ticks = [_number(word) for word in line.split()]
-        busy = [ticks[at] for at in _BUSY if at < len(ticks)]
+        busy = [ticks[at] for at in parts if at < len(ticks)]
         if int(number) <= cpuset.MAX_CPU_ID and None not in busy and len(busy) >= 3:
             found[int(number)] = sum(tick or 0 for tick in busy) * (1_000_000 // USER_HZ)
     return found

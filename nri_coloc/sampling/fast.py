@@ -285,7 +285,7 @@ class FastSampler:
 
     def _gauge(self, group: Group) -> _Gauge:
         if group.role is Role.RESERVED:
-            return ReservedGauge(group, self._host_root, self._bank)
+            return ReservedGauge(group, self._layout, self._host_root, self._bank)
         return CgroupGauge(group, self._layout, self._bank)
 
 

@@ -191,17 +191,20 @@ STAT_SIZE: Final = 1 << 19
 
 
 class ReservedGauge:
-    """Reads what ran on the reserved CPUs, all of it: /proc/stat, whose cost grows with the CPUs."""
+    """Reads what ran on the reserved CPUs, as far as it is in cgroups' counters: /proc/stat, whose cost grows with the
+    CPUs."""
 
-    def __init__(self, group: Group, host_root: str, bank: Descriptors) -> None:
+    def __init__(self, group: Group, layout: CgroupLayout, host_root: str, bank: Descriptors) -> None:
         self._group = group
+        self._by_tasks = sources.counts_tasks(layout)
         self._file = bank.open(f"{host_root.rstrip('/')}/proc", "stat")
         self.cost = 1
         self.key = -1 - group.cpus
 
     def read(self, now: float) -> Sample | None:
         """Return a sample, whose key stands for this set of CPUs; None where /proc/stat is not readable."""
-        busy = counters.busy_us(self._file.read(STAT_SIZE)) if self._file is not None else {}
+        text = self._file.read(STAT_SIZE) if self._file is not None else None
+        busy = counters.busy_us(text, by_tasks=self._by_tasks)
         found = [busy[cpu] for cpu in cpuset.members(self._group.cpus) if cpu in busy]
         if not found:
             return None

@@ -28,7 +28,8 @@ class NodeReader:
         Its memory is read as a whole or not at all (`memory_total` 0): without the watermarks all of it would look
         free to be lent.
         """
-        busy = counters.busy_us(whole(f"{self._root}/proc/stat"))
+        by_tasks = sources.counts_tasks(self._layout)
+        busy = counters.busy_us(whole(f"{self._root}/proc/stat"), by_tasks=by_tasks)
         memory = memory_files.meminfo(content(f"{self._root}/proc/meminfo"))
         watermark = memory_files.watermark(whole(f"{self._root}/proc/zoneinfo"), self._page_size)
         if memory is None or watermark is None:

@@ -23,10 +23,19 @@ class Source(NamedTuple):
 
 def usage(layout: CgroupLayout, path: str) -> Source | None:
     """CPU time, µs, with everything below."""
-    if layout.version == 1 and layout.cpuacct is not None:
+    if counts_tasks(layout):
         return _source(layout, "cpuacct", path, "cpuacct.usage", counters.cpuacct_usage_us)
     hierarchy: Controller = "cpu" if layout.version == 2 else "unified"
     return _source(layout, hierarchy, path, "cpu.stat", counters.cpu_stat_usage_us)
+
+
+def counts_tasks(layout: CgroupLayout) -> bool:
+    """Whether CPU time is that of tasks, also at the root, as in v1's cpuacct (kernel/sched/cpuacct.c).
+
+    The root's cpu.stat is made of the CPUs' own times, with interrupts and what was stolen (kernel/cgroup/rstat.c,
+    root_cgroup_cputime).
+    """
+    return layout.version == 1 and layout.cpuacct is not None
 
 
 def stalled(layout: CgroupLayout, path: str) -> Source | None:

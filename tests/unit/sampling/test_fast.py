@@ -200,6 +200,12 @@ class TestReserved:
         assert bed.tick() == ()
         assert len(bed.tick(seconds=1.0)) == 1
 
+    def test_interrupts_and_stolen_time_are_in_it_where_they_are_in_the_roots_counter(self, bed):
+        (bed.folder / "proc").mkdir()
+        (bed.folder / "proc/stat").write_text("cpu0 1 2 3 50 0 10 20 30 0 0\n")
+        bed.sampler.watch((Group(Role.RESERVED, cpus=0b1),))
+        assert bed.one().usage_us == (60_000 if bed.tree.version == 1 else 660_000)
+
     def test_another_set_of_cpus_has_another_key(self, bed):
         (bed.folder / "proc").mkdir()
         (bed.folder / "proc/stat").write_text("cpu0 3 0 0 50\ncpu1 4 0 0 50\n")

@@ -52,6 +52,13 @@ def test_without_one_of_its_files_no_memory_is_free(root, name):
 
 
 class TestCPU:
+    @pytest.mark.parametrize(("version", "expected"), [(1, 60_000), (2, 660_000)])
+    def test_interrupts_on_reserved_cpus_count_where_they_are_in_the_usage(self, root, version, expected):
+        CgroupTree(root, version, 0b11, 1).plant()
+        (root / "proc/stat").write_text("cpu0 1 2 3 50 0 10 20 30 0 0\n")
+        found = NodeReader(cgroup_layout.detect(str(root)), str(root)).read(1.0, 0b1, (0,))
+        assert found.reserved_usage_us == expected
+
     def test_the_root_cgroups_counter_is_the_usage(self, root):
         tree = CgroupTree(root, 1, 0b11, 1)
         tree.plant()
