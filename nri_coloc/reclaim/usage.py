@@ -108,14 +108,16 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
 
 
 def _unread(meter: Meter | None, sample: Sample) -> Meter | None:
-    """Return what is left of a meter whose cgroup told nothing: nothing of what is subtracted.
+    """Return what is left of a meter whose cgroup told nothing: nothing of what is subtracted, or of who is gone.
 
     Pods and system keep their rate until two readings make another one: how far the counter rose meanwhile may never be
     known. A tier's member that cannot be read has no rate, so that its tier does not count as one that uses less.
     """
     if sample.role is Role.TIER and not sample.gone:
         return Meter(sample.role, _PLACE[sample.role], sample.at, _UNREAD, tier=sample.tier)
-    return meter._replace(usage_us=_UNREAD) if meter is not None and meter.place in _VITAL else None
+    if meter is None or meter.place not in _VITAL or sample.gone:
+        return None
+    return meter._replace(usage_us=_UNREAD)
 
 
 def is_plausible(risen_us: int, span_s: float, cpus: int) -> bool:

@@ -45,7 +45,7 @@ RESERVED_PERIOD_S: Final = 0.75
 """/proc/stat counts in steps of 10 ms and is the most expensive file here. It is read when somebody decides, which is
 every 0.8 s while a box rests."""
 
-_SUMMED: Final = (Role.BOX, Role.HOST, Role.DEDICATED, Role.RESERVED, Role.TIER)
+_COUNTED: Final = frozenset((*SUMMED, Role.RESERVED, Role.TIER))
 """Whose use is a sum of groups: one that is chosen no more must not be counted beside those in its place."""
 
 _Gauge = CgroupGauge | ReservedGauge
@@ -216,7 +216,7 @@ class FastSampler:
         left = {group: gauge for group, gauge in self._gauges.items() if group not in kept}
         once_more: list[Sample] = []
         for group, gauge in left.items():
-            if group.role in _SUMMED and gauge.key:
+            if group.role in _COUNTED and gauge.key:
                 self._take(gauge, once_more)
                 self._last_words.append(Sample(gauge.key, group.role, now, gone=True))
             gauge.close()

@@ -82,7 +82,7 @@ class CgroupGauge:
         if less > add:
             self._left, usage = remainder.read(self._left, figures[:add], figures[add:less])
         else:
-            usage = _sum(figures[:add])
+            usage = 0 if group.is_nobody else _sum(figures[:add])
         held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None
         waited, signal = _sum(figures[less:stalled]), Signal.PSI
         self.lacks_pressure = waited is None and bool(group.stalled)
@@ -180,7 +180,7 @@ class CgroupGauge:
         if self._identity is not None:
             return descriptors.inode(self._identity)
         add, less = ([file.inode for file, _ in part] for part in parts[:2])
-        if not add:
+        if not add and not self._group.is_nobody:
             return None
         together = (*add, *(-inode for inode in less))
         return add[0] if len(together) == 1 else -1 - hash(together) % _GENERATION

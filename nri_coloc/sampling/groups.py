@@ -67,7 +67,7 @@ class _Family(NamedTuple, Generic[_Pod]):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the choice needs to know. `kubepods`: "" if it is not known.
+    """What the choice needs to know. `kubepods`: "" if nobody is known to be below it.
 
     Without `beside` the rest of the node is the root's usage less that of kubepods: complete, with kernel threads, and
     exact on v1; on v2 the root's counter is made of clock ticks and costs more the more CPUs there are. With it (see
@@ -98,6 +98,11 @@ class Group(NamedTuple):
     cpus: CPUMask = 0
     tier: str = ""
 
+    @property
+    def is_nobody(self) -> bool:
+        """Whether it is made of no cgroup, and so uses nothing."""
+        return not (self.add or self.stalled)
+
 
 def choose(facts: Facts) -> tuple[Group, ...]:
     """Return the groups to read; the same facts give equal groups, whose files then stay open."""
@@ -113,19 +118,22 @@ def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
 def _node(facts: Facts) -> Iterator[Group]:
     if facts.reserved:
         yield Group(Role.RESERVED, cpus=facts.reserved)
-    if not facts.kubepods:
-        return
-    yield Group(Role.PODS, (facts.kubepods,))
+    # where nobody is known to be below kubepods, that is no cgroup or an empty one: pods use nothing, the rest is all
+    kubepods = (facts.kubepods,) if facts.kubepods else ()
+    yield Group(Role.PODS, kubepods)
     if facts.beside:
         yield from (Group(Role.SYSTEM, (path,)) for path in facts.beside)
     else:
-        yield Group(Role.SYSTEM, ("",), (facts.kubepods,))
+        yield Group(Role.SYSTEM, ("",), kubepods)
 
 
 def _box(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
     yield from (Group(Role.HOST, (path,)) for path in facts.host_groups)
-    yield from (Group(Role.BOX, *of) for of in _summed(families, lambda pod: pod.role is Role.BOX))
-    yield from (Group(Role.BOX, (one.path,)) for pod in facts.pods for one in pod.containers if one.boxed)
+    boxed = [*_summed(families, lambda pod: pod.role is Role.BOX)]
+    boxed += (((one.path,), ()) for pod in facts.pods for one in pod.containers if one.boxed)
+    for add, less in boxed:
+        # what is outside of kubepods is in the rest, as host groups are
+        yield Group(Role.BOX if _is_below(facts.kubepods, add[0]) else Role.HOST, add, less)
 
 
 def _apart(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
@@ -208,8 +216,11 @@ def _families(kubepods: str, pods: Iterable[_Pod], straight: Iterable[_Pod] = ()
     for pod in pods:
         lived_in.add(pod.path)
         found.setdefault(pod.path.rpartition("/")[0], []).append(pod)
-    below = f"{kubepods}/" if kubepods else None
     return [
-        _Family(parent, here, below is not None and parent.startswith(below) and parent not in lived_in)
+        _Family(parent, here, _is_below(kubepods, parent) and parent not in lived_in)
         for parent, here in found.items()
     ]
+
+
+def _is_below(kubepods: str, path: str) -> bool:
+    return bool(kubepods) and path.startswith(f"{kubepods}/")

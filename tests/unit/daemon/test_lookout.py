@@ -20,9 +20,9 @@ def groups(node, role: Role) -> list[Group]:
     return [group for group in lookout.groups_of(node.state, node.state.pools.free) if group.role is role]
 
 
-def test_an_empty_node_has_nothing_to_look_at():
+def test_on_an_empty_node_all_is_the_systems():
     state = a_node().state
-    assert lookout.groups_of(state, state.pools.free) == ()
+    assert lookout.groups_of(state, state.pools.free) == (Group(Role.PODS), Group(Role.SYSTEM, ("",)))
 
 
 def test_a_member_of_the_box_is_measured_as_such():

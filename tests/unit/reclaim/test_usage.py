@@ -109,6 +109,11 @@ def test_after_a_reading_that_told_nothing_a_rate_is_made_of_the_two_after_it(ro
     assert milli(*pair(role, 3000), unread, after, Sample(1, role, AT + 2, 3_807_000)) == 700
 
 
+@pytest.mark.parametrize("role", [Role.PODS, Role.SYSTEM])
+def test_who_is_gone_has_no_rate_whoever_it_was(role):
+    assert meters(*pair(role, 1000), Sample(1, role, AT, gone=True)) == {}
+
+
 def test_who_was_not_read_for_very_long_is_forgotten():
     late = Sample(2, Role.SYSTEM, AT + 10.5, 0)
     assert set(meters(*pair(Role.BOX, 10), late)) == {2}

@@ -30,6 +30,11 @@ class TestFigures:
         assert sample.usage_us == 3_500_000
         assert sample.key < 0
 
+    def test_of_no_cgroup_nothing_is_used(self, bed):
+        bed.sampler.watch((Group(Role.PODS),))
+        first, second = bed.one(), bed.one()
+        assert (first.usage_us, second.usage_us, first.key) == (0, 0, second.key)
+
     def test_a_remainder_never_falls(self, bed):
         bed.sampler.watch((REST,))
         seen = []
@@ -418,6 +423,13 @@ class TestLife:
         bed.sampler.watch((Group(Role.DEDICATED, (ONE,)),))
         bed.tick()
         assert [sample.gone for sample in bed.tick()] == [False]
+
+    def test_the_first_pod_below_kubepods_puts_that_in_the_place_of_none(self, bed):
+        bed.sampler.watch((Group(Role.PODS), Group(Role.SYSTEM, ("",))))
+        former = [sample.key for sample in bed.tick()]
+        bed.sampler.watch((PODS, REST))
+        assert [sample.role for sample in bed.tick()] == [Role.PODS, Role.SYSTEM] * 2
+        assert [sample.key for sample in bed.tick() if sample.gone] == former
 
     def test_of_one_that_was_never_read_there_is_nothing_to_say(self, bed):
         bed.sampler.watch(box(ONE))

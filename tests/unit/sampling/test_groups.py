@@ -35,10 +35,10 @@ class TestNode:
         assert found[1:] == (Group(Role.SYSTEM, ("system.slice",)), Group(Role.SYSTEM, ("user.slice",)))
 
     def test_reserved_cpus_are_a_group_of_their_own(self):
-        assert groups.choose(Facts(reserved=0b11)) == (Group(Role.RESERVED, cpus=0b11),)
+        assert groups.choose(Facts(reserved=0b11))[0] == Group(Role.RESERVED, cpus=0b11)
 
-    def test_without_kubepods_there_is_nothing_to_measure(self):
-        assert groups.choose(Facts()) == ()
+    def test_without_kubepods_pods_use_nothing_and_the_rest_is_all(self):
+        assert groups.choose(Facts()) == (Group(Role.PODS), Group(Role.SYSTEM, ("",)))
 
 
 class TestBox:
@@ -74,11 +74,24 @@ class TestBox:
         assert len(chosen(Role.BOX, stranger, *pods(BEST_EFFORT, 9, Role.BOX))) == 9
 
     def test_a_container_of_it_in_a_pod_that_is_not_is_read_itself(self):
-        mixed = pod(BURSTABLE, "mixed", Role.ONLINE, ContainerFacts("p/a"), ContainerFacts("p/b", boxed=True))
-        assert chosen(Role.BOX, mixed) == [Group(Role.BOX, ("p/b",))]
+        mixed = pod(
+            BURSTABLE,
+            "mixed",
+            Role.ONLINE,
+            ContainerFacts("p/a"),
+            ContainerFacts(f"{BURSTABLE}/p/b", boxed=True),
+        )
+        assert chosen(Role.BOX, mixed) == [Group(Role.BOX, (f"{BURSTABLE}/p/b",))]
 
     def test_host_groups_belong_to_it(self):
-        assert groups.choose(Facts(host_groups=("yarn/nm",))) == (Group(Role.HOST, ("yarn/nm",)),)
+        assert groups.choose(Facts(host_groups=("yarn/nm",)))[2:] == (Group(Role.HOST, ("yarn/nm",)),)
+
+    def test_a_member_outside_of_kubepods_is_taken_off_what_runs_there(self):
+        outside = PodFacts("by-hand/pod", Role.BOX)
+        assert (chosen(Role.BOX, outside), chosen(Role.HOST, outside)) == (
+            [],
+            [Group(Role.HOST, ("by-hand/pod",))],
+        )
 
 
 class TestOnline:

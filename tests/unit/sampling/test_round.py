@@ -44,6 +44,14 @@ def test_a_host_group_is_taken_off_what_runs_beside_pods(watching):
     assert (look.left_us, look.system_us, look.box_us) == (700, 200 - 60, 60)
 
 
+def test_a_node_without_pods_is_looked_at_too(watching):
+    watching.sampler.watch((Group(Role.PODS), Group(Role.SYSTEM, ("",))))
+    read = watching.tick()
+    look = watching.look()
+    assert (look.left_us, look.system_us) == (0, 900)
+    assert watching.sampler.samples(watching.now) == tuple(s._replace(at=watching.now) for s in read)
+
+
 def test_samples_of_looks_are_those_that_a_reading_would_have_had(watching):
     read = watching.tick()
     watching.look()
