@@ -137,7 +137,7 @@ class TestPuttingBack:
         assert found.writer.score("pod", [7], 1000) is None
         assert found.writer.hint("pod", Hint(Policy.BATCH)) is None
         assert found.writer.put_back("pod", frozenset()) == ()
-        assert (score.read_text(), found.noted()) == ("900", {})
+        assert (score.read_text().strip(), found.noted()) == ("900", {})
         assert {(cpu / "cgroup.procs").read_text(), found.file("cgroup.procs").read_text()} == {"7\n"}
 
     def test_a_score_that_is_refused_is_kept(self, v2):
