@@ -173,7 +173,7 @@ class _Reading:
     def findings(self, wish: Wish) -> tuple[Finding, ...]:
         """Return everything noted, now that it is known what holds instead."""
         told = (replace(finding, used=_used(key, wish)) for key, finding in self.noted)
-        return (*told, *self.written.findings, *self.claims.findings)
+        return (*told, *self.written.findings(self.container), *self.claims.findings)
 
 
 def _reading(carried: order.Found, container: str) -> _Reading:

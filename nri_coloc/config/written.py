@@ -33,10 +33,11 @@ _EXAMPLE: Final = '{"<container>": {"<key>": "<value>"}}'
 
 @dataclass(slots=True)
 class Written:
-    """By container ("" is the pod): key to (name as written, value). Filled once, then only read."""
+    """By container ("" is the pod): key to (name as written, value), and what counts for nothing. Filled once, then
+    only read."""
 
     values: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    refused: list[tuple[str, Finding]] = field(default_factory=list)
 
     def candidates(self, key: str, container: str) -> Iterator[tuple[str, str]]:
         """Yield (name, value) for a key, the container's own first."""
@@ -50,19 +51,31 @@ class Written:
         present = self.values.get(container, {}).keys() | self.values.get("", {}).keys()
         return [key for key in KEYS if key in present and key != QOS_CLASS] if present else []
 
+    def findings(self, container: str) -> list[Finding]:
+        """Return what is wrong with the keys of the pod and of one container: not with those of its neighbours."""
+        return [finding for owner, finding in self.refused if owner in ("", container)]
+
     def add(self, container: str, key: str, name: str, value: str) -> None:
         """File one value under a known key, or say what is wrong with the key."""
         if key in KEYS:
             self.values.setdefault(container, {}).setdefault(key, (name, value))
         elif key == RECORD:
-            self.refuse(name, value, "nothing: only the plugin writes this key", FindingKind.DENIED)
-        elif len(self.findings) < MAX_FINDINGS:
-            self.refuse(name, value, _hint(key))
+            allowed = "nothing: only the plugin writes this key"
+            self.refuse(name, value, allowed, FindingKind.DENIED, container)
+        elif len(self.refused) < MAX_FINDINGS:
+            self.refuse(name, value, _hint(key), container=container)
 
-    def refuse(self, name: str, value: str, allowed: str, kind: FindingKind = FindingKind.INVALID) -> None:
+    def refuse(
+        self,
+        name: str,
+        value: str,
+        allowed: str,
+        kind: FindingKind = FindingKind.INVALID,
+        container: str = "",
+    ) -> None:
         """Note something that does not count at all."""
-        if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(Finding(kind, shown(name), shown(value), allowed, "nothing"))
+        if len(self.refused) < MAX_FINDINGS:
+            self.refused.append((container, Finding(kind, shown(name), shown(value), allowed, "nothing")))
 
 
 def ours(annotations: Mapping[str, str]) -> Pairs:

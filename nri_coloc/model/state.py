@@ -17,7 +17,7 @@ from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning
 from nri_coloc.model.value import value
-from nri_coloc.model.workload import DEFAULT_WISH, Container, Pod, QoSClass, Wish
+from nri_coloc.model.workload import DEFAULT_WISH, Container, Finding, Pod, QoSClass, Wish
 
 DEDICATED: Final = "dedicated"
 RESERVED: Final = "reserved"
@@ -109,11 +109,13 @@ class Assignment:
 @value
 class PodPlace:
     """A pod and its own wish. `boxed`: its pod cgroup belongs to the reclaim box, because the pod is
-    reclaimed and no annotation gives one of its containers another class (DESIGN invariant 6)."""
+    reclaimed and no annotation gives one of its containers another class (DESIGN invariant 6). `told`: which of its
+    annotations were said not to count, see `policy.news`."""
 
     pod: Pod
     wish: Wish = DEFAULT_WISH
     boxed: bool = False
+    told: tuple[Finding, ...] = ()
 
 
 @value

@@ -15,7 +15,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, membership, record, words
+from nri_coloc.policy import admission, box, change, membership, news, record, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -65,11 +65,13 @@ def admit(
     state = membership.with_member(state, container, wish)
     admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
-    said = words.of_findings(findings, admitted.assignment) if findings else ()
+    state, new = news.of(state, pod.id, wish.findings)
+    said = words.of_findings(new + admitted.findings, admitted.assignment) if findings else ()
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
         said = (*said, words.of_refusal(admitted.assignment, refusal))
         if not tuning.observe:  # an observer says that it would refuse, and the container comes all the same
-            return Outcome(before, said, refusal=refusal)
+            # the kubelet tries again and again; what was said of the annotation stays said
+            return Outcome(news.of(before, pod.id, wish.findings)[0], said, refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)
     if by_file is not None or tuning.observe:
         # an observer's answer says nothing: should we act later, files must

@@ -25,6 +25,7 @@ from nri_coloc.policy import (
     claim,
     lifecycle,
     membership,
+    news,
     ownership,
     pools,
     record,
@@ -147,7 +148,7 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
     for pod, wish in event.pods:
         known = state.pods.get(pod.id)
         boxed = known.boxed if known is not None and known.wish == wish else _belongs(pod, wish)
-        places[pod.id] = PodPlace(pod, wish, boxed)
+        places[pod.id] = PodPlace(pod, wish, boxed, known.told if known is not None else ())
     for container, wish in event.containers:
         if container.pod_id not in places and container.id in listed:
             places[container.pod_id] = state.pods.get(container.pod_id) or PodPlace(
@@ -254,7 +255,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         state, said = lifecycle.admit_again(state, listed, wish, tuning, Reason.RECONFIGURED)
         state, said = returned.given(state, assignment, said)
         decisions.extend(said)
-    state = pools.settled(box_again(state), before.pools)
+    state = news.forgotten(pools.settled(box_again(state), before.pools))
     decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
     cause = "the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))

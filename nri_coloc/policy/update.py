@@ -16,7 +16,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Resources, Wish
-from nri_coloc.policy import admission, change, lifecycle, ownership, record, request, words
+from nri_coloc.policy import admission, change, lifecycle, news, ownership, record, request, words
 from nri_coloc.policy.ownership import Resize
 
 _FIGURES: Final = Knobs(
@@ -129,7 +129,8 @@ def _with_memory(outcome: Outcome, known: Assignment, event: ContainerUpdating) 
     if now.wish is known.wish and event.answered:
         return outcome
     pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
-    said = words.of_findings(tuple(f for f in now.wish.findings if f not in known.wish.findings), now)
+    state, new = news.of(outcome.state, pod_id, now.wish.findings)
+    said = words.of_findings(new, now)
     moves = NOBODY
     if changed.memory_low is not None or changed.memory_min is not None:
         said = (*said, words.of_protection(outcome.state, pod_id))
@@ -137,7 +138,7 @@ def _with_memory(outcome: Outcome, known: Assignment, event: ContainerUpdating) 
     if not event.answered or (now.by_file and changed != NO_KNOBS):
         moves += Moves(containers=(now.id,))
     # the last decision of an update may hold the answer
-    return replace(outcome, decisions=(*said, *outcome.decisions), moves=outcome.moves + moves)
+    return replace(outcome, state=state, decisions=(*said, *outcome.decisions), moves=outcome.moves + moves)
 
 
 def _with_unit(before: NodeState, outcome: Outcome, pod_id: str) -> Outcome:

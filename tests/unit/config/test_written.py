@@ -90,7 +90,7 @@ def test_a_json_value_is_named_by_its_place():
     ],
 )
 def test_bad_json_is_one_finding(text):
-    (finding,) = read({P + "containers": text}).findings
+    (finding,) = read({P + "containers": text}).findings("app")
     assert (finding.kind, finding.key, "JSON such as" in finding.allowed) == (
         FindingKind.INVALID,
         P + "containers",
@@ -99,7 +99,7 @@ def test_bad_json_is_one_finding(text):
 
 
 def test_the_json_belongs_to_the_pod_and_not_to_a_container():
-    (finding,) = read({P + "containers.app": "{}"}).findings
+    (finding,) = read({P + "containers.app": "{}"}).findings("app")
     assert finding.allowed == "coloc.nri.io/containers for all containers together"
 
 
@@ -107,11 +107,11 @@ def test_a_typo_is_found_with_the_nearest_key_as_a_hint():
     expected = Finding(
         FindingKind.INVALID, P + "qos-clas", "shared", "did you mean coloc.nri.io/qos-class?", "nothing"
     )
-    assert read({P + "qos-clas": "shared"}).findings == [expected]
+    assert read({P + "qos-clas": "shared"}).findings("app") == [expected]
 
 
 def test_a_typo_in_the_json_is_found():
-    (finding,) = read({P + "containers": '{"app": {"ioweight": "1"}}'}).findings
+    (finding,) = read({P + "containers": '{"app": {"ioweight": "1"}}'}).findings("app")
     assert (finding.key, finding.allowed) == (
         P + "containers[app][ioweight]",
         "did you mean coloc.nri.io/io-weight?",
@@ -119,7 +119,7 @@ def test_a_typo_in_the_json_is_found():
 
 
 def test_a_key_unlike_any_other_is_answered_with_the_list():
-    (finding,) = read({P + "zzzz": ""}).findings
+    (finding,) = read({P + "zzzz": ""}).findings("app")
     assert finding.allowed.startswith("one of qos-class, cpu-pool,")
 
 
@@ -129,18 +129,30 @@ def test_a_key_unlike_any_other_is_answered_with_the_list():
     ids=["pod", "container", "json"],
 )
 def test_a_pod_may_not_write_our_record(annotations):
-    (finding,) = read(annotations).findings
+    (finding,) = read(annotations).findings("app")
     assert finding.kind is FindingKind.DENIED
+
+
+def test_what_is_wrong_with_one_containers_keys_concerns_no_other():
+    found = read(
+        {P + "zzz.a": "1", P + "containers": '{"a": {"record": "{}"}, "b": {"yyy": "1"}}', P + "xxx": "1"}
+    )
+    of = {name: [finding.key.removeprefix(P) for finding in found.findings(name)] for name in ("a", "b", "")}
+    assert of == {
+        "a": ["xxx", "zzz.a", "containers[a][record]"],
+        "b": ["xxx", "containers[b][yyy]"],
+        "": ["xxx"],
+    }
 
 
 def test_findings_are_bounded_in_number():
     typos = {f"{P}a-typo{i}": "x" for i in range(1000)} | {P + "record": "x"}
-    assert len(read(typos).findings) == written.MAX_FINDINGS
+    assert len(read(typos).findings("app")) == written.MAX_FINDINGS
 
 
 def test_a_strangers_text_is_cut_and_made_encodable():
     annotations = {P + "containers": '{"app": {"\\ud800": "' + "y" * 999 + '"}}'}
-    (finding,) = read(annotations).findings
+    (finding,) = read(annotations).findings("app")
     assert len(finding.value) == 256
     assert finding.key.encode() == rb"coloc.nri.io/containers[app][\ud800]"
 
