@@ -13,6 +13,7 @@ is placed; a tick that saw no member may not take that away in between.
 
 import platform
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -53,6 +54,9 @@ WATCH_AGAIN_S: Final = 0.1
 TELL_EVERY_S: Final = 0.5
 """Ticks that changed nothing are told together: fifty at once cost a fifth of what fifty one by one do."""
 
+MOST_CHANGES: Final = 128
+"""Sizes of the box that are remembered: more than fit into the time of one record."""
+
 AFTER_FAILURE_S: Final = 1.0
 
 _FORGOTTEN: Final = LoopMemory()
@@ -85,6 +89,7 @@ class Lending:
         self._untold: list[tuple[Tick, float]] = []
         self._told_at = 0.0
         self._told_cpus: CPUMask = 0
+        self._had: deque[tuple[float, CPUMask]] = deque(maxlen=MOST_CHANGES)
         self._seen: NodeState | None = None
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
@@ -296,6 +301,8 @@ class Lending:
             before = self._node.state
             counts = self._counts(tick, before)  # somebody may have come since the tick began
             outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
+        if outcome.state.pools.reclaim != before.pools.reclaim:
+            self._had.append((now, before.pools.reclaim))
         self._relocation.carry_out(outcome, before)
 
     def _counts(self, tick: Tick, state: NodeState) -> Mapping[str, int]:
@@ -321,21 +328,30 @@ class Lending:
         if not ((observed or self._relocation.has_members(state)) and _is_felt(record, state)):
             return  # a size that nobody has yet, or that the operator's bounds made of no effect, is not worth one
         event = AuditEvent.RECLAIM_SUPPRESS if record.change is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
-        before, now = self._told_cpus, state.pools.reclaim
+        before, now = self._ends_of(record, state)
         if observed:
-            before = before or now
-            now = _would_have(before, record, state)
-        self._told_cpus = now
+            before = self._told_cpus or now
+            self._told_cpus = now = _would_have(before, record, state)
+        had, has = (Knobs(cpus=cpuset.render(cpus) or None) for cpus in (before, now))
         decision = Decision(
             event,
             Reason.HEADROOM,
             _sentence(record),
             pool=RECLAIM,
-            before=Knobs(cpus=cpuset.render(before) or None),
-            after=Knobs(cpus=cpuset.render(now) or None),
+            before=had.differing(has),
+            after=has.differing(had),
             inputs=sentence.inputs(record.grounds),
         )
         self._report.decided((decision,), state, state)
+
+    def _ends_of(self, record: story.Record, state: NodeState) -> tuple[CPUMask, CPUMask]:
+        """Return the CPUs that the box had before the first change of a record's time, and after the last one.
+
+        A record may be told late, and dedicated containers change the box meanwhile, which is told of them.
+        """
+        here = [cpus for at, cpus in self._had if record.since <= at <= record.at]
+        now = next((cpus for at, cpus in self._had if at > record.at), state.pools.reclaim)
+        return here[0] if here else now, now
 
 
 def _would_have(before: CPUMask, record: story.Record, state: NodeState) -> CPUMask:

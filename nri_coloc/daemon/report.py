@@ -159,4 +159,5 @@ def _as_set(decision: Decision, lacking: Lacking) -> Decision:
     if absent == NO_KNOBS:
         return decision
     because = f"{decision.because}; not set, for this machine has no such thing: {', '.join(absent.named())}"
-    return decision._replace(after=decision.after.without(absent), because=because)
+    before, after = (knobs.without(absent) for knobs in (decision.before, decision.after))
+    return decision._replace(before=before, after=after, because=because)

@@ -155,12 +155,14 @@ def io_weight(state: NodeState, pod_id: str) -> int | None:
     return max(weight or KERNELS_IO_WEIGHT for weight in members)
 
 
-def limit(state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
-    """Say what a pod's cgroup gets, if anything."""
-    values = knobs(state, pod.id)
-    if values == NO_KNOBS:
+def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
+    """Say what a pod's cgroup gets that it had not, if anything."""
+    values, had = knobs(state, pod.id), knobs(before, pod.id)
+    changed = values.differing(had)
+    if changed == NO_KNOBS:
         return None
-    said = partial(Decision, AuditEvent.POD_LIMIT, pod_id=pod.id, after=values, qos=wish.qos)
+    said = partial(Decision, AuditEvent.POD_LIMIT, pod_id=pod.id, after=changed, qos=wish.qos)
+    said = partial(said, before=had.where_set(changed))
     asked = unit.words(state, pod) if wish.handler == "pod" else ""
     if state.boxed(pod.id):
         why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight{asked}"

@@ -4,7 +4,6 @@ Events may come twice, late, out of order or for unknown ids (a registration may
 facts then stand in for what the state lacks, and an end without a beginning changes nothing.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
@@ -15,7 +14,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, membership, news, record, words
+from nri_coloc.policy import admission, box, change, membership, news, path, record, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -85,8 +84,8 @@ def admit(
         listed = record.as_listed(owner)
         after, again = admit_again(after, listed, owner.wish, tuning, Reason.CPUS_CLAIMED)
         decisions += again
-    of_its_pod = tuple(_of_its_pod(before, after, assignment))
-    decisions += tuple(decision for decision in of_its_pod if decision)
+    of_its_pod = path.changed(before, after, (pod.id,))
+    decisions += of_its_pod
     if of_its_pod or wish.handler == "pod":
         box_moves += Moves(pods=(pod.id,))
     if not assignment.exclusive:
@@ -95,19 +94,6 @@ def admit(
     cause = f"{pod.namespace}/{pod.name}/{container.name} owns {cpuset.render(assignment.exclusive)}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
-
-
-def _of_its_pod(before: NodeState, after: NodeState, assignment: Assignment) -> Iterator[Decision | None]:
-    """Yield what an admission changes on the pod's own cgroup; None is a change that needs no words."""
-    pod_id = assignment.container.pod_id
-    if assignment.wish.handler == "pod":
-        yield from words.of_unit(before, after, pod_id)
-        return
-    if assignment.knobs.memory_low or assignment.knobs.memory_min:
-        yield words.of_protection(after, pod_id)
-    if box.io_weight(after, pod_id) != box.io_weight(before, pod_id):
-        place = after.pods[pod_id]
-        yield box.limit(after, place.pod, place.wish)
 
 
 def _owners_on(state: NodeState, assignment: Assignment) -> tuple[Assignment, ...]:
@@ -190,7 +176,7 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
 def pod_started(state: NodeState, event: PodStarted) -> Outcome:
     """Know a pod; a reclaimed one joins the box, so that its limits hold before its first container."""
     after, moves = box.with_pod(state, event.pod, event.wish)
-    decision = box.limit(after, event.pod, event.wish)
+    decision = box.limit(state, after, event.pod, event.wish)
     return Outcome(after, (decision,) if decision else (), moves)
 
 

@@ -62,14 +62,22 @@ def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
     live = tuple(k for k in moves.containers if k != subject)
     decisions = (*outcome.decisions, *said)
     if isinstance(event, ContainerUpdating) and subject in moves.containers:
-        # the last decision of an update holds the answer
-        decisions = (*outcome.decisions[:-1], *said, _with_cpus(after, subject, outcome.decisions[-1]))
+        *first, last = (_with_cpus(before, after, subject, d) for d in outcome.decisions)
+        decisions = (*first, *said, last)  # the last decision of an update may hold the answer
     return replace(outcome, decisions=decisions, moves=outcome.moves + Moves(moves.pods, live))
 
 
-def _with_cpus(state: NodeState, container_id: str, answer: Decision) -> Decision:
-    cpus = cpuset.render(state.cpus_of(state.containers[container_id]))
-    return answer._replace(orders=answer.orders._replace(cpus=cpus), after=answer.after._replace(cpus=cpus))
+def _with_cpus(before: NodeState, after: NodeState, container_id: str, decision: Decision) -> Decision:
+    """Return a decision with the container's CPUs, if it is what the container is answered."""
+    subject = decision.subject
+    if decision.event is not AuditEvent.UPDATE or subject is None or subject.id != container_id:
+        return decision
+    had, has = (cpuset.render(state.cpus_of(state.containers[container_id])) for state in (before, after))
+    return decision._replace(
+        orders=decision.orders._replace(cpus=has),
+        before=decision.before._replace(cpus=decision.before.cpus or had),
+        after=decision.after._replace(cpus=has),
+    )
 
 
 def _is_said(before: NodeState, event: Event, after: NodeState) -> bool:

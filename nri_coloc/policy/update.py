@@ -16,7 +16,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Resources, Wish
-from nri_coloc.policy import admission, change, lifecycle, news, ownership, record, request, words
+from nri_coloc.policy import admission, change, lifecycle, news, ownership, path, record, request, words
 from nri_coloc.policy.ownership import Resize
 
 _FIGURES: Final = Knobs(
@@ -35,20 +35,21 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
         outcome = lifecycle.admit(
             state, event.pod, event.container, event.wish, tuning, Reason.PLACED_AT_START
         )
-    known = outcome.state.containers[event.container.id]
-    assignment = _with_news(outcome.state, known, event)
-    resize = ownership.resized(outcome.state, assignment) if _asks_anew(known, assignment, event) else None
+    before = outcome.state
+    known = before.containers[event.container.id]
+    assignment = _with_news(before, known, event)
+    resize = ownership.resized(before, assignment) if _asks_anew(known, assignment, event) else None
     if resize is not None and tuning.strict and event.answered and not resize.is_met:
         refused = _refused(state, event, resize)
         if not tuning.observe:
             return refused
-        outcome += Outcome(outcome.state, refused.decisions)
+        outcome += Outcome(before, refused.decisions)
     if resize is None:
-        after = change.with_container(outcome.state, assignment)
-        outcome += Outcome(after, (_said(after, known, assignment, event),))
+        after = change.with_container(before, assignment)
+        outcome += Outcome(after, (_said(before, after, assignment, event),))
     else:
-        outcome += _carried_out(outcome.state, known, event, resize)
-    return _with_unit(state, _with_memory(outcome, known, event), known.container.pod_id)
+        outcome += _carried_out(before, event, resize)
+    return _with_memory(before, outcome, event)
 
 
 def _asks_anew(known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:
@@ -72,7 +73,7 @@ def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outc
     return Outcome(state, (decision,), refusal=text)
 
 
-def _carried_out(before: NodeState, known: Assignment, event: ContainerUpdating, resize: Resize) -> Outcome:
+def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
     """Give a container what its request came to, and move whoever that concerns."""
     after, joined = ownership.adopt(before, resize.assignment)
     moves, waits_for = ownership.moves(before, after, event.container.id)
@@ -81,7 +82,7 @@ def _carried_out(before: NodeState, known: Assignment, event: ContainerUpdating,
     cause = f"{where} owns {cpuset.render(resize.assignment.exclusive) or 'none'} now"
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     decisions = (
-        _said(after, known, resize.assignment, event, resize),
+        _said(before, after, resize.assignment, event, resize),
         *words.of_findings(resize.findings, resize.assignment),
         *joined,
         *change.pool_decisions(before, after, reason, cause),
@@ -123,32 +124,21 @@ def _says_the_same(known: Wish, now: Wish) -> bool:
     return same == known
 
 
-def _with_memory(outcome: Outcome, known: Assignment, event: ContainerUpdating) -> Outcome:
-    """Add who has to write what no answer carries: protections along the path, files of who lives by files."""
-    now = outcome.state.containers[event.container.id]
-    if now.wish is known.wish and event.answered:
+def _with_memory(before: NodeState, outcome: Outcome, event: ContainerUpdating) -> Outcome:
+    """Add who has to write what no answer carries: protections along the path, the pod of a VM, files of who lives by
+    files."""
+    known, now = (state.containers[event.container.id] for state in (before, outcome.state))
+    if now.wish is known.wish and event.answered and now.wish.handler != "pod":
         return outcome
     pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
     state, new = news.of(outcome.state, pod_id, now.wish.findings)
-    said = words.of_findings(new, now)
-    moves = NOBODY
-    if changed.memory_low is not None or changed.memory_min is not None:
-        said = (*said, words.of_protection(outcome.state, pod_id))
-        moves += Moves(pods=(pod_id,))
+    of_its_pod = path.changed(before, outcome.state, (pod_id,))
+    said = (*words.of_findings(new, now), *of_its_pod)
+    moves = Moves(pods=(pod_id,)) if of_its_pod else NOBODY
     if not event.answered or (now.by_file and changed != NO_KNOBS):
         moves += Moves(containers=(now.id,))
     # the last decision of an update may hold the answer
     return replace(outcome, state=state, decisions=(*said, *outcome.decisions), moves=outcome.moves + moves)
-
-
-def _with_unit(before: NodeState, outcome: Outcome, pod_id: str) -> Outcome:
-    """Add the pod of a VM, if what it is to have for its containers is another."""
-    said = words.of_unit(before, outcome.state, pod_id)
-    if not said:
-        return outcome
-    # the last decision of an update may hold the answer
-    moves = outcome.moves + Moves(pods=(pod_id,))
-    return replace(outcome, decisions=(*said, *outcome.decisions), moves=moves)
 
 
 def _files_only(had: Knobs, has: Knobs) -> Knobs:
@@ -201,19 +191,20 @@ def _annotated(assignment: Assignment) -> Knobs:
 
 
 def _said(
-    state: NodeState,
-    known: Assignment,
+    before: NodeState,
+    after: NodeState,
     assignment: Assignment,
     event: ContainerUpdating,
     resize: Resize | None = None,
 ) -> Decision:
     """Say what the update brings and what of ours is laid over it; that overlay is the decision's orders."""
+    known = before.containers[assignment.id]
     spec = admission.spec_of(event.container)
     merged = merge(event.container.resources, event.requested)
-    overlay = _overlay(state, assignment, event, merged)
+    overlay = _overlay(after, assignment, event, merged)
     if assignment.knobs is not known.knobs:
         overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
-    after = merged.knobs().overlaid(overlay).differing(spec)
+    values = merged.knobs().overlaid(overlay).differing(spec)
     told = f"the kubelet asked for {_listed(merged.knobs().differing(spec)) or 'nothing new'}"
     if overlay == NO_KNOBS:
         reason, what = Reason.NOTHING_OURS, "nothing of ours differs, its request passes untouched"
@@ -226,9 +217,20 @@ def _said(
         reason,
         f"{told}; {what}",
         subject=assignment,
-        before=spec.where_set(after),
-        after=after,
+        before=_held(before, known).overlaid(spec).where_set(values).differing(values),
+        after=values,
         orders=overlay,
+    )
+
+
+def _held(state: NodeState, known: Assignment) -> Knobs:
+    """Return what a container had, as far as the runtime's spec may not tell it."""
+    ours = known.knobs
+    return Knobs(
+        cpus=cpuset.render(state.cpus_of(known)),
+        memory_high=ours.memory_high,
+        memory_low=ours.memory_low or 0,
+        memory_min=ours.memory_min or 0,
     )
 
 

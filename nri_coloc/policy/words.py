@@ -65,14 +65,10 @@ def of_unit(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision,
     place = after.pods.get(pod_id)
     if place is None or place.wish.handler != "pod" or not any(after.of_pod(pod_id)):
         return ()
-    said: tuple[Decision, ...] = ()
-    had, has = box.knobs(before, pod_id), box.knobs(after, pod_id)
-    if had != has:
-        decision = box.limit(after, place.pod, place.wish)
-        said = (decision._replace(before=had.differing(has), after=has.differing(had)),) if decision else ()
-    if protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id):
-        said = (*said, of_protection(after, pod_id))
-    return said
+    limit = box.limit(before, after, place.pod, place.wish)
+    is_protected = protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id)
+    said = limit, of_protection(before, after, pod_id) if is_protected else None
+    return tuple(one for one in said if one is not None)
 
 
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
@@ -108,16 +104,17 @@ def of_refusal(assignment: Assignment, refusal: str) -> Decision:
     return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment)
 
 
-def of_protection(state: NodeState, pod_id: str) -> Decision:
+def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision:
     """Say what a pod's cgroup is protected with, and with it every cgroup above."""
-    total = protection.of_pod(state, pod_id)
+    was, total = protection.of_pod(before, pod_id), protection.of_pod(after, pod_id)
     because = (
         f"its containers asked for memory.low {total.low} and memory.min {total.min} bytes in all; "
         "a protection counts only along the whole path"
     )
-    after = Knobs(memory_low=total.low, memory_min=total.min)
-    qos = state.pods[pod_id].wish.qos if pod_id in state.pods else None
-    return Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, after=after, qos=qos)
+    had, has = (Knobs(memory_low=each.low, memory_min=each.min) for each in (was, total))
+    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id)
+    qos = after.pods[pod_id].wish.qos if pod_id in after.pods else None
+    return said._replace(before=had.differing(has), after=has.differing(had), qos=qos)
 
 
 def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Decision:

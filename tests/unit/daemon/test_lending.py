@@ -8,15 +8,17 @@ import pytest
 
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
-from nri_coloc.model.events import Synchronized
-from nri_coloc.model.lending import Change
+from nri_coloc.model.events import PoolsSized, Synchronized
+from nri_coloc.model.lending import Change, CPUTarget, Headroom
 from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.reclaim import story
+from nri_coloc.reclaim.loop import LoopMemory, Tick
 from nri_coloc.reclaim.story import Extent
 from tests.rig.waiting import PATIENCE_SECONDS, poll
-from tests.unit.daemon.kit import a_node, a_report, start_pod
+from tests.unit.daemon.kit import a_node, a_report, create, start_pod
+from tests.unit.policy.kit import DEDICATED
 
 PATIENCE_S = PATIENCE_SECONDS
 A_FEW_TICKS_S = 0.3
@@ -161,6 +163,49 @@ class TestAfterARestart:
         lending.stop()
         assert lending.ended(PATIENCE_S)
         assert (kept, ended) == (True, True)
+
+
+class TestRecords:
+    """Of a box that had CPUs 2-7, or what a test gave it, when ticks changed it."""
+
+    @pytest.fixture(autouse=True)
+    def _box_of_six(self, node: Node) -> None:
+        start_pod(node, "batch")
+        node.decide(PoolsSized({RECLAIM: 6}, "as a test wants it"))
+        stands = cast("Any", Nobody())
+        self.report, self.heard = a_report(node)
+        self.lending = Lending(node, stands, stands, stands, self.report)
+
+    def act(self, at: float, cpus: int) -> None:
+        tick = Tick(LoopMemory(), CPUTarget(cpus), Headroom(), 0.02)
+        self.lending._act(tick, self.lending._node.state, at)
+
+    def said(self) -> list[tuple[Any, Any]]:
+        return [(one.before.get("cpus"), one.after.get("cpus")) for one in self.heard.records]
+
+    def test_the_first_says_what_the_box_had_although_nothing_was_told_before(self):
+        self.act(0.5, 8)
+        self.lending._say(told(6, 8))
+        assert self.said() == [("2-7", "0-7")]
+
+    def test_each_of_two_that_are_told_at_once_says_the_box_of_its_own_time(self):
+        self.act(0.5, 8)
+        self.act(1.5, 2)
+        self.lending._say(told(6, 8))
+        self.lending._say(told(8, 2)._replace(since=1.5, at=1.5))
+        assert self.said() == [("2-7", "0-7"), ("0-7", "6-7")]
+
+    def test_what_others_did_to_the_box_before_is_not_its_own(self, node: Node):
+        self.act(0.1, 8)
+        self.lending._say(told(6, 8))
+        create(node, "own", DEDICATED, 2000)
+        self.act(1.5, 2)
+        self.lending._say(told(8, 2)._replace(since=1.5, at=1.5))
+        assert self.said()[1] == ("2-7", "6-7")
+
+    def test_a_size_that_left_the_box_its_cpus_says_that_none_changed(self):
+        self.lending._say(told(4, 6))
+        assert self.said() == [(None, None)]
 
 
 class TestAnObserver:

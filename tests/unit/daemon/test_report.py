@@ -53,6 +53,16 @@ def test_what_this_machine_does_not_take_is_said_and_not_claimed():
     assert admitted.because.endswith("; not set, for this machine has no such thing: memory.high, rdt_class")
 
 
+def test_what_this_machine_does_not_take_was_not_there_before_either():
+    node = a_node()
+    report, heard = a_report(node)
+    report.lacking = Capability(1, frozenset({"cpu.shares"}), seen_on_pods=True).lacking
+    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, "it asked", pod_id="web")
+    said = said._replace(before=Knobs(memory_min=0, shares=2), after=Knobs(memory_min=4096, shares=4))
+    report.decided((said,), node.state, node.state)
+    assert (heard.records[0].before, heard.records[0].after) == ({"shares": 2}, {"shares": 4})
+
+
 def test_a_repair_says_what_was_found_and_for_whom():
     node = a_node()
     report, heard = a_report(node)

@@ -221,6 +221,21 @@ class TestMembers:
         assert said(outcome)[-1][0] == "container.update"
         assert outcome.decisions[-1].orders.cpus == "0-3"
 
+    def test_an_owner_of_cpus_is_answered_with_them_and_pools_are_said_as_they_are(self):
+        node = having(GOLD)
+        node.create("main", 100)
+        outcome = node.update("main", asking(2000))
+        assert outcome.orders_for("main").cpus == node.cpus("main") == "2-3"
+        assert [d.after.cpus for d in outcome.decisions if d.pool == "share"] == [node.pool("share")]
+
+    def test_such_an_update_says_which_cpus_there_were(self):
+        node = having(GOLD)
+        node.create("a", 1000, IN_GOLD)
+        node.create("b", 1000, IN_GOLD)
+        had = node.cpus("a")
+        answer = node.update("a", asking(3000), IN_GOLD).decisions[-1]
+        assert (answer.before.cpus, answer.after.cpus) == (had, "0-3")
+
     def test_a_second_try_at_a_creation_does_not_move_the_container_itself(self):
         node = having(PoolTuning("gold", maximum=4))
         join(node, "a", 1000)

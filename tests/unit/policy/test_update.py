@@ -145,6 +145,19 @@ class TestFigures:
         assert outcome.orders_for("app") == Knobs(memory_low=900)
         assert (outcome.moves.pods, outcome.moves.containers) == (("web",), ())
 
+    def test_figures_that_follow_say_what_they_were(self):
+        node = running(with_figures(memory_high=800, memory_min=100))
+        outcome = node.update(
+            "app", Resources(memory_limit=2048), with_figures(memory_high=1600, memory_low=50, memory_min=200)
+        )
+        update, limit = outcome.decisions[-1], outcome.decisions[0]
+        assert update.before == Knobs(memory_limit=1024, memory_high=800, memory_low=0, memory_min=100)
+        assert update.after == Knobs(memory_limit=2048, memory_high=1600, memory_low=50, memory_min=200)
+        assert (limit.before, limit.after) == (
+            Knobs(memory_low=0, memory_min=100),
+            Knobs(memory_low=50, memory_min=200),
+        )
+
     def test_a_protection_that_may_not_be_had_any_more_ends(self):
         denied = Finding(FindingKind.DENIED, "coloc.nri.io/memory-low", "500", "at most 300", "none")
         node = running(with_figures(memory_low=500, memory_min=200))

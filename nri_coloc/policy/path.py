@@ -1,0 +1,48 @@
+"""What joins and leaves a pod changes on the pod's own cgroup, in words: weights, protections act along the whole path.
+
+A pod's I/O weight is the highest of its containers', its protections are their sums. Values are told where they differ
+between the state before an event and the state after it, whatever the event was.
+"""
+
+from collections.abc import Iterable
+
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, Knobs
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.policy import box, protection, words
+
+
+def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tuple[Decision, ...]:
+    """Say what is other than before of these pods, and all of one that was not known."""
+    found = (one for k in pod_ids if k in after.pods for one in _of_pod(before, after, k))
+    return tuple(one for one in found if one is not None)
+
+
+def _of_pod(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision | None, ...]:
+    if after.pods[pod_id].wish.handler == "pod":
+        return words.of_unit(before, after, pod_id)
+    is_protected = protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id)
+    protected = words.of_protection(before, after, pod_id) if is_protected else None
+    if pod_id in before.pods:
+        return protected, _weight(before, after, pod_id)
+    place = after.pods[pod_id]
+    return protected, box.limit(before, after, place.pod, place.wish)
+
+
+def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
+    had, has = (box.io_weight(state, pod_id) or KERNELS_IO_WEIGHT for state in (before, after))
+    place = after.pods[pod_id]
+    if had == has or place.wish.handler == "ignore":
+        return None
+    return Decision(
+        AuditEvent.POD_LIMIT,
+        Reason.BOX_MEMBER if place.boxed else Reason.POOL_MEMBER,
+        f"the highest I/O weight of its containers, or its own without any, is {has} now and was {had}; "
+        "weights act along the whole path",
+        pod_id=pod_id,
+        pool=RECLAIM if place.boxed else "",
+        before=Knobs(io_weight=had),
+        after=Knobs(io_weight=has),
+        qos=place.wish.qos,
+    )

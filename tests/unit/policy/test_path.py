@@ -1,0 +1,90 @@
+"""policy/path.py: what joins a pod changes on the pod's own cgroup, before and after."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.model.decisions import Decision, Outcome
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.workload import Wish
+from nri_coloc.policy import path
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node
+
+
+def weighing(weight: int | None, wish: Wish = SHARED) -> Wish:
+    return replace(wish, knobs=Knobs(io_weight=weight))
+
+
+def protected(low: int | None = None, minimum: int | None = None) -> Wish:
+    return replace(SHARED, knobs=Knobs(memory_low=low, memory_min=minimum))
+
+
+def limits(outcome: Outcome) -> list[Decision]:
+    return [d for d in outcome.decisions if d.event.value == "pod.limit"]
+
+
+@pytest.fixture
+def node() -> Node:
+    """A node that knows one online pod, with a weight of 300."""
+    node = Node()
+    node.start_pod(wish=weighing(300))
+    return node
+
+
+def test_a_weight_that_rises_says_what_it_was(node):
+    (limit,) = limits(node.create("app", wish=weighing(10000)))
+    assert (limit.before, limit.after) == (Knobs(io_weight=300), Knobs(io_weight=10000))
+    assert "is 10000 now and was 300" in limit.because
+    assert (limit.pod_id, limit.pool, limit.qos) == ("web", "", SHARED.qos)
+
+
+def test_a_pod_that_nobody_weighed_had_the_kernels_weight():
+    node = Node()
+    node.start_pod(wish=SHARED)
+    (limit,) = limits(node.create("app", wish=weighing(300)))
+    assert limit.before == Knobs(io_weight=100)
+
+
+def test_the_kernels_own_weight_in_words_changes_nothing():
+    node = Node()
+    node.start_pod(wish=SHARED)
+    assert limits(node.create("app", wish=weighing(100))) == []
+
+
+def test_a_pod_of_the_box_says_only_what_changed():
+    node = Node()
+    node.start_pod(wish=weighing(10, RECLAIMED))
+    (limit,) = limits(node.create("app", wish=weighing(50, RECLAIMED)))
+    assert (limit.before, limit.after) == (Knobs(io_weight=10), Knobs(io_weight=50))
+    assert (limit.pool, limit.reason.value) == ("reclaim", "box_member")
+
+
+def test_of_a_pod_whose_start_was_missed_all_is_said():
+    (limit,) = limits(Node().create("app", wish=RECLAIMED))
+    assert (limit.before, limit.after) == (Knobs(), Knobs(cpus="0-7", shares=2))
+
+
+def test_hands_are_off_the_weight_of_a_pod_whose_handler_is_ignored():
+    node = Node()
+    ignored = replace(weighing(300), handler="ignore")
+    node.start_pod(wish=ignored)
+    assert limits(node.create("app", wish=replace(ignored, knobs=Knobs(io_weight=400)))) == []
+
+
+def test_a_second_protected_container_says_what_the_first_had_raised(node):
+    node.create("first", wish=replace(protected(minimum=256), knobs=Knobs(memory_min=256, io_weight=300)))
+    (limit,) = limits(node.create("second", wish=replace(SHARED, knobs=Knobs(memory_min=256, io_weight=300))))
+    assert (limit.before, limit.after) == (Knobs(memory_min=256), Knobs(memory_min=512))
+
+
+def test_a_protection_that_stays_is_not_listed():
+    (limit,) = limits(Node().create("app", wish=protected(minimum=256)))
+    assert (limit.before, limit.after) == (Knobs(memory_min=0), Knobs(memory_min=256))
+
+
+def test_a_start_that_is_told_again_changes_nothing(node):
+    assert limits(node.start_pod(wish=weighing(300))) == []
+
+
+def test_a_pod_that_is_gone_has_nothing_to_be_said_of(node):
+    assert path.changed(node.state, Node().state, ("web",)) == ()
