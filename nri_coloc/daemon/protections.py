@@ -1,18 +1,26 @@
 """Memory protections along every path: a container's counts for nothing unless all above it are protected too."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.files import Correction
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.drift import Drifts
+from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.files import FileValue
+from nri_coloc.model.decisions import Decision
+from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.policy.protection import NONE, Protection
 
 LOW: Final = "memory.low"
 MIN: Final = "memory.min"
+
+Files = tuple[Correction, ...]
+"""Of one cgroup: what they showed, and what they were given."""
 
 
 class Protections:
@@ -40,22 +48,39 @@ class Protections:
             self._takes_over = False
             live = {targets.container_path(a) for a in state.containers.values()}
             self._protected |= self._writer.protected() - live
-        for path, wanted in sums.items():
-            self._raise(path, wanted)
-        left = {path for path in self._protected - sums.keys() if not self._give_back(path)}
+        changed = {path: self._raise(path, wanted) for path, wanted in sums.items()}
+        gone = sorted(self._protected - sums.keys())
+        left = {path for path in gone if not self._give_back(path, changed)}
+        above = {path.rpartition("/")[0] for path in (*sums, *gone)}
         self._protected = {*sums, *left}
+        self._tell({path: files for path, files in changed.items() if path in above and files}, sums)
 
-    def _give_back(self, path: str) -> bool:
-        return self.drifts.let_go(path, lambda: self._write(path, NONE).failures)
+    def _give_back(self, path: str, changed: dict[str, Files]) -> bool:
+        def put_back() -> tuple[KernelInterfaceError, ...]:
+            applied = self._write(path, NONE)
+            changed[path] = applied.corrected
+            return applied.failures
 
-    def _raise(self, path: str, wanted: Protection) -> None:
+        return self.drifts.let_go(path, put_back)
+
+    def _tell(self, changed: Mapping[str, Files], sums: Mapping[str, Protection]) -> None:
+        """Tell what cgroups above pods have now; pods' own values are told by whatever changed them."""
+        state = self._node.state
+        decisions = [_said(path, files, sums.get(path, NONE)) for path, files in changed.items()]
+        self._report.decided(decisions, state, state)
+
+    def _raise(self, path: str, wanted: Protection) -> Files:
+        """Raise one; returns the files that changed with its sum. What somebody else had changed is told at once."""
         values = (FileValue("memory", LOW, str(wanted.low)), FileValue("memory", MIN, str(wanted.min)))
         target = Target(path, values=values)
         if self.drifts.lets_be(path, target):
-            return
-        drift = self.drifts.judge(path, target, self._write(path, wanted))
-        if drift is not None:
-            self._report.drifted("", self._node.state, drift.at(path))
+            return ()
+        applied = self._write(path, wanted)
+        drift = self.drifts.judge(path, target, applied)
+        if drift is None:
+            return applied.corrected
+        self._report.drifted("", self._node.state, drift.at(path))
+        return ()
 
     def _write(self, path: str, wanted: Protection) -> Applied:
         both = [self._writer.protect(path, name, n) for name, n in ((LOW, wanted.low), (MIN, wanted.min))]
@@ -67,3 +92,13 @@ class Protections:
             corrected=tuple(each for applied in both for each in applied.corrected),
             absent=tuple(name for applied in both for name in applied.absent),
         )
+
+
+def _said(path: str, changed: Files, wanted: Protection) -> Decision:
+    found = worded(changed, 0)
+    because = (
+        f"{path}: the pods below it ask for memory.low {wanted.low} and memory.min {wanted.min} bytes in all; "
+        "a protection counts only along the whole path"
+    )
+    said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path)
+    return said._replace(before=found.before, after=found.after)

@@ -20,6 +20,7 @@ class AuditEvent(StrEnum):
     RECLAIM_PAUSE = "reclaim.pause"
     RECLAIM_RESUME = "reclaim.resume"
     POD_LIMIT = "pod.limit"
+    PATH_LIMIT = "path.limit"
     ANNOTATION_INVALID = "annotation.invalid"
     ANNOTATION_DENIED = "annotation.denied"
     CONFIG_RELOAD = "config.reload"

@@ -157,14 +157,14 @@ def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -
     """Take containers out of the state and give back what they owned."""
     after = change.without(state, leaving)
     orphans = tuple(after.containers[a.id] for a in change.followers(state, leaving))
-    units = {a.container.pod_id for a in leaving if a.wish.handler == "pod"}
+    of_pods = path.changed(state, after, dict.fromkeys(a.container.pod_id for a in leaving))
     decisions = (
         *(words.of_release(state, a, reason) for a in leaving),
         *(words.of_orphan(state, after, a) for a in orphans),
-        *(decision for pod_id in sorted(units) for decision in words.of_unit(state, after, pod_id)),
+        *of_pods,
     )
-    protected = {a.container.pod_id for a in leaving if a.knobs.memory_low or a.knobs.memory_min}
-    moves = Moves(pods=tuple(sorted(protected | units)))
+    units = {a.container.pod_id for a in leaving if a.wish.handler == "pod"}
+    moves = Moves(pods=tuple(sorted({d.pod_id for d in of_pods} | units)))
     returned = state.pools.dedicated & ~after.pools.dedicated
     if not returned:
         return Outcome(after, decisions, moves)
@@ -183,4 +183,5 @@ def pod_started(state: NodeState, event: PodStarted) -> Outcome:
 def pod_removed(state: NodeState, event: PodRemoved) -> Outcome:
     """Forget a pod and whatever of it was still known: a stopped sandbox has no live container."""
     outcome = release(state, tuple(state.of_pod(event.pod_id)), Reason.REMOVED)
-    return replace(outcome, state=change.without_pod(outcome.state, event.pod_id))
+    said = tuple(d for d in outcome.decisions if d.pod_id != event.pod_id)
+    return replace(outcome, state=change.without_pod(outcome.state, event.pod_id), decisions=said)

@@ -19,6 +19,11 @@ def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tupl
     return tuple(one for one in found if one is not None)
 
 
+def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
+    """Say it of every pod that was there before and still is."""
+    return changed(before, after, (pod_id for pod_id in after.pods if pod_id in before.pods))
+
+
 def _of_pod(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision | None, ...]:
     if after.pods[pod_id].wish.handler == "pod":
         return words.of_unit(before, after, pod_id)

@@ -27,6 +27,7 @@ from nri_coloc.policy import (
     membership,
     news,
     ownership,
+    path,
     pools,
     record,
     request,
@@ -45,7 +46,7 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     listed = {c.id for c, _ in event.containers}
     vanished = tuple(a for a in state.containers.values() if a.id not in listed)
     released = lifecycle.release(state, vanished, Reason.VANISHED)
-    own = (AuditEvent.POOL_RESIZE,)
+    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     decisions = [d for d in released.decisions if d.event not in own]
     state = pools.claimed(
         _with_pods(released.state, event, listed), near, standing.claims(state, near, event)
@@ -59,6 +60,7 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     state = pools.settled(box_again(state), near)
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
+    decisions.extend(path.changed_of_all(before, state))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
 
 
@@ -259,6 +261,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
     cause = "the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
+    decisions.extend(path.changed_of_all(before, state))
     return Outcome(state, tuple(decisions), _differing(before, state))
 
 

@@ -74,4 +74,53 @@ def test_a_sum_that_grows_is_no_drift(protecting):
     create(protecting.node, "second", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=8192)))
     protecting.keep()
     assert protecting.cgroups.texts == {("kubepods", "memory.min"): "12288"}
-    assert protecting.heard.records == []
+    assert protecting.heard.said() == [("path.limit", "protected")]
+
+
+class TestCgroupsAbovePods:
+    """Nobody else tells of them: a pod's own cgroup is told of where its containers are."""
+
+    @pytest.fixture
+    def rig(self) -> Rig:
+        """Files show what they are given."""
+        rig = Rig()
+        rig.cgroups.texts = dict.fromkeys(
+            (("kubepods", "memory.min"), ("kubepods/podweb", "memory.min")), "0"
+        )
+        return rig
+
+    def said(self, rig: Rig) -> list[tuple[str, dict[str, object], dict[str, object]]]:
+        return [(one.value, dict(one.before), dict(one.after)) for one in rig.heard.records]
+
+    def test_a_sum_that_rises_is_told_with_what_it_was(self, rig: Rig):
+        for name in ("first", "second"):
+            create(rig.node, name, Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
+            rig.keep()
+        assert self.said(rig) == [
+            ("kubepods", {"memory.min": 0}, {"memory.min": 4096}),
+            ("kubepods", {"memory.min": 4096}, {"memory.min": 8192}),
+        ]
+        assert rig.heard.records[-1].because.startswith(
+            "kubepods: the pods below it ask for memory.low 0 and memory.min 8192 bytes in all;"
+        )
+
+    def test_what_is_given_back_is_told(self, rig: Rig):
+        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
+        rig.keep()
+        rig.node.decide(ContainerGone("app"))
+        rig.keep()
+        assert self.said(rig)[1:] == [("kubepods", {"memory.min": 4096}, {"memory.min": 0})]
+
+    def test_a_sum_that_is_in_place_is_not_told(self, rig: Rig):
+        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
+        rig.keep()
+        rig.keep()
+        assert len(rig.heard.records) == 1
+
+    def test_what_changed_at_once_has_one_cause(self, rig: Rig):
+        rig.cgroups.texts["kubepods", "memory.low"] = "0"
+        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_low=8192, memory_min=4096)))
+        rig.keep()
+        assert self.said(rig) == [
+            ("kubepods", {"memory.low": 0, "memory.min": 0}, {"memory.low": 8192, "memory.min": 4096})
+        ]

@@ -1,4 +1,4 @@
-"""policy/path.py: what joins a pod changes on the pod's own cgroup, before and after."""
+"""policy/path.py: what joins and leaves a pod changes on the pod's own cgroup, before and after."""
 
 from dataclasses import replace
 
@@ -88,3 +88,47 @@ def test_a_start_that_is_told_again_changes_nothing(node):
 
 def test_a_pod_that_is_gone_has_nothing_to_be_said_of(node):
     assert path.changed(node.state, Node().state, ("web",)) == ()
+
+
+class TestLeaving:
+    """What a container took with it, while its pod goes on."""
+
+    def test_the_highest_weight(self, node):
+        node.create("app", wish=weighing(10000))
+        outcome = node.stop("app")
+        (limit,) = limits(outcome)
+        assert (limit.before, limit.after) == (Knobs(io_weight=10000), Knobs(io_weight=300))
+        assert outcome.moves.pods == ("web",)
+
+    def test_a_protection(self, node):
+        node.create("app", wish=replace(SHARED, knobs=Knobs(memory_min=256, io_weight=300)))
+        (limit,) = limits(node.stop("app"))
+        assert (limit.before, limit.after) == (Knobs(memory_min=256), Knobs(memory_min=0))
+        assert limit.reason.value == "protected"
+
+    def test_neither_is_no_word(self, node):
+        node.create("app", wish=weighing(300))
+        outcome = node.stop("app")
+        assert (limits(outcome), outcome.moves.pods) == ([], ())
+
+    def test_with_its_pod_the_containers_end_says_it_all(self, node):
+        node.create("app", wish=weighing(10000))
+        outcome = node.remove_pod()
+        assert (limits(outcome), outcome.moves.pods) == ([], ("web",))
+
+    def test_unseen_by_the_daemon_is_said_once_the_runtime_lists_who_is_left(self, node):
+        node.create("app", wish=weighing(10000))
+        del node.listed["app"]
+        (limit,) = limits(node.synchronize())
+        assert (limit.before, limit.after) == (Knobs(io_weight=10000), Knobs(io_weight=300))
+
+
+def test_other_settings_say_which_pods_weigh_otherwise(node):
+    node.create("app", wish=weighing(300))
+    (limit,) = limits(node.reconfigure(wishes={"app": weighing(400)}, pod_wishes={"web": weighing(400)}))
+    assert (limit.before, limit.after) == (Knobs(io_weight=300), Knobs(io_weight=400))
+
+
+def test_another_life_of_the_daemon_says_nothing_of_pods_that_it_finds(node):
+    node.create("app", wish=weighing(10000))
+    assert limits(Node().happen(node.listing())) == []

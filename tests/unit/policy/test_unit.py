@@ -194,4 +194,4 @@ def a_second(node: Node, knobs: Knobs) -> Any:
 
 
 def _pod_limit(node: Node, pod: Pod) -> Any:
-    return box.limit(node.state, pod, node.state.pods[pod.id].wish)
+    return box.limit(Node().state, node.state, pod, node.state.pods[pod.id].wish)
