@@ -83,7 +83,7 @@ CASES = (
         "a batch container comes: it lives in the box, which has what share has until CPUs are lent",
         batch,
         {"job": "0-7", "reclaim": "0-7"},
-        ["box_member"],
+        ["box_member", "box_member"],  # of the container, and of its pod's cgroup
     ),
     Case(
         "a node agent comes: the reserve is for it, everybody else keeps off",
