@@ -15,7 +15,8 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
 _GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH)
-_READ_LIMIT = 65536
+_AT_ONCE = 1 << 16
+_READ_LIMIT = 1 << 20
 
 
 class Correction(NamedTuple):
@@ -62,10 +63,15 @@ def mask(path: str, text: str) -> CPUMask:
 
 
 def _whole(fd: int) -> bytes:
-    """Read to the end, or the limit: a list of more than a page comes in pieces (fs/seq_file.c, seq_read_iter)."""
+    """Read to the end: a list of more than a page comes in pieces (fs/seq_file.c, seq_read_iter).
+
+    Of one beyond the limit whole lines: a part of a process's id is another's.
+    """
     content = b""
-    while len(content) < _READ_LIMIT and (piece := os.read(fd, _READ_LIMIT - len(content))):
+    while piece := os.read(fd, _AT_ONCE):
         content += piece
+        if len(content) >= _READ_LIMIT:
+            return content[: content.rfind(b"\n") + 1]
     return content
 
 

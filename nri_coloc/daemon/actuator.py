@@ -147,7 +147,9 @@ class Actuator:
     def answered(self, container_id: str, state: NodeState) -> None:
         """Know which CPUs the runtime was told for a container that it is making."""
         expected = targets.cpuset_of(state, container_id)
-        self.scores.answered(state.containers[container_id])
+        answered = state.containers[container_id]
+        if self.can.oom_by_answer(answered.knobs.oom_score_adj, answered.original.oom_score_adj):
+            self.scores.answered(answered)
         if expected is not None:
             with self._turn:
                 self._drifts.expect(container_id, *expected)

@@ -62,4 +62,5 @@ def _boxed(state: NodeState, pods: Mapping[str, PodPlace]) -> Iterator[tuple[str
 
 def _lent(assignment: Assignment) -> int:
     """Return what a container was lent: the limit that a vocabulary made of it, else its own."""
-    return assignment.knobs.memory_limit or gate.known_limit(assignment.container)
+    limit = assignment.knobs.memory_limit or 0
+    return limit if limit > 0 else gate.known_limit(assignment.container)

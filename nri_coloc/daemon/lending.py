@@ -101,6 +101,7 @@ class Lending:
         self._alarm = Alarm()
         self._boxed = 0
         self._sizing = Lock()
+        self._is_told = False
         self._knows_former = False
         self._found = 0
         self._stopping = False
@@ -130,7 +131,8 @@ class Lending:
     @contextmanager
     def expecting_list(self, listed: Synchronized) -> Iterator[None]:
         """Do so for all that the runtime lists; what its members have of a former life, the box keeps for now."""
-        with self.expecting_member() if box.has_member_in(listed) else nullcontext():
+        has_members = box.has_member_in(listed) or self._node.tuning.reclaim.host_groups
+        with self.expecting_member() if has_members else nullcontext():
             yield
             if not self._knows_former:
                 self._knows_former = True
@@ -186,6 +188,7 @@ class Lending:
         now = time.monotonic()
         if self._found:
             self._begin_with_found(now)
+        self._is_told = self._node.told  # asked before the state, as `Node` has it
         state, late_s = self._node.state, now - planned
         self._late.append(late_s)
         self._watch(state, now)
@@ -257,7 +260,7 @@ class Lending:
 
     def _found_headroom(self, headroom: Headroom) -> None:
         """Tell what may be lent now, which nobody knows before the runtime has told who there is."""
-        self.headroom = headroom if self._node.told else Headroom()
+        self.headroom = headroom if self._is_told else Headroom()
 
     def _passed_over(self, look: Look | None, late_s: float, state: NodeState) -> Glance | None:
         """Return what is known after a look about which nothing has to be decided."""

@@ -145,8 +145,8 @@ def _containers(
             continue
         if assignment.qos is not QoSClass.RECLAIMED:
             apart = whereabouts.is_apart(state, assignment, owned)
-            quota = assignment.knobs.quota or assignment.container.resources.quota or 0
-            yield ContainerFacts(path, apart=apart, limited=quota > 0)
+            quotas = assignment.knobs.quota or 0, assignment.container.resources.quota or 0
+            yield ContainerFacts(path, apart=apart, limited=max(quotas) > 0)
         elif whereabouts.is_lent_to(place, assignment):
             yield ContainerFacts(path, boxed=True)
 

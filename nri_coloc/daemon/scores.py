@@ -14,7 +14,7 @@ from nri_coloc.model.state import Assignment
 
 
 class Scores:
-    """Called by the actuator's thread and by the trunk's, each for containers that only it deals with then."""
+    """Called by whoever deals with a container at the time: the actuator's thread, the trunk's, the pusher's."""
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self._node = node

@@ -25,7 +25,7 @@ def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcom
     released = release(state, (known,), Reason.VANISHED)
     again = admit(released.state, event.pod, event.container, event.wish, tuning)
     if again.refusal:
-        return replace(again, state=state)
+        return replace(again, state=news.of(state, event.pod.id, event.wish.findings)[0])
     decisions = (*released.decisions, *again.decisions)
     return replace(again, decisions=decisions, moves=released.moves + again.moves)
 
@@ -109,15 +109,12 @@ def admit_again(
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     """Place a container that exists already, keeping of its CPUs what it still may have; it cannot be refused.
 
-    What it does to the pools is left to be said once, at the end; what it does to its pod is all that is said of a VM's
-    values.
+    What it does to the pools and to its pod is left to be said once, at the end.
     """
     place = state.pods.get(listed.pod_id)
     pod = place.pod if place else Pod(listed.pod_id)
     outcome = admit(state, pod, listed, wish, replace(tuning, strict=False), by_file)
-    own = (
-        {AuditEvent.POOL_RESIZE} if wish.handler == "pod" else {AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT}
-    )
+    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
 
 

@@ -20,8 +20,9 @@ def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tupl
 
 
 def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
-    """Say it of every pod that was there before and still is."""
-    return changed(before, after, (pod_id for pod_id in after.pods if pod_id in before.pods))
+    """Say it of every pod that was there before and still is, and of each in which a VM is."""
+    pods = after.pods.items()
+    return changed(before, after, (k for k, place in pods if k in before.pods or place.wish.handler == "pod"))
 
 
 def _of_pod(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision | None, ...]:
@@ -29,10 +30,23 @@ def _of_pod(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision 
         return words.of_unit(before, after, pod_id)
     is_protected = protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id)
     protected = words.of_protection(before, after, pod_id) if is_protected else None
-    if pod_id in before.pods:
+    was, is_boxed = before.boxed(pod_id), after.boxed(pod_id)
+    if was and not is_boxed:
+        return protected, _left(before, after, pod_id)
+    if is_boxed is was and pod_id in before.pods:
         return protected, _weight(before, after, pod_id)
     place = after.pods[pod_id]
     return protected, box.limit(before, after, place.pod, place.wish)
+
+
+def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
+    """Say that a pod is no member of the box any more; what comes back its files and the journal know."""
+    place, had, has = after.pods[pod_id], box.knobs(before, pod_id), box.knobs(after, pod_id)
+    because = (
+        f"class {place.wish.qos.value} by {place.wish.because}, or a container's; the box's limits go from it"
+    )
+    said = Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, because, pod_id=pod_id, qos=place.wish.qos)
+    return said._replace(before=had.differing(has), after=has.differing(had))
 
 
 def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:

@@ -3,8 +3,9 @@
 At creation we add `coloc.nri.io/record`; the runtime stores it and hands it back in Synchronize, after our
 restart and after its own (DESIGN invariant 3). It holds what cannot be derived again: the class at that time,
 the pool, the exclusive CPUs, and what the runtime's spec held before us: `original` names every value that is
-ours, with null where the spec had none. What there is of a loan is told only by a record that is written for
-ourselves, when a container is placed again: at creation there is all of it.
+ours, with null where the spec had none. `lent` names what a reclaimed container's spec got of us, so that it is known
+whether that still holds. What there is of a loan is told only by a record that is written for ourselves, when a
+container is placed again: at creation there is all of it.
 """
 
 import json
@@ -25,6 +26,9 @@ _VERSION: Final = 1
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
 _TEXTS: Final = frozenset({"cpus", "mems", "blockio_class", "rdt_class"})
 _SPEC: Final = tuple(each.name for each in fields(Resources))
+_FIGURES: Final = Knobs(shares=0, quota=0, period=0, memory_limit=0)
+"""What a container is lent in its spec; only which of them are set counts."""
+
 _ATTRIBUTE: Final = {name: attribute for attribute, name in AUDIT_NAMES}
 
 
@@ -39,6 +43,7 @@ class Record:
     original: Knobs
     ours: tuple[str, ...] = ()
     granted: Knobs = NO_KNOBS
+    lent: Knobs = NO_KNOBS
 
 
 def write(assignment: Assignment) -> str:
@@ -68,6 +73,9 @@ def _text(
     if ours:
         was = original.named()
         entry["original"] = {name: was.get(name) for name in ours}
+    lent = knobs.where_set(_FIGURES) if qos is QoSClass.RECLAIMED else NO_KNOBS
+    if lent != NO_KNOBS:
+        entry["lent"] = lent.named()
     if granted != NO_KNOBS:
         entry["granted"] = granted.named()
     return _ENCODE(entry)
@@ -81,7 +89,7 @@ def read(text: str) -> Record | None:
         entry = json.loads(text)
         if entry["v"] != _VERSION:
             return None
-        original, granted = _values(entry, "original"), _values(entry, "granted")
+        original, granted, lent = (_values(entry, part) for part in ("original", "granted", "lent"))
         return Record(
             QoSClass(entry["class"]),
             str(entry["pool"]),
@@ -90,6 +98,7 @@ def read(text: str) -> Record | None:
             Knobs(**original),
             tuple(original),
             Knobs(**granted),
+            Knobs(**lent),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -117,12 +126,27 @@ def before_us(container: Container) -> Container:
     if known is None or not known.ours:
         return container
     spec = container.resources
-    kubelet = {name: getattr(known.original, name) for name in known.ours if hasattr(spec, name)}
+    ours = _ours_in(known, spec)
+    kubelet = {name: getattr(known.original, name) for name in ours if hasattr(spec, name)}
     for text in ("cpus", "mems"):
         if text in kubelet:
             kubelet[text] = kubelet[text] or ""
     oom = known.original.oom_score_adj if "oom_score_adj" in known.ours else container.oom_score_adj
     return replace(container, resources=replace(spec, **kubelet), oom_score_adj=oom)
+
+
+def _ours_in(memory: Record, spec: Resources) -> tuple[str, ...]:
+    """Return which values of ours a spec may still hold.
+
+    Of a reclaimed container it holds none of the figures where one is not what was lent, nor a part of that: they were
+    given back since, and the kubelet may have told others.
+    """
+    lent = [
+        (value, getattr(spec, name)) for name, value in memory.lent._asdict().items() if value is not None
+    ]
+    if all(0 < (shown or 0) <= value for value, shown in lent):
+        return memory.ours
+    return tuple(name for name in memory.ours if getattr(memory.lent, name) is None)
 
 
 def former(container: Container) -> Assignment | None:
@@ -133,12 +157,10 @@ def former(container: Container) -> Assignment | None:
     memory = read(container.record)
     if memory is None:
         return None
+    names = _ours_in(memory, container.resources)
     shown = container.resources.knobs(container.oom_score_adj)
     ours = Knobs._make(
-        [
-            (value or 0) if name in memory.ours else None
-            for name, value in zip(Knobs._fields, shown, strict=True)
-        ]
+        [(value or 0) if name in names else None for name, value in zip(Knobs._fields, shown, strict=True)]
     )
     return Assignment(
         container,

@@ -94,18 +94,20 @@ def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) ->
     """Take over what the kubelet wants from now on; the spec in the event holds our values too."""
     spec = merge(record.kubelets_of(event.container.resources, known), event.requested)
     container = replace(known.container, resources=spec)
-    kubelets = admission.spec_of(container)
+    kubelets, told = admission.spec_of(container), event.requested.knobs()
+    knobs = known.knobs.without(known.returned.where_set(told))
     now = replace(
         known,
         container=container,
-        original=kubelets.where_set(known.knobs),
-        returned=known.returned.without(event.requested.knobs()),
+        knobs=knobs,
+        original=kubelets.where_set(knobs),
+        returned=known.returned.without(told),
     )
     if event.wish == known.wish or not _says_the_same(known.wish, event.wish):
         return now
     now = replace(now, wish=event.wish)
     ours = admission.orders(state, now).differing(kubelets)
-    figures = zip(known.knobs, ours, _FIGURES, strict=True)
+    figures = zip(knobs, ours, _FIGURES, strict=True)
     knobs = Knobs._make([had if figure is None else has for had, has, figure in figures])
     by_file = known.by_file or (not event.answered and _files_only(known.knobs, knobs) != NO_KNOBS)
     return replace(now, knobs=knobs, original=kubelets.where_set(knobs), by_file=by_file)

@@ -62,9 +62,9 @@ def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
 
 def of_unit(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision, ...]:
     """Say what a VM's pod has now that is new, while it has a container; its end says the rest."""
-    place = after.pods.get(pod_id)
-    if place is None or place.wish.handler != "pod" or not any(after.of_pod(pod_id)):
+    if not any(after.of_pod(pod_id)):
         return ()
+    place = after.pods[pod_id]
     limit = box.limit(before, after, place.pod, place.wish)
     is_protected = protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id)
     said = limit, of_protection(before, after, pod_id) if is_protected else None

@@ -202,7 +202,7 @@ CASES = (
         "an online container in a batch pod: the pod leaves the box, its batch container gets a set of its own",
         lambda node: node.create("api", 500, SHARED, on="job"),
         {"api": "0-7", "job": "0-7"},
-        ["pool_member"],
+        ["pool_member", "pool_member"],  # of the container, and of the pod's cgroup
         so_far=(batch,),
         moved="job + job",
     ),

@@ -105,6 +105,13 @@ def test_what_may_be_lent_now_is_known_only_after_the_runtime_has_told_who_there
     assert (lending.headroom.unused_milli > 0) is told
 
 
+def test_a_list_sizes_the_box_of_host_groups_though_no_pod_in_it_lives_there():
+    node, stands = a_node(Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))), cast("Any", Nobody())
+    lending = Lending(node, stands, stands, stands, a_report(node)[0])
+    with lending.expecting_list(Synchronized((), ())):
+        assert list(node.state.pools.counts) == [RECLAIM]
+
+
 class TestAfterARestart:
     """A former life left the box six CPUs."""
 

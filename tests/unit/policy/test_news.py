@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.config import annotations
 from nri_coloc.config.keys import PREFIX
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerCreating
+from nri_coloc.model.events import ContainerCreating, PodStarted
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import Finding, FindingKind, Pod, QoSClass, Wish
 from nri_coloc.policy import news
@@ -141,3 +141,12 @@ def test_of_a_pod_that_nobody_knows_everything_is_new():
     bad = (Finding(FindingKind.INVALID, "key", "x", "less", "none"),)
     state = Node().state
     assert news.of(state, "web", bad) == (state, bad)
+
+
+def test_a_sandbox_that_is_announced_with_other_facts_was_told_of_its_annotations_all_the_same():
+    node = Node()
+    wrong = Finding(FindingKind.INVALID, "io-weight", "0", "1 to 10000", "100")
+    node.create("app", wish=replace(SHARED, findings=(wrong,)))
+    before = node.state.pods["web"].told
+    node.happen(PodStarted(replace(pod(), labels={"a": "b"}), SHARED))
+    assert node.state.pods["web"].told == before != ()

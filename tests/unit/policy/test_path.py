@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.model.decisions import Decision, Outcome
 from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.workload import Wish
+from nri_coloc.model.workload import Resources, Wish
 from nri_coloc.policy import path
 from tests.unit.policy.kit import RECLAIMED, SHARED, Node
 
@@ -132,3 +132,34 @@ def test_other_settings_say_which_pods_weigh_otherwise(node):
 def test_another_life_of_the_daemon_says_nothing_of_pods_that_it_finds(node):
     node.create("app", wish=weighing(10000))
     assert limits(Node().happen(node.listing())) == []
+
+
+def told(outcome: Outcome) -> list[tuple[Knobs, Knobs]]:
+    return [(one.before, one.after) for one in limits(outcome)]
+
+
+BOX = Knobs(cpus="0-7", shares=2)
+SLOWED, SLOWER = (replace(SHARED, handler="pod", knobs=Knobs(burst=burst)) for burst in (200, 500))
+
+
+def test_a_reload_that_brings_a_pod_into_the_box_tells_what_its_cgroup_gets():
+    node = Node()
+    node.create("app", wish=SHARED)
+    outcome = node.reconfigure(wishes={"app": RECLAIMED}, pod_wishes={"web": RECLAIMED})
+    assert told(outcome) == [(Knobs(), BOX._replace(io_weight=RECLAIMED.knobs.io_weight))]
+
+
+def test_a_reload_that_takes_it_out_tells_what_its_cgroup_had():
+    node = Node()
+    node.start_pod("web", RECLAIMED)
+    node.create("app", wish=RECLAIMED)
+    outcome = node.reconfigure(wishes={"app": SHARED}, pod_wishes={"web": SHARED})
+    assert [before for before, _ in told(outcome)] == [BOX._replace(io_weight=RECLAIMED.knobs.io_weight)]
+
+
+def test_of_two_containers_in_a_vm_that_are_placed_again_the_pod_is_told_of_once():
+    node = Node()
+    for name in ("a", "b"):
+        node.create(name, wish=SLOWED, resources=Resources(quota=1000))
+    outcome = node.reconfigure(wishes={"a": SLOWER, "b": SLOWER}, pod_wishes={"web": SLOWER})
+    assert [(before.burst, after.burst) for before, after in told(outcome)] == [(400, 1000)]

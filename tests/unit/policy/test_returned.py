@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.model.cpuset import of
+from nri_coloc.model.events import Synchronized
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Finding, FindingKind, Resources, Wish
-from nri_coloc.policy import admission
-from tests.unit.policy.kit import RECLAIMED, SHARED, Node, moved
+from nri_coloc.policy import admission, record
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node, moved, pod
 
 OURS = Knobs(memory_high=1 << 28, memory_low=1 << 27, memory_min=1 << 26, oom_score_adj=300, io_weight=400)
 TUNED = replace(SHARED, knobs=OURS)
@@ -161,3 +162,46 @@ def test_synchronising_with_it_changes_nothing():
     node.synchronize()
     before = node.state
     assert node.synchronize().state is before
+
+
+LENT = replace(
+    RECLAIMED,
+    knobs=Knobs(shares=512, quota=50_000, period=100_000, memory_limit=1 << 26),
+    annotated=Knobs(shares=512, quota=50_000, period=100_000, memory_limit=1 << 26),
+)
+RESIZED = Resources(shares=1024, quota=200_000, period=100_000, memory_limit=1 << 28)
+
+
+def given_back_and_resized() -> Node:
+    """A container that was lent some, left its class, and was told other figures by the kubelet."""
+    node = rewished(LENT, SHARED)
+    node.update("app", RESIZED, SHARED)
+    return node
+
+
+def test_what_the_kubelet_tells_after_it_is_the_kubelets_and_nothing_of_ours_is_left():
+    app = given_back_and_resized()["app"]
+    figures = Knobs(shares=0, quota=0, period=0, memory_limit=0)
+    assert app.knobs.where_set(figures) == app.returned.where_set(figures) == NO_KNOBS
+    assert app.container.resources == RESIZED
+
+
+def test_a_daemon_that_comes_later_leaves_the_kubelets_figures_alone():
+    node = given_back_and_resized()
+    record_of_its_first_life = record.write(rewished(LENT)["app"])
+    listed = replace(node["app"].container, record=record_of_its_first_life, resources=RESIZED)
+    again = Node()
+    again.happen(Synchronized(((pod(), SHARED),), ((listed, SHARED),)))
+    figures = Knobs(shares=0, quota=0, period=0, memory_limit=0)
+    assert (ordered(again).where_set(figures), again["app"].container.resources) == (NO_KNOBS, RESIZED)
+
+
+def test_a_daemon_that_comes_later_gives_back_what_the_spec_still_shows_of_a_loan():
+    listed = replace(
+        rewished(LENT)["app"].container,
+        record=record.write(rewished(LENT)["app"]),
+        resources=Resources(shares=256, quota=25_000, period=100_000, memory_limit=1 << 25),
+    )
+    again = Node()
+    again.happen(Synchronized(((pod(), SHARED),), ((listed, SHARED),)))
+    assert (ordered(again).quota, ordered(again).memory_limit) == (-1, -1)
