@@ -117,11 +117,17 @@ def write(file: str, text: str, version: int, *, inherited: bool) -> bool:
 
 def bind(folder: str, version: int, mems: str) -> bool:
     """Set a pod's memory nodes, on v1 with those of all below it; False if the cgroup is gone. Raises as `move`."""
-    had = files.read(f"{folder}/cpuset.mems") if version == 1 else None
+    had = _nodes(folder) if version == 1 else None
     if had is None:
         return files.write(f"{folder}/cpuset.mems", mems)
-    _bind_tree(folder, cpuset.parse(had), cpuset.parse(mems))
+    _bind_tree(folder, had, cpuset.parse(mems))
     return True
+
+
+def _nodes(folder: str) -> CPUMask | None:
+    file = f"{folder}/cpuset.mems"
+    text = files.read(file)
+    return None if text is None else files.mask(file, text)
 
 
 def _bind_tree(folder: str, had: CPUMask, wanted: CPUMask) -> None:
@@ -130,9 +136,9 @@ def _bind_tree(folder: str, had: CPUMask, wanted: CPUMask) -> None:
     if both != had:
         files.write(f"{folder}/cpuset.mems", cpuset.render(both))
     for child in files.children(folder):
-        childs = files.read(f"{child}/cpuset.mems")
+        childs = _nodes(child)
         if childs is not None:
-            _bind_tree(child, cpuset.parse(childs), wanted)
+            _bind_tree(child, childs, wanted)
     if both != wanted:
         files.write(f"{folder}/cpuset.mems", cpuset.render(wanted))
 

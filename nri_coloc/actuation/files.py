@@ -55,7 +55,7 @@ def checked(path: str, text: str) -> str:
 
 
 def mask(path: str, text: str) -> CPUMask:
-    """Return the CPUs that a file's text names."""
+    """Return the CPUs, or memory nodes, that a file's text names."""
     try:
         return cpuset.parse(text)
     except ValueError as error:

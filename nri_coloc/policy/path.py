@@ -10,7 +10,7 @@ from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.policy import box, protection, words
+from nri_coloc.policy import box, words
 
 
 def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tuple[Decision, ...]:
@@ -26,16 +26,16 @@ def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
 
 
 def _of_pod(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision | None, ...]:
-    if after.pods[pod_id].wish.handler == "pod":
-        return words.of_unit(before, after, pod_id)
-    is_protected = protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id)
-    protected = words.of_protection(before, after, pod_id) if is_protected else None
+    place, protected = after.pods[pod_id], words.of_protection(before, after, pod_id)
+    if place.wish.handler == "pod":
+        # while the VM has a container: its end says the rest
+        values = box.limit(before, after, place.pod, place.wish), protected
+        return values if any(after.of_pod(pod_id)) else ()
     was, is_boxed = before.boxed(pod_id), after.boxed(pod_id)
     if was and not is_boxed:
         return protected, _left(before, after, pod_id)
     if is_boxed is was and pod_id in before.pods:
         return protected, _weight(before, after, pod_id)
-    place = after.pods[pod_id]
     return protected, box.limit(before, after, place.pod, place.wish)
 
 

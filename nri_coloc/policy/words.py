@@ -60,17 +60,6 @@ def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
     return f"{said}; not set there: {', '.join(lost.named())}" if lost != NO_KNOBS else said
 
 
-def of_unit(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision, ...]:
-    """Say what a VM's pod has now that is new, while it has a container; its end says the rest."""
-    if not any(after.of_pod(pod_id)):
-        return ()
-    place = after.pods[pod_id]
-    limit = box.limit(before, after, place.pod, place.wish)
-    is_protected = protection.of_pod(before, pod_id) != protection.of_pod(after, pod_id)
-    said = limit, of_protection(before, after, pod_id) if is_protected else None
-    return tuple(one for one in said if one is not None)
-
-
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
     """Say which annotations do not count, and what holds instead."""
     return tuple(
@@ -104,9 +93,11 @@ def of_refusal(assignment: Assignment, refusal: str) -> Decision:
     return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment)
 
 
-def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision:
+def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
     """Say what a pod's cgroup is protected with, and with it every cgroup above."""
     was, total = protection.of_pod(before, pod_id), protection.of_pod(after, pod_id)
+    if was == total:
+        return None
     because = (
         f"its containers asked for memory.low {total.low} and memory.min {total.min} bytes in all; "
         "a protection counts only along the whole path"

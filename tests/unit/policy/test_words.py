@@ -111,6 +111,7 @@ def test_a_protection_says_the_sums():
     before = node.state
     node.create("db", wish=replace(SHARED, knobs=Knobs(memory_low=8, memory_min=4)))
     decision = words.of_protection(before, node.state, "web")
+    assert decision is not None
     assert decision.because.startswith("its containers asked for memory.low 8 and memory.min 4 bytes in all")
     assert (decision.pod_id, decision.after) == ("web", Knobs(memory_low=8, memory_min=4))
 
