@@ -6,6 +6,8 @@ terminal must not obey them: `plain` makes them fit to print.
 
 import http.client
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -63,6 +65,15 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
             raise DaemonSilent(f"what answers at {address} {what}") from error
         if ended:
             return found
+
+
+@contextmanager
+def understood(address: str) -> Iterator[None]:
+    """Have an answer that lacks what the daemon's has be a stranger's; raises DaemonSilent."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DaemonSilent(f"what answers at {address} is not nri-coloc") from error
 
 
 def plain(text: object) -> str:

@@ -207,14 +207,12 @@ def _of_the_daemon(patient: Patient) -> Iterator[Check]:
 
 def _told_by_it(patient: Patient) -> Iterator[Check]:
     ready, records = asking.ask(patient.http, "/readyz"), asking.records(patient.http)
-    try:
+    with asking.understood(patient.http):
         parts = ready.get("checks", {})
         yield _kubelet(patient, left_to_it=bool(parts.get("config", {}).get("ok")))
         yield _runtime(records)
         yield from _host_groups(records)
         yield _readiness(ready, parts)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DaemonSilent(f"what answers at {patient.http} is not nri-coloc") from error
 
 
 def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:

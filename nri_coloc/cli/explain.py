@@ -47,10 +47,8 @@ def run(address: str, text: str) -> int:
     whom = read(text)
     state = asking.ask(address, "/v1/state")
     found = asking.records(address, f"{whom.namespace}/{whom.pod}")
-    try:
+    with asking.understood(address):
         told = lines(whom, state, found)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise asking.DaemonSilent(f"what answers at {address} is not nri-coloc") from error
     print(*told, sep="\n")
     return 0
 

@@ -5,7 +5,7 @@ No I/O before the reply, but for the one write that a reply would otherwise fail
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -37,14 +37,13 @@ class Creation:
         pusher: Pusher,
         translator: Translator,
         consequences: Consequences,
-        expecting: Callable[[Wish], AbstractContextManager[None]],
     ) -> None:
+        self.expecting: Callable[[Wish], AbstractContextManager[object]] = nullcontext
         self._node = node
         self._actuator = actuator
         self._pusher = pusher
         self._translator = translator
         self._consequences = consequences
-        self._expecting = expecting
         self._foresight = Foresight()
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
@@ -82,7 +81,7 @@ class Creation:
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.creating(hook, self._node.state, self._node.tuning)
-        with self._expecting(event.wish):
+        with self.expecting(event.wish):
             self._decide_on(event, hook, exchange)
 
     def _decide_on(self, event: ContainerCreating, hook: events.Hook, exchange: Exchange) -> None:

@@ -47,7 +47,8 @@ class Hooks:
         self._translator = translator
         self._report = report
         self._consequences = Consequences(node, actuator, pusher, report)
-        creation = Creation(node, actuator, pusher, translator, self._consequences, self._expecting)
+        creation = Creation(node, actuator, pusher, translator, self._consequences)
+        creation.expecting = self._expecting
         resize = Resize(node, actuator, pusher, translator, self._consequences)
         self.expecting_member: Callable[[], AbstractContextManager[None]] = nullcontext
         self.expecting_list: Callable[[Synchronized], AbstractContextManager[object]] = nullcontext

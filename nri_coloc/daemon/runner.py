@@ -27,7 +27,7 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, guarded, probe, restoration, steering, targets, trunk
+from nri_coloc.daemon import census, guarded, probe, restoration, steering, targets, trunk, verification
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.admin_orders import Staff
 from nri_coloc.daemon.admin_side import AdminSide
@@ -59,7 +59,6 @@ from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.daemon.waiting import Waiting
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
@@ -130,7 +129,7 @@ class Daemon:
         updates = SpecUpdates(self._cri)
         verify = Verification(writer, self._layout.version)
         self.pusher = Pusher(self.node, updates, self.report, lambda: self.trunk.connected, verify)
-        self.pusher.remember = partial(_remember, writer)
+        self.pusher.remember = partial(verification.remember, writer)
         self.pusher.within_pod = self._layout.version == 1
         self.pusher.place = self.actuator.bring
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
@@ -233,10 +232,11 @@ class Daemon:
             "leaving who is superseded": self._leave_superseded,
             "comparing with CRI": partial(self._comparison.poll, now),
             "following settings and machine": partial(self._steering.look, now),
-            "keeping the admin socket": partial(self._admin.look, now) if self._serves else _nothing,
             "lending amounts": partial(self.loans.look, now, self.actuator, self.pusher),
             "raising quotas": partial(self._quota_bursts.look, now),
         }
+        if self._serves:
+            steps["keeping the admin socket"] = partial(self._admin.look, now)
         return guarded.each(self.report.log, "a turn of housekeeping", steps)
 
     def _memory_in_use(self, assignment: Assignment) -> int | None:
@@ -369,17 +369,6 @@ class Daemon:
 
     def _mode(self) -> str:
         return "observe: nothing is changed" if self.settings.tuning.observe else "enforce"
-
-
-def _remember(writer: CgroupWriter, assignment: Assignment, changes: Knobs) -> None:
-    """Journal what a push is about to change; what a record says needs no journal, and what is given back was ours."""
-    path = targets.container_path(assignment) if assignment.by_file else None
-    if path is not None:
-        writer.remember(path, changes.without(assignment.returned))
-
-
-def _nothing() -> None:
-    """Stand for a step that there is not."""
 
 
 def _version() -> str:

@@ -1,4 +1,5 @@
-"""Whether a push arrived: what the container's files show afterwards, compared with what was pushed.
+"""Whether a push arrived: what the container's files show afterwards, compared with what was pushed; and what they
+showed before it, for the journal.
 
 Only what every runtime writes as it stands is compared: a weight on cgroup v2 is runc's own conversion, which newer
 versions bend, and the cpuset's files are the actuator's work. What is gone or cannot be read is nothing to compare.
@@ -17,6 +18,12 @@ class Reader(Protocol):
     """A file of a cgroup, None if it is gone or cannot be read."""
 
     def text(self, path: str, controller: Controller, name: str) -> str | None: ...
+
+
+class Journalling(Protocol):
+    """Keeps what files show that are about to be changed."""
+
+    def remember(self, path: str, changes: Knobs) -> None: ...
 
 
 class Verification:
@@ -54,3 +61,10 @@ def _agrees(controller: Controller, shown: str, wanted: int) -> bool:
     if found is None or found < 0:
         return wanted < 0
     return found == (whole_pages(wanted) if controller == "memory" else wanted)
+
+
+def remember(writer: Journalling, assignment: Assignment, changes: Knobs) -> None:
+    """Journal what a push is about to change; what a record says needs no journal, and what is given back was ours."""
+    path = targets.container_path(assignment) if assignment.by_file else None
+    if path is not None:
+        writer.remember(path, changes.without(assignment.returned))

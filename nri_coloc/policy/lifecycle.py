@@ -65,7 +65,7 @@ def admit(
     admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
     state, new = news.of(state, pod.id, wish.findings)
-    said = words.of_findings(new + admitted.findings, admitted.assignment) if findings else ()
+    said = words.of_findings(new + admitted.findings, admitted.assignment)
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
         said = (*said, words.of_refusal(admitted.assignment, refusal))
         if not tuning.observe:  # an observer says that it would refuse, and the container comes all the same
@@ -80,12 +80,9 @@ def admit(
         state = change.without(state, displaced)
     after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(after, admitted, assignment, by_file), *said, *joined)
-    for owner in displaced:
-        listed = record.as_listed(owner)
-        after, again = admit_again(after, listed, owner.wish, tuning, Reason.CPUS_CLAIMED)
-        decisions += again
+    after, elsewhere = _elsewhere(after, displaced, tuning)
     of_its_pod = path.changed(before, after, (pod.id,))
-    decisions += of_its_pod
+    decisions += elsewhere + of_its_pod
     if of_its_pod or wish.handler == "pod":
         box_moves += Moves(pods=(pod.id,))
     if not assignment.exclusive:
@@ -94,6 +91,18 @@ def admit(
     cause = f"{pod.namespace}/{pod.name}/{container.name} owns {cpuset.render(assignment.exclusive)}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
+
+
+def _elsewhere(
+    state: NodeState, displaced: tuple[Assignment, ...], tuning: Tuning
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Place again whoever lost its CPUs to somebody whom we do not place."""
+    said: tuple[Decision, ...] = ()
+    for owner in displaced:
+        listed = record.as_listed(owner)
+        state, again = admit_again(state, listed, owner.wish, tuning, Reason.CPUS_CLAIMED)
+        said += again
+    return state, said
 
 
 def _owners_on(state: NodeState, assignment: Assignment) -> tuple[Assignment, ...]:
