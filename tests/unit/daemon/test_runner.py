@@ -96,9 +96,9 @@ LOOKS = {
     "leaving who is superseded": ("_leave_superseded",),
     "comparing with CRI": ("_comparison", "poll"),
     "following settings and machine": ("_steering", "look"),
-    "keeping the admin socket": ("_admin", "look"),
     "lending amounts": ("loans", "look"),
     "raising quotas": ("_quota_bursts", "look"),
+    "keeping the admin socket": ("_admin", "look"),
 }
 
 
