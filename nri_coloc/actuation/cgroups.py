@@ -8,17 +8,18 @@ computed by the caller right before the call, from the newest state, so the last
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Final, Protocol
 
-from nri_coloc.actuation import cpusets, files, former_values, oom_scores, overwritten, tasks
+from nri_coloc.actuation import cpusets, files, former_values, memory, oom_scores, overwritten, tasks
 from nri_coloc.actuation.bandwidths import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.memory import MemoryFiles
 from nri_coloc.actuation.overwritten import Overwritten
 from nri_coloc.actuation.putting_back import Apart, PuttingBack
+from nri_coloc.actuation.target import Applied, Later, Target, Writes, same
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, makes_sense, numbers, spec_files
 from nri_coloc.model.cpuset import CPUMask
@@ -37,36 +38,11 @@ class Layout(Protocol):
     def folder(self, controller: Controller, path: str) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A cgroup by its path below the hierarchy's root. `cpus` 0 leaves the cpuset alone; `inherited`: all directly
-    below has the same CPUs.
-    """
-
-    path: str
-    cpus: CPUMask = 0
-    values: tuple[FileValue, ...] = ()
-    journalled: bool = False
-    inherited: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
-    `corrected`: every other file that was written. `absent`: the names of those that are not there.
-    """
-
-    cpus: CPUMask | None = None
-    before: CPUMask | None = None
-    failures: tuple[KernelInterfaceError, ...] = ()
-    corrected: tuple[Correction, ...] = ()
-    absent: tuple[str, ...] = ()
-
-
 class CgroupWriter:
     """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone.
 
-    `wrote` is told of each cgroup that was brought to a target, not of those that held it already.
+    `wrote` is told of each cgroup that was brought to a target, not of those that held it already. `later` gets the
+    writes that may take long; unless somebody else takes them they are made at once.
     """
 
     def __init__(self, layout: Layout, journal: Journal, host_root: str) -> None:
@@ -75,6 +51,7 @@ class CgroupWriter:
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
         self.wrote: Callable[[str], None] = lambda _path: None
+        self.later: Callable[[Later], KernelInterfaceError | None] = lambda later: later.write()
         self._followed: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
         self._overwritten = Overwritten(journal)
@@ -123,15 +100,20 @@ class CgroupWriter:
         return self._journalled("cpu", frozenset({tasks.NAME}))
 
     def apply(self, target: Target) -> Applied:
-        """Bring one cgroup to its values; what already holds is not written again."""
+        """Bring one cgroup to its values; what already holds is not written again.
+
+        A bound of memory below what the cgroup holds is left to `later`, and counts as written: hooks and cuts do not
+        wait while the kernel reclaims.
+        """
         with self._lock:
-            failures: list[KernelInterfaceError] = []
-            before, cpus = self._move(target, failures)
-            corrected: list[Correction] = []
-            absent = [v.name for v in target.values if not self._write(target, v, failures, corrected)]
-            if corrected or failures or before != cpus:
+            writes = Writes()
+            before, cpus = self._move(target, writes.failures)
+            for value in target.values:
+                self._write(target, value, writes)
+            if writes.corrected or writes.failures or before != cpus:
                 self.wrote(target.path)
-            return Applied(cpus, before, tuple(failures), tuple(corrected), tuple(absent))
+        writes.failures += filter(None, map(self.later, writes.later))
+        return writes.applied(cpus, before)
 
     def files_of(self, target: Target) -> tuple[str, ...]:
         """Return the files that hold a target's values."""
@@ -173,17 +155,15 @@ class CgroupWriter:
         for it: the lock is held for the journal only.
         """
         folder = self._layout.folder("memory", path)
-        failures: list[KernelInterfaceError] = []
-        corrected: list[Correction] = []
-        absent = []
+        writes = Writes()
         for value in values:
             try:
                 file = f"{folder}/{value.name}"
-                if folder is None or not self._memory.bound(file, int(value.text), corrected):
-                    absent.append(value.name)
+                if folder is None or not self._memory.bound(file, int(value.text), writes.corrected):
+                    writes.absent.append(value.name)
             except KernelInterfaceError as error:
-                failures.append(error.as_value())
-        return Applied(None, None, tuple(failures), tuple(corrected), tuple(absent))
+                writes.failures.append(error.as_value())
+        return writes.applied()
 
     def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
         """Put a cgroup's memory bounds back."""
@@ -349,42 +329,33 @@ class CgroupWriter:
             self._followed.add(folder)
         return folder in self._followed
 
-    def _write(
-        self,
-        target: Target,
-        value: FileValue,
-        failures: list[KernelInterfaceError],
-        corrected: list[Correction],
-    ) -> bool:
-        """Write one file unless it shows its value; False if it is not there."""
+    def _write(self, target: Target, value: FileValue, writes: Writes) -> None:
+        """Write one file unless it shows its value."""
         folder = self._layout.folder(value.controller, target.path)
         path = f"{folder}/{value.name}"
         try:
             current = files.read(path) if folder is not None else None
             if current is None:
-                return False
-            if same(current, value.text):
-                if target.journalled and self._journal.original(path) is not None:
-                    self._overwritten.wrote(path, current)
-            else:
-                files.checked(path, current)
-                if target.journalled:
-                    self._overwritten.found(path, current, time.monotonic())
-                    self._journal.note(path, current)
-                if not cpusets.write(path, value.text, self._layout.version, inherited=target.inherited):
-                    return False
-                if target.journalled:
-                    self._overwritten.wrote(path, value.text)
-                corrected.append(Correction(value.name, current, value.text))
+                writes.absent.append(value.name)
+            elif not same(current, value.text):
+                self._change(target, value, Correction(path, current, value.text), writes)
+            elif target.journalled and self._journal.original(path) is not None:
+                self._overwritten.wrote(path, current)
         except KernelInterfaceError as error:
-            failures.append(error.as_value())
-        return True
+            writes.failures.append(error.as_value())
 
-
-def same(current: str, wanted: str) -> bool:
-    """Whether a file shows a value already; weights are shown with and without the word "default"."""
-    return (
-        current == wanted
-        or current.split() == wanted.split()
-        or current.split("\n", maxsplit=1)[0].removeprefix("default ") == wanted.removeprefix("default ")
-    )
+    def _change(self, target: Target, value: FileValue, change: Correction, writes: Writes) -> None:
+        path, current, text = change
+        files.checked(path, current)
+        if target.journalled:
+            self._overwritten.found(path, current, time.monotonic())
+            self._journal.note(path, current)
+        if memory.reclaims(path, text):
+            lower = self._memory.lower_journalled if target.journalled else self._memory.lower
+            writes.later.append(Later(path, partial(lower, change)))
+        elif not cpusets.write(path, text, self._layout.version, inherited=target.inherited):
+            writes.absent.append(value.name)
+            return
+        elif target.journalled:
+            self._overwritten.wrote(path, text)
+        writes.corrected.append(Correction(value.name, current, text))

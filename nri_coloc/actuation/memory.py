@@ -6,12 +6,17 @@ wrote the file after us. The lock is held for the journal, and not while the ker
 
 import time
 from threading import Lock
+from typing import Final
 
 from nri_coloc.actuation import files
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.overwritten import Overwritten
-from nri_coloc.knobs.files import UNLIMITED, number
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import MEMORY_BOUNDS, UNLIMITED, number
+
+_USAGE: Final = {"memory.limit_in_bytes": "memory.usage_in_bytes"}
+"""What a bound is held against, on v1; on v2 both are against the same file."""
 
 
 class MemoryFiles:
@@ -46,6 +51,26 @@ class MemoryFiles:
         corrected.append(_corrected(file, current, wanted))
         return True
 
+    def lower(self, change: Correction) -> KernelInterfaceError | None:
+        """Write a bound that reclaims (`name` is the whole path), unless somebody wrote the file since it was read.
+
+        No lock is held, for as long as the kernel takes; what it refuses is returned.
+        """
+        try:
+            if files.read(change.name) == change.was:
+                files.write(change.name, change.now)
+        except KernelInterfaceError as error:
+            return error.as_value()
+        return None
+
+    def lower_journalled(self, change: Correction) -> KernelInterfaceError | None:
+        """As `lower`, of a file that the journal has by now."""
+        failure = self.lower(change)
+        if failure is None:
+            with self._lock:
+                self._overwritten.wrote(change.name, change.now)
+        return failure
+
     def protect(self, file: str, amount: int, corrected: list[Correction]) -> bool:
         """Raise a protection to at least an amount, 0 to what was there before us; False if the file is not.
 
@@ -72,6 +97,17 @@ class MemoryFiles:
         elif original is not None or wanted != current:
             self._overwritten.wrote(file, shown)
         return True
+
+
+def reclaims(file: str, text: str) -> bool:
+    """Whether a file is a bound of memory that is about to fall below what its cgroup holds: the kernel reclaims in the
+    write then (mm/memcontrol.c, memory_high_write).
+    """
+    folder, _, name = file.rpartition("/")
+    if name not in MEMORY_BOUNDS:
+        return False
+    held = number(files.read(f"{folder}/{_USAGE.get(name, 'memory.current')}") or "")
+    return held is not None and held > _bytes(text)
 
 
 def _corrected(file: str, was: str, now: str) -> Correction:

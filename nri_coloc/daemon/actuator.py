@@ -167,7 +167,10 @@ class Actuator:
         assignment = self._node.state.containers.get(container_id)
         if assignment is not None and assignment.wish.handler == "pod":
             self._apply_pod(assignment.container.pod_id)
-        return self._apply_container(container_id)
+        drift = self._apply_container(container_id)
+        if assignment is not None and not self._node.tuning.observe:
+            self.scores.keep(assignment)  # also where nothing tells of a cgroup
+        return drift
 
     def bring(self, container_id: str) -> None:
         """Bring one container to its values now, on the caller's thread, and tell what somebody else had changed."""

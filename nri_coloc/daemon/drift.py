@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from nri_coloc.actuation.cgroups import Applied, Target, same
 from nri_coloc.actuation.files import Correction
+from nri_coloc.actuation.target import Applied, Target, same
 from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files

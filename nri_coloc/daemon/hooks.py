@@ -28,7 +28,7 @@ from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import TransportLost
 from nri_coloc.model.events import ContainerGone, PodRemoved, Synchronized
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.workload import QoSClass, Wish
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
@@ -120,7 +120,6 @@ class Hooks:
         self._consequences.act(outcome, container_id)
         drift = self._actuator.place(container_id)
         self._actuator.finish(container_id)
-        self._set_oom_score(outcome.state, container_id)
         self._consequences.wait_for_own_cpus(outcome.state, container_id, exchange)
         exchange.answer(None)
         self._consequences.tell(outcome, before, exchange)
@@ -188,14 +187,6 @@ class Hooks:
         """Have the box sized before a container comes that lives on it beside online ones; a pod in it was awaited."""
         is_first = wish.qos is QoSClass.RECLAIMED and RECLAIM not in self._node.state.pools.counts
         return self.expecting_member() if is_first else nullcontext()
-
-    def _set_oom_score(self, state: NodeState, container_id: str) -> None:
-        assignment = state.containers.get(container_id)
-        if assignment is None or self._node.tuning.observe:
-            return
-        wanted, former = assignment.knobs.oom_score_adj, assignment.original.oom_score_adj
-        if assignment.by_file or not self._actuator.can.oom_by_answer(wanted, former):
-            self._actuator.scores.write(assignment)
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():

@@ -7,7 +7,8 @@ back here; what a former one left is among what the worker learns of.
 
 from typing import Final
 
-from nri_coloc.actuation.cgroups import CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.target import Target
 from nri_coloc.daemon import targets
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.state import NodeState

@@ -1,17 +1,18 @@
 """The thread that writes memory limits of the box's members, and puts back those of whoever left it.
 
 A write to memory.high reclaims before it returns, for as long as that takes: so neither a hook, nor a tick, nor
-the actuator ever writes one. Newest bounds win: what was submitted while a write was slow is what is written next, from
-the member after that on, so that one whose writes are always slow keeps no other from its turn.
-Nobody else puts back what is written here, so that no two threads can disagree about one file. (A memory.high that a
-VM asks for, outside of the box, is the actuator's: `leftovers`.)
+the actuator ever makes one that has something to reclaim. Those of theirs come here too, one after the other before the
+box's. Newest bounds win: what was submitted while a write was slow is what is written next, from the member after that
+on, so that one whose writes are always slow keeps no other from its turn.
+Nobody else puts back what the box was bounded to, so that no two threads can disagree about one file.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, Lock, Thread
 from typing import Final, NamedTuple
 
-from nri_coloc.actuation.cgroups import CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.target import Later, Target
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts
 from nri_coloc.daemon.node import Node
@@ -34,8 +35,9 @@ class Bounds(NamedTuple):
 
 
 class MemoryWorker:
-    """`submit` belongs to the survey's thread, `release` and `stop` to any. `told_all`: whether the runtime has told
-    who there is. Until somebody is bounded, now or by a former life, there is nothing to do and no thread to do it.
+    """`submit` belongs to the survey's thread, `later`, `release` and `stop` to any. `told_all`: whether the runtime
+    has told who there is. Until somebody is bounded, now or by a former life, or has a write to be made, there is
+    nothing to do and no thread to do it.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
@@ -48,6 +50,7 @@ class MemoryWorker:
         self._last = ""
         self._drifts = Drifts()
         self._released: dict[str, None] = {}
+        self._later: dict[str, Later] = {}
         self._knows_former = False
         self._stopping = False
         self._submitted = Condition(Lock())
@@ -71,9 +74,7 @@ class MemoryWorker:
             return
         with self._submitted:
             self._wanted = bounds
-            self._submitted.notify()
-        if self._thread.ident is None:
-            self._thread.start()
+            self._wake()
 
     def _is_needed(self, bounds: Mapping[str, Bounds]) -> bool:
         """Whether there is anybody to bound or to put back; while nobody writes, a former life is learnt of here."""
@@ -88,17 +89,32 @@ class MemoryWorker:
                 self._released[path] = None
                 self._submitted.notify()
 
+    def later(self, later: Later) -> None:
+        """Make somebody's write soon, of one file the newest."""
+        with self._submitted:
+            self._later[later.file] = later
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let the thread see what was told to it; to be called with its lock held."""
+        if self._thread.ident is None and not self._stopping:
+            self._thread.start()
+        self._submitted.notify()
+
     def _run(self) -> None:
         while True:
             with self._submitted:
-                while self._wanted is None and not self._released and not self._stopping:
+                while not (self._later or self._released or self._stopping or self._wanted is not None):
                     self._submitted.wait()
                 if self._stopping:
                     return
                 wanted, self._wanted = self._wanted, None
                 released, self._released = self._released, {}
+                later, self._later = self._later, {}
             for path in released:
                 self._guarded(self._put_back, path)
+            for each in later.values():
+                self._guarded(self._make, each)
             if wanted is not None:
                 self._guarded(self.write, wanted)
 
@@ -119,6 +135,11 @@ class MemoryWorker:
                 return  # what is newer counts
             self._last = path
             self._guarded(self._bound, path, wanted[path])
+
+    def _make(self, later: Later) -> None:
+        failure = None if self._stopping else later.write()
+        if failure is not None:
+            self._report.refused_by_kernel(failure, "", self._node.state)
 
     def _bound(self, path: str, bounds: Bounds) -> None:
         state = self._node.state

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
+from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node

@@ -6,8 +6,8 @@ cannot be one, or hands off.
 
 from collections.abc import Iterator
 
-from nri_coloc.actuation.cgroups import Target
 from nri_coloc.actuation.putting_back import Apart
+from nri_coloc.actuation.target import Target
 from nri_coloc.knobs import files
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset

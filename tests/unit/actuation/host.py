@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from nri_coloc.actuation import cgroups
-from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal, load
+from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model import cpuset
 from nri_coloc.sampling.cgroup_layout import CgroupLayout

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation import cgroups
-from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.target import Applied, Target, same
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model import cpuset
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
@@ -146,7 +146,7 @@ class TestProcesses:
     ],
 )
 def test_a_weight_is_the_same_with_and_without_the_word_default(current, wanted, equal):
-    assert cgroups.same(current, wanted) is equal
+    assert same(current, wanted) is equal
 
 
 def test_the_actual_cpus_can_be_read_alone(v1, v2):

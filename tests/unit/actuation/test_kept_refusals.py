@@ -13,8 +13,9 @@ import pytest
 
 from nri_coloc.actuation import oom_scores, scheduler
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.cgroups import CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.target import Target
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.reclaim.hints import Hint

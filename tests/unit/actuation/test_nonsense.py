@@ -11,8 +11,8 @@ import pytest
 
 from nri_coloc.actuation import cpusets, files, restoration
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.cgroups import Applied
 from nri_coloc.actuation.journal import load
+from nri_coloc.actuation.target import Applied
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model.knobs import Knobs

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.actuation import files
-from nri_coloc.actuation.cgroups import CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal, load
 from nri_coloc.actuation.overwritten import LASTS_S, MOST, Overwritten
+from nri_coloc.actuation.target import Target
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
 from tests.unit.actuation.host import SHARES, Host

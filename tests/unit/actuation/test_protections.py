@@ -2,8 +2,8 @@
 
 import pytest
 
-from nri_coloc.actuation.cgroups import Applied
 from nri_coloc.actuation.files import Correction
+from nri_coloc.actuation.target import Applied
 from tests.unit.actuation.host import WEIGHT
 
 

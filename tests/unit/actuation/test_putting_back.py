@@ -6,9 +6,10 @@ import pytest
 
 from nri_coloc.actuation import cgroups, files, former_values
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.putting_back import Apart
+from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import Controller
 from nri_coloc.model import cpuset

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from nri_coloc.actuation.cgroups import Applied, CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.putting_back import Apart
+from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.config import keys
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report

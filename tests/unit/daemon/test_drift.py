@@ -1,7 +1,7 @@
 """What is found otherwise is somebody else's doing only where it was in place before and is wanted still."""
 
-from nri_coloc.actuation.cgroups import Applied, Target
 from nri_coloc.actuation.files import Correction
+from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.daemon.drift import FORMER_KEPT, REPAIRS_PER_MINUTE, Drifts
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue

@@ -4,7 +4,8 @@ from typing import cast
 
 import pytest
 
-from nri_coloc.actuation.cgroups import CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.target import Target
 from nri_coloc.daemon.leftovers import HIGH, Leftovers
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from nri_coloc.actuation import restoration
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.target import Later
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.memory_worker import LEAST, Bounds, MemoryWorker
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.events import PodRemoved
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
@@ -253,6 +256,47 @@ def test_a_thread_outlives_what_nobody_foresaw(rig):
     rig.worker.submit(bounds(GIB // 2, GIB))
     becomes(lambda: rig.of(BATCH) == rig.expected(GIB // 2, GIB), "the next round")
     rig.worker.stop()
+
+
+def test_others_writes_are_made_one_after_the_other_and_a_refusal_is_told(rig):
+    refused = KernelInterfaceError("/pod/memory.high", "write 4096 to", "No space left on device")
+    made: list[str] = []
+    begun, slow = Event(), Event()
+
+    def slowly() -> None:
+        begun.set()
+        slow.wait(180)
+        made.append("first")
+
+    def refusing() -> KernelInterfaceError:
+        made.append("second")
+        return refused
+
+    rig.worker.later(Later("first", slowly))
+    assert begun.wait(180)
+    rig.worker.later(Later("second", lambda: made.append("never: a newer one of this file has come")))
+    rig.worker.later(Later("second", refusing))
+    rig.worker.submit(bounds())
+    assert made == []
+    slow.set()
+    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the box's bounds after them")
+    rig.worker.stop()
+    assert made == ["first", "second"]
+    assert rig.heard.said() == [("write.failed", "kernel_refused")]
+
+
+def test_what_was_not_begun_when_it_ends_is_not_written(rig):
+    made: list[str] = []
+
+    def ending() -> None:
+        rig.worker.later(Later("second", lambda: made.append("second")))
+        rig.worker.stop()
+        made.append("begun")
+
+    rig.worker.later(Later("first", ending))
+    assert rig.worker.ended(180)
+    rig.worker.later(Later("third", lambda: made.append("third")))
+    assert made == ["begun"]
 
 
 def becomes(look: Callable[[], bool], what: str) -> None:

@@ -17,8 +17,9 @@ import pytest
 
 from nri_coloc.actuation import scheduler, tasks
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.cgroups import CgroupWriter, Target
+from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.target import Target
 from nri_coloc.daemon import refusals
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.bandwidths import PodBandwidths

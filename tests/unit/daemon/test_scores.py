@@ -43,6 +43,18 @@ def test_one_that_the_runtime_could_not_set_is_written_once(rig):
     assert rig.placed() == [(7, 700)]
 
 
+def test_one_of_whose_cgroup_nothing_tells_has_its_first_process_written(rig):
+    facts = kit.container("app", pid=7, cgroups_path="")
+    rig.node.decide(ContainerCreating(kit.pod(), facts, SCORED))
+    assert rig.placed() == [(7, 700)]
+
+
+def test_an_observer_writes_none(rig):
+    create(rig.node, "app", SCORED)
+    rig.node.retune(Reconfigured(rig.node.state.topology, {}, {}), Tuning(observe=True))
+    assert rig.placed() == []
+
+
 def test_one_that_is_another_by_now_is_written_again_and_once(rig):
     create(rig.node, "app")
     for score in (300, 200):

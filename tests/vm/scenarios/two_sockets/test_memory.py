@@ -79,6 +79,18 @@ def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
     node.remove(web)
 
 
+def test_a_memory_high_below_what_a_container_holds_by_now_makes_it_give_that_up(node: Node, data: Path):
+    web = node.pod("web", cpus=0.5, mounts={"/data": data})
+    read_file(web, "hog", 96)
+    assert held(web) >= MOST
+    node.plugin.config.write("classes: {shared: {memoryHigh: 24Mi}}\n")
+    becomes(lambda: web.cgroup("memory.high"), str(24 * MIB), TURNS)
+    until(lambda: held(web) < 32, "the kernel to take what is above it", TURNS)
+    assert web.stat("memory.events", "oom") == 0
+    node.plugin.config.write("")
+    node.remove(web)
+
+
 @pytest.fixture(scope="module")
 def kept(node: Node, data: Path) -> Container:
     """Protected up to its request: some of it at any price."""

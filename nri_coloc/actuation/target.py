@@ -1,0 +1,66 @@
+"""What a cgroup should hold now, what came of bringing it there, and what is to be written of it later."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nri_coloc.actuation.files import Correction
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.files import FileValue
+from nri_coloc.model.cpuset import CPUMask
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cgroup by its path below the hierarchy's root. `cpus` 0 leaves the cpuset alone; `inherited`: all directly
+    below has the same CPUs.
+    """
+
+    path: str
+    cpus: CPUMask = 0
+    values: tuple[FileValue, ...] = ()
+    journalled: bool = False
+    inherited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
+    `corrected`: every other file that was written. `absent`: the names of those that are not there.
+    """
+
+    cpus: CPUMask | None = None
+    before: CPUMask | None = None
+    failures: tuple[KernelInterfaceError, ...] = ()
+    corrected: tuple[Correction, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+class Later(NamedTuple):
+    """A write that may take long, and the file that it is of; it returns what the kernel refuses."""
+
+    file: str
+    write: Callable[[], KernelInterfaceError | None]
+
+
+@dataclass(slots=True)
+class Writes:
+    """What the writes of one target came to so far; `later`: those that are not made yet."""
+
+    failures: list[KernelInterfaceError] = field(default_factory=list)
+    corrected: list[Correction] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    later: list[Later] = field(default_factory=list)
+
+    def applied(self, cpus: CPUMask | None = None, before: CPUMask | None = None) -> Applied:
+        """Return it as it is in the end."""
+        return Applied(cpus, before, tuple(self.failures), tuple(self.corrected), tuple(self.absent))
+
+
+def same(current: str, wanted: str) -> bool:
+    """Whether a file shows a value already; weights are shown with and without the word "default"."""
+    return (
+        current == wanted
+        or current.split() == wanted.split()
+        or current.split("\n", maxsplit=1)[0].removeprefix("default ") == wanted.removeprefix("default ")
+    )
