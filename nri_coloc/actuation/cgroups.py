@@ -41,8 +41,7 @@ class Layout(Protocol):
 class CgroupWriter:
     """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone.
 
-    `wrote` is told of each cgroup that was brought to a target, not of those that held it already. `later` gets the
-    writes that may take long; unless somebody else takes them they are made at once.
+    `wrote` is told of each cgroup that was brought to a target, not of those that held it already.
     """
 
     def __init__(self, layout: Layout, journal: Journal, host_root: str) -> None:
@@ -51,7 +50,6 @@ class CgroupWriter:
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
         self.wrote: Callable[[str], None] = lambda _path: None
-        self.later: Callable[[Later], KernelInterfaceError | None] = lambda later: later.write()
         self._followed: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
         self._overwritten = Overwritten(journal)
@@ -102,7 +100,7 @@ class CgroupWriter:
     def apply(self, target: Target) -> Applied:
         """Bring one cgroup to its values; what already holds is not written again.
 
-        A bound of memory below what the cgroup holds is left to `later`, and counts as written: hooks and cuts do not
+        A bound of memory below what the cgroup holds is left to the caller, to be written where neither hooks nor cuts
         wait while the kernel reclaims.
         """
         with self._lock:
@@ -112,7 +110,6 @@ class CgroupWriter:
                 self._write(target, value, writes)
             if writes.corrected or writes.failures or before != cpus:
                 self.wrote(target.path)
-        writes.failures += filter(None, map(self.later, writes.later))
         return writes.applied(cpus, before)
 
     def files_of(self, target: Target) -> tuple[str, ...]:

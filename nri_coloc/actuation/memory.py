@@ -64,12 +64,17 @@ class MemoryFiles:
         return None
 
     def lower_journalled(self, change: Correction) -> KernelInterfaceError | None:
-        """As `lower`, of a file that the journal has by now."""
+        """As `lower`, of a file that the journal has: once that has it no more it was put back, and stays so."""
+        with self._lock:
+            if self._journal.original(change.name) is None:
+                return None
         failure = self.lower(change)
-        if failure is None:
-            with self._lock:
-                self._overwritten.wrote(change.name, change.now)
-        return failure
+        with self._lock:
+            if self._journal.original(change.name) is not None:
+                if failure is None:
+                    self._overwritten.wrote(change.name, change.now)
+                return failure
+        return self.lower(Correction(change.name, change.now, change.was))
 
     def protect(self, file: str, amount: int, corrected: list[Correction]) -> bool:
         """Raise a protection to at least an amount, 0 to what was there before us; False if the file is not.

@@ -23,10 +23,23 @@ class Target:
     inherited: bool = False
 
 
+class Later(NamedTuple):
+    """A write that may take long, and the file that it is of; it returns what the kernel refuses."""
+
+    file: str
+    write: Callable[[], KernelInterfaceError | None]
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return self.file.rpartition("/")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
-    `corrected`: every other file that was written. `absent`: the names of those that are not there.
+    `corrected`: every other file that was written. `absent`: the names of those that are not there. `later`: writes
+    that are still to be made, of files among the corrected.
     """
 
     cpus: CPUMask | None = None
@@ -34,18 +47,12 @@ class Applied:
     failures: tuple[KernelInterfaceError, ...] = ()
     corrected: tuple[Correction, ...] = ()
     absent: tuple[str, ...] = ()
-
-
-class Later(NamedTuple):
-    """A write that may take long, and the file that it is of; it returns what the kernel refuses."""
-
-    file: str
-    write: Callable[[], KernelInterfaceError | None]
+    later: tuple[Later, ...] = ()
 
 
 @dataclass(slots=True)
 class Writes:
-    """What the writes of one target came to so far; `later`: those that are not made yet."""
+    """What the writes of one target came to so far."""
 
     failures: list[KernelInterfaceError] = field(default_factory=list)
     corrected: list[Correction] = field(default_factory=list)
@@ -54,7 +61,8 @@ class Writes:
 
     def applied(self, cpus: CPUMask | None = None, before: CPUMask | None = None) -> Applied:
         """Return it as it is in the end."""
-        return Applied(cpus, before, tuple(self.failures), tuple(self.corrected), tuple(self.absent))
+        failures, corrected = tuple(self.failures), tuple(self.corrected)
+        return Applied(cpus, before, failures, corrected, tuple(self.absent), tuple(self.later))
 
 
 def same(current: str, wanted: str) -> bool:

@@ -16,6 +16,7 @@ from threading import Condition, Lock, Thread
 from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.target import Later
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.barrier import Barrier
@@ -26,7 +27,7 @@ from nri_coloc.daemon.leftovers import Leftovers
 from nri_coloc.daemon.looks import Looks
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.protections import Protections
-from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.daemon.scores import Scores
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.cpuset import CPUMask
@@ -62,6 +63,7 @@ class Actuator:
         self.can = Capability()
         self.look_again: Callable[[Capability], Capability] = lambda can: can
         self.left_box: Callable[[str], None] = lambda _path: None
+        self.later: Callable[[Later, Subject], object] = lambda later, _subject: later.write()
         self._looks = Looks(writer, report)
         self.actual = self._looks.actual
         self.swept_at = 0.0
@@ -348,6 +350,8 @@ class Actuator:
         cpus = applied.cpus if target.cpus else self._looks.at(assignment, state)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, assignment, state)
+        for later in applied.later:
+            self.later(later, assignment)
         if cpus is not None:
             self.actual[container_id] = cpus
         self._settle("container", container_id, cpus)
@@ -373,6 +377,8 @@ class Actuator:
             self.left_box(target.path)
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
+        for later in applied.later:
+            self.later(later, pod_id)
         self._settle("pod", pod_id, applied.cpus)
         if (applied.cpus is not None and applied.before != applied.cpus) or targets.holds_a_vm(state, pod_id):
             self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it

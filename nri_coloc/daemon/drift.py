@@ -78,7 +78,8 @@ class Drifts:
         known = self._known.get(id_)
         self._ordered[id_] = target
         self.refusals.tried(id_, applied.failures)
-        whole = not applied.failures and not applied.absent and applied.cpus == (target.cpus or None)
+        whole = not (applied.failures or applied.absent or applied.later)
+        whole = whole and applied.cpus == (target.cpus or None)
         self._known[id_] = target if whole else _in_place(known, target, applied)
         if whole and known is not None and known.cpus == target.cpus and _held(applied):
             return None  # as almost always; comparing targets as a whole costs more than all the rest
@@ -148,8 +149,12 @@ def _held(applied: Applied) -> bool:
 
 
 def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:
-    """Return the part of a target that the kernel took; of a cgroup that is not there yet, what was expected of it."""
+    """Return the part of a target that the kernel took; of a cgroup that is not there yet, what was expected of it.
+
+    What is still to be written is in place when a look finds it so: until then it is not found otherwise once more.
+    """
     lacks = {failure.path.rpartition("/")[2] for failure in applied.failures} | {*applied.absent}
+    lacks |= {later.name for later in applied.later}
     cpus = target.cpus if applied.cpus == target.cpus else 0
     if applied.before is None and known is not None:
         cpus = known.cpus

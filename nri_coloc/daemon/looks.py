@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import Assignment, NodeState
@@ -40,7 +40,7 @@ class Looks:
         found = (self._cpus(path, "", state) for path in paths)
         return min((cpus.bit_count() for cpus in found if cpus), default=0)
 
-    def _cpus(self, path: str, subject: Assignment | str, state: NodeState) -> CPUMask | None:
+    def _cpus(self, path: str, subject: Subject, state: NodeState) -> CPUMask | None:
         try:
             return self._writer.cpus(path)
         except KernelInterfaceError as error:

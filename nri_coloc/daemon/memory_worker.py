@@ -16,7 +16,8 @@ from nri_coloc.actuation.target import Later, Target
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.refusals import Refusals
+from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files
 from nri_coloc.policy import box
@@ -50,7 +51,8 @@ class MemoryWorker:
         self._last = ""
         self._drifts = Drifts()
         self._released: dict[str, None] = {}
-        self._later: dict[str, Later] = {}
+        self._later: dict[str, tuple[Later, Subject]] = {}
+        self._refusals = Refusals()
         self._knows_former = False
         self._stopping = False
         self._submitted = Condition(Lock())
@@ -89,10 +91,10 @@ class MemoryWorker:
                 self._released[path] = None
                 self._submitted.notify()
 
-    def later(self, later: Later) -> None:
-        """Make somebody's write soon, of one file the newest."""
+    def later(self, later: Later, subject: Subject) -> None:
+        """Make somebody's write soon, of one file the newest; `subject`: whom a refusal is told of."""
         with self._submitted:
-            self._later[later.file] = later
+            self._later[later.file] = later, subject
             self._wake()
 
     def _wake(self) -> None:
@@ -113,8 +115,8 @@ class MemoryWorker:
                 later, self._later = self._later, {}
             for path in released:
                 self._guarded(self._put_back, path)
-            for each in later.values():
-                self._guarded(self._make, each)
+            for each, subject in later.values():
+                self._guarded(self._make, each, subject)
             if wanted is not None:
                 self._guarded(self.write, wanted)
 
@@ -136,10 +138,13 @@ class MemoryWorker:
             self._last = path
             self._guarded(self._bound, path, wanted[path])
 
-    def _make(self, later: Later) -> None:
-        failure = None if self._stopping else later.write()
+    def _make(self, later: Later, subject: Subject) -> None:
+        if self._stopping or self._refusals.pauses(later.file):
+            return
+        failure = later.write()
+        self._refusals.tried(later.file, (failure,) if failure is not None else ())
         if failure is not None:
-            self._report.refused_by_kernel(failure, "", self._node.state)
+            self._report.refused_by_kernel(failure, subject, self._node.state)
 
     def _bound(self, path: str, bounds: Bounds) -> None:
         state = self._node.state

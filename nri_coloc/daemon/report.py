@@ -28,6 +28,9 @@ REFUSALS_KEPT: Final = 4096
 """Refused files that are remembered, so that a sweep every two seconds does not say the same for ever."""
 
 
+Subject = Assignment | str
+"""Whom a record is about: a container, or a pod by its id."""
+
 Lacking = Callable[[Knobs], Knobs]
 """Says which values this machine does not take."""
 
@@ -79,9 +82,7 @@ class Report:
         event, reason, because = what
         self.said(event, reason, because, **whom)
 
-    def about(
-        self, subject: Assignment | str, state: NodeState, what: tuple[AuditEvent, Reason, str]
-    ) -> None:
+    def about(self, subject: Subject, state: NodeState, what: tuple[AuditEvent, Reason, str]) -> None:
         """Write one record about a container, or about a pod by its id, that is not the policy's decision."""
         event, reason, because = what
         if isinstance(subject, str):
@@ -90,7 +91,7 @@ class Report:
             decision = Decision(event, reason, because, subject=subject)
         self.decided((decision,), state, state)
 
-    def drifted(self, subject: Assignment | str, state: NodeState, drift: Drift) -> None:
+    def drifted(self, subject: Subject, state: NodeState, drift: Drift) -> None:
         """Say that a cgroup's values were changed by somebody else, and are again what they should be."""
         self.metrics.drift_repaired()
         for listener in self._listeners:
@@ -112,9 +113,7 @@ class Report:
         finally:
             self._listeners = tuple(one for one in self._listeners if one is not heard)
 
-    def refused_by_kernel(
-        self, failure: KernelInterfaceError, subject: Assignment | str, state: NodeState
-    ) -> None:
+    def refused_by_kernel(self, failure: KernelInterfaceError, subject: Subject, state: NodeState) -> None:
         """Say that a file could not be written or read; the same refusal again is counted, not said again."""
         self.metrics.write_failed(failure.path)
         if self._refusals.get(failure.path) == failure.reason:
@@ -125,7 +124,7 @@ class Report:
         self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, str(failure)))
 
 
-def _named(subject: Assignment | str, state: NodeState) -> str:
+def _named(subject: Subject, state: NodeState) -> str:
     """Return whose cgroup it is, as the beginning of a sentence; "" where the sentence has it already."""
     if isinstance(subject, str):
         pod_id, container = subject, ""

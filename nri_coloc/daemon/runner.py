@@ -151,8 +151,8 @@ class Daemon:
         writer.wrote = self.lending.sentry.wrote
         self._hooks.expecting_list = self.lending.expecting_list
         self._memory_worker = MemoryWorker(self.node, writer, self.report)
-        writer.later = self._memory_worker.later
         self.actuator.left_box = self._memory_worker.release
+        self.actuator.later = self._memory_worker.later
         self._memory_worker.told_all = lambda: self.trunk.synchronized_at > 0.0
         self._cgroups = CgroupReader(self._layout, root)
         self.survey = self._make_survey()

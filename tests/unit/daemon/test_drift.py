@@ -1,7 +1,7 @@
 """What is found otherwise is somebody else's doing only where it was in place before and is wanted still."""
 
 from nri_coloc.actuation.files import Correction
-from nri_coloc.actuation.target import Applied, Target
+from nri_coloc.actuation.target import Applied, Later, Target
 from nri_coloc.daemon.drift import FORMER_KEPT, REPAIRS_PER_MINUTE, Drifts
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
@@ -58,6 +58,17 @@ def test_a_value_that_the_kernel_refused_is_not_in_place():
     refused = KernelInterfaceError("/sys/pod/cpu.weight", "write", "no")
     drifts.judge("pod", target(LOW, LIGHT), Applied(ALL, ALL, (refused,)))
     assert drifts.judge("pod", target(LOW, LIGHT), found(ALL, LOW, RESET)) is None
+
+
+def test_a_value_that_is_still_to_be_written_is_told_once_and_counts_from_when_it_is_there():
+    bound = FileValue("memory", "memory.high", "4096")
+    drifts = settled(target(ALL, bound))
+    raised = Correction("memory.high", "max", "4096")
+    waits = Applied(ALL, ALL, corrected=(raised,), later=(Later("/pod/memory.high", lambda: None),))
+    told = [drifts.judge("pod", target(ALL, bound), waits) for _ in range(3)]
+    assert [drift is not None for drift in told] == [True, False, False]
+    drifts.judge("pod", target(ALL, bound), found(ALL))
+    assert drifts.judge("pod", target(ALL, bound), found(ALL, ALL, raised)) is not None
 
 
 def test_what_could_not_be_put_right_is_not_said_to_be():

@@ -12,7 +12,7 @@ from nri_coloc.actuation import restoration
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.target import Later
-from nri_coloc.daemon import targets
+from nri_coloc.daemon import refusals, targets
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.memory_worker import LEAST, Bounds, MemoryWorker
 from nri_coloc.errors import KernelInterfaceError
@@ -272,30 +272,48 @@ def test_others_writes_are_made_one_after_the_other_and_a_refusal_is_told(rig):
         made.append("second")
         return refused
 
-    rig.worker.later(Later("first", slowly))
+    rig.worker.later(Later("first", slowly), "web")
     assert begun.wait(180)
-    rig.worker.later(Later("second", lambda: made.append("never: a newer one of this file has come")))
-    rig.worker.later(Later("second", refusing))
+    rig.worker.later(Later("second", lambda: made.append("never: a newer one of this file has come")), "web")
+    rig.worker.later(Later("second", refusing), "batch")
     rig.worker.submit(bounds())
     assert made == []
     slow.set()
     becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the box's bounds after them")
     rig.worker.stop()
     assert made == ["first", "second"]
-    assert rig.heard.said() == [("write.failed", "kernel_refused")]
+    assert [(one.event.value, one.pod) for one in rig.heard.records] == [("write.failed", "batch")]
+
+
+def test_a_write_that_is_refused_is_not_made_again_at_each_look(rig, monkeypatch):
+    monkeypatch.setattr(refusals, "FIRST_PAUSE_S", 600.0)
+    refused = KernelInterfaceError("/pod/memory.high", "write 4096 to", "Device or resource busy")
+    tries: list[str] = []
+
+    def refusing() -> KernelInterfaceError:
+        tries.append("one more")
+        return refused
+
+    for _ in range(3):
+        rig.worker.later(Later("refused", refusing), "")
+        done = Event()
+        rig.worker.later(Later("another", done.set), "")
+        assert done.wait(180)
+    rig.worker.stop()
+    assert tries == ["one more"]
 
 
 def test_what_was_not_begun_when_it_ends_is_not_written(rig):
     made: list[str] = []
 
     def ending() -> None:
-        rig.worker.later(Later("second", lambda: made.append("second")))
+        rig.worker.later(Later("second", lambda: made.append("second")), "")
         rig.worker.stop()
         made.append("begun")
 
-    rig.worker.later(Later("first", ending))
+    rig.worker.later(Later("first", ending), "")
     assert rig.worker.ended(180)
-    rig.worker.later(Later("third", lambda: made.append("third")))
+    rig.worker.later(Later("third", lambda: made.append("third")), "")
     assert made == ["begun"]
 
 
