@@ -221,7 +221,7 @@ class Pusher:
             return PAUSE_S
         finally:
             self._in_flight = ("", NO_KNOBS)
-        if changes.cpus is not None:
+        if changes.cpus is not None and not self._stopping:  # else all may have been put back by now
             self.place(container_id)
         self._pushed(assignment, changes)
         return max(PAUSE_S, time.monotonic() - began)

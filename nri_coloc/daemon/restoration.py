@@ -78,10 +78,11 @@ class Undone(NamedTuple):
 
 
 def restore(
-    state_dir: str, host_root: str, runtime: RuntimeAt | None, seconds: float = float("inf")
+    state_dir: str, host_root: str, runtime: RuntimeAt | None, seconds: float = float("inf"), busy: str = ""
 ) -> Undone:
     """Put everything back; without a runtime files alone. No further spec is begun after so many seconds.
 
+    `busy`: why the runtime is there and may not be asked now, or "". Containers are kept for another try then.
     Below a root where nothing of it can be, nothing is done: all would be taken for gone, and be forgotten.
     """
     until = time.monotonic() + seconds
@@ -94,6 +95,8 @@ def restore(
         put_back = files.restore(path, host_root, layout.version)
         return Undone(put_back, SpecsRestored(), unwritten=put_back.unwritten)
     put_back = files.restore(path, host_root, layout.version, _is_of_a_container)
+    if busy:
+        return Undone(put_back, SpecsRestored(), busy, unwritten=put_back.unwritten)
     try:
         listed = census.take(runtime.nri_socket, runtime.plugin_name, runtime.patience_s)
     except (OSError, ColocError) as error:
@@ -116,10 +119,10 @@ def at_exit(
     if not all(writer.ended(ENDS_WITHIN_S) for writer in writers):
         log.warning("nothing is put back, for something is still being written; try `nri-coloc restore`")
         return
-    asked = replace(runtime, patience_s=ENDS_WITHIN_S) if pusher.ended(ENDS_WITHIN_S) else None
-    undone = restore(*place, asked, SPECS_WITHIN_S)
+    busy = "" if pusher.ended(ENDS_WITHIN_S) else "a push is in flight"
+    undone = restore(*place, replace(runtime, patience_s=ENDS_WITHIN_S), SPECS_WITHIN_S, busy)
     log.info("put back", files=len(undone.files.done), specs=len(undone.specs.done))
-    why = undone.elsewhere or undone.unreachable or ("" if asked else "a push is in flight")
+    why = undone.elsewhere or undone.unreachable
     for words in (
         *map(str, undone.files.refused),
         *undone.specs.refused,

@@ -199,6 +199,13 @@ def test_whose_cpus_were_pushed_is_looked_at_at_once(rig):
     assert placed == ["app"]
 
 
+def test_what_a_push_brought_while_the_daemon_ends_is_not_written_once_more(rig):
+    """By then all may have been put back."""
+    rig.pusher.place = lambda container_id: pytest.fail(f"{container_id} was written")
+    rig.runtime.during = rig.pusher.stop
+    assert rig.pusher._push("app")
+
+
 def test_a_refusal_is_tried_again_later_and_said_then(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     began = time.monotonic()

@@ -43,10 +43,16 @@ class Machine:
 
 
 class Ended:
-    """Stands for a thread that has written its last."""
+    """Stands for a thread that has written its last, or for one that has not."""
 
-    def ended(self, seconds: float) -> bool:
-        return True
+    def __init__(self, *, has_ended: bool = True) -> None:
+        self._has_ended = has_ended
+
+    def ended(self, _seconds: float) -> bool:
+        return self._has_ended
+
+
+ENDED, BUSY = Ended(), Ended(has_ended=False)
 
 
 class Log:
@@ -80,10 +86,10 @@ def nobody(machine: Machine) -> RuntimeAt:
     return RuntimeAt(str(machine.state / "none.sock"), "", "nri-coloc", 0.1)
 
 
-def at_exit(machine: Machine, writers: Iterable[Ended] = (Ended(),)) -> list[str]:
+def at_exit(machine: Machine, writers: Iterable[Ended] = (ENDED,), pusher: Ended = ENDED) -> list[str]:
     log = Log()
     place = (str(machine.state), str(machine.root))
-    restoration.at_exit(place, nobody(machine), writers, Ended(), log)
+    restoration.at_exit(place, nobody(machine), writers, pusher, log)
     return log.warned
 
 
@@ -123,3 +129,8 @@ def test_the_daemons_end_tells_of_a_root_that_is_gone(machine):
     machine.root.rename(machine.root.with_name("gone"))
     assert any("nothing was put back" in words for words in at_exit(machine))
     assert machine.journalled == {POD, APP}
+
+
+def test_a_push_that_is_in_flight_at_the_daemons_end_keeps_containers_for_another_try(machine):
+    assert "a push is in flight" in at_exit(machine, pusher=BUSY)
+    assert (machine.file(POD).read_text(), machine.journalled) == ("100", {APP})
