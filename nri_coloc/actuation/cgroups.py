@@ -192,6 +192,12 @@ class CgroupWriter:
                 return Applied(failures=(error.as_value(),))
         return Applied(corrected=tuple(corrected))
 
+    def originals(self, path: str) -> dict[str, str]:
+        """Return what the journal says that a container's files had before us, by their names."""
+        folders = filter(None, (self._layout.folder(controller, path) for controller in CONTROLLERS))
+        found = (self._journal.below(folder) for folder in dict.fromkeys(folders))
+        return {file.rpartition("/")[2]: was for each in found for file, was in each.items()}
+
     def protected(self) -> set[str]:
         """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
         return self._journalled("memory", frozenset({"memory.low", "memory.min"}))

@@ -27,7 +27,17 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
-from nri_coloc.daemon import census, guarded, probe, restoration, steering, targets, trunk, verification
+from nri_coloc.daemon import (
+    census,
+    guarded,
+    probe,
+    restoration,
+    specs,
+    steering,
+    targets,
+    trunk,
+    verification,
+)
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.admin_orders import Staff
 from nri_coloc.daemon.admin_side import AdminSide
@@ -112,7 +122,7 @@ class Daemon:
         self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
         self.actuator.hints.can = probe.scheduling(options.host_root, self.report.log.warning)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
-        self._translator = Translator(memory)
+        self._translator = Translator(memory, partial(specs.journalled, writer))
         self._wire_runtime(settings, writer)
         self._wire_lending(writer)
         loops = Loops(self.lending, self.survey)

@@ -17,8 +17,7 @@ from nri_coloc.daemon.pusher import PAUSE_S
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
 from nri_coloc.knobs import originals
 from nri_coloc.knobs.files import FileValue
-from nri_coloc.knobs.originals import Original
-from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, Original
 from nri_coloc.model.workload import Container, Phase
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Synchronize

@@ -5,13 +5,16 @@ that one stands, unless the pod's annotation orders otherwise, or did until now:
 invariant 7).
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
-from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.knobs import originals
+from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs, Original
 from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.workload import Resources
+from nri_coloc.model.workload import Container, Resources
 from nri_coloc.policy import admission
+from nri_coloc.sampling import cgroup_layout
 
 PUSHED: Final = Knobs(cpus="", shares=0, quota=0, period=0, memory_limit=0)
 """The knobs that are pushed; only which of them are set counts."""
@@ -36,6 +39,21 @@ def wanted(state: NodeState, assignment: Assignment) -> Knobs:
 def of(resources: Resources) -> Knobs:
     """Return what a spec, or an update, says of what is pushed; remembered, as most containers agree."""
     return resources.knobs().where_set(PUSHED)
+
+
+class Journal(Protocol):
+    """Knows what files held before us, in this life and former ones."""
+
+    def originals(self, path: str) -> Mapping[str, str]: ...
+
+
+def journalled(journal: Journal, container: Container) -> Original:
+    """Return the figures that a container's spec has of a former life of ours, by the journal of its files."""
+    try:
+        path = cgroup_layout.container_path(container.cgroups_path)
+    except ValueError:
+        return Original(frozenset())
+    return originals.in_spec(originals.of_files(journal.originals(path)), container.resources.knobs())
 
 
 def _given(resources: Resources) -> Knobs:

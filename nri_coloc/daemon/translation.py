@@ -4,7 +4,7 @@ A pod that the state knows is not decoded again; one that it does not know is ta
 events get lost around a registration. No I/O.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from nri_coloc.model.events import (
     PodStarted,
     Synchronized,
 )
+from nri_coloc.model.knobs import Original
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import KEPT_BY_DRA, KEPT_BY_KUBELET, Container, Pod, QoSClass, Resources, Wish
@@ -26,11 +27,16 @@ from nri_coloc.policy import claim, record
 from nri_coloc.policy.update import merge
 
 
-class Translator:
-    """Holds what every translation needs: the machine's memory, for shares of it."""
+def _nothing(_container: Container) -> Original:
+    return Original(frozenset())
 
-    def __init__(self, memory_bytes: int) -> None:
+
+class Translator:
+    """Holds what every translation needs: the machine's memory, for shares of it, and what a former life journalled."""
+
+    def __init__(self, memory_bytes: int, journalled: Callable[[Container], Original] = _nothing) -> None:
         self._memory_bytes = memory_bytes
+        self._journalled = journalled
 
     def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
         """Read a container's wish from its pod's annotations and the kubelet's own values."""
@@ -101,6 +107,8 @@ class Translator:
         known = state.containers.get(container.id)
         if known is not None:
             return container, self.wish(pod, record.facts_of(container, known), tuning)
+        if record.read(container.record) is None:
+            return self._listed_without_record(container, pod, tuning)
         wish = self.wish(pod, container, tuning)
         resized = record.resized_since(container, wish)
         if resized is None:
@@ -109,6 +117,27 @@ class Translator:
         # only a part of the limit follows it: of an amount, another one in the spec tells of no resize
         explains = again.annotated.memory_limit == container.resources.memory_limit
         return (resized, again) if explains else (container, wish)
+
+    def _listed_without_record(
+        self, container: Container, pod: Pod, tuning: Tuning
+    ) -> tuple[Container, Wish]:
+        """Do so for one that ran before we came, or whose creation we did not answer, by a former life's journal."""
+        found = self._journalled(container)
+        if not found.ours:
+            return container, self.wish(pod, container, tuning)
+        spec = container.resources
+        was = {name: getattr(found.values, name) for name in found.ours}
+        container = replace(container, resources=replace(spec, **was), journalled=found)
+        wish = self.wish(pod, container, tuning)
+        limit = record.limit_since(found.values.memory_limit, wish, spec.memory_limit)
+        if limit is None:
+            return container, wish
+        resized = replace(container, resources=replace(container.resources, memory_limit=limit))
+        again = self.wish(pod, resized, tuning)
+        if again.annotated.memory_limit == spec.memory_limit:
+            return resized, again
+        kubelets = replace(container, resources=replace(container.resources, memory_limit=spec.memory_limit))
+        return kubelets, self.wish(pod, kubelets, tuning)
 
     def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
         """Read every wish anew under another tuning: by container id and by pod id."""

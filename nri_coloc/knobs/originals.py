@@ -6,12 +6,11 @@ change a value but never take one out of a spec (nri-protocol §5.2).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from nri_coloc.knobs.files import FileValue, number
-from nri_coloc.knobs.weights import shares_of
-from nri_coloc.model.knobs import ATTRIBUTES, KERNELS_PERIOD, KERNELS_SHARES, NO_KNOBS, NO_LIMIT, Knobs
+from nri_coloc.knobs.weights import cpu_weight, shares_of
+from nri_coloc.model.knobs import ATTRIBUTES, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs, Original
 
 KERNELS_WEIGHT: Final = "100"
 """cpu.weight, io.weight and bfq's of a new cgroup (Documentation/admin-guide/cgroup-v2, "Weights")."""
@@ -42,21 +41,10 @@ NOT_RESTORABLE: Final = ("blockio_class", "rdt_class")
 _CARRIED: Final = Knobs(cpus="", mems="", shares=0, quota=0, period=0, memory_limit=0)
 """The knobs that an update of a spec carries, on every version of cgroups; only which are set counts."""
 
+_FIGURES: Final = Knobs(shares=0, quota=0, period=0, memory_limit=0)
+"""Likewise."""
+
 _DEFAULTS: Final = Knobs(shares=KERNELS_SHARES, quota=NO_LIMIT, period=KERNELS_PERIOD, memory_limit=NO_LIMIT)
-
-
-@dataclass(frozen=True, slots=True)
-class Original:
-    """`ours`: the knobs that are ours, by attribute; `values`: what there was before, None for nothing."""
-
-    ours: frozenset[str]
-    values: Knobs = NO_KNOBS
-
-    def completed(self, later: "Original") -> "Original":
-        """Add what became ours later: of a knob that was ours already, what stood there then was ours."""
-        both = zip(ATTRIBUTES, self.values, later.values, strict=True)
-        values = [first if name in self.ours else second for name, first, second in both]
-        return Original(self.ours | later.ours, Knobs._make(values))
 
 
 def of_files(texts: Mapping[str, str]) -> Original:
@@ -88,6 +76,20 @@ def of_files(texts: Mapping[str, str]) -> Original:
     if (values.quota or 0) > 0:
         return Original(frozenset(found) - {"quota", "period"}, values._replace(quota=None, period=None))
     return Original(frozenset(found), values)
+
+
+def in_spec(original: Original, said: Knobs) -> Original:
+    """Keep the figures that a spec says otherwise than they were: values of ours, as far as files can tell.
+
+    CPUs are not among them: whose they are a spec tells better than a file.
+    """
+    before = original.values.where_set(_FIGURES)
+    was = Knobs._make([None if value in (0, NO_LIMIT) else value for value in before])
+    if said.shares and was.shares and was.shares in (said.shares, shares_of(cpu_weight(said.shares))):
+        was = was._replace(shares=said.shares)  # as v2 shows it
+    changed = said.differing(was).where_set(_FIGURES)
+    ours = {name for name, value in zip(ATTRIBUTES, changed, strict=True) if value is not None}
+    return Original(original.ours & ours, was)
 
 
 def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
 from nri_coloc.model.value import value
 
 
@@ -123,7 +123,9 @@ class Pod:
 @value
 class Container:
     """A container; `record` is the text of our own annotation, handed back by the runtime. `claimed`: CPUs that its
-    environment says the DRA CPU driver gave it, 0 for none; anybody may write that (see `policy.claim`)."""
+    environment says the DRA CPU driver gave it, 0 for none; anybody may write that (see `policy.claim`). `journalled`:
+    of who carries no record, the figures that a former life changed in its spec; `resources` has what there was.
+    """
 
     id: str
     pod_id: str
@@ -136,6 +138,7 @@ class Container:
     oom_score_adj: int | None = None
     resources: Resources = Resources()
     claimed: CPUMask = 0
+    journalled: Original | None = None
 
 
 class FindingKind(StrEnum):

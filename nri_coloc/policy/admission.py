@@ -323,6 +323,8 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
     if container.record:
         assignment = replace(assignment, granted=loans.recalled(container, assignment.wish))
         container = replace(record.before_us(container), record="")
+    elif container.journalled is not None:
+        container = replace(container, journalled=None)
     ours, original = _compared(orders(state, assignment), spec_of(container))
     # written out: dataclasses.replace costs 2 µs more, in every creation
     return Assignment(

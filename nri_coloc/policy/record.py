@@ -16,7 +16,7 @@ from typing import Any, Final
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, KnobValue
-from nri_coloc.model.state import Assignment
+from nri_coloc.model.state import RECLAIM, Assignment
 from nri_coloc.model.workload import Container, QoSClass, Resources, Wish
 
 MAX_LENGTH: Final = 4096
@@ -156,7 +156,7 @@ def former(container: Container) -> Assignment | None:
     """
     memory = read(container.record)
     if memory is None:
-        return None
+        return _journalled(container)
     names = _ours_in(memory, container.resources)
     shown = container.resources.knobs(container.oom_score_adj)
     ours = Knobs._make(
@@ -173,21 +173,39 @@ def former(container: Container) -> Assignment | None:
     )
 
 
-def resized_since(container: Container, wish: Wish) -> Container | None:
-    """Return the container with a record as of the memory limit that its spec's makes likely; None for no other.
+def _journalled(container: Container) -> Assignment | None:
+    """Return what the journal tells of who carries no record: of class and pool nothing, and nobody asks for those."""
+    found = container.journalled
+    if found is None:
+        return None
+    ours = Knobs._make([0 if name in found.ours else None for name in Knobs._fields])
+    return Assignment(container, QoSClass.RECLAIMED, RECLAIM, knobs=ours, original=found.values)
 
-    `wish` is read with the recorded limit. If the limit that it asks for is a part of that one, the spec's is the same
-    part of the kubelet's present limit. What a loan was cut to is no part of any other.
+
+def limit_since(was: int | None, wish: Wish, now: int | None) -> int | None:
+    """Return the memory limit of the kubelet's that a spec's makes likely; None for no other than there was.
+
+    `wish` is read with the one that there was. If the limit that it asks for is a part of that one, the spec's is the
+    same part of the present one. What a loan was cut to is no part of any other.
     """
-    memory = read(container.record)
-    was = memory.original.memory_limit if memory is not None else None
-    now, then = container.resources.memory_limit, wish.annotated.memory_limit
-    if memory is None or not was or not then or not now or min(was, now) < 0 or now == then:
+    then = wish.annotated.memory_limit
+    if not was or not then or not now or min(was, now) < 0 or now == then:
         return None
     if now < then and wish.qos is QoSClass.RECLAIMED:
         return None
     percent = -(-100 * then // was)
-    original = memory.original._replace(memory_limit=-(-100 * now // percent))
+    return -(-100 * now // percent)
+
+
+def resized_since(container: Container, wish: Wish) -> Container | None:
+    """Return the container with a record as of the memory limit that its spec's makes likely; None for no other."""
+    memory = read(container.record)
+    if memory is None:
+        return None
+    limit = limit_since(memory.original.memory_limit, wish, container.resources.memory_limit)
+    if limit is None:
+        return None
+    original = memory.original._replace(memory_limit=limit)
     ours = Knobs._make([0 if name in memory.ours else None for name in Knobs._fields])
     text = _text(memory.qos, memory.pool, (memory.exclusive, memory.mems), ours, original, NO_KNOBS)
     return replace(container, record=text)

@@ -49,6 +49,11 @@ def in_spec(node: Node, container_id: str) -> str:
     return cpus
 
 
+def limit_in_spec(node: Node, container_id: str) -> int:
+    limit: int = node.runtime.containers[container_id].resources.memory.limit.value
+    return limit
+
+
 def events_after(daemon: Daemon, record: dict[str, Any]) -> set[str]:
     """What the audit tells after a record and what that one caused."""
     own = record["decision_id"]
@@ -155,6 +160,25 @@ def test_a_part_of_a_resized_memory_limit_survives_the_runtimes_restart_and_ours
     assert file(node, web, name) == held
     assert not [r for r in daemon.audit("container.update", container_id=web) if "memory.limit" in r["after"]]
     assert_unhurt(daemon)
+
+
+def test_a_part_of_the_limit_of_who_ran_before_us_is_the_same_part_in_every_life(node, daemon):
+    daemon.kill()
+    sandbox = pod(node, "cache", annotations={"coloc.nri.io/memory-limit": "50%"})
+    request = replace(native(1000, 1000), memory_limit=1000 * MI)
+    web = node.run_container(sandbox, ContainerRequest("app", request))
+    name = "memory.limit_in_bytes" if node.tree.version == 1 else "memory.max"
+    for _ in range(3):
+        daemon.start()
+        served(daemon)
+        wait_until(
+            lambda: limit_in_spec(node, web) == 500 * MI, 180, "half of the kubelet's limit in the spec"
+        )
+        wait_until(lambda: file(node, web, name) == str(500 * MI), 180, "half of it in the file")
+        admitted = daemon.audited("container.admit", container_id=web)
+        assert admitted["after"]["memory.limit"] == 500 * MI
+        assert_unhurt(daemon)
+        daemon.kill()
 
 
 def test_under_strict_the_kubelets_update_fails_and_succeeds_once_there_is_room(lasting):

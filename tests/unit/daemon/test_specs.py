@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from nri_coloc.daemon import specs
+from nri_coloc.knobs.files import FileValue
 from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.workload import Resources
+from nri_coloc.model.workload import Container, Resources
+from tests.unit.actuation.host import Host
 from tests.unit.policy.kit import RECLAIMED, SHARED, Node
 
 MI = 1 << 20
@@ -18,6 +20,23 @@ def test_where_the_kubelet_gave_a_value_only_an_annotation_puts_another_there():
     assert specs.wanted(node.state, node["app"]) == Knobs(cpus="0-7")
     node.create("told", wish=replace(by_class, annotated=Knobs(memory_limit=64 * MI)), resources=given)
     assert specs.wanted(node.state, node["told"]) == Knobs(cpus="0-7", memory_limit=64 * MI)
+
+
+def test_what_a_former_life_changed_in_a_spec_is_known_by_the_journal(tmp_path):
+    host = Host(tmp_path, 2)
+    host.cgroup("kubepods/podu/c", memory_max=str(128 * MI), cpu_weight="39")
+    limit = FileValue("memory", "memory.max", str(64 * MI))
+    host.apply("", limit, FileValue("cpu", "cpu.weight", "1"), path="kubepods/podu/c", journalled=True)
+    listed = Container(
+        "c", "p", cgroups_path="/kubepods/podu/c", resources=Resources(1000, memory_limit=64 * MI)
+    )
+    found = specs.journalled(host.writer, listed)
+    assert (*found.ours, found.values.memory_limit) == ("memory_limit", 128 * MI)
+
+
+def test_of_a_cgroup_that_can_be_none_no_journal_tells(tmp_path):
+    odd = Container("c", "p", cgroups_path="../c", resources=Resources(1000))
+    assert specs.journalled(Host(tmp_path, 2).writer, odd).ours == frozenset()
 
 
 def test_what_an_annotation_put_there_is_the_kubelets_again_once_it_does_not_hold():

@@ -5,7 +5,7 @@ import pytest
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.translation import Translator
-from nri_coloc.model.knobs import NO_KNOBS
+from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import KEPT_BY_DRA, Phase, QoSClass
 from nri_coloc.nri.events import Call, Hook
@@ -164,6 +164,47 @@ def test_what_a_loan_was_cut_to_tells_of_no_resize(translator):
     event = translator.synchronized([listed.hook.pod], [listed.container], a_node().state, TUNING)
     ((_, wish),) = event.containers
     assert wish.annotated.memory_limit == GI // 2
+
+
+# ---- whom no record tells of ----
+
+
+class Adopted:
+    """A container of 1 GiB that ran before us: what its spec says in a later life, and the journal of a former one."""
+
+    def __init__(self, limit: str, *, says: int, journalled: Original) -> None:
+        self.hook = hook(HookKind.CREATE_CONTAINER)
+        self.hook.pod.annotations["coloc.nri.io/memory-limit"] = limit
+        assert self.hook.container is not None
+        self.hook.container.linux.resources.memory.limit.value = says
+        translator = Translator(MEMORY, lambda _container: journalled)
+        event = translator.synchronized([self.hook.pod], [self.hook.container], a_node().state, TUNING)
+        ((self.container, self.wish),) = event.containers
+
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """The kubelet's, and ours."""
+        return self.container.resources.memory_limit, self.wish.annotated.memory_limit
+
+
+GIB_BEFORE = Original(frozenset({"memory_limit"}), Knobs(memory_limit=GI))
+
+
+def test_a_part_of_a_limit_is_not_taken_of_itself_in_the_next_life():
+    assert Adopted("50%", says=GI // 2, journalled=GIB_BEFORE).limits == (GI, GI // 2)
+
+
+def test_a_part_of_a_resized_limit_is_not_either():
+    assert Adopted("50%", says=3 * GI // 2, journalled=GIB_BEFORE).limits == (3 * GI, 3 * GI // 2)
+
+
+def test_a_limit_that_is_no_part_of_any_is_the_kubelets():
+    assert Adopted("512Mi", says=2 * GI, journalled=GIB_BEFORE).limits == (2 * GI, GI // 2)
+
+
+def test_what_a_former_life_did_not_change_is_the_kubelets():
+    found = Adopted("50%", says=GI, journalled=Original(frozenset()))
+    assert (found.limits, found.container.journalled) == ((GI, GI // 2), None)
 
 
 def test_a_record_in_a_pod_that_carries_the_key_itself_is_dropped(translator):

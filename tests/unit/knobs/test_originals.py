@@ -3,8 +3,7 @@
 import pytest
 
 from nri_coloc.knobs import originals
-from nri_coloc.knobs.originals import Original
-from nri_coloc.model.knobs import ATTRIBUTES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import ATTRIBUTES, NO_KNOBS, Knobs, Original
 
 POD = Knobs(cpus="0-7", mems="0-1")
 OURS = Knobs(cpus="2-3", mems="1", shares=512, quota=50_000, period=50_000, memory_limit=1 << 26)
@@ -171,3 +170,31 @@ def test_a_file_shows_a_value_or_not(shown, wanted, same):
 )
 def test_of_a_weight_the_default_alone_is_given_back(name, was, text):
     assert originals.written(name, was) == text
+
+
+class TestWhatASpecHasOfAFormerLife:
+    def of(self, said: Knobs, **texts: str) -> Original:
+        """What is ours of a spec, by the journalled files; a dot in a name is written as two underscores."""
+        return originals.in_spec(
+            originals.of_files({name.replace("__", "."): text for name, text in texts.items()}), said
+        )
+
+    def test_what_it_says_otherwise_than_there_was_is_ours(self):
+        found = self.of(Knobs(shares=2048, memory_limit=64), memory__max="128", cpu__shares="2")
+        assert found == Original(frozenset({"shares", "memory_limit"}), Knobs(shares=2, memory_limit=128))
+
+    def test_what_it_says_as_there_was_is_not(self):
+        assert self.of(Knobs(shares=2, memory_limit=128), memory__max="128", cpu__shares="2").ours == set()
+
+    def test_shares_of_the_same_weight_are_as_there_was(self):
+        assert self.of(Knobs(shares=1000), cpu__weight="39").ours == set()
+        assert self.of(Knobs(shares=2), cpu__weight="39").ours == {"shares"}
+
+    def test_no_limit_and_no_quota_were_nothing(self):
+        found = self.of(
+            Knobs(quota=5000, period=100_000, memory_limit=64), cpu__max="max 100000", memory__max="max"
+        )
+        assert found == Original(frozenset({"quota", "memory_limit"}), Knobs(period=100_000))
+
+    def test_of_cpus_it_tells_nothing(self):
+        assert self.of(Knobs(cpus="0-3"), cpuset__cpus="0-7").ours == set()

@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.model.cpuset import of
 from nri_coloc.model.events import Synchronized
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.workload import Finding, FindingKind, Resources, Wish
 from nri_coloc.policy import admission, record
@@ -205,3 +205,13 @@ def test_a_daemon_that_comes_later_gives_back_what_the_spec_still_shows_of_a_loa
     again = Node()
     again.happen(Synchronized(((pod(), SHARED),), ((listed, SHARED),)))
     assert (ordered(again).quota, ordered(again).memory_limit) == (-1, -1)
+
+
+def test_a_daemon_that_comes_later_gives_back_what_its_journal_tells_of_who_carries_no_record():
+    loan = Original(frozenset({"shares", "quota", "period", "memory_limit"}), Knobs(shares=2))
+    listed = replace(rewished(SHARED)["app"].container, resources=Resources(shares=2), journalled=loan)
+    again = Node()
+    again.happen(Synchronized(((pod(), SHARED),), ((listed, SHARED),)))
+    assert ordered(again).where_set(LENT.knobs) == Knobs(shares=2, quota=-1, period=100_000, memory_limit=-1)
+    assert again["app"].container.journalled is None
+    assert again["app"].by_file
