@@ -111,7 +111,13 @@ class Bandwidths:
         return _Found(folder, text, None if burst is None else number(burst))
 
     def _notice(self, file: str, shown: str | None) -> None:
-        """Give a file up that somebody else has written since we did."""
+        """Give a file up that somebody else has written since we did, and one that has nothing of ours.
+
+        The second was noted and then not written: a former life ended in between, or its cgroup was made anew. What the
+        kubelet writes there next is another original.
+        """
+        if file not in self._wrote and shown is not None and self._journal.original(file) == shown:
+            self._journal.forget(file)
         if self._wrote.get(file, shown) != shown:
             self._journal.forget(file)
             del self._wrote[file]
@@ -172,6 +178,8 @@ class Bandwidths:
         try:
             files.write(file, text)
         except KernelInterfaceError as error:
+            if original is None:
+                self._journal.forget(file)  # what is there may change before the next try
             return error.as_value()
         self._wrote[file] = text
         if text == original:

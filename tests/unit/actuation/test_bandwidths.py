@@ -150,6 +150,20 @@ def test_after_a_restart_a_raised_quota_is_known_to_be_ours(kernel):
     assert (kernel.get("pod", "quota"), kernel.noted()) == (200 * MS, {})
 
 
+def test_what_a_former_life_noted_and_did_not_write_is_the_kubelets(kernel):
+    kernel.apply(a=Share(100 * MS, 150 * MS))
+    for path in ("pod", "pod/a"):  # its cgroups are made anew, as by a reboot
+        kernel.set(path, "quota", 200 * MS if path == "pod" else 100 * MS)
+    kernel.start()
+    kernel.apply(a=Share(100 * MS, 100 * MS))
+    assert kernel.noted() == {}
+    kernel.set("pod/a", "quota", 50 * MS)
+    kernel.set("pod", "quota", 150 * MS)
+    kernel.apply(a=Share(50 * MS, 75 * MS))
+    kernel.apply(a=Share(50 * MS, 50 * MS))
+    assert (kernel.get("pod", "quota"), kernel.get("pod/a", "quota")) == (150 * MS, 50 * MS)
+
+
 def test_a_quota_of_before_a_resize_is_not_put_back(kernel):
     kernel.apply(a=Share(100 * MS, 150 * MS))
     kernel.apply(a=Share(180 * MS, 180 * MS))
@@ -205,6 +219,7 @@ def test_a_refusal_is_returned_and_the_rest_is_written(kernel, monkeypatch):
     found = kernel.bandwidths.apply(PodBandwidth("pod", shares))
     assert [failure.path for failure in found.failures] == [str(kernel.file("pod/a", "burst"))]
     assert kernel.get("pod/b", "burst") == 10 * MS
+    assert str(kernel.file("pod/a", "burst")) not in kernel.noted()
 
 
 def test_a_file_that_cannot_be_read_is_a_refusal(kernel, monkeypatch):
