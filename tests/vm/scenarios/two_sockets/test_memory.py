@@ -33,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["mount", "-t", "ext4", DISK, str(folder)],
     ):
         subprocess.run(command, check=True, capture_output=True)
-    for name in ("kept", "lost", "hog", "online", "offline"):
+    for name in ("kept", "lost", "hog", "lowered", "online", "offline"):
         with (folder / name).open("wb") as file:
             file.truncate(512 * MIB)
     return folder
@@ -81,7 +81,7 @@ def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
 
 def test_a_memory_high_below_what_a_container_holds_by_now_makes_it_give_that_up(node: Node, data: Path):
     web = node.pod("web", cpus=0.5, mounts={"/data": data})
-    read_file(web, "hog", 96)
+    read_file(web, "lowered", 96)
     assert held(web) >= MOST
     node.plugin.config.write("classes: {shared: {memoryHigh: 24Mi}}\n")
     becomes(lambda: web.cgroup("memory.high"), str(24 * MIB), TURNS)
