@@ -99,6 +99,7 @@ class Lending:
         self._cost = TickCost()
         self._late: list[float] = []
         self._alarm = Alarm()
+        self._was_short = False
         self._boxed = 0
         self._sizing = Lock()
         self._is_told = False
@@ -199,6 +200,7 @@ class Lending:
             return passed.next_s
         late, self._late = self._late, []
         readings = self._readings(now, late, state, has_looked=look is not None)
+        self._say_if_short()
         next_s = (
             self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, look, state)
         )
@@ -231,6 +233,13 @@ class Lending:
             members=self._boxed,
             equal=self._relocation.equal(state),
         )
+
+    def _say_if_short(self) -> None:
+        """Say once that not all that is read may be open at a time."""
+        if self._sampler.is_short and not self._was_short:
+            self._was_short = True
+            words = "too few files may be open (RLIMIT_NOFILE): some are opened for each reading, others are not read"
+            self._report.log.warning(words, open_files=self._sampler.open_files)
 
     @property
     def _partitions(self) -> bool:

@@ -74,7 +74,7 @@ from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling import cgroup_layout, descriptors
 from nri_coloc.sampling import topology as machine
 from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
@@ -397,4 +397,5 @@ def run(options: Options) -> int:
         reader.read(options.config) if options.config else reader.load("", "the defaults")
     )
     logs.configure(settings.log_level)
+    descriptors.raise_soft_limit()
     return Daemon(options, settings, watch).run()

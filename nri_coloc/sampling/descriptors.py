@@ -4,17 +4,26 @@ A file belongs to the cgroup whose folder it was opened through: the folder's in
 opened relative to it, so that a cgroup made anew under the same path can never be taken for the old one. The
 kernel answers ENODEV once a cgroup is removed (fs/kernfs/file.c); a plain file of a simulated node lives on while
 it is open, so there the number of its names is looked at, now and then.
+
+A file that is not there and one that cannot be opened are told apart: who is gone uses nothing, of the other nobody
+knows what it uses.
 """
 
+import errno
 import os
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from nri_coloc.sampling import kernel_files
 
-LIMIT: Final = 1024
+LIMIT: Final = 2048
+"""Each open file of a cgroup that was read keeps a page of the kernel's (fs/seq_file.c): 8 MiB in all."""
+
+_SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
 READ_SIZE: Final = 1 << 16
 """What fills this is no counter file: taken for unreadable rather than for complete."""
 
@@ -37,33 +46,65 @@ class Vanished(Exception):
     """The cgroup was removed since its file was opened."""
 
 
+class Refused(Exception):
+    """The file is there, as far as anybody knows, and cannot be opened or read."""
+
+
+def raise_soft_limit() -> None:
+    """Let this process open as many files as its hard limit grants. A refusal is no failure: there are fewer then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 class Descriptors:
-    """A bounded number of open files; beyond it a file counts as one that is not there."""
+    """A bounded number of open files: half of what the process may open, `limit` at most.
+
+    `was_short`: whether a file was refused because that, or the process's or the machine's own bound, was reached.
+    """
 
     def __init__(self, limit: int = LIMIT) -> None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limit = limit if soft == resource.RLIM_INFINITY else min(limit, soft // 2)
         self.count = 0
+        self.was_short = False
+
+    @property
+    def limit(self) -> int:
+        """How many files may be open."""
+        return self._limit
 
     def open(self, folder: str, name: str) -> "OpenFile | None":
-        """Open a file of a folder; None if it is not there or cannot be read, whatever the reason.
+        """Open a file of a folder; None if it is not there. Raises Refused where that is not known, or it is not read.
 
         Where PSI is switched off, pressure files may be there, and refuse (kernel/sched/psi.c, psi_show: EOPNOTSUPP).
         """
-        if self.count >= self._limit:
-            return None
         try:
-            within = os.open(folder, _FOLDER)
-        except OSError:
-            return None
-        try:
-            opened = OpenFile(self, _readable(name, within), os.fstat(within).st_ino)
-        except OSError:
-            return None
-        finally:
-            os.close(within)
+            opened = self._opened(folder, name)
+        except OSError as error:
+            if error.errno in kernel_files.GONE:
+                return None
+            self.was_short = self.was_short or error.errno in _SHORT
+            raise Refused(f"{folder}/{name}: {error.strerror}") from error
         self.count += 1
         return opened
+
+    def open_readable(self, folder: str, name: str) -> "OpenFile | None":
+        """As `open`; None also for one that is refused."""
+        try:
+            return self.open(folder, name)
+        except Refused:
+            return None
+
+    def _opened(self, folder: str, name: str) -> "OpenFile":
+        if self.count >= self._limit:
+            raise OSError(errno.EMFILE, "as many files are open as may be")
+        within = os.open(folder, _FOLDER)
+        try:
+            return OpenFile(self, _readable(name, within), os.fstat(within).st_ino)
+        finally:
+            os.close(within)
 
 
 def _readable(name: str, within: int) -> int:

@@ -5,7 +5,7 @@ read at every tick, however many files that is (`groups` chooses as few as can t
 only by what the box loses, and a part of the box whose rate is an old one hides that. Online pods' pressure and
 members of tiers take turns within the budget: each of these queues gets its part, and whoever has fewer members
 leaves the rest to the others. A sample carries its own time, and rates are made by key, so that taking turns skews
-nothing.
+nothing. Where few files may be open they are of what is added up, and those in turn are opened for a reading.
 
 Where the kernel tells no pressure, the run-queue delay of a few tasks that somebody chose stands in for it.
 
@@ -25,12 +25,13 @@ from operator import attrgetter
 from typing import Final
 
 from nri_coloc.model.readings import Look, Role, Sample
+from nri_coloc.sampling import descriptors
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.descriptors import Descriptors
 from nri_coloc.sampling.gauge import RETRY_S, CgroupGauge, ReservedGauge
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.round import SUMMED, Figures, Round
-from nri_coloc.sampling.run_delay import RunDelay
+from nri_coloc.sampling.run_delay import MOST_TASKS, RunDelay
 
 BUDGET: Final = 8
 """Files a tick, where what is added up leaves room for others: DESIGN 6."""
@@ -53,15 +54,25 @@ _QUEUES: Final = (Role.ONLINE, Role.TIER)
 
 
 class FastSampler:
-    """`watch`, `follow` and `without_pressure` are for any thread and do no I/O; all else belongs to the tick's."""
+    """`watch`, `follow` and `without_pressure` are for any thread and do no I/O; all else belongs to the tick's.
+
+    `most_open`: how many files are kept open, where the process may have as many.
+    """
 
     def __init__(
-        self, layout: CgroupLayout, host_root: str = "/", clock: Callable[[], float] = time.monotonic
+        self,
+        layout: CgroupLayout,
+        host_root: str = "/",
+        clock: Callable[[], float] = time.monotonic,
+        most_open: int = descriptors.LIMIT,
     ) -> None:
         self._layout = layout
         self._host_root = host_root
         self._clock = clock
-        self._bank = Descriptors()
+        self._bank = Descriptors(most_open)
+        self._bank_in_turn = Descriptors()
+        self._room = self._bank.limit
+        self._is_short = False
         self._wanted: tuple[Group, ...] = ()
         self._adopted: tuple[Group, ...] = ()
         self._chosen: Mapping[str, tuple[int, ...]] = {}
@@ -86,7 +97,12 @@ class FastSampler:
     @property
     def open_files(self) -> int:
         """How many descriptors are open."""
-        return self._bank.count
+        return self._bank.count + self._bank_in_turn.count
+
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer files may be open than are read."""
+        return self._is_short or self._bank.was_short or self._bank_in_turn.was_short
 
     def watch(self, groups: tuple[Group, ...]) -> None:
         """Take what `groups.choose` chose; it holds from the next read on.
@@ -193,6 +209,8 @@ class FastSampler:
                 unread[at] -= 1
                 left -= gauge.cost
                 self._take(gauge, samples)
+                if self._bank_in_turn.count > self._room:
+                    gauge.close()
 
     def _take(self, gauge: _Gauge, samples: list[Sample]) -> None:
         sample = gauge.read(self._clock())
@@ -222,17 +240,27 @@ class FastSampler:
             gauge.close()
         self._gauges = kept
         self._adopted = wanted
+        self._share_out()
         self._of_cgroups = [gauge for gauge in kept.values() if isinstance(gauge, CgroupGauge)]
         self._follow()
         self._always = [kept[group] for group in wanted if _is_read_always(group)]
         self._reserved = [kept[group] for group in wanted if group.role is Role.RESERVED]
-        in_turn = [group for group in wanted if not _is_read_always(group)]
-        queues = [deque(kept[group] for group in in_turn if group.role is role) for role in _QUEUES]
+        queues = [deque(kept[group] for group in wanted if group.role is role) for role in _QUEUES]
         self._queues = [queue for queue in queues if queue]
         self._first = 0
         self._round, self._round_from = None, 0.0
         self._plan_round()
         return once_more
+
+    def _share_out(self) -> None:
+        """Leave to those in turn as many files as the others do not need, and close theirs where these are more."""
+        ahead = [gauge.cost for group, gauge in self._gauges.items() if not _is_in_turn(group)]
+        in_turn = [gauge for group, gauge in self._gauges.items() if _is_in_turn(group)]
+        self._room = max(0, self._bank.limit - sum(ahead) - MOST_TASKS)
+        self._is_short = self._is_short or sum(gauge.cost for gauge in in_turn) > self._room
+        if self._bank_in_turn.count > self._room:
+            for gauge in in_turn:
+                gauge.close()
 
     def _said_last(self) -> list[Sample]:
         """Return, once, that those who left are gone, but for whose cgroup was chosen again."""
@@ -262,7 +290,7 @@ class FastSampler:
         """
         added = [gauge for gauge in self._of_cgroups if gauge.role in SUMMED]
         online = [gauge for gauge in self._of_cgroups if gauge.role is Role.ONLINE and not gauge.is_mute]
-        left = BUDGET - sum(gauge.cost for gauge in added)
+        left = min(BUDGET - sum(gauge.cost for gauge in added), self._room)
         fits = sum(gauge.cost for gauge in online) <= left
         at_each = [gauge for gauge in online if fits and gauge.delay is None]
         in_turn = [gauge for gauge in online if gauge not in at_each]
@@ -286,7 +314,8 @@ class FastSampler:
     def _gauge(self, group: Group) -> _Gauge:
         if group.role is Role.RESERVED:
             return ReservedGauge(group, self._layout, self._host_root, self._bank)
-        return CgroupGauge(group, self._layout, self._bank)
+        bank = self._bank_in_turn if _is_in_turn(group) else self._bank
+        return CgroupGauge(group, self._layout, bank)
 
 
 def _is_nobody(gauge: CgroupGauge) -> bool:
@@ -294,7 +323,11 @@ def _is_nobody(gauge: CgroupGauge) -> bool:
 
     It uses nothing and waits for nothing; nothing is taken off for it, as nothing is at a tick.
     """
-    return not gauge.opened and gauge.role not in (Role.PODS, Role.SYSTEM)
+    return not gauge.is_there and gauge.role not in (Role.PODS, Role.SYSTEM)
+
+
+def _is_in_turn(group: Group) -> bool:
+    return group.role in _QUEUES
 
 
 def _is_read_always(group: Group) -> bool:

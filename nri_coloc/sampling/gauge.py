@@ -2,19 +2,20 @@
 
 A key stands for exactly the cgroups that a figure was made of: one that leaves or joins makes another key, so that
 nobody compares counters of different things. For one cgroup it is its folder's inode, for several a negative
-number made of theirs.
+number made of theirs. A file that is there and cannot be opened has its part in the key, and makes the figure unknown:
+a sum without it would be too small, and a remainder too large.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_coloc.model import cpuset, remainder
 from nri_coloc.model.readings import Role, Sample, Signal
 from nri_coloc.model.remainder import Remainder
 from nri_coloc.sampling import counters, descriptors, sources
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from nri_coloc.sampling.descriptors import Descriptors, OpenFile, Vanished
+from nri_coloc.sampling.descriptors import Descriptors, OpenFile, Refused, Vanished
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.run_delay import RunDelay
 from nri_coloc.sampling.sources import Source
@@ -26,6 +27,18 @@ _GENERATION: Final = 1 << 64
 """A simulated node's file system may give a new folder the inode of an old one; cgroupfs never does."""
 
 _Opened = list[tuple[OpenFile, Source]]
+
+
+class _Part(NamedTuple):
+    """One of the parts that a figure is made of: its open files, and the inodes of the folders of those refused."""
+
+    opened: _Opened
+    refused: list[int]
+
+    @property
+    def inodes(self) -> list[int]:
+        """Those of all folders that are there, the open ones first."""
+        return [file.inode for file, _ in self.opened] + self.refused
 
 
 class CgroupGauge:
@@ -50,10 +63,11 @@ class CgroupGauge:
         self.lacks_pressure = False
         self.delay: RunDelay | None = None
         self._left: Remainder | None = None
-        self._ended: set[int] = set()
+        self._ended = {self.key}
         self._said: Sequence[int | None] = ()
         self._opened: _Opened | None = None
         self._ends = (0, 0, 0)
+        self._refused = (False, False, False)
         self._open_at = float("-inf")
 
     def read(self, now: float) -> Sample | None:
@@ -65,26 +79,33 @@ class CgroupGauge:
         if now >= self._open_at:
             self._open_all(now)
         if self._opened is None:
-            return None
+            return self._last(now) if self.key not in self._ended else None
         try:
             figures = [self._figure(place) for place in range(len(self._opened))]
         except Vanished:
-            self._ended.add(self.key)
             self.close()
-            group = self._group
-            return Sample(self.key, group.role, now, shares_box=group.shares_box, tier=group.tier, gone=True)
+            return self._last(now)
         return self.sample(now, figures)
+
+    def _last(self, now: float) -> Sample:
+        self._ended.add(self.key)
+        group = self._group
+        return Sample(self.key, group.role, now, shares_box=group.shares_box, tier=group.tier, gone=True)
 
     def sample(self, now: float, figures: Sequence[int | None]) -> Sample:
         """Make a sample of what its files, in their order, say."""
         group, self._said = self._group, figures
         add, less, stalled = self._ends
-        if less > add:
+        no_usage, no_pressure, no_throttling = self._refused
+        if no_usage:
+            usage = None
+        elif less > add:
             self._left, usage = remainder.read(self._left, figures[:add], figures[add:less])
         else:
             usage = 0 if group.is_nobody else _sum(figures[:add])
         held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None
-        waited, signal = _sum(figures[less:stalled]), Signal.PSI
+        held = None if no_throttling else held
+        waited, signal = None if no_pressure else _sum(figures[less:stalled]), Signal.PSI
         self.lacks_pressure = waited is None and bool(group.stalled)
         if self.lacks_pressure and self.delay is not None:
             waited, signal = self.delay.read(), Signal.RUN_DELAY
@@ -119,6 +140,11 @@ class CgroupGauge:
     def is_complete(self) -> bool:
         """Whether all that it wants is open."""
         return self._opened is not None and len(self._opened) == self._files
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything of it is, as far as is known."""
+        return self._opened is not None
 
     @property
     def counts(self) -> bool:
@@ -158,9 +184,11 @@ class CgroupGauge:
         """Open what is there; where a part is not (yet) there, all is tried again after a while."""
         self.close()
         parts = [self._open(wanted) for wanted in self._wanted]
-        self._opened = list(chain.from_iterable(parts))
-        add, less, stalled, _ = accumulate(map(len, parts))
+        self._opened = list(chain.from_iterable(part.opened for part in parts))
+        add, less, stalled, _ = accumulate(len(part.opened) for part in parts)
         self._ends = (add, less, stalled)
+        added, taken, pressure, throttling = (bool(part.refused) for part in parts)
+        self._refused = (added or taken, pressure, throttling)
         key = self._found(parts)
         if key is None:
             self.close()
@@ -171,18 +199,26 @@ class CgroupGauge:
             self.key = key
         self._open_at = float("inf") if self.is_complete else now + RETRY_S
 
-    def _open(self, wanted: tuple[Source, ...]) -> _Opened:
-        opened = ((self._bank.open(source.folder, source.name), source) for source in wanted)
-        return [(file, source) for file, source in opened if file is not None]
+    def _open(self, wanted: tuple[Source, ...]) -> _Part:
+        found = _Part([], [])
+        for source in wanted:
+            try:
+                file = self._bank.open(source.folder, source.name)
+            except Refused:
+                inode = descriptors.inode(source.folder)
+                found.refused.extend(() if inode is None else (inode,))
+            else:
+                found.opened.extend(() if file is None else ((file, source),))
+        return found
 
-    def _found(self, parts: list[_Opened]) -> int | None:
-        """Return the key of what is open, None if there is nothing to measure."""
+    def _found(self, parts: list[_Part]) -> int | None:
+        """Return the key of what is there, None if there is nothing to measure."""
         if self._identity is not None:
             return descriptors.inode(self._identity)
-        add, less = ([file.inode for file, _ in part] for part in parts[:2])
+        add, less = (part.inodes for part in parts[:2])
         if not add and not self._group.is_nobody:
             return None
-        together = (*add, *(-inode for inode in less))
+        together = (*sorted(add), *sorted(-inode for inode in less))
         return add[0] if len(together) == 1 else -1 - hash(together) % _GENERATION
 
 
@@ -197,7 +233,7 @@ class ReservedGauge:
     def __init__(self, group: Group, layout: CgroupLayout, host_root: str, bank: Descriptors) -> None:
         self._group = group
         self._by_tasks = sources.counts_tasks(layout)
-        self._file = bank.open(f"{host_root.rstrip('/')}/proc", "stat")
+        self._file = bank.open_readable(f"{host_root.rstrip('/')}/proc", "stat")
         self.cost = 1
         self.key = -1 - group.cpus
 

@@ -64,7 +64,7 @@ class RunDelay:
         for task in self._files.keys() - wanted:
             self._leave(task)
         for task in wanted - self._files.keys():
-            file = self._bank.open(f"{self._proc}/{task}", "schedstat")
+            file = self._bank.open_readable(f"{self._proc}/{task}", "schedstat")
             if file is not None:
                 self._files[task] = file
 

@@ -112,6 +112,30 @@ def test_a_list_sizes_the_box_of_host_groups_though_no_pod_in_it_lives_there():
         assert list(node.state.pools.counts) == [RECLAIM]
 
 
+class Short(Unseen):
+    """Stands for a sampler that may not open all that it reads."""
+
+    is_short = True
+    open_files = 3
+
+
+def test_that_too_few_files_may_be_open_is_said_once(node: Node, monkeypatch: pytest.MonkeyPatch):
+    stands, short = cast("Any", Nobody()), cast("Any", Short())
+    lending = Lending(node, stands, stands, short, a_report(node)[0])
+    said: list[tuple[str, int]] = []
+    log = lending._report.log
+    monkeypatch.setattr(log, "warning", lambda words, open_files: said.append((words, open_files)))
+    lending.start()
+    first = lending.ticked_at
+    assert poll(lambda: lending.ticked_at > first, PATIENCE_S)
+    several = lending.ticked_at
+    assert poll(lambda: lending.ticked_at > several, PATIENCE_S)
+    lending.stop()
+    assert lending.ended(PATIENCE_S)
+    ((words, open_files),) = said
+    assert ("RLIMIT_NOFILE" in words, open_files) == (True, 3)
+
+
 class TestAfterARestart:
     """A former life left the box six CPUs."""
 

@@ -26,6 +26,13 @@ class Bed:
         self.jumps: list[float] = []
         self.sampler = FastSampler(cgroup_layout.detect(str(folder)), str(folder), self._clock)
 
+    def may_open(self, files: int) -> None:
+        """Look anew, with so few files that may be open."""
+        self.sampler.close()
+        self.sampler = FastSampler(
+            cgroup_layout.detect(str(self.folder)), str(self.folder), self._clock, files
+        )
+
     def _clock(self) -> float:
         self.now += self.creeps + (self.jumps.pop(0) if self.jumps else 0.0)
         return self.now

@@ -1,6 +1,7 @@
 """sampling/descriptors.py: files stay open, belong to one cgroup, and are never too many."""
 
 import os
+import resource
 import shutil
 import subprocess
 from collections import deque
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.sampling import descriptors
-from nri_coloc.sampling.descriptors import NAMES_EVERY, READ_SIZE, Descriptors, OpenFile, Vanished
+from nri_coloc.sampling.descriptors import NAMES_EVERY, READ_SIZE, Descriptors, OpenFile, Refused, Vanished
 from tests.rig import open_files
 
 
@@ -61,7 +62,9 @@ def test_there_are_never_more_than_the_limit(folder):
     first, second = bank.open(str(folder), "usage"), bank.open(str(folder), "usage")
     assert first is not None
     assert second is not None
-    assert bank.open(str(folder), "usage") is None
+    with pytest.raises(Refused):
+        bank.open(str(folder), "usage")
+    assert (bank.was_short, bank.open_readable(str(folder), "usage")) == (True, None)
     first.close()
     third = bank.open(str(folder), "usage")
     assert third is not None
@@ -78,11 +81,32 @@ def test_a_file_that_is_too_long_to_be_a_counter_is_unreadable(folder):
     file.close()
 
 
-def test_what_the_kernel_refuses_from_the_start_is_not_there_and_leaves_nothing_open(folder):
+def test_what_the_kernel_refuses_from_the_start_is_not_taken_for_gone_and_leaves_nothing_open(folder):
     (folder / "nested").mkdir()
     bank = Descriptors()
-    assert bank.open(str(folder), "nested") is None  # reading a folder is EISDIR
-    assert (bank.count, open_files.below(folder)) == (0, 0)
+    with pytest.raises(Refused):
+        bank.open(str(folder), "nested")  # reading a folder is EISDIR
+    assert (bank.count, open_files.below(folder), bank.was_short) == (0, 0, False)
+
+
+def test_a_process_that_may_open_no_more_is_refused_and_short(folder):
+    bank, (soft, hard) = Descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert bank.open_readable(str(folder), "usage") is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (bank.was_short, bank.count) == (True, 0)
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
+    try:
+        descriptors.raise_soft_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_what_the_kernel_refuses_later_is_unreadable_and_not_vanished(folder):
