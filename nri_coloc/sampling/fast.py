@@ -4,8 +4,10 @@ Use is a sum and a difference: kubepods, the rest of the node, the box's members
 read at every tick, however many files that is (`groups` chooses as few as can tell it): on a full node a burst is seen
 only by what the box loses, and a part of the box whose rate is an old one hides that. Online pods' pressure and
 members of tiers take turns within the budget: each of these queues gets its part, and whoever has fewer members
-leaves the rest to the others. A sample carries its own time, and rates are made by key, so that taking turns skews
-nothing. Where few files may be open they are of what is added up, and those in turn are opened for a reading.
+leaves the rest to the others. Of many groups more are read at a time, so that a round ends before their counters are
+too old to be compared (`reclaim.usage.LONGEST_S`). A sample carries its own time, and rates are made by key, so that
+taking turns skews nothing. Where few files may be open they are of what is added up, and those
+in turn are opened for a reading.
 
 Where the kernel tells no pressure, the run-queue delay of a few tasks that somebody chose stands in for it.
 
@@ -38,6 +40,16 @@ BUDGET: Final = 8
 
 LEAST_IN_TURN: Final = 2
 """Files of those in turn, where it leaves none."""
+
+UNHURRIED: Final = 110
+"""Of so many groups in turn the least is enough: 5.5 s a round of containers with a quota, of three files each, at
+50 ms. It is what a node of as many pods has, for which the loop's cost is laid down."""
+
+ROUND_S: Final = 3.0
+"""How long a round of more groups takes. At 50 ms 240 containers with a quota are 12 files a tick in place of 3."""
+
+MOST_IN_TURN: Final = 48
+"""Files a tick that a round may ask for: 960 such containers in 3 s at 50 ms; with more the round takes longer."""
 
 REPLACED_S: Final = 0.006
 """Until then no rate can be made of those in somebody's place (`reclaim.usage`); who comes makes ticks come sooner."""
@@ -73,6 +85,8 @@ class FastSampler:
         self._bank_in_turn = Descriptors()
         self._room = self._bank.limit
         self._is_short = False
+        self._hurry = 0.0
+        self._turned_at = float("-inf")
         self._wanted: tuple[Group, ...] = ()
         self._adopted: tuple[Group, ...] = ()
         self._chosen: Mapping[str, tuple[int, ...]] = {}
@@ -137,7 +151,7 @@ class FastSampler:
         self._looks.append((self._round, look, figures))
         if self._turns:
             online: list[Sample] = []
-            self._in_turn(self._turns, BUDGET - self._round.cost, online)
+            self._in_turn(self._turns, max(BUDGET - self._round.cost, self._due(now)), online)
             look = look._replace(online=tuple(online))
             for sample in online:
                 self._heard[sample.key] = (*self._heard.get(sample.key, ())[-1:], sample)
@@ -164,7 +178,8 @@ class FastSampler:
         for gauge in self._always:
             self._take(gauge, samples)
         self._take_reserved(now, samples)
-        self._in_turn(self._queues, budget - sum(gauge.cost for gauge in self._always), samples)
+        left = budget - sum(gauge.cost for gauge in self._always)
+        self._in_turn(self._queues, max(left, self._due(now)), samples)
         self._make_round(now)
         return tuple(samples)
 
@@ -192,12 +207,16 @@ class FastSampler:
             self._reserved_at = now
             self._take(self._reserved[0], samples)
 
-    def _in_turn(self, queues: Sequence[deque[_Gauge]], left: int, samples: list[Sample]) -> None:
+    def _due(self, now: float) -> float:
+        """Return how many files those in turn are owed since they were read last, so that a round ends in time."""
+        since, self._turned_at = now - self._turned_at, now
+        return max(LEAST_IN_TURN, min(self._hurry * since, MOST_IN_TURN)) if self._hurry else LEAST_IN_TURN
+
+    def _in_turn(self, queues: Sequence[deque[_Gauge]], left: float, samples: list[Sample]) -> None:
         """Read one of each queue, round by round, until the budget or everything is read."""
         queues = [*queues[self._first :], *queues[: self._first]]
         self._first = (self._first + 1) % max(1, len(self._queues))
         unread = [len(queue) for queue in queues]
-        left = max(left, LEAST_IN_TURN)
         while any(unread):
             for at, queue in enumerate(queues):
                 if not unread[at]:
@@ -240,9 +259,9 @@ class FastSampler:
             gauge.close()
         self._gauges = kept
         self._adopted = wanted
-        self._share_out()
         self._of_cgroups = [gauge for gauge in kept.values() if isinstance(gauge, CgroupGauge)]
         self._follow()
+        self._share_out()
         self._always = [kept[group] for group in wanted if _is_read_always(group)]
         self._reserved = [kept[group] for group in wanted if group.role is Role.RESERVED]
         queues = [deque(kept[group] for group in wanted if group.role is role) for role in _QUEUES]
@@ -257,7 +276,9 @@ class FastSampler:
         ahead = [gauge.cost for group, gauge in self._gauges.items() if not _is_in_turn(group)]
         in_turn = [gauge for group, gauge in self._gauges.items() if _is_in_turn(group)]
         self._room = max(0, self._bank.limit - sum(ahead) - MOST_TASKS)
-        self._is_short = self._is_short or sum(gauge.cost for gauge in in_turn) > self._room
+        files = sum(gauge.cost for gauge in in_turn)
+        self._hurry = files / ROUND_S if len(in_turn) > UNHURRIED else 0.0
+        self._is_short = self._is_short or files > self._room
         if self._bank_in_turn.count > self._room:
             for gauge in in_turn:
                 gauge.close()

@@ -3,7 +3,8 @@
 import pytest
 
 from nri_coloc.model.readings import Look, Role
-from nri_coloc.sampling.fast import BUDGET, LEAST_IN_TURN
+from nri_coloc.reclaim.usage import LONGEST_S
+from nri_coloc.sampling.fast import BUDGET, LEAST_IN_TURN, MOST_IN_TURN, ROUND_S, UNHURRIED
 from nri_coloc.sampling.gauge import RETRY_S
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.round import AT_ONCE_S
@@ -196,6 +197,42 @@ def looks_at_online(bed: Bed, pods: int, looks: int) -> list[Look]:
     found = [bed.look() for _ in range(looks)]
     assert None not in found
     return [look for look in found if look is not None]
+
+
+MANY = 160
+
+
+def limited(bed: Bed, containers: int) -> None:
+    """Watch so many online containers with a quota, of three files each."""
+    paths = [f"kubepods/pod/{number}" for number in range(containers)]
+    bed.make(*paths)
+    held = (Group(Role.ONLINE, stalled=path, throttled=(path, "kubepods/pod")) for path in paths)
+    bed.sampler.watch((PODS, REST, *held))
+    bed.tick()
+
+
+def test_a_round_of_as_many_as_a_node_has_pods_takes_the_budget_and_no_more(watching):
+    limited(watching, UNHURRIED)
+    assert [len(watching.look(seconds=0.05).online) for _ in range(3)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.1], ids=["while lent", "at the floor"])
+def test_a_round_of_many_is_over_in_time(watching, seconds):
+    limited(watching, MANY)
+    looks = [watching.look(seconds) for _ in range(round(ROUND_S / seconds))]
+    assert len({sample.key for look in looks for sample in look.online}) == MANY
+    assert ROUND_S < LONGEST_S
+
+
+def test_so_it_is_where_they_are_read_one_by_one(watching):
+    limited(watching, MANY)
+    heard = {s.key for _ in range(60) for s in watching.tick(seconds=0.05) if s.role is Role.ONLINE}
+    assert len(heard) == MANY
+
+
+def test_after_a_long_pause_a_look_reads_no_more_than_a_bounded_part_of_them(watching):
+    limited(watching, MANY)
+    assert len(watching.look(seconds=60).online) == MOST_IN_TURN / 3
 
 
 def test_what_those_in_turn_said_at_any_look_comes_before_what_is_read(watching):
