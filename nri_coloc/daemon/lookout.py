@@ -111,8 +111,11 @@ def _tier_of(state: NodeState, assignment: Assignment, tiers: Mapping[str, str])
 def _facts(
     state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask
 ) -> PodFacts | None:
-    known = tuple(_containers(state, place, members, owned))
     path = targets.pod_path(place.pod)
+    if place.wish.handler == "pod":
+        known = tuple(_as_one(path, members))
+    else:
+        known = tuple(_containers(state, place, members, owned))
     if path:
         apart = _is_apart(state, place, members, owned)
         return PodFacts(path, _role(place), known, _shares_box(state, members), apart)
@@ -136,6 +139,12 @@ def _role(place: PodPlace) -> Role:
     return Role.ONLINE if place.wish.qos in (QoSClass.SHARED, QoSClass.DEDICATED) else Role.SYSTEM
 
 
+def _as_one(path: str, members: tuple[Assignment, ...]) -> Iterator[ContainerFacts]:
+    """A VM is one container, whose cgroup is its pod's; those in the guest have none."""
+    if path and members:
+        yield ContainerFacts(path, limited=any(map(_is_limited, members)))
+
+
 def _containers(
     state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask
 ) -> Iterator[ContainerFacts]:
@@ -145,10 +154,13 @@ def _containers(
             continue
         if assignment.qos is not QoSClass.RECLAIMED:
             apart = whereabouts.is_apart(state, assignment, owned)
-            quotas = assignment.knobs.quota or 0, assignment.container.resources.quota or 0
-            yield ContainerFacts(path, apart=apart, limited=max(quotas) > 0)
+            yield ContainerFacts(path, apart=apart, limited=_is_limited(assignment))
         elif whereabouts.is_lent_to(place, assignment):
             yield ContainerFacts(path, boxed=True)
+
+
+def _is_limited(assignment: Assignment) -> bool:
+    return max(assignment.knobs.quota or 0, assignment.container.resources.quota or 0) > 0
 
 
 def _shares_box(state: NodeState, members: tuple[Assignment, ...]) -> bool:

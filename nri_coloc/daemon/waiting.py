@@ -36,7 +36,7 @@ class Waiting:
         listed: dict[int, Schedstat] = {}
         group_of: dict[int, str] = {}
         for path, group in _busiest(before, picture, state, groups):
-            found = self._cgroups.tasks(path)
+            found = self._cgroups.tasks(path) or self._cgroups.tasks_within(path)
             listed.update(found)
             group_of.update(dict.fromkeys(found, group))
             yield
@@ -56,19 +56,20 @@ def _busiest(
     before: Picture | None, picture: Picture, state: NodeState, groups: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the cgroups of the busiest pods' containers, each with that of `groups` that it lies in."""
-    found = {pod_id: tuple(_containers(state, pod_id, groups)) for pod_id in picture.pods} if groups else {}
+    found = {pod_id: dict(_containers(state, pod_id, groups)) for pod_id in picture.pods} if groups else {}
     used = {
         pod_id: use.milli_between(before.pods.get(pod_id) if before else None, picture.pods[pod_id]) or 0
         for pod_id, containers in found.items()
         if containers
     }
     for pod_id in sorted(used, key=used.__getitem__, reverse=True)[:MOST_PODS]:
-        yield from found[pod_id]
+        yield from found[pod_id].items()
 
 
 def _containers(state: NodeState, pod_id: str, groups: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield each cgroup that containers of a pod run in, of a VM its pod's, with the group that it lies in."""
     for assignment in state.of_pod(pod_id):
-        path = targets.container_path(assignment)
+        path = targets.lives_in(state, assignment)
         group = next((above for above in _upwards(path or "") if above in groups), None)
         if path is not None and group is not None:
             yield path, group

@@ -8,16 +8,29 @@ while it was read, has none. Who only wants to know what is used asks for that a
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Final
 
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.readings import GroupReading, IOReading, MemoryReading, Pressure
-from nri_coloc.sampling import cgroup_layout, counters, descriptors, io_files, memory_files, sources
+from nri_coloc.sampling import (
+    cgroup_layout,
+    counters,
+    descriptors,
+    io_files,
+    kernel_files,
+    memory_files,
+    sources,
+)
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.counters import Schedstat
 from nri_coloc.sampling.memory_files import CgroupFiles
 
 MOST_TASKS: Final = 64
 """How many threads of a container are asked for their run-queue delay at once, where there is no PSI."""
+
+MOST_WITHIN: Final = 8
+"""How many cgroups within another one are asked for their threads."""
 
 _V1_MEMORY: Final = ("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes", "memory.oom_control")
 _V2_MEMORY: Final = ("memory.current", "memory.stat", "memory.max", "memory.events")
@@ -59,6 +72,14 @@ class CgroupReader:
         schedstats, which most kernels have: CONFIG_SCHED_INFO.
         """
         return self._tasks(cgroup_layout.below_root(path))
+
+    def tasks_within(self, path: str) -> Mapping[int, Schedstat]:
+        """As `tasks`, of the first cgroups right below: a VM's shim makes one of its own in its pod's."""
+        below = cgroup_layout.below_root(path)
+        folder = self._layout.folder("cpu", below)
+        names = _folders(folder)[:MOST_WITHIN] if folder is not None else ()
+        found = chain.from_iterable(self._tasks(f"{below}/{name}").items() for name in names)
+        return dict(islice(found, MOST_TASKS))
 
     def _read(
         self, below: str, at: float, parts: Callable[[str, int, float], GroupReading]
@@ -139,6 +160,14 @@ class CgroupReader:
         ids = [task for word in listed if (task := counters.whole(word)) is not None]
         found = ((task, counters.schedstat(content(f"{self._proc}/{task}/schedstat"))) for task in ids)
         return {task: times for task, times in found if times is not None}
+
+
+def _folders(folder: str) -> list[str]:
+    try:
+        found = kernel_files.entries(folder)
+    except KernelInterfaceError:
+        return []
+    return sorted(name for name, is_folder in found.items() if is_folder)
 
 
 def _content(root: str | None, below: str, name: str) -> bytes | None:

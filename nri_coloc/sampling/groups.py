@@ -21,7 +21,8 @@ Paths = tuple[str, ...]
 
 class ContainerFacts(NamedTuple):
     """`path` below the hierarchy's root. `apart`: it runs only on CPUs that somebody owns, so that no reclaimed task
-    is there; `limited`: it has a CPU quota; `boxed`: it is of the box, and its pod is not."""
+    is there; `limited`: it has a CPU quota; `boxed`: it is of the box, and its pod is not. All that runs in a VM is one
+    container in its pod's own cgroup."""
 
     path: str
     apart: bool = False
@@ -183,8 +184,8 @@ def _of_pod(pod: PodFacts) -> Iterator[Group]:
         return
     for container in pod.containers:
         if not (container.apart or container.boxed):
-            # the pod's own quota is the sum of its containers', where all have one
-            held = (container.path, pod.path) if container.limited else ()
+            # the pod's own quota is the sum of its containers', where all have one; a VM is in its pod's cgroup
+            held = tuple(dict.fromkeys((container.path, pod.path))) if container.limited else ()
             yield Group(Role.ONLINE, stalled=container.path, throttled=held, shares_box=pod.shares_box)
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from nri_coloc.daemon import lookout
 from nri_coloc.daemon.node import Node
-from nri_coloc.model.events import ContainerCreating, PodStarted, PoolsSized
+from nri_coloc.model.events import ContainerCreating, ContainerUpdating, PodStarted, PoolsSized
 from nri_coloc.model.readings import Role
 from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import QoSClass
+from nri_coloc.model.workload import QoSClass, Resources, Wish
 from nri_coloc.policy import pools
 from nri_coloc.sampling.groups import Group
 from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
@@ -58,6 +58,57 @@ def test_a_reclaimed_container_of_an_online_pod_is_measured_as_the_box_and_not_l
     create(node, "job", kit.RECLAIMED)
     assert [group.add for group in groups(node, Role.BOX)] == [("kubepods/podweb/job",)]
     assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb/app"]
+
+
+class TestVM:
+    """A VM in its pod's cgroup is heard there, for its containers have no cgroups."""
+
+    VM = replace(kit.SHARED, handler="pod")
+
+    def limit(self, node: Node, name: str, wish: Wish) -> None:
+        create(node, name, wish, 1000)
+        known = node.state.containers[name]
+        resources = Resources(shares=1024, quota=100_000, period=100_000)
+        node.decide(ContainerUpdating(kit.pod("web"), known.container, known.wish, resources))
+
+    def test_with_a_limit_its_waiting_is_its_pods_less_what_the_pods_quota_held_back(self):
+        node = a_node()
+        self.limit(node, "app", self.VM)
+        create(node, "side", self.VM)
+        (heard,) = groups(node, Role.ONLINE)
+        assert (heard.stalled, heard.throttled) == ("kubepods/podweb", ("kubepods/podweb",))
+
+    def test_a_container_with_a_limit_is_held_by_its_own_quota_and_its_pods(self):
+        node = a_node()
+        self.limit(node, "app", kit.SHARED)
+        (heard,) = groups(node, Role.ONLINE)
+        assert heard.throttled == ("kubepods/podweb/app", "kubepods/podweb")
+
+    def test_without_one_it_was_never_held_back(self):
+        node = a_node()
+        create(node, "app", self.VM)
+        (heard,) = groups(node, Role.ONLINE)
+        assert (heard.stalled, heard.throttled) == ("kubepods/podweb", ())
+
+    def test_its_containers_cpus_are_the_pods_together_so_none_is_apart_beside_another(self):
+        node = a_node()
+        create(node, "db", replace(kit.DEDICATED, handler="pod"), 2000)
+        create(node, "side", self.VM)
+        assert groups(node, Role.DEDICATED) == []
+        assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb"]
+
+    def test_with_cpus_of_its_own_it_is_left_out_as_a_whole(self):
+        node = a_node()
+        create(node, "db", replace(kit.DEDICATED, handler="pod"), 2000)
+        assert [group.add for group in groups(node, Role.DEDICATED)] == [("kubepods/podweb",)]
+        assert groups(node, Role.ONLINE) == []
+
+    def test_a_pod_without_a_cgroup_of_its_own_is_not_heard(self):
+        node = a_node()
+        pod = replace(kit.pod("web"), cgroup_parent="/kubepods/besteffort")
+        container = kit.container("app", "web", cgroups_path="/kubepods/besteffort/app")
+        node.decide(ContainerCreating(pod, container, self.VM))
+        assert groups(node, Role.ONLINE) == []
 
 
 @pytest.mark.parametrize(

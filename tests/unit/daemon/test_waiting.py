@@ -1,5 +1,6 @@
 """Whose run-queue delay is read: the busiest tasks of the busiest online pods, and nobody's where there is PSI."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -11,6 +12,7 @@ from nri_coloc.sampling.counters import Schedstat
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.run_delay import MOST_TASKS
 from tests.unit.daemon.kit import a_node, create
+from tests.unit.policy import kit
 
 QOS = "kubepods"
 
@@ -36,6 +38,9 @@ class Cgroups:
     def tasks(self, path: str) -> dict[int, Schedstat]:
         self.asked.append(path)
         return self.tasks_of.get(path, {})
+
+    def tasks_within(self, path: str) -> dict[int, Schedstat]:
+        return self.tasks_of.get(f"{path}/*", {})
 
 
 def picture(at: float, **milli: int) -> Picture:
@@ -87,6 +92,15 @@ def test_the_tasks_of_a_pod_stand_for_the_group_that_it_lies_in(rig):
     rig.deaf("kubepods/podweb", "kubepods/podapi/app-api")
     assert rig.turn(web=100, api=100) == 2
     assert rig.sampler.told == [{"kubepods/podweb": (1, 2), "kubepods/podapi/app-api": (3,)}]
+
+
+def test_of_a_vm_those_in_its_pods_cgroup_or_below_it_stand_for_its_pod(rig):
+    for name in ("app", "side"):
+        create(rig.node, name, replace(kit.SHARED, handler="pod"), on="web")
+    rig.cgroups.tasks_of["kubepods/podweb/*"] = {1: Schedstat(0, 10), 2: Schedstat(0, 10)}
+    rig.deaf("kubepods/podweb")
+    assert rig.turn(web=100) == 1
+    assert rig.sampler.told == [{"kubepods/podweb": (1, 2)}]
 
 
 def test_all_pods_of_a_qos_cgroup_are_one_group(rig):

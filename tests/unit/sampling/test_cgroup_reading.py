@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.readings import GroupReading, IOReading, Pressure
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling import cgroup_layout, kernel_files
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.cgroup_reading import MOST_TASKS, CgroupReader
 from nri_coloc.sampling.counters import Schedstat
@@ -191,6 +192,28 @@ class TestRunDelay:
         self.threads(old, 40, 2)
         (old.folder / "proc/101/schedstat").write_text("0 0 0\n")
         assert old.reader.tasks(f"/{POD}") == {100: Schedstat(0, 40)}
+
+    def test_of_a_vm_the_threads_are_in_a_cgroup_that_its_shim_made_below(self, old):
+        self.threads(old, 40, 2)
+        above = POD.rpartition("/")[0]
+        assert old.reader.tasks(above) == {}
+        assert old.reader.tasks_within(above) == {100: Schedstat(0, 40), 101: Schedstat(0, 2)}
+
+    def test_no_more_of_them_are_asked_than_of_one_cgroup(self, old):
+        self.threads(old, *range(1, MOST_TASKS + 3))
+        old.tree.make(f"{POD}x")
+        assert len(old.reader.tasks_within(POD.rpartition("/")[0])) == MOST_TASKS
+
+    @pytest.mark.parametrize("path", [f"{POD}/none", f"{POD}/cgroup.procs/x"], ids=["absent", "no folder"])
+    def test_within_what_is_not_there_are_none(self, old, path):
+        assert old.reader.tasks_within(path) == {}
+
+    def test_within_what_may_not_be_listed_are_none(self, old, monkeypatch):
+        def refuses(path: str) -> None:
+            raise KernelInterfaceError(path, "list", "Permission denied")
+
+        monkeypatch.setattr(kernel_files, "entries", refuses)
+        assert old.reader.tasks_within(POD) == {}
 
     def test_who_asks_for_cpu_time_alone_looks_at_no_thread(self, old):
         self.threads(old, 40, 2)
