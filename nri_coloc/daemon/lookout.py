@@ -127,14 +127,17 @@ def _facts(
 
 def _is_apart(state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask) -> bool:
     """Whether all of a pod's use is beside what is lent; that of the box is known as its own."""
-    if place.boxed or not members:
+    if whereabouts.is_held_to_box(place) or not members:
         return False
     return all(whereabouts.is_apart(state, a, owned) for a in members)
 
 
 def _role(place: PodPlace) -> Role:
-    """A pod with offline containers that is no member of the box waits by design: its stalls are nobody's fault."""
-    if place.boxed:
+    """A pod with offline containers that is no member of the box waits by design: its stalls are nobody's fault.
+
+    So does a member that the box does not hold, whose use no size of the box bounds: it is a claim as any other.
+    """
+    if whereabouts.is_held_to_box(place):
         return Role.BOX
     return Role.ONLINE if place.wish.qos in (QoSClass.SHARED, QoSClass.DEDICATED) else Role.SYSTEM
 

@@ -135,7 +135,7 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
             return NO_KNOBS  # what others live in too is never written
         own = unit.knobs(state, place)
     own = own._replace(io_weight=io_weight(state, pod_id))
-    if place.boxed and "cpu" not in place.wish.preserve:
+    if whereabouts.is_held_to_box(place):
         return own._replace(cpus=cpuset.render(state.pools.reclaim), shares=SHARES_OF_THE_BOX)
     return own
 

@@ -43,6 +43,11 @@ def is_apart(state: NodeState, assignment: Assignment, owned: CPUMask) -> bool:
     return not of(state, assignment) & ~owned
 
 
+def is_held_to_box(place: PodPlace) -> bool:
+    """Whether a pod runs on the box's CPUs and no others: a member that preserves its CPU runs wherever it did."""
+    return place.boxed and "cpu" not in place.wish.preserve
+
+
 def is_lent_to(place: PodPlace, assignment: Assignment) -> bool:
     """Whether a container has what the box has, and its pod, which is no member, has not."""
     return not place.boxed and assignment.qos is QoSClass.RECLAIMED and assignment.pool == RECLAIM

@@ -9,7 +9,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.model.events import ContainerCreating, ContainerUpdating, PodStarted, PoolsSized
 from nri_coloc.model.readings import Role
 from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import QoSClass, Resources, Wish
+from nri_coloc.model.workload import Pod, QoSClass, Resources, Wish
 from nri_coloc.policy import pools
 from nri_coloc.sampling.groups import Group
 from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
@@ -122,15 +122,36 @@ def test_members_of_a_pool_with_cpus_of_its_own_are_left_out_too(wish):
     assert groups(node, Role.ONLINE) == []
 
 
-def test_a_member_of_the_box_is_left_out_once():
+def test_a_member_that_preserves_its_cpu_runs_on_what_is_lent_and_beyond_so_its_use_is_a_claim():
+    node = a_node()
+    start_pod(node, "batch", replace(kit.RECLAIMED, preserve=frozenset({"cpu"})))
+    assert node.state.boxed("batch")
+    found = lookout.groups_of(node.state, node.state.pools.free)
+    assert [group.role for group in found] == [Role.PODS, Role.SYSTEM]
+
+
+def test_where_it_shares_a_qos_cgroup_with_members_it_is_taken_off_what_these_use():
+    node = a_node()
+    for name in ("a", "b", "c"):
+        node.decide(PodStarted(best_effort(name), kit.RECLAIMED))
+    node.decide(PodStarted(best_effort("free"), replace(kit.RECLAIMED, preserve=frozenset({"cpu"}))))
+    (found,) = groups(node, Role.BOX)
+    assert (found.add, found.less) == (("kubepods/besteffort",), ("kubepods/besteffort/podfree",))
+
+
+def best_effort(name: str) -> Pod:
+    return replace(kit.pod(name), cgroup_parent=f"/kubepods/besteffort/pod{name}")
+
+
+def test_a_member_that_the_kubelet_pinned_to_cpus_of_its_own_is_left_out_once():
     node = a_node(Tuning(kept_by_kubelet={"uid-batch": {"job": kit.mask("2-3")}}))
     pinned = replace(kit.RECLAIMED, preserve=frozenset({"cpu"}))
     start_pod(node, "batch", pinned)
     resources = kit.asking(1000, cpus="2-3")
     container = kit.container("job", "batch", resources=resources, cgroups_path="/kubepods/podbatch/job")
     node.decide(ContainerCreating(kit.pod("batch"), container, pinned))
-    assert [group.add for group in groups(node, Role.BOX)] == [("kubepods/podbatch",)]
-    assert groups(node, Role.DEDICATED) == []
+    assert [group.add for group in groups(node, Role.DEDICATED)] == [("kubepods/podbatch",)]
+    assert groups(node, Role.BOX) == []
 
 
 def test_cpus_that_are_nobodys_are_measured_by_themselves():
@@ -144,8 +165,7 @@ def test_cpus_that_are_nobodys_are_measured_by_themselves():
 def test_a_container_straight_in_a_qos_cgroup_keeps_that_from_standing_for_its_pods():
     node = a_node()
     for name in ("a", "b", "c"):
-        pod = replace(kit.pod(name), cgroup_parent=f"/kubepods/besteffort/pod{name}")
-        node.decide(PodStarted(pod, kit.RECLAIMED))
+        node.decide(PodStarted(best_effort(name), kit.RECLAIMED))
     assert [group.add for group in groups(node, Role.BOX)] == [("kubepods/besteffort",)]
     straight = replace(kit.pod("by-hand"), cgroup_parent="/kubepods/besteffort")
     container = kit.container("x", "by-hand", cgroups_path="/kubepods/besteffort/x")
