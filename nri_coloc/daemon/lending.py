@@ -97,6 +97,7 @@ class Lending:
         self._acquaintance = Acquaintance()
         self._budget = BUDGET
         self._cost = TickCost()
+        self._counters_s = probe.counters_s()
         self._late: list[float] = []
         self._alarm = Alarm()
         self._was_short = False
@@ -232,6 +233,7 @@ class Lending:
             most=tiers.bounds(state.pools, RECLAIM).maximum,
             members=self._boxed,
             equal=self._relocation.equal(state),
+            counters_s=self._counters_s,
         )
 
     def _say_if_short(self) -> None:

@@ -7,6 +7,7 @@ down. So it is looked at when the runtime connects, and again when pods start un
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final
 from nri_coloc.actuation import scheduler
 from nri_coloc.errors import ColocError
 from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.readings import Signal
+from nri_coloc.model.readings import SCHEDULER_TICK_S, Signal
 from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
 from nri_coloc.reclaim.hints import SchedulerCapability
@@ -30,6 +31,9 @@ ELSEWHERE: Final = ("system.slice", "init.scope", "")
 CAP_SYS_NICE: Final = 23
 CAP_SYS_RESOURCE: Final = 24
 LEAST_OOM_SCORE: Final = -1000
+
+MONOTONIC_COARSE: Final = 6
+"""CLOCK_MONOTONIC_COARSE, which Python does not name (include/uapi/linux/time.h)."""
 
 
 def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
@@ -94,6 +98,15 @@ def eevdf(release: str) -> bool:
     """
     found = re.match(r"(\d+)\.(\d+)", release, re.ASCII)
     return found is not None and (int(found[1]), int(found[2])) >= (6, 6)
+
+
+def counters_s() -> float:
+    """Return how far a CPU's counter may be behind: the scheduler's tick, no less than that of most kernels.
+
+    Counters are not read at one moment either, so that those of a faster tick are not taken for finer. The coarse
+    clocks are set by the tick, whose length is their resolution (kernel/time/posix-timers.c, posix_get_coarse_res).
+    """
+    return max(SCHEDULER_TICK_S, time.clock_getres(MONOTONIC_COARSE))
 
 
 def scheduling(host_root: str, warn: Callable[[str], object]) -> SchedulerCapability | None:

@@ -8,9 +8,12 @@ All counters are the kernel's own running totals; rates are made by whoever comp
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
+
+SCHEDULER_TICK_S: Final = 0.004
+"""Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
 
 
 class Role(StrEnum):
@@ -97,7 +100,7 @@ class FastReadings(NamedTuple):
     since the last one that decided, with waking up; `mean_took_s`: the mean of the last ones. `yields`: whether all of
     the box weighs less than everybody beside it; `equal`: a pod that weighs as little, for which alone it may not.
     `most`: CPUs that an operator lets the box have, 0 for any number. `members`: how many samples of BOX and HOST
-    there are when all have been read.
+    there are when all have been read. `counters_s`: how far a CPU's counter may be behind, the scheduler's tick.
     """
 
     at: float
@@ -112,6 +115,7 @@ class FastReadings(NamedTuple):
     most: int = 0
     members: int = 0
     equal: str = ""
+    counters_s: float = SCHEDULER_TICK_S
 
 
 class Pressure(NamedTuple):

@@ -55,8 +55,9 @@ class Bounds(NamedTuple):
     closer_s: float
     jump: float
     average_s: float
-    lendable: int
+    behind_s: float
     cpus: int
+    counters_s: float
 
 
 class Glance(NamedTuple):
@@ -103,8 +104,9 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
         closer(memory.pace_s, tuning),
         jump(readings.lendable, tuning),
         tuning.average_s,
-        readings.lendable,
+        usage.behind_s(readings.lendable, readings.counters_s),
         readings.cpus,
+        readings.counters_s,
     )
     return Glance(bounds, look, rates.online + rates.system, rates.peaks, memory.period_s, memory.gauges)
 
@@ -135,7 +137,7 @@ def over(glance: Glance, look: Look, late_s: float) -> Glance | None:
     newest = _use(bounds, glance.look, look, span)
     if newest is None or not _are_calm(glance, look, span):
         return None
-    mean = usage.judged(newest, span, glance.mean, bounds.average_s, bounds.lendable)
+    mean = usage.judged(newest, span, glance.mean, bounds.average_s, bounds.behind_s)
     known = peaks.push(glance.peaks, mean, look.at, bounds.dwell_s)
     if mean > bounds.most or mean - glance.peaks.peak > bounds.rise:
         return None
@@ -150,11 +152,12 @@ def _use(bounds: Bounds, before: Look, look: Look, span: float) -> int | None:
     """Return what online pods and the system used, milli-CPU; None if that is doubtful, or the box woke up or rests."""
     box, left = look.box_us - before.box_us, look.left_us - before.left_us
     system = look.system_us - before.system_us
-    if span < usage.SHORTEST_S or not usage.is_plausible(box, span, bounds.cpus):
+    within_s = span + bounds.counters_s
+    if span < usage.SHORTEST_S or not usage.is_plausible(box, within_s, bounds.cpus):
         return None
     # counters that are up to a scheduler's tick behind let a difference fall by as much
-    behind = round(usage.SCHEDULER_TICK_S * 1e6 * bounds.cpus)
-    if not usage.is_plausible(left + system + behind, span, bounds.cpus):
+    behind = round(bounds.counters_s * 1e6 * bounds.cpus)
+    if not usage.is_plausible(left + system + behind, within_s, bounds.cpus):
         return None
     if (box / span < 1000 * QUIET_MILLI) is not bounds.rests:
         return None

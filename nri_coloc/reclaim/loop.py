@@ -102,7 +102,7 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     is_known = not learns(memory, now) or usage.knows_box(meters, readings)
     use = usage.total(meters, readings.at) if is_known else None
     if use is not None and use.rated_at > rates.rated_at:
-        rates = _learnt(memory, use, readings.lendable, tuning, now)
+        rates = _learnt(memory, use, readings, tuning, now)
     box_milli = use.box if use else 0
     windows_s = tuning.stall_window_s, tuning.lasting_window_s
     own = stalls.explained(rates.online + rates.system, readings.lendable)
@@ -124,14 +124,15 @@ def _costed(memory: LoopMemory, readings: FastReadings) -> Lent:
     return lent._replace(growth_took_s=readings.took_s) if lent.grown_at == memory.at != _NEVER else lent
 
 
-def _learnt(memory: LoopMemory, use: Use, lendable: int, tuning: ReclaimTuning, now: float) -> Rates:
+def _learnt(memory: LoopMemory, use: Use, readings: FastReadings, tuning: ReclaimTuning, now: float) -> Rates:
     """Return this tick's rates judged, and their peak of the dwell kept."""
-    rates, cpus, span = memory.rates, max(1, lendable), use.span_s
+    rates, span = memory.rates, use.span_s
+    behind = usage.behind_s(max(1, readings.lendable), readings.counters_s)
     known_since = rates.known_since
     window = tuning.average_s if known_since != _NEVER else 0.0
     # the counters' own error is that of the sum: judged one by one, the parts would be forgiven it twice
-    total = usage.judged(use.online + use.system, span, rates.online + rates.system, window, cpus)
-    system = min(total, usage.judged(use.system, span, rates.system, window, cpus))
+    total = usage.judged(use.online + use.system, span, rates.online + rates.system, window, behind)
+    system = min(total, usage.judged(use.system, span, rates.system, window, behind))
     online = total - system
     if known_since == _NEVER or span > tuning.stale_s:
         # an average over more than stale_s hides whatever peaked within it

@@ -78,7 +78,7 @@ def tick(
         memory = PartitionMemory()
     late = _late(memory, readings, now)
     meters = usage.advance(memory.meters, readings, tuning.stale_s)
-    loads = _loads(memory, meters, tiers, tuning, now)
+    loads = _loads(memory._replace(meters=meters), readings.counters_s, tiers, tuning, now)
     known = {name: load.milli / 1000 for name, load in loads.items() if load.known_at == now}
     allocatable = Allocatable(max(1, readings.lendable), _step(memory, readings, late, tuning, now))
     if tuning.paused:
@@ -108,7 +108,7 @@ def _late(memory: PartitionMemory, readings: FastReadings, now: float) -> float:
 
 def _loads(
     memory: PartitionMemory,
-    meters: Mapping[int, Meter],
+    counters_s: float,
     tiers: Sequence[Tier],
     tuning: ReclaimTuning,
     now: float,
@@ -117,7 +117,7 @@ def _loads(
     already than all did before; else what was known last."""
     rated: dict[str, _Rate] = {}
     unrated = set()
-    for meter in meters.values():
+    for meter in memory.meters.values():
         if meter.role is not Role.TIER:
             continue
         if meter.until < now:
@@ -130,16 +130,17 @@ def _loads(
         rate, former = rated.get(tier.name), found.get(tier.name)
         if rate is None:
             continue
-        milli = _judged(rate, former, memory.bands.sizes.get(tier.name, 1), tuning)
+        behind_s = usage.behind_s(max(1, memory.bands.sizes.get(tier.name, 1)), counters_s)
+        milli = _judged(rate, former, behind_s, tuning)
         if tier.name not in unrated or (former is not None and milli > former.milli):
             found[tier.name] = Load(milli, now)
     return found
 
 
-def _judged(rate: _Rate, former: Load | None, size: int, tuning: ReclaimTuning) -> int:
+def _judged(rate: _Rate, former: Load | None, behind_s: float, tuning: ReclaimTuning) -> int:
     """Return the rate as it counts: a burst at once, the coarseness of counters never."""
     mean, window_s = (former.milli, tuning.average_s) if former is not None else (0, 0.0)
-    return usage.judged(rate.milli, rate.span_s, mean, window_s, max(1, size))
+    return usage.judged(rate.milli, rate.span_s, mean, window_s, behind_s)
 
 
 def _step(

@@ -21,9 +21,6 @@ SHORTEST_S = 0.005
 LONGEST_S = 10.0
 """A rate over more than this says nothing about now."""
 
-SCHEDULER_TICK_S = 0.004
-"""Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
-
 _UNREAD = -1
 """As a meter's counter: nobody knows what it was, so the next sample begins anew."""
 
@@ -77,9 +74,9 @@ def advance(meters: Mapping[int, Meter], readings: FastReadings, stale_s: float)
 
     Who was not read keeps its rate, who is gone drops out, as does who was not read for `LONGEST_S`.
     """
-    after, cpus = dict(meters), readings.cpus
+    after = dict(meters)
     for sample in readings.samples:
-        meter = _read(after.pop(sample.key, None), sample, cpus, stale_s)
+        meter = _read(after.pop(sample.key, None), sample, readings, stale_s)
         if meter is not None:
             after[sample.key] = meter
     horizon = readings.at - LONGEST_S
@@ -88,7 +85,7 @@ def advance(meters: Mapping[int, Meter], readings: FastReadings, stale_s: float)
     return after
 
 
-def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Meter | None:
+def _read(meter: Meter | None, sample: Sample, readings: FastReadings, stale_s: float) -> Meter | None:
     at, usage = sample.at, sample.usage_us
     if usage is None:
         return _unread(meter, sample)
@@ -98,7 +95,7 @@ def _read(meter: Meter | None, sample: Sample, cpus: int, stale_s: float) -> Met
     if 0 <= span < SHORTEST_S:
         return meter
     risen = usage - meter.usage_us
-    is_known = meter.usage_us != _UNREAD and is_plausible(risen, span, cpus)
+    is_known = meter.usage_us != _UNREAD and is_plausible(risen, span + readings.counters_s, readings.cpus)
     if not is_known or not 0 <= span <= LONGEST_S:
         return _without_rate(meter, at, usage)
     # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
@@ -120,9 +117,12 @@ def _unread(meter: Meter | None, sample: Sample) -> Meter | None:
     return meter._replace(usage_us=_UNREAD)
 
 
-def is_plausible(risen_us: int, span_s: float, cpus: int) -> bool:
-    """Whether a counter neither went back nor rose faster than all CPUs together can run (0: not known)."""
-    return 0 <= risen_us <= (cpus * (span_s + SCHEDULER_TICK_S) * 1e6 or inf)
+def is_plausible(risen_us: int, within_s: float, cpus: int) -> bool:
+    """Whether a counter neither went back nor rose faster than all CPUs together can run (0: not known).
+
+    `within_s`: in what it was read over, and what it may have been behind before.
+    """
+    return 0 <= risen_us <= (cpus * within_s * 1e6 or inf)
 
 
 def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:
@@ -179,13 +179,21 @@ def claimed(left: int, system: int, reserved: int) -> tuple[int, int]:
     return max(0, left + min(0, rest)), max(0, rest)
 
 
-def judged(newest: int, span_s: float, mean: int, window_s: float, cpus: int) -> int:
+def behind_s(cpus: int, counters_s: float) -> float:
+    """Return how far the counters of so many CPUs are behind together, seconds of CPU time.
+
+    Each one's is up to a scheduler's tick behind, independently of the others': the sum of n is off by about a tick x
+    sqrt(n).
+    """
+    return counters_s * sqrt(cpus)
+
+
+def judged(newest: int, span_s: float, mean: int, window_s: float, behind_s: float) -> int:
     """Return the use as it counts, milli-CPU, from the newest rate and from what was judged before (`mean`).
 
     The mean of the last while (exponential, time constant `window_s`); but at once the newest less what the
-    scheduler's tick alone can feign: each CPU's counter is up to 4 ms behind, independently, so that a sum over n CPUs
-    is off by about 4 ms x sqrt(n). So a burst counts within the interval that shows it, and the coarseness of the
-    counters does not. `span_s` > 0.
+    scheduler's tick alone can feign (`behind_s`, see there). So a burst counts within the interval that shows it, and
+    the coarseness of the counters does not. `span_s` > 0.
     """
     averaged = mean + int((newest - mean) * span_s / (span_s + window_s))
-    return max(averaged, newest - int(1000 * SCHEDULER_TICK_S / span_s * sqrt(cpus)))
+    return max(averaged, newest - int(1000 * behind_s / span_s))

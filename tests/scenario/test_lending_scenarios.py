@@ -200,6 +200,16 @@ def test_what_online_pods_leave_is_used(cpus, part):
     assert used / (cpus * 5e6) >= (0.9 if cpus == 64 else 0.87)
 
 
+@pytest.mark.parametrize(
+    ("cpus", "online", "left"), [(8, 2000, 6), (64, 20_000, 40)], ids=["8 CPUs", "64 CPUs"]
+)
+def test_so_it_is_where_the_scheduler_ticks_at_100_hz(cpus, online, left):
+    node = Node(cpus, steady(online), noise=0.1, seed=3, tick_s=0.01).run(40.0)
+    late = [moment for moment in node.moments if moment.at > 10.0]
+    assert Change.SUPPRESS not in {moment.change for moment in late}
+    assert {moment.cpus for moment in late} == {left}
+
+
 def test_late_ticks_shrink_the_box_and_never_grow_it():
     node = Node(8, steady(2_000), noise=0.1).run(1.6)
     had = node.box

@@ -2,8 +2,8 @@
 
 Fluid, in steps of a millisecond. Online pods and the system come first (the box has the minimum weight), on CPUs
 without the box where there are any. As in the kernel, the counter of a task that keeps running is brought up to date
-by the scheduler's tick only: what is read is up to 4 ms behind on each CPU. Ticks come late by up to 4 ms, one in
-twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
+by the scheduler's tick only: what is read is up to that (`tick_s`) behind on each CPU. Ticks come late by up to 4 ms,
+one in twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,12 @@ from random import Random
 from typing import NamedTuple
 
 from nri_coloc.model.lending import Change
-from nri_coloc.model.readings import FastReadings, Role, Sample
+from nri_coloc.model.readings import SCHEDULER_TICK_S, FastReadings, Role, Sample
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.loop import Tick
 from tests.unit.reclaim.fast_kit import Watcher
 
 STEP_S = 0.001
-GRANULARITY_S = 0.004
 
 Demand = Callable[[float], float]
 """Milli-CPU over time."""
@@ -65,6 +64,7 @@ class Node:
     yields: bool = False
     apart: Demand = field(default_factory=lambda: steady(0))
     other_cpus: int = 0
+    tick_s: float = SCHEDULER_TICK_S
 
     def __post_init__(self) -> None:
         self.draw = Random(self.seed)
@@ -106,7 +106,7 @@ class Node:
         """Return the counter, µs, as the kernel last brought it up to date on each CPU where the role runs."""
         running, cpus = self.rate[role] / 1000, self.other_cpus if role is Role.DEDICATED else self.cpus
         behind = sum(
-            self.draw.uniform(0, GRANULARITY_S) * 1e6
+            self.draw.uniform(0, self.tick_s) * 1e6
             for _ in range(cpus)
             if self.draw.random() < running / cpus
         )
@@ -126,7 +126,7 @@ class Node:
             samples += (Sample(5, Role.DEDICATED, self.now, apart),)
         late_s, cpus = self.now - self.due, self.cpus + self.other_cpus
         readings = FastReadings(self.now, samples, late_s, self.cpus, self.threads, cpus)
-        self._decide(readings._replace(yields=self.yields))
+        self._decide(readings._replace(yields=self.yields, counters_s=self.tick_s))
         late = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
         self.due = self.now + self.watcher.next_s
         return self.due + late + self.always_late

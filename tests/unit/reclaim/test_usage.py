@@ -198,18 +198,30 @@ def test_the_age_is_that_of_the_oldest_vital_rate():
     assert (found.rated_at, found.oldest) == (AT + 0.1, AT)
 
 
+BEHIND = usage.behind_s(4, 0.004)
+
+
 def test_a_burst_counts_at_once_less_what_the_counters_can_feign():
     # 4 ms of 20 ms on each of 4 CPUs, independently: 200m x 2
-    assert usage.judged(4000, 0.02, 1000, 0.06, 4) == 3600
+    assert usage.judged(4000, 0.02, 1000, 0.06, BEHIND) == 3600
 
 
 def test_noise_of_the_counters_moves_the_mean_only():
-    assert usage.judged(1300, 0.02, 1000, 0.06, 4) == 1075
+    assert usage.judged(1300, 0.02, 1000, 0.06, BEHIND) == 1075
 
 
 def test_a_fall_is_believed_slowly():
-    assert usage.judged(0, 0.02, 1000, 0.06, 4) == 750
+    assert usage.judged(0, 0.02, 1000, 0.06, BEHIND) == 750
 
 
 def test_without_a_past_the_newest_rate_is_the_mean():
-    assert usage.judged(800, 0.02, 0, 0.0, 4) == 800
+    assert usage.judged(800, 0.02, 0, 0.0, BEHIND) == 800
+
+
+@pytest.mark.parametrize(("counters_s", "milli"), [(0.004, None), (0.01, 1500)], ids=["250 Hz", "100 Hz"])
+def test_a_counter_may_catch_up_by_a_scheduler_tick_and_no_more(counters_s, milli):
+    first, later = (Sample(1, Role.PODS, at, used) for at, used in ((AT, 0), (AT + 0.02, 30_000)))
+    known = usage.advance({}, FastReadings(AT, (first,), cpus=1), 1.0)
+    readings = FastReadings(AT + 0.02, (later,), cpus=1, counters_s=counters_s)
+    meter = usage.advance(known, readings, 1.0)[1]
+    assert (meter.milli if meter.until >= AT + 0.02 else None) == milli
