@@ -15,12 +15,12 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.lending import MemoryTarget
+from nri_coloc.model.lending import MemoryTarget, Part
 from nri_coloc.model.readings import GroupReading, Picture
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.reclaim import box_memory, memory
-from nri_coloc.reclaim.box_memory import Member, MemoryControl, Part
+from nri_coloc.reclaim.box_memory import Member, MemoryControl
 from nri_coloc.reclaim.memory import Growth, MemoryHeadroom
 
 WORTH_A_WRITE: Final = 16 << 20
@@ -77,17 +77,20 @@ class BoxMemory:
             self._worker.submit(self._bounds(boxed, picture.host_groups))
 
     def _is_worth(self, goal: MemoryTarget, members: Members) -> bool:
-        known = self._goal
-        if goal.high is None or known.high is None or goal.limit is None or known.limit is None:
-            return goal.high is not known.high
+        now, known = _amounts(goal), _amounts(self._goal)
+        if not now or len(now) != len(known):
+            return len(now) != len(known)
         if members.keys() != self._parts.keys():
             return True
-        used = sum(member.use for member in members.values())
-        moved = max(abs(goal.high - known.high), abs(goal.limit - known.limit))
-        if moved >= WORTH_A_WRITE or (moved and used > goal.high):
+        spare, spare_of_pods = _spare(goal, members)
+        moved = max(abs(one - other) for one, other in zip(now, known, strict=True))
+        if moved >= WORTH_A_WRITE or (moved and min(spare, spare_of_pods) < 0):
             return True
-        full = any(m.use > NEARLY_FULL * self._parts[name].high for name, m in members.items())
-        return full and goal.high - used >= WORTH_A_WRITE
+        return any(
+            member.use > NEARLY_FULL * self._parts[name].high
+            and (spare if member.beside else spare_of_pods) >= WORTH_A_WRITE
+            for name, member in members.items()
+        )
 
     def _divide(self, goal: MemoryTarget, members: Members, state: NodeState) -> None:
         before, known = self._goal, self._parts
@@ -119,12 +122,28 @@ class BoxMemory:
         self._report.decided((decision,), state, state)
 
 
+def _amounts(goal: MemoryTarget) -> tuple[int, ...]:
+    """Return all that is divided, nothing while there is no target."""
+    if goal.high is None or goal.limit is None:
+        return ()
+    return goal.high, goal.limit, *(goal.pods or ())
+
+
+def _spare(goal: MemoryTarget, members: Members) -> tuple[int, int]:
+    """Return what the box has beyond its use, and what of it its pods may have; negative where they use more."""
+    spare = (goal.high or 0) - sum(member.use for member in members.values())
+    if goal.pods is None:
+        return spare, spare
+    of_pods = goal.pods.high - sum(member.use for member in members.values() if not member.beside)
+    return spare, min(spare, of_pods)
+
+
 def _member(boxed: Boxed | None, reading: GroupReading | None) -> Member:
     held = reading.memory if reading is not None else None
-    request = boxed.request if boxed is not None else 0
+    request, beside = (boxed.request if boxed is not None else 0), boxed is None
     if held is None:
-        return Member(STARTING, request)
-    return Member(max(STARTING, held.usage), request, max(0, held.usage - held.file))
+        return Member(STARTING, request, beside=beside)
+    return Member(max(STARTING, held.usage), request, max(0, held.usage - held.file), beside)
 
 
 def _knobs(goal: MemoryTarget) -> Knobs:

@@ -20,8 +20,8 @@ from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files
+from nri_coloc.model.lending import Part
 from nri_coloc.policy import box
-from nri_coloc.reclaim.box_memory import Part
 
 LEAST: Final = 16 << 20
 """Bytes that every member may hold, however little the box has: below that not even a runtime's own processes live,

@@ -135,5 +135,8 @@ def _supply(picture: Picture, scene: Scene, known: Supply) -> Supply:
     if kubepods is not None and kubepods.memory is not None:
         known = known._replace(kubepods_limit=kubepods.memory.limit)
     return known._replace(
-        cpu_milli=scene.lendable_milli, box_milli=scene.box_milli, most_milli=scene.most_milli
+        cpu_milli=scene.lendable_milli,
+        box_milli=scene.box_milli,
+        most_milli=scene.most_milli,
+        host_groups=len(picture.host_groups),
     )

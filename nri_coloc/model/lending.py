@@ -76,10 +76,18 @@ class CPUTarget(NamedTuple):
     binding: Binding = Binding.NOT_MEASURED
 
 
+class Part(NamedTuple):
+    """What some members of the box, or one, get of it: memory.high and memory.max, bytes."""
+
+    high: int
+    limit: int
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryTarget:
     """memory.high and memory.max of the box as a whole, bytes; None is "no limit of ours".
 
+    `pods`: those of its pods together, where kubepods' own limit bounds them and not all of the box.
     `inputs`: what `because` words, by name.
     """
 
@@ -88,3 +96,4 @@ class MemoryTarget:
     binding: Binding = Binding.NOT_MEASURED
     because: str = ""
     inputs: Mapping[str, int | float | None] = field(default_factory=dict)
+    pods: Part | None = None

@@ -3,28 +3,40 @@
 Headroom falls at once; what is written falls by at most `memory_step` at once below the present use, because the
 writer of memory.high reclaims by itself, and rises after a dwell by the least that could be borne during it. memory.max
 stays a step above memory.high and above what cannot be reclaimed: it is a wall against a runaway and never the way to
-get memory back, because it kills.
+get memory back, because it kills. Where kubepods' own limit bounds the box's pods and not its host groups, what those
+may have together goes by the same rules, and is what the pods get of the box at the most.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from nri_coloc.model.lending import Binding, MemoryTarget
+from nri_coloc.model.lending import Binding, MemoryTarget, Part
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.apportionment import apportion
-from nri_coloc.reclaim.memory import MemoryHeadroom
+from nri_coloc.reclaim.memory import MemoryHeadroom, Room
 
 _PAGE: Final = 4096
 """What the kernel rounds to: a difference below it would be found again as drift."""
+
+
+class Course(NamedTuple):
+    """One amount through time. `high`: the last one, None before the first; `since_s`: since when it could have been
+    more, None while it could not; `borne`: at least how much it could have been since; `held_by`: what kept it from
+    being more, if not the headroom itself."""
+
+    high: int | None = None
+    since_s: float | None = None
+    borne: int = 0
+    held_by: Binding | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryControl:
     """What the controller remembers. `high`, `limit`: the last target, None before the first.
 
-    `read_s`: when a headroom was last known. `since_s`: since when the box could have had more, None while it could
-    not; `borne`: at least how much it could have had since.
+    `read_s`: when a headroom was last known. `since_s`, `borne`: as a `Course` has them. `pods`: what is to be of the
+    box's pods alone, and `part` their last one, None while nothing bounds them alone.
     """
 
     high: int | None = None
@@ -32,22 +44,18 @@ class MemoryControl:
     read_s: float = 0.0
     since_s: float | None = None
     borne: int = 0
+    pods: Course = field(default_factory=Course)
+    part: Part | None = None
 
 
 class Member(NamedTuple):
     """One pod or host group of the box, bytes. `request`: what it was lent, 0 where not known; `unreclaimable`: of
-    its use, what is no page cache."""
+    its use, what is no page cache. `beside`: whether it lies outside of kubepods."""
 
     use: int
     request: int = 0
     unreclaimable: int = 0
-
-
-class Part(NamedTuple):
-    """One member's memory.high and memory.max, bytes."""
-
-    high: int
-    limit: int
+    beside: bool = False
 
 
 def target(
@@ -64,27 +72,50 @@ def target(
         return MemoryControl(), MemoryTarget(binding=Binding.DISABLED, because="lending is switched off")
     if headroom is None:
         return _unread(control, now_s, tuning)
-    wanted = max(headroom.amount, tuning.memory_floor) // _PAGE * _PAGE
-    if control.high is None or wanted < control.high:
-        step = _fallen(control.high, wanted, headroom.held, tuning)
-    else:
-        step = _risen(control, control.high, wanted, now_s, tuning)
-    limit = (max(step.high, headroom.unreclaimable) + tuning.memory_step) // _PAGE * _PAGE
-    binding = Binding.FLOOR if headroom.amount < tuning.memory_floor else step.held_by or headroom.binding
-    because = (
-        f"memory.high {step.high}, may hold {headroom.amount}, holds {headroom.held}; {headroom.because}"
-    )
+    former = Course(control.high, control.since_s, control.borne)
+    room = Room(headroom.amount, headroom.held, headroom.unreclaimable)
+    course, part = _next(former, room, now_s, tuning)
+    pods, of_pods = Course(), None
+    if headroom.pods is not None:
+        # while nothing bounded them alone they had what all of the box had
+        pods, of_pods = _next(control.pods if control.part else former, headroom.pods, now_s, tuning)
+    binding = course.held_by or headroom.binding
+    because = f"memory.high {part.high}, may hold {room.amount}, holds {room.held}{_pods_in_words(pods, headroom.pods)}"
+    control = MemoryControl(*part, now_s, course.since_s, course.borne, pods, of_pods)
     inputs = _inputs(headroom, tuning)
-    control = MemoryControl(step.high, limit, now_s, step.since_s, step.borne)
-    return control, MemoryTarget(step.high, limit, binding, because, inputs)
+    return control, MemoryTarget(*part, binding, f"{because}; {headroom.because}", inputs, of_pods)
+
+
+def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tuple[Course, Part]:
+    """Return what some members may have together now, and what memory.high and memory.max come to."""
+    wanted = max(room.amount, tuning.memory_floor) // _PAGE * _PAGE
+    if course.high is None or wanted < course.high:
+        course = _fallen(course.high, wanted, room.held, tuning)
+    else:
+        course = _risen(course, course.high, wanted, now_s, tuning)
+    high = course.high
+    assert high is not None  # both say how much
+    limit = (max(high, room.unreclaimable) + tuning.memory_step) // _PAGE * _PAGE
+    if room.amount < tuning.memory_floor:
+        course = course._replace(held_by=Binding.FLOOR)
+    return course, Part(high, limit)
+
+
+def _pods_in_words(course: Course, room: Room | None) -> str:
+    if room is None:
+        return ""
+    bound = course.held_by or Binding.KUBEPODS_LIMIT
+    return f", its pods at most {course.high} ({bound}), may hold {room.amount}, hold {room.held}"
 
 
 def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | float | None]:
     """Return every figure of a decision by name."""
+    pods = headroom.pods._asdict() if headroom.pods is not None else {}
     in_bytes = {
         "may_hold": headroom.amount,
         "holds": headroom.held,
         "unreclaimable": headroom.unreclaimable,
+        **{f"pods_{name}": amount for name, amount in pods.items()},
         **(headroom.terms._asdict() if headroom.terms is not None else {}),
         "floor": tuning.memory_floor,
         "step": tuning.memory_step,
@@ -99,34 +130,25 @@ def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | 
     }
 
 
-class _Step(NamedTuple):
-    """The next memory.high; `held_by`: what kept it from being more, if not the headroom itself."""
-
-    high: int
-    held_by: Binding | None = None
-    since_s: float | None = None
-    borne: int = 0
-
-
-def _fallen(high: int | None, wanted: int, held: int, tuning: ReclaimTuning) -> _Step:
+def _fallen(high: int | None, wanted: int, held: int, tuning: ReclaimTuning) -> Course:
     """Down to the present use costs the writer nothing; below it, a step."""
     lowest = (held if high is None else min(high, held)) - tuning.memory_step
-    return _Step(max(wanted, lowest // _PAGE * _PAGE))
+    return Course(max(wanted, lowest // _PAGE * _PAGE))
 
 
-def _risen(control: MemoryControl, high: int, wanted: int, now_s: float, tuning: ReclaimTuning) -> _Step:
+def _risen(course: Course, high: int, wanted: int, now_s: float, tuning: ReclaimTuning) -> Course:
     if tuning.paused:
-        return _Step(high, Binding.PAUSED)
+        return Course(high, held_by=Binding.PAUSED)
     if wanted - high < tuning.memory_dead_band:
-        return _Step(high, Binding.DEAD_BAND)
-    if control.since_s is None or now_s < control.since_s:
-        return _Step(high, Binding.DWELL, now_s, wanted)
-    borne = min(control.borne, wanted)
-    if now_s - control.since_s < tuning.memory_dwell_s:
-        return _Step(high, Binding.DWELL, control.since_s, borne)
+        return Course(high, held_by=Binding.DEAD_BAND)
+    if course.since_s is None or now_s < course.since_s:
+        return Course(high, now_s, wanted, Binding.DWELL)
+    borne = min(course.borne, wanted)
+    if now_s - course.since_s < tuning.memory_dwell_s:
+        return Course(high, course.since_s, borne, Binding.DWELL)
     if borne - high > tuning.memory_growth:
-        return _Step(high + tuning.memory_growth // _PAGE * _PAGE, Binding.GROWTH_STEP)
-    return _Step(borne)
+        return Course(high + tuning.memory_growth // _PAGE * _PAGE, held_by=Binding.GROWTH_STEP)
+    return Course(borne)
 
 
 def _unread(
@@ -135,18 +157,22 @@ def _unread(
     high = control.high
     if high is None:
         return control, MemoryTarget(because="the node's memory was not read yet")
-    control = replace(control, since_s=None)
+    control = replace(control, since_s=None, pods=control.pods._replace(since_s=None))
     gap_s = now_s - control.read_s
     if 0.0 <= gap_s <= tuning.memory_stale_s:
         because = f"memory could not be read for {gap_s:.1f} s: nothing rises"
-        return control, MemoryTarget(high, control.limit, Binding.STALE, because, _of_nothing(gap_s, tuning))
+        inputs = _of_nothing(gap_s, tuning)
+        return control, MemoryTarget(high, control.limit, Binding.STALE, because, inputs, control.part)
     floor = min(high, tuning.memory_floor)
     high = max(floor, high - tuning.memory_step)
     # memory.max stays: nobody knows how much is in use, and below that it kills
     because = f"memory could not be read for {gap_s:.1f} s: down to the floor of {floor} step by step"
     binding = Binding.FLOOR if high == floor else Binding.STALE
     inputs = _of_nothing(gap_s, tuning)
-    return replace(control, high=high), MemoryTarget(high, control.limit, binding, because, inputs)
+    # what bounds the pods alone stays: they get no more than all of the box
+    return replace(control, high=high), MemoryTarget(
+        high, control.limit, binding, because, inputs, control.part
+    )
 
 
 def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | None]:
@@ -165,19 +191,32 @@ def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | 
 def divide(goal: MemoryTarget, members: Mapping[str, Member]) -> dict[str, Part]:
     """Divide the box's target among its members; nothing where there is no target.
 
-    Every memory.high in bytes sums to the box's. No memory.max does: each member may hold by itself all that the others
+    Every memory.high in bytes sums to the box's, those of its pods to no more than they may have by themselves. No
+    memory.max does: each member may hold by itself all that the others
     leave of the box's (on v1 there is no other limit, and a job that grows between two looks must not be killed beside
     free memory), and never less than its part of it above what it cannot give back.
     """
-    if goal.high is None or goal.limit is None or not members:
+    if goal.high is None or goal.limit is None:
         return {}
+    if goal.pods is None:
+        return _divided(Part(goal.high, goal.limit), members)
+    pods = {name: member for name, member in members.items() if not member.beside}
+    others = {name: member for name, member in members.items() if member.beside}
+    of_pods, of_others = (sum(member.use for member in some.values()) for some in (pods, others))
     highs = split(goal.high, members)
+    high = min(goal.pods.high, sum(highs[name] for name in pods))
+    walls = min(goal.pods.limit, goal.limit - of_others), goal.limit - min(high, of_pods)
+    return _divided(Part(high, walls[0]), pods) | _divided(Part(goal.high - high, walls[1]), others)
+
+
+def _divided(whole: Part, members: Mapping[str, Member]) -> dict[str, Part]:
+    highs = split(whole.high, members)
     least = {name: max(highs[name], member.unreclaimable) for name, member in members.items()}
-    spare = max(0, goal.limit - sum(least.values()))
+    spare = max(0, whole.limit - sum(least.values()))
     more = apportion(spare, {name: _weight(member) for name, member in members.items()})
     used = sum(member.use for member in members.values())
     return {
-        name: Part(highs[name], max(least[name] + more[name], goal.limit - used + member.use))
+        name: Part(highs[name], max(least[name] + more[name], whole.limit - used + member.use))
         for name, member in members.items()
     }
 

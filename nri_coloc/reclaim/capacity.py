@@ -2,7 +2,8 @@
 
     CPU:    lendable · watermark − reserve − Σ expected(online pods) − expected(system)
     memory: min(machine · watermark − kernel watermarks − reserve − expected(system), kubepods' own limit)
-            − Σ expected(online pods)
+            − Σ expected(online pods); where the box has host groups, which lie outside of kubepods, its limit bounds
+            what pods may take of it, and not the offer
 
 Where pools are sized by load, a pool has more CPUs than its members use: then no more CPU than the box has by itself.
 Nor ever more than an operator lets the box have (`pools.reclaim.maxCPUs`).
@@ -27,7 +28,7 @@ from nri_coloc.reclaim.workload import OnlinePod
 class Supply(NamedTuple):
     """What there is to divide: lendable milli-CPU; bytes of the machine, of its zones' low watermarks, of kubepods'
     own limit (None for none); milli-CPU that the box has by itself (None where it has what others leave), and what an
-    operator lets it have (None for any number)."""
+    operator lets it have (None for any number); the box's members outside of kubepods."""
 
     cpu_milli: int
     memory_bytes: int
@@ -35,6 +36,7 @@ class Supply(NamedTuple):
     kubepods_limit: int | None = None
     box_milli: int | None = None
     most_milli: int | None = None
+    host_groups: int = 0
 
 
 class _Part(NamedTuple):
@@ -161,11 +163,17 @@ def _memory(
         f"{supply.memory_bytes} bytes * {tuning.memory_watermark:g} - {supply.watermark_bytes} of the kernel's"
         f" - {tuning.memory_reserve} reserve - {system} of the system"
     )
+    of_pods = ""
     if supply.kubepods_limit is not None and supply.kubepods_limit < room:
-        room, terms = supply.kubepods_limit, f"{supply.kubepods_limit} bytes of kubepods' own limit"
+        limit = f"{supply.kubepods_limit} bytes of kubepods' own limit"
+        if supply.host_groups:
+            of_pods = f", to pods at most {max(0, supply.kubepods_limit - pods)} for the {limit}"
+        else:
+            room, terms = supply.kubepods_limit, limit
     amount = max(0, room - pods)
     largest = _largest(expected.memory_bytes, online, " bytes")
-    return _Part(amount, f"memory {amount} = {terms} - {pods} of {len(online)} online pods{largest}")
+    because = f"memory {amount} = {terms} - {pods} of {len(online)} online pods{largest}{of_pods}"
+    return _Part(amount, because)
 
 
 def _largest(amounts: Mapping[str, int], online: Mapping[str, OnlinePod], unit: str) -> str:

@@ -1,11 +1,12 @@
 """How much memory the reclaim box may hold, from what the node has and what the online pods may still take.
 
-Two bounds, in bytes of the box's whole use, page cache included, as memory.high counts it:
+Two bounds, in bytes of use, page cache included, as memory.high counts it: one of the whole box, one of its pods alone,
+for host groups lie outside of kubepods, whose limit neither bounds them nor is spent by them:
 
     node:     available + held − claim − growth − reserve − total · (1 − memory_watermark)
       available = free + inactive file + ½ active file + ½ reclaimable slab − low watermarks
       held      = what the box uses and `available` does not count already: use − inactive file − ½ other file
-    kubepods: limit − working set + the box's working set − claim − growth
+    kubepods: limit − working set + the working set of the box's pods − claim − growth
 
 `available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available), which counts at least half of the
 page cache and slab; active pages are counted at that half, because the online pods' working sets hold them too.
@@ -35,7 +36,8 @@ class Growth:
 
 
 class Terms(NamedTuple):
-    """The terms of both bounds, bytes; `kubepods_limit`: None where it has none."""
+    """The terms of both bounds, bytes; `kubepods_limit`: None where it has none; `box_working_set`: of the box's pods
+    in kubepods, no host groups."""
 
     free: int
     page_cache: int
@@ -57,17 +59,26 @@ class Terms(NamedTuple):
 
     @property
     def by_limit(self) -> int | None:
-        """What kubepods' limit leaves for it."""
+        """What kubepods' limit leaves for the box's pods."""
         if self.kubepods_limit is None:
             return None
         left = self.kubepods_limit - self.kubepods_working_set + self.box_working_set
         return left - self.claimed - self.growth
 
 
+class Room(NamedTuple):
+    """What some members may hold together, ≥ 0; what they use now, and of that what is no page cache."""
+
+    amount: int
+    held: int = 0
+    unreclaimable: int = 0
+
+
 class MemoryHeadroom(NamedTuple):
     """What the box may hold in all, ≥ 0, by which bound, and of it by memory node; `held`: what it uses now.
 
-    `unreclaimable`: of `held`, what is no page cache. `terms`: what `because` words.
+    `unreclaimable`: of `held`, what is no page cache. `terms`: what `because` words. `pods`: what kubepods' own limit
+    leaves of it for the box's pods; None where that is no bound of theirs alone, for there is none or nobody else.
     """
 
     amount: int
@@ -77,6 +88,7 @@ class MemoryHeadroom(NamedTuple):
     unreclaimable: int = 0
     by_node: Mapping[int, int] = {}
     terms: Terms | None = None
+    pods: Room | None = None
 
 
 class Claim(NamedTuple):
@@ -95,32 +107,50 @@ def headroom_memory(
     """Return what the box may hold; None if the node's or kubepods' memory could not be read.
 
     `box`: the members' readings by pod or host group; one that could not be read counts as holding nothing, which
-    makes the answer smaller. Host groups lie outside of kubepods: its limit adds nothing to what they hold already.
+    makes the answer smaller. Who is none of the picture's pods is a host group: outside of kubepods, bounded by the
+    node alone.
     """
     node = picture.node
     pods = picture.kubepods.memory if picture.kubepods is not None else None
     if not node.memory_total or pods is None:
         return None
-    members = [group.memory for group in box.values() if group.memory is not None]
-    terms = _terms(node, pods, members, claim, tuning)
+    has_others = not box.keys() <= picture.pods.keys()
+    members = _Members(
+        [group.memory for group in box.values() if group.memory is not None],
+        [group.memory for name, group in box.items() if name in picture.pods and group.memory is not None],
+    )
+    terms = _terms(picture, pods, members, claim, tuning)
     amount, binding, by_limit = terms.by_node, _bound_of_machine(terms.by_node, claim), terms.by_limit
-    if by_limit is not None and by_limit < amount:
+    if by_limit is not None and by_limit < amount and not has_others:
         amount, binding = by_limit, Binding.KUBEPODS_LIMIT
-    amount = max(0, amount)
-    used, unreclaimable = sum(m.usage for m in members), sum(max(0, m.usage - m.file) for m in members)
-    by_node = _by_node(node, amount)
-    return MemoryHeadroom(amount, binding, _in_words(terms, tuning), used, unreclaimable, by_node, terms)
+    of_pods = _room(by_limit, members.pods) if by_limit is not None and has_others else None
+    amount, held, unreclaimable = _room(amount, members.all)
+    because, by_node = _in_words(terms, tuning), _by_node(node, amount)
+    return MemoryHeadroom(amount, binding, because, held, unreclaimable, by_node, terms, of_pods)
+
+
+class _Members(NamedTuple):
+    """Readings of the box's members; `pods`: those of its pods."""
+
+    all: list[MemoryReading]
+    pods: list[MemoryReading]
+
+
+def _room(amount: int, members: list[MemoryReading]) -> Room:
+    held, unreclaimable = sum(m.usage for m in members), sum(max(0, m.usage - m.file) for m in members)
+    return Room(max(0, amount), held, unreclaimable)
 
 
 def _terms(
-    node: NodeReading, pods: MemoryReading, members: list[MemoryReading], claim: Claim, tuning: ReclaimTuning
+    picture: Picture, pods: MemoryReading, box: _Members, claim: Claim, tuning: ReclaimTuning
 ) -> Terms:
+    node = picture.node
     return Terms(
         node.memory_free,
         page_cache=node.inactive_file + node.active_file // 2 + node.slab_reclaimable // 2,
         kernel_watermark=node.watermark,
         held_by_box=sum(
-            max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members
+            max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in box.all
         ),
         claimed=claim.pods,
         growth=claim.growth,
@@ -128,7 +158,7 @@ def _terms(
         margin=node.memory_total - int(node.memory_total * tuning.memory_watermark),
         kubepods_limit=pods.limit,
         kubepods_working_set=pods.working_set,
-        box_working_set=sum(m.working_set for m in members),
+        box_working_set=sum(m.working_set for m in box.pods),
     )
 
 
@@ -143,7 +173,7 @@ def _in_words(terms: Terms, tuning: ReclaimTuning) -> str:
         return said
     return (
         f"{said}; kubepods: {terms.by_limit} = {terms.kubepods_limit} limit - {terms.kubepods_working_set} working set"
-        f" + {terms.box_working_set} of the box - {terms.claimed} claimed - {terms.growth} for growth"
+        f" + {terms.box_working_set} of the box's pods - {terms.claimed} claimed - {terms.growth} for growth"
     )
 
 

@@ -3,20 +3,29 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.lending import Binding, MemoryTarget
+from nri_coloc.model.lending import Binding, MemoryTarget, Part
 from nri_coloc.model.readings import GroupReading, MemoryReading, NodeReading, NumaMemory, Picture
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import box_memory, memory
 from nri_coloc.reclaim.box_memory import Member, MemoryControl, divide, split
-from nri_coloc.reclaim.memory import Claim, MemoryHeadroom
+from nri_coloc.reclaim.memory import Claim, MemoryHeadroom, Room
 
 BYTES = st.integers(0, 1 << 38)
+ROOMS = st.none() | st.builds(Room, BYTES, BYTES, BYTES)
 HEADROOMS = st.builds(
-    MemoryHeadroom, BYTES, st.just(Binding.FREE_MEMORY), st.just(""), BYTES, BYTES, st.just({0: 1, 1: 2})
+    MemoryHeadroom,
+    BYTES,
+    st.just(Binding.FREE_MEMORY),
+    st.just(""),
+    BYTES,
+    BYTES,
+    st.just({0: 1, 1: 2}),
+    st.none(),
+    ROOMS,
 )
 TICKS = st.lists(st.tuples(st.floats(-100.0, 100.0), st.none() | HEADROOMS), min_size=1, max_size=20)
 TUNING = ReclaimTuning()
-MEMBERS = st.dictionaries(st.sampled_from("abcdefgh"), st.builds(Member, BYTES, BYTES, BYTES))
+MEMBERS = st.dictionaries(st.sampled_from("abcdefgh"), st.builds(Member, BYTES, BYTES, BYTES, st.booleans()))
 READINGS = st.builds(
     MemoryReading, BYTES, file=BYTES, inactive_file=BYTES, working_set=BYTES, limit=st.none() | BYTES
 )
@@ -39,7 +48,7 @@ def test_it_never_rises_by_more_than_a_step_and_never_falls_further_than_a_step_
     control, now_s = MemoryControl(), 1000.0
     for gap_s, headroom in ticks:
         now_s += gap_s
-        before = control.high
+        before, pods = control.high, control.part
         control, goal = box_memory.target(control, headroom, now_s, TUNING)
         assert control.high == goal.high
         if goal.high is None:
@@ -54,6 +63,8 @@ def test_it_never_rises_by_more_than_a_step_and_never_falls_further_than_a_step_
         if before is not None:
             assert goal.high <= before + TUNING.memory_growth
             assert headroom is not None or goal.high <= before
+        if pods is not None and goal.pods is not None:
+            assert goal.pods.high <= pods.high + TUNING.memory_growth
         if headroom is not None:
             assert goal.limit is not None
             assert goal.limit > max(goal.high, headroom.unreclaimable)
@@ -96,6 +107,19 @@ def test_walls_stand_above_the_brakes_and_above_what_cannot_be_given_back(high, 
     assert sum(part.limit for part in parts.values()) >= (max(high + more, least) if members else 0)
 
 
+@given(BYTES, BYTES, BYTES, BYTES, MEMBERS)
+def test_pods_get_no_more_than_they_may_have_alone_and_nothing_is_lost(
+    high, more, pods_high, pods_more, members
+):
+    goal = MemoryTarget(high, high + more, pods=Part(pods_high, pods_high + pods_more))
+    parts = divide(goal, members)
+    assert parts.keys() == members.keys()
+    assert sum(part.high for name, part in parts.items() if not members[name].beside) <= pods_high
+    if any(member.beside for member in members.values()):
+        assert sum(part.high for part in parts.values()) == high
+    assert all(part.limit >= max(part.high, members[name].unreclaimable) for name, part in parts.items())
+
+
 @given(BYTES, BYTES, MEMBERS)
 def test_a_member_may_hold_by_itself_all_that_the_others_leave_of_the_box(high, more, members):
     parts = divide(MemoryTarget(high, high + more), members)
@@ -104,12 +128,13 @@ def test_a_member_may_hold_by_itself_all_that_the_others_leave_of_the_box(high, 
         assert part.limit >= high + more - (used - members[name].use)
 
 
-@given(NODES, GROUPS, st.lists(GROUPS, max_size=3), BYTES, BYTES)
+@given(NODES, GROUPS, st.lists(GROUPS, max_size=3), st.lists(GROUPS, max_size=2), BYTES, BYTES)
 def test_headroom_is_never_negative_never_above_a_limit_and_shared_out_whole(
-    node, pods, box, claimed, growth
+    node, pods, box, hosts, claimed, growth
 ):
-    taken = Picture(0.0, node, pods)
-    members = {str(n): each for n, each in enumerate(box)}
+    boxed = {str(n): each for n, each in enumerate(box)}
+    members = boxed | {f"host/{n}": each for n, each in enumerate(hosts)}
+    taken = Picture(0.0, node, pods, boxed)
     found = memory.headroom_memory(taken, members, Claim(claimed, growth), TUNING)
     if found is None:
         assert pods.memory is None or not node.memory_total

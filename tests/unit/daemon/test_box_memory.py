@@ -1,7 +1,7 @@
 """The box's memory: what is divided, when it is worth a write, and what is told of it."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -33,12 +33,20 @@ class Rig:
         self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), report)
         self.now = 0.0
 
-    def turn(self, free: int = 8 * GIB, pods: dict[str, int] | None = None, **more: Any) -> dict[str, int]:
-        """Let five seconds pass; return memory.high by pod."""
-        self.now += more.pop("gap_s", 5.0)
+    def turn(
+        self,
+        free: int = 8 * GIB,
+        pods: dict[str, int] | None = None,
+        yarn: int | None = None,
+        limit: int | None = None,
+    ) -> dict[str, int]:
+        """Let five seconds pass; return memory.high by pod, a host group's by "". `limit`: kubepods' own."""
+        self.now += 5.0
         groups = {name: held(number, use) for number, (name, use) in enumerate((pods or {}).items())}
-        taken = picture(self.now, groups, held(99, 0), memory_total=16 * GIB, memory_free=free, **more)
-        self.memory.turn(taken, self.node.state, {})
+        kubepods = held(99, sum((pods or {}).values()), limit)
+        taken = picture(self.now, groups, kubepods, memory_total=16 * GIB, memory_free=free)
+        hosts = {} if yarn is None else {"yarn": held(98, yarn)}
+        self.memory.turn(replace(taken, host_groups=hosts), self.node.state, {})
         return self.highs
 
     @property
@@ -46,8 +54,8 @@ class Rig:
         return {bounds.pod_id: bounds.part.high for bounds in (self.worker.bounds or {}).values()}
 
 
-def held(key: int, use: int) -> GroupReading:
-    return replace(group(key, 0.0), memory=MemoryReading(use, anon=use, working_set=use))
+def held(key: int, use: int, limit: int | None = None) -> GroupReading:
+    return replace(group(key, 0.0), memory=MemoryReading(use, anon=use, working_set=use, limit=limit))
 
 
 WATERMARK = 16 * GIB - int(16 * GIB * 0.95)
@@ -124,6 +132,25 @@ def test_a_member_about_to_use_up_its_part_gets_another_one(rig):
     after = rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
     assert after["second"] > before["second"]
     assert rig.heard.said()[-1] == ("reclaim.memory", "members_asked")
+
+
+def test_kubepods_limit_bounds_the_boxs_pods_and_leaves_its_host_groups_what_they_hold(rig):
+    found = rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB)
+    assert (found["batch"], found[""]) == (2 * GIB, (13 * GIB - WATERMARK) // 4096 * 4096 - 2 * GIB)
+    assert rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB) == found
+    assert "its pods at most" in rig.heard.records[-1].because
+
+
+def test_pods_that_use_more_than_they_may_alone_follow_every_fall(rig):
+    before = rig.turn(pods={"batch": 2 * GIB}, yarn=GIB, limit=GIB)
+    assert before["batch"] == 2 * GIB - 256 * MIB
+    assert rig.turn(pods={"batch": 2 * GIB - MIB}, yarn=GIB, limit=GIB)["batch"] < before["batch"]
+
+
+def test_a_pod_that_has_used_up_what_pods_may_have_alone_gets_no_other_part(rig):
+    before = rig.turn(pods={"batch": GIB}, yarn=GIB, limit=GIB)
+    assert rig.turn(pods={"batch": GIB}, yarn=GIB + 8 * MIB, limit=GIB) == before
+    assert len(rig.heard.records) == 1
 
 
 def test_who_leaves_gives_its_part_to_the_others(rig):

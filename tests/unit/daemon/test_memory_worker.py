@@ -18,8 +18,8 @@ from nri_coloc.daemon.memory_worker import LEAST, Bounds, MemoryWorker
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.events import PodRemoved
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.lending import Part
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.reclaim.box_memory import Part
 from nri_coloc.sampling import cgroup_layout
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import Heard, a_node, a_report, create, start_pod

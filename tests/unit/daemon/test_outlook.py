@@ -239,6 +239,17 @@ class TestKubepodsOwnLimit:
         rig.miss(kubepods=None)
         assert rig.outlook.capacity.memory_bytes == 0
 
+    def test_it_bounds_no_offer_where_host_groups_lie_beside_kubepods(self, rig):
+        rig.turn(limit=2 * GIB)
+        alone = rig.turn(limit=2 * GIB)
+        bounded = rig.outlook.capacity.memory_bytes
+        yarn = {"yarn": group(3, rig.at, memory=GIB)}
+        rig.at += 60.0
+        rig.see(replace(alone, at=rig.at, host_groups=yarn))
+        assert bounded < 2 * GIB
+        assert rig.outlook.capacity.memory_bytes > 8 * GIB
+        assert "to pods at most" in rig.outlook.capacity.because
+
     def test_one_that_is_taken_away_bounds_no_more(self, rig):
         for limit in (3 * GIB, 3 * GIB, None):
             rig.turn(limit=limit, gap_s=61.0)

@@ -32,11 +32,11 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.files import FileValue, memory_bounds
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import ContainerUpdating, PoolsSized
+from nri_coloc.model.lending import Part
 from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.reclaim.box_memory import Part
 from nri_coloc.reclaim.hints import Hint, Policy
 from nri_coloc.sampling import cgroup_layout
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod

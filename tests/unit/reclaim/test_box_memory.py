@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.model.lending import Binding, MemoryTarget
+from nri_coloc.model.lending import Binding, MemoryTarget, Part
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import box_memory
-from nri_coloc.reclaim.box_memory import Member, MemoryControl, Part, divide, split
-from nri_coloc.reclaim.memory import MemoryHeadroom
+from nri_coloc.reclaim.box_memory import Member, MemoryControl, divide, split
+from nri_coloc.reclaim.memory import MemoryHeadroom, Room
 from tests.unit.reclaim.kit import GIB, MIB
 
 TUNING = ReclaimTuning(
@@ -121,6 +121,54 @@ def test_switched_off_there_is_no_target():
     assert (found.high, found.limit, found.binding) == (None, None, Binding.DISABLED)
 
 
+# --- pods and host groups --------------------------------------------------------------------------------
+
+
+def beside(amount: int, pods: int) -> MemoryHeadroom:
+    """What the box may hold where it has host groups too, and its pods alone."""
+    return may(amount, pods=Room(pods))
+
+
+def test_what_bounds_the_pods_alone_takes_nothing_from_the_host_groups():
+    found = Box().tick(0.0, beside(8 * GIB, GIB))
+    assert (found.high, found.binding) == (8 * GIB, Binding.FREE_MEMORY)
+    assert found.pods == (GIB, GIB + 256 * MIB)
+    assert f"its pods at most {GIB} (kubepods_limit), may hold {GIB}, hold 0; node: …" in found.because
+    assert found.inputs["pods_amount_bytes"] == GIB
+
+
+def test_the_pods_part_falls_at_once_and_rises_by_a_step_after_a_dwell():
+    box = Box()
+    box.tick(0.0, beside(8 * GIB, 4 * GIB))
+    found = [box.tick(now_s, beside(8 * GIB, gib * GIB)) for now_s, gib in ((1.0, 1), (2.0, 4), (32.0, 4))]
+    assert [each.pods.high for each in found if each.pods is not None] == [GIB, GIB, 2 * GIB]
+    assert "(dwell)" in found[1].because
+    assert [each.high for each in found] == [8 * GIB] * 3
+
+
+def test_pods_that_are_not_alone_any_more_begin_with_what_the_box_had():
+    box = Box()
+    box.tick(0.0, may(GIB))
+    found = box.tick(1.0, beside(8 * GIB, 4 * GIB))
+    assert (found.high, found.pods) == (GIB, (GIB, GIB + 256 * MIB))
+
+
+def test_pods_that_are_alone_again_are_bounded_with_the_box():
+    box = Box()
+    box.tick(0.0, beside(8 * GIB, GIB))
+    found = box.tick(1.0, may(GIB))
+    assert (found.high, found.pods) == (GIB, None)
+
+
+def test_without_readings_the_pods_part_stays_and_its_dwell_begins_anew():
+    box = Box()
+    box.tick(0.0, beside(8 * GIB, GIB))
+    box.tick(1.0, beside(8 * GIB, 4 * GIB))
+    assert [box.tick(now_s, None).pods for now_s in (20.0, 70.0)] == [(GIB, GIB + 256 * MIB)] * 2
+    found = box.tick(71.0, beside(8 * GIB, 4 * GIB))
+    assert found.pods == (GIB, GIB + 256 * MIB)
+
+
 # --- without readings ------------------------------------------------------------------------------------
 
 
@@ -202,6 +250,32 @@ def test_no_member_is_walled_in_below_what_it_cannot_give_back():
 @pytest.mark.parametrize("goal", [MemoryTarget(), MemoryTarget(high=1), MemoryTarget(limit=1)])
 def test_without_a_target_nobody_gets_a_limit(goal):
     assert divide(goal, {"a": Member(1)}) == {}
+
+
+YARN = Member(40, beside=True)
+
+
+@pytest.mark.parametrize(
+    ("story", "pods", "members", "parts"),
+    [
+        (
+            "who is bounded by itself gives what it may not have to the others",
+            Part(20, 26),
+            {"a": Member(30, 30), "yarn": YARN},
+            {"a": Part(20, 26), "yarn": Part(80, 86)},
+        ),
+        (
+            "who has less by all of the box has that",
+            Part(60, 66),
+            {"a": Member(40, 40), "yarn": Member(120, beside=True)},
+            {"a": Part(40, 40), "yarn": Part(60, 66)},
+        ),
+        ("nobody beside it", Part(20, 26), {"a": Member(10)}, {"a": Part(20, 26)}),
+        ("nobody but one beside it", Part(20, 26), {"yarn": YARN}, {"yarn": Part(100, 106)}),
+    ],
+)
+def test_pods_get_no_more_than_they_may_have_by_themselves(story, pods, members, parts):
+    assert divide(MemoryTarget(100, 106, pods=pods), members) == parts
 
 
 def test_an_empty_box_needs_none():

@@ -1,5 +1,6 @@
 """What is advertised, case by case; the table is meant to be read."""
 
+import re
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -81,6 +82,10 @@ CASES = [
     Case(
         "kubepods' own limit bounds memory", 6000, 16, Binding.FORECAST, seen(a=WEB), {"a": pod()},
         supply=Supply(8000, 32 * GIB, kubepods_limit=20 * GIB),
+    ),
+    Case(
+        "but where host groups lie beside kubepods", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, kubepods_limit=20 * GIB, host_groups=1),
     ),
     Case(
         "a limit above the machine does not", 8000, 32, Binding.FORECAST, seen(),
@@ -215,6 +220,15 @@ def test_the_sentence_begins_with_what_bound_the_cpu(pods, system, binding):
 def test_a_bound_of_the_box_is_what_bound_it(box, most, binding):
     case = replace(CASES[3], supply=MACHINE._replace(box_milli=box, most_milli=most))
     assert found(case).because.startswith(f"{binding}: CPU ")
+
+
+def test_the_sentence_says_what_of_an_offer_pods_may_take_where_others_may_take_all():
+    supply = Supply(8000, 32 * GIB, kubepods_limit=20 * GIB, host_groups=1)
+    found = capacity(seen(a=WEB), {"a": pod()}, supply, NOON + 1800, EXACT, previous=ALL_OF_IT)
+    told = re.search(r", to pods at most (\d+) for the (\d+) bytes of kubepods' own limit$", found.because)
+    assert told is not None
+    assert found.memory_bytes - int(told[1]) == pytest.approx(12 * GIB, rel=0.001)
+    assert int(told[2]) == 20 * GIB
 
 
 def test_the_sentence_says_how_many_are_still_learnt():

@@ -17,7 +17,8 @@ IDLE = NodeReading(0.0, memory_total=64 * GIB, memory_free=40 * GIB)
 
 @dataclass(frozen=True)
 class Case:
-    """GiB. `limit`, `pods`: kubepods' own limit and working set; `box`: readings of the members."""
+    """GiB. `limit`, `pods`: kubepods' own limit and working set; `box`: readings of the box's pods, `hosts`: of its
+    host groups; `of_pods`: what the former may hold, where kubepods' limit bounds them alone."""
 
     story: str
     amount: float
@@ -26,6 +27,8 @@ class Case:
     pods: float = 10
     limit: float | None = None
     box: dict[str, GroupReading] = field(default_factory=dict)
+    hosts: dict[str, GroupReading] = field(default_factory=dict)
+    of_pods: float | None = None
     claim: tuple[float, float] = (0, 0)
     tuning: ReclaimTuning = EXACT
 
@@ -74,6 +77,12 @@ CASES = [
     Case("a wide limit does not bind", 40, limit=60),
     Case("kubepods above its limit: nothing", 0, Binding.KUBEPODS_LIMIT, pods=20, limit=16),
     Case("a member that cannot be read holds nothing", 40, box={"job": GroupReading(9, 0.0)}),
+    Case("without a limit a host group is one of the box", 43, hosts=holding(3)),
+    Case("kubepods' own limit does not bound a host group", 43, limit=16, hosts=holding(3), of_pods=6),
+    Case("nor does what it holds spend of that", 45, limit=16, box=holding(2), hosts=holding(3), of_pods=8),
+    Case("nothing left to the pods", 43, pods=20, limit=16, hosts=holding(3), of_pods=0),
+    Case("online pods' claim bounds both", 37, limit=16, claim=(4, 2), hosts=holding(3), of_pods=0),
+    Case("one that cannot be read is one", 40, limit=16, hosts={"yarn": GroupReading(9, 0.0)}, of_pods=6),
 ]
 
 
@@ -81,13 +90,25 @@ CASES = [
 def test_headroom(case):
     limit = None if case.limit is None else round(case.limit * GIB)
     pods = MemoryReading(0, working_set=round(case.pods * GIB), limit=limit)
-    taken = Picture(0.0, case.node, GroupReading(1, 0.0, memory=pods))
+    taken = Picture(0.0, case.node, GroupReading(1, 0.0, memory=pods), pods=case.box)
+    hosts = {f"host/{name}": reading for name, reading in case.hosts.items()}
     claim = Claim(*(round(part * GIB) for part in case.claim))
-    found = memory.headroom_memory(taken, case.box, claim, case.tuning)
+    found = memory.headroom_memory(taken, case.box | hosts, claim, case.tuning)
     assert found is not None
+    of_pods = None if case.of_pods is None else case.of_pods * GIB
+    assert (None if found.pods is None else found.pods.amount) == of_pods
     assert (found.amount, found.binding) == (case.amount * GIB, case.binding)
     assert f"{case.node.memory_free} free" in found.because
     assert ("limit" in found.because) == (limit is not None)
+
+
+def test_what_pods_and_host_groups_hold_is_told_apart_where_their_bounds_are():
+    pods = MemoryReading(0, working_set=10 * GIB, limit=16 * GIB)
+    taken = Picture(0.0, IDLE, GroupReading(1, 0.0, memory=pods), pods=holding(3, 1))
+    found = memory.headroom_memory(taken, {**holding(3, 1), "yarn": holding(20, 4)["job"]}, Claim(), EXACT)
+    assert found is not None
+    assert (found.held, found.unreclaimable) == (28 * GIB, 23 * GIB)
+    assert found.pods == (9 * GIB, 4 * GIB, 3 * GIB)
 
 
 def test_what_the_box_holds_and_cannot_give_back_is_told_with_it():
