@@ -50,6 +50,7 @@ class BoxMemory:
         self._control = MemoryControl()
         self._goal = MemoryTarget()
         self._parts: dict[str, Part] = {}
+        self._begun = ""
 
     @property
     def headroom_bytes(self) -> int:
@@ -69,12 +70,22 @@ class BoxMemory:
         seen = {pod_id: picture.pods[pod_id] for pod_id in boxed if pod_id in picture.pods}
         seen |= picture.host_groups
         self.headroom = memory.headroom_memory(picture, seen, claim, tuning) if tuning.enabled else None
-        self._control, goal = box_memory.target(self._control, self.headroom, picture.at, tuning)
         members = {name: _member(boxed.get(name), seen.get(name)) for name in {**boxed, **seen}}
+        if self.headroom is not None and self._control.high is None:
+            self._resume(boxed, members)
+        self._control, goal = box_memory.target(self._control, self.headroom, picture.at, tuning)
         if self._is_worth(goal, members):
             self._divide(goal, members, state)
         if not self._node.tuning.observe:
             self._worker.submit(self._bounds(boxed, picture.host_groups))
+
+    def _resume(self, boxed: Mapping[str, Boxed], members: Members) -> None:
+        """Begin with what members have of a former life."""
+        paths = {boxed[name].path if name in boxed else name: name for name in members}
+        found = {paths[path]: each for path, each in self._worker.found(paths).items()}
+        self._control = box_memory.resumed(found, members, self._node.tuning.reclaim)
+        if self._control.high is not None:
+            self._begun = f"; begins with {self._control.high}, which {len(found)} of a former life have"
 
     def _is_worth(self, goal: MemoryTarget, members: Members) -> bool:
         now, known = _amounts(goal), _amounts(self._goal)
@@ -113,13 +124,14 @@ class BoxMemory:
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
             Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,
-            f"{goal.binding.value}: {goal.because}{_divided(self._parts, members, state)}",
+            f"{goal.binding.value}: {goal.because}{self._begun}{_divided(self._parts, members, state)}",
             pool=RECLAIM,
             before=former.differing(now),
             after=now.differing(former),
             inputs={"binding": goal.binding.value, "before_bytes": former.memory_high, **goal.inputs},
         )
         self._report.decided((decision,), state, state)
+        self._begun = ""
 
 
 def _amounts(goal: MemoryTarget) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files
 from nri_coloc.model.lending import Part
 from nri_coloc.policy import box
+from nri_coloc.reclaim.box_memory import Found
 
 LEAST: Final = 16 << 20
 """Bytes that every member may hold, however little the box has: below that not even a runtime's own processes live,
@@ -36,9 +37,9 @@ class Bounds(NamedTuple):
 
 
 class MemoryWorker:
-    """`submit` belongs to the survey's thread, `later`, `release` and `stop` to any. `told_all`: whether the runtime
-    has told who there is. Until somebody is bounded, now or by a former life, or has a write to be made, there is
-    nothing to do and no thread to do it.
+    """`found` and `submit` belong to the survey's thread, `later`, `release` and `stop` to any. `told_all`: whether
+    the runtime has told who there is. Until somebody is bounded, now or by a former life, or has a write to be made,
+    there is nothing to do and no thread to do it.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
@@ -69,6 +70,18 @@ class MemoryWorker:
         if self._thread.ident is not None:
             self._thread.join(seconds)
         return not self._thread.is_alive()
+
+    def found(self, paths: Iterable[str]) -> dict[str, Found]:
+        """Return what the files say, by cgroup path, of those whom we bounded, or a former life did."""
+        known = self._writer.bounded()
+        return {path: self._found(path) for path in paths if path in known}
+
+    def _found(self, path: str) -> Found:
+        wall = "memory.max" if self._writer.version == 2 else "memory.limit_in_bytes"
+        high, limit = (
+            files.shown(name, self._writer.text(path, "memory", name) or "") for name in ("memory.high", wall)
+        )
+        return Found(high.memory_high, limit.memory_limit)
 
     def submit(self, bounds: Mapping[str, Bounds]) -> None:
         """Say what holds from now on, by cgroup path: all of it, also what holds already."""

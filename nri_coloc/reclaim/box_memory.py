@@ -5,6 +5,9 @@ writer of memory.high reclaims by itself, and rises after a dwell by the least t
 stays a step above memory.high and above what cannot be reclaimed: it is a wall against a runaway and never the way to
 get memory back, because it kills. Where kubepods' own limit bounds the box's pods and not its host groups, what those
 may have together goes by the same rules, and is what the pods get of the box at the most.
+
+A first bound takes, whatever it is: nobody was bounded before. Where members are bounded by a former life the next one
+begins with what they have by that, and rises from there as ever (DESIGN invariant 5).
 """
 
 from collections.abc import Mapping
@@ -35,8 +38,8 @@ class Course(NamedTuple):
 class MemoryControl:
     """What the controller remembers. `high`, `limit`: the last target, None before the first.
 
-    `read_s`: when a headroom was last known. `since_s`, `borne`: as a `Course` has them. `pods`: what is to be of the
-    box's pods alone, and `part` their last one, None while nothing bounds them alone.
+    `read_s`: when a headroom was last known. `since_s`, `borne`: as a `Course` has them. `pods`: that of the box's pods
+    alone, and `part` their last one; both are nothing while nothing bounds them alone.
     """
 
     high: int | None = None
@@ -78,7 +81,8 @@ def target(
     pods, of_pods = Course(), None
     if headroom.pods is not None:
         # while nothing bounded them alone they had what all of the box had
-        pods, of_pods = _next(control.pods if control.part else former, headroom.pods, now_s, tuning)
+        before = control.pods if control.pods.high is not None else former
+        pods, of_pods = _next(before, headroom.pods, now_s, tuning)
     binding = course.held_by or headroom.binding
     because = f"memory.high {part.high}, may hold {room.amount}, holds {room.held}{_pods_in_words(pods, headroom.pods)}"
     control = MemoryControl(*part, now_s, course.since_s, course.borne, pods, of_pods)
@@ -183,6 +187,47 @@ def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | 
         "floor_bytes": tuning.memory_floor,
         "step_bytes": tuning.memory_step,
     }
+
+
+# --- after a restart -------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What the files of a member that was bounded before say, bytes; None where there is no such file, or no limit."""
+
+    high: int | None = None
+    limit: int | None = None
+
+
+def resumed(
+    found: Mapping[str, Found], members: Mapping[str, Member], tuning: ReclaimTuning
+) -> MemoryControl:
+    """Return what to begin with beside bounds of a former life, by member; where there is none, with nothing."""
+    if not any(name in members for name in found):
+        return MemoryControl()
+    pods = {name: member for name, member in members.items() if not member.beside}
+    return MemoryControl(_given(found, members, tuning), pods=Course(_given(found, pods, tuning)))
+
+
+def _given(found: Mapping[str, Found], members: Mapping[str, Member], tuning: ReclaimTuning) -> int:
+    """Return what members have together: their memory.high, and of who is not bounded the use.
+
+    Without a memory.high (v1) each may hold by itself what the others leave of the wall (`divide`), which stood a step
+    above it: the least of what they say of that.
+    """
+    used = sum(member.use for member in members.values())
+    more = {
+        name: one.high - members[name].use
+        for name, one in found.items()
+        if name in members and one.high is not None
+    }
+    walls = [
+        one.limit - members[name].use
+        for name, one in found.items()
+        if name in members and one.limit is not None
+    ]
+    given = sum(more.values()) if more or not walls else max(0, min(walls) - tuning.memory_step)
+    return (used + given) // _PAGE * _PAGE
 
 
 # --- the members -----------------------------------------------------------------------------------------

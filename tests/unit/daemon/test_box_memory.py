@@ -1,5 +1,6 @@
 """The box's memory: what is divided, when it is worth a write, and what is told of it."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
 
@@ -11,6 +12,7 @@ from nri_coloc.model.events import PodRemoved
 from nri_coloc.model.readings import GroupReading, MemoryReading
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.reclaim.box_memory import Found
 from tests.unit.daemon.kit import a_node, a_report, start_pod
 from tests.unit.reclaim.kit import GIB, MIB, group, picture
 
@@ -24,6 +26,10 @@ class Taken:
     def submit(self, bounds: dict[str, Bounds]) -> None:
         self.bounds = bounds
 
+    def found(self, paths: Iterable[str]) -> dict[str, Found]:
+        bounded = self.bounds or {}
+        return {path: Found(*bounded[path].part) for path in paths if path in bounded}
+
 
 class Rig:
     def __init__(self, tuning: Tuning | None = None) -> None:
@@ -32,6 +38,11 @@ class Rig:
         self.worker = Taken()
         self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), report)
         self.now = 0.0
+
+    def restart(self) -> None:
+        """Begin a next life beside the files of the former one."""
+        report, self.heard = a_report(self.node)
+        self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), report)
 
     def turn(
         self,
@@ -123,6 +134,41 @@ def test_it_falls_below_its_use_by_a_step_at_a_time(rig):
     rig.node.tuning = replace(rig.node.tuning, reclaim=tight)
     assert rig.turn(free=0, pods={"batch": 8 * GIB})["batch"] == 8 * GIB - 256 * MIB
     assert rig.turn(free=0, pods={"batch": 8 * GIB - 256 * MIB})["batch"] == 8 * GIB - 512 * MIB
+
+
+def test_the_next_life_begins_with_what_members_have_and_rises_after_the_dwell(rig):
+    before = rig.turn(free=0, pods={"batch": GIB}, yarn=GIB)
+    rig.restart()
+    assert rig.turn(pods={"batch": GIB}, yarn=GIB) == before
+    assert rig.heard.records[-1].because.startswith("dwell: ")
+    assert (
+        f"; begins with {sum(before.values())}, which 2 of a former life have;"
+        in rig.heard.records[-1].because
+    )
+    for _ in range(6):
+        after = rig.turn(pods={"batch": GIB}, yarn=GIB)
+    assert sum(after.values()) == sum(before.values()) + 4 * GIB
+    assert "begins with" not in rig.heard.records[-1].because
+
+
+def test_who_came_between_two_lives_begins_with_what_it_uses(rig):
+    before = rig.turn(free=0, pods={"batch": GIB})
+    rig.restart()
+    start_pod(rig.node, "second")
+    assert sum(rig.turn(pods={"batch": GIB, "second": 2 * GIB}).values()) == before["batch"] + 2 * GIB
+
+
+def test_the_next_life_falls_from_there_at_once(rig):
+    before = rig.turn(free=4 * GIB, pods={"batch": GIB})
+    rig.restart()
+    assert rig.turn(free=2 * GIB, pods={"batch": GIB})["batch"] == before["batch"] - 2 * GIB
+
+
+def test_where_nobody_is_bounded_the_next_life_begins_anew(rig):
+    rig.turn(free=GIB, pods={"batch": GIB})
+    rig.restart()
+    rig.worker.bounds = None
+    assert rig.turn(pods={"batch": GIB})["batch"] == (9 * GIB - WATERMARK) // 4096 * 4096
 
 
 def test_a_member_about_to_use_up_its_part_gets_another_one(rig):

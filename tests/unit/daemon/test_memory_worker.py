@@ -20,6 +20,7 @@ from nri_coloc.model.events import PodRemoved
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Part
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.reclaim.box_memory import Found
 from nri_coloc.sampling import cgroup_layout
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import Heard, a_node, a_report, create, start_pod
@@ -168,6 +169,16 @@ def test_what_a_former_life_bounded_is_given_back_though_there_is_no_member(rig)
     worker.submit({})
     becomes(lambda: rig.of(BATCH) == rig.nothing, "its own again")
     worker.stop()
+
+
+def test_what_a_former_life_gave_is_found_by_who_was_bounded(rig):
+    rig.worker.write(bounds())
+    worker = rig.again()
+    high = None if rig.version == 1 else GIB
+    assert worker.found([BATCH, SECOND]) == {BATCH: Found(high, 2 * GIB)}
+    for name in FILES[rig.version]:
+        rig.tree.write(BATCH, name, NO_LIMIT[rig.version])
+    assert worker.found([BATCH]) == {BATCH: Found()}
 
 
 def test_a_pod_that_is_gone_troubles_nobody(rig):

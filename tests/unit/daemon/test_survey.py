@@ -1,6 +1,6 @@
 """The slow loop on a simulated node's files, turn by turn."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -19,6 +19,7 @@ from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
+from nri_coloc.reclaim.box_memory import Found
 from nri_coloc.reclaim.forecast import Forecast
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.picture import PictureTaker
@@ -34,6 +35,10 @@ class Taken:
 
     def submit(self, bounds: dict[str, Bounds]) -> None:
         self.bounds = bounds
+
+    def found(self, _paths: Iterable[str]) -> dict[str, Found]:
+        """Nobody was bounded before."""
+        return {}
 
 
 class Rig:

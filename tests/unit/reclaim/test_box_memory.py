@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.model.lending import Binding, MemoryTarget, Part
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim import box_memory
-from nri_coloc.reclaim.box_memory import Member, MemoryControl, divide, split
+from nri_coloc.reclaim.box_memory import Found, Member, MemoryControl, divide, resumed, split
 from nri_coloc.reclaim.memory import MemoryHeadroom, Room
 from tests.unit.reclaim.kit import GIB, MIB
 
@@ -205,6 +205,54 @@ def test_what_was_borne_before_readings_failed_is_forgotten():
     box.tick(1.0, may(3 * GIB))
     box.tick(20.0, None)
     assert box.tick(31.5, may(3 * GIB)).binding is Binding.DWELL
+
+
+# --- after a restart -------------------------------------------------------------------------------------
+
+BOXED = {"a": Member(2 * GIB), "b": Member(GIB), "yarn": Member(3 * GIB, beside=True)}
+
+
+@pytest.mark.parametrize(
+    ("story", "found", "high", "of_pods"),
+    [
+        ("nobody was bounded", {}, None, None),
+        ("who was bounded is gone", {"z": Found(GIB, GIB)}, None, None),
+        (
+            "all of them",
+            {"a": Found(4 * GIB, 9 * GIB), "b": Found(GIB, 9 * GIB), "yarn": Found(2 * GIB, 9 * GIB)},
+            7 * GIB,
+            5 * GIB,
+        ),
+        ("who was not has what it uses", {"a": Found(4 * GIB, 9 * GIB)}, 8 * GIB, 5 * GIB),
+        ("so has who somebody unbounded", {"a": Found(), "b": Found(2 * GIB)}, 7 * GIB, 4 * GIB),
+        ("nobody but a host group", {"yarn": Found(5 * GIB, 9 * GIB)}, 8 * GIB, 3 * GIB),
+        (
+            "by walls alone, the least of what they leave each",
+            {"a": Found(None, 4 * GIB + 256 * MIB), "b": Found(None, 4 * GIB + 256 * MIB)},
+            8 * GIB,
+            5 * GIB,
+        ),
+        ("a wall below the use gives the use", {"a": Found(None, GIB)}, 6 * GIB, 3 * GIB),
+    ],
+)
+def test_what_members_have_of_a_former_life_is_begun_with(story, found, high, of_pods):
+    control = resumed(found, BOXED, TUNING)
+    assert (control.high, control.pods.high) == (high, of_pods)
+
+
+def test_it_rises_from_there_by_steps_after_a_dwell_and_falls_at_once():
+    box = Box()
+    box.control = resumed({"a": Found(4 * GIB)}, {"a": Member(GIB)}, TUNING)
+    assert [box.tick(now_s, may(8 * GIB)).high for now_s in (0.0, 31.0)] == [4 * GIB, 5 * GIB]
+    box.control = resumed({"a": Found(4 * GIB)}, {"a": Member(GIB)}, TUNING)
+    assert box.tick(0.0, may(2 * GIB)).high == 2 * GIB
+
+
+def test_the_pods_alone_rise_from_what_they_had_too():
+    box = Box()
+    box.control = resumed({"a": Found(GIB), "yarn": Found(2 * GIB)}, BOXED, TUNING)
+    found = box.tick(0.0, beside(8 * GIB, 8 * GIB))
+    assert (found.high, found.pods) == (4 * GIB, (2 * GIB, 2 * GIB + 256 * MIB))
 
 
 # --- the members -----------------------------------------------------------------------------------------
