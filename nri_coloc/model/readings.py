@@ -128,7 +128,8 @@ class Pressure(NamedTuple):
 class MemoryReading(NamedTuple):
     """One cgroup's memory. `working_set` = usage − inactive file cache (as the kubelet counts it).
 
-    `file`: page cache that can go back to a file; tmpfs and shared memory cannot.
+    `file`: page cache that can go back to a file; tmpfs and shared memory, `shared`, cannot. `slab_reclaimable`: the
+    kernel's own that can, dentries and inodes; None where it does not tell (v1).
     """
 
     usage: int
@@ -139,6 +140,15 @@ class MemoryReading(NamedTuple):
     limit: int | None = None
     oom_kills: int = 0
     high_events: int = 0
+    shared: int = 0
+    slab_reclaimable: int | None = None
+
+    @property
+    def most_slab(self) -> int:
+        """Reclaimable slab, or at most so much: what is no process's and no file's is the kernel's."""
+        if self.slab_reclaimable is not None:
+            return self.slab_reclaimable
+        return max(0, self.usage - self.anon - self.file - self.shared)
 
 
 class IOReading(NamedTuple):

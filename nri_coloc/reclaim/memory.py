@@ -5,11 +5,13 @@ for host groups lie outside of kubepods, whose limit neither bounds them nor is 
 
     node:     available + held − claim − growth − reserve − total · (1 − memory_watermark)
       available = free + inactive file + ½ active file + ½ reclaimable slab − low watermarks
-      held      = what the box uses and `available` does not count already: use − inactive file − ½ other file
+      held      = what the box uses and `available` does not count already:
+                  use − inactive file − ½ other file − ½ reclaimable slab
     kubepods: limit − working set + the working set of the box's pods − claim − growth
 
-`available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available), which counts at least half of the
-page cache and slab; active pages are counted at that half, because the online pods' working sets hold them too.
+`available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available), which counts page cache, and what
+of slab is reclaimable, less the low watermarks or half of it, whichever is less: at least half. Active pages and slab
+are counted at that half, because the online pods' working sets hold them too.
 `claim` = Σ max(0, expected − working set) over the online pods, where `expected` is `forecast.expect`'s: what they were
 promised or will peak at. `growth` = the rate at which they grow · eviction_s: so long it takes until the memory of
 an evicted pod is free. The rate is held at its highest and fades by half per eviction_s.
@@ -149,9 +151,7 @@ def _terms(
         node.memory_free,
         page_cache=node.inactive_file + node.active_file // 2 + node.slab_reclaimable // 2,
         kernel_watermark=node.watermark,
-        held_by_box=sum(
-            max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in box.all
-        ),
+        held_by_box=_held(node, box.all),
         claimed=claim.pods,
         growth=claim.growth,
         reserve=tuning.memory_reserve,
@@ -160,6 +160,12 @@ def _terms(
         kubepods_working_set=pods.working_set,
         box_working_set=sum(m.working_set for m in box.pods),
     )
+
+
+def _held(node: NodeReading, members: list[MemoryReading]) -> int:
+    """Return what members use and is not counted as available: of slab they have no more than there is."""
+    held = sum(max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members)
+    return max(0, held - min(node.slab_reclaimable, sum(m.most_slab for m in members)) // 2)
 
 
 def _in_words(terms: Terms, tuning: ReclaimTuning) -> str:

@@ -85,9 +85,16 @@ def _reserved_us(first: NodeReading, last: NodeReading) -> int:
 
 
 def _system_bytes(after: Picture) -> int | None:
-    """All that is neither free, nor easily reclaimed, nor the pods' own, nor a host group's."""
-    node, pods = after.node, _working_set(after.kubepods)
+    """All that is neither free, nor easily reclaimed, nor the pods' own, nor a host group's.
+
+    Working sets have reclaimable slab in them (usage less inactive file), which the machine's use has not any more: it
+    is taken off once. Where only its most is known, the system is taken for larger and not for smaller.
+    """
+    node, kubepods = after.node, after.kubepods
+    pods = kubepods.memory if kubepods is not None else None
     if pods is None or not node.memory_total:
         return None
     used = node.memory_total - node.memory_free - node.inactive_file - node.slab_reclaimable
-    return max(0, used - pods - sum(_working_set(group) or 0 for group in after.host_groups.values()))
+    others = [group.memory for group in after.host_groups.values() if group.memory is not None]
+    slab = sum(one.most_slab for one in (pods, *others))
+    return max(0, used - sum(one.working_set for one in (pods, *others)) + min(slab, node.slab_reclaimable))

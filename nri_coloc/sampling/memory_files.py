@@ -17,7 +17,8 @@ NO_LIMIT: Final = 1 << 62
 """v1 shows "no limit" as LONG_MAX rounded down to a page, which depends on the page's size."""
 
 _STAT: Final = re.compile(
-    rb"^(total_rss|total_cache|total_shmem|total_inactive_file|anon|file|shmem|inactive_file) (\d{1,20})$",
+    rb"^(total_rss|total_cache|total_shmem|total_inactive_file|anon|file|shmem|inactive_file|slab_reclaimable)"
+    rb" (\d{1,20})$",
     re.MULTILINE,
 )
 _LOW: Final = re.compile(rb"^ +low +(\d{1,20})$", re.MULTILINE)
@@ -48,7 +49,8 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
 
     Working set = usage − inactive file pages, at least 0, as the kubelet evicts by (cadvisor, setMemoryStats).
     tmpfs and shared memory are page cache to the kernel, and cannot be reclaimed without swap: no part of `file`.
-    v1 counts kills of the cgroup itself only, and has no memory.high.
+    v1 counts kills of the cgroup itself only, has no memory.high, and tells of the kernel's own memory the sum only
+    (mm/memcontrol.c, memcg1_stats has no slab).
     """
     usage = counters.whole(files.usage)
     stat = {name: int(amount) for name, amount in _STAT.findall(files.stat or b"")}
@@ -68,6 +70,8 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
         limit=limit(files.limit),
         oom_kills=events.get(b"oom_kill", 0),
         high_events=events.get(b"high", 0),
+        shared=shared,
+        slab_reclaimable=stat.get(b"slab_reclaimable"),
     )
 
 

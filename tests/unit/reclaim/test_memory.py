@@ -33,7 +33,10 @@ class Case:
     tuning: ReclaimTuning = EXACT
 
 
-def holding(anon: float, inactive: float = 0, active: float = 0) -> dict[str, GroupReading]:
+def holding(
+    anon: float, inactive: float = 0, active: float = 0, slab: int | None = None
+) -> dict[str, GroupReading]:
+    """Of `anon` the part `slab`, bytes, is the kernel's and can be reclaimed."""
     usage = round((anon + inactive + active) * GIB)
     reading = MemoryReading(
         usage,
@@ -41,6 +44,7 @@ def holding(anon: float, inactive: float = 0, active: float = 0) -> dict[str, Gr
         file=round((inactive + active) * GIB),
         inactive_file=round(inactive * GIB),
         working_set=usage - round(inactive * GIB),
+        slab_reclaimable=slab,
     )
     return {"job": GroupReading(9, 0.0, memory=reading)}
 
@@ -65,6 +69,18 @@ CASES = [
         42,
         node=replace(IDLE, active_file=2 * GIB),
         box=holding(0, 0, 2),
+    ),
+    Case(
+        "its slab is half in the node's",
+        44,
+        node=replace(IDLE, slab_reclaimable=4 * GIB),
+        box=holding(3, slab=2 * GIB),
+    ),
+    Case(
+        "and no more of it than there is, where the kernel tells no more than the most",
+        44,
+        node=replace(IDLE, slab_reclaimable=2 * GIB),
+        box={"job": GroupReading(9, 0.0, memory=MemoryReading(4 * GIB, working_set=4 * GIB))},
     ),
     Case("what online pods may still take is not lent", 25, claim=(10, 5)),
     Case("a claim beyond what remains is what binds", 15, Binding.ONLINE_CLAIM, claim=(20, 5)),

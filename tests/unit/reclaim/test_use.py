@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.model.readings import GroupReading
+from nri_coloc.model.readings import GroupReading, MemoryReading
 from nri_coloc.reclaim.use import SYSTEM, Use, milli_between, uses_between
 from nri_coloc.reclaim.workload import OnlinePod
 from tests.unit.reclaim.kit import GIB, group, picture
@@ -103,6 +103,30 @@ def test_a_host_group_is_the_boxs_and_not_the_systems():
     before = replace(before, host_groups={"yarn": group(2, 0.0)})
     after = replace(after, host_groups={"yarn": yarn, "new": new})
     assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 1000, 9 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("story", "pods", "host", "system"),
+    [
+        ("as the kernel tells", {"slab_reclaimable": 3 * GIB}, {"slab_reclaimable": GIB}, 6 * GIB),
+        (
+            "at most what is the kernel's",
+            {"anon": 2 * GIB, "file": GIB, "shared": GIB},
+            {"anon": 2 * GIB},
+            3 * GIB,
+        ),
+        ("of what there is", {}, {}, 7 * GIB),
+    ],
+)
+def test_slab_of_pods_and_host_groups_is_taken_off_once(story, pods, host, system):
+    held = MemoryReading(5 * GIB, working_set=5 * GIB, **pods)
+    lent = MemoryReading(2 * GIB, working_set=2 * GIB, **host)
+    node = {"memory_total": 16 * GIB, "memory_free": 2 * GIB, "slab_reclaimable": 5 * GIB}
+    after = replace(
+        picture(1.0, {}, GroupReading(1, 1.0, memory=held), **node),
+        host_groups={"yarn": GroupReading(2, 1.0, memory=lent)},
+    )
+    assert uses_between(picture(0.0, {}), after, {})[SYSTEM].memory_bytes == system
 
 
 def test_pods_that_ran_on_reserved_cpus_do_not_make_the_system_negative():

@@ -39,6 +39,19 @@ class TestReading:
         assert found is not None
         assert (found.usage, found.file, found.working_set) == (9500, 1000, 8000)
 
+    def test_version_two_tells_what_the_kernel_itself_could_give_back(self):
+        found = memory_files.reading(
+            V2._replace(stat=(V2.stat or b"") + b"slab_reclaimable 300\nslab_unreclaimable 9\n")
+        )
+        assert found is not None
+        assert (found.slab_reclaimable, found.most_slab) == (300, 300)
+
+    @pytest.mark.parametrize(("files", "line"), [(V1, b"total_shmem"), (V2, b"shmem")], ids=["v1", "v2"])
+    def test_where_it_is_not_told_it_is_at_most_what_is_nobodys(self, files, line):
+        found = memory_files.reading(files._replace(stat=files.stat + b"%b 3000\n" % line))
+        assert found is not None
+        assert (found.slab_reclaimable, found.shared, found.most_slab) == (None, 3000, 500)
+
     def test_a_working_set_is_never_negative(self):
         found = memory_files.reading(V2._replace(usage=b"1000\n"))
         assert found is not None
