@@ -19,12 +19,16 @@ an evicted pod is free. The rate is held at its highest and fades by half per ev
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.readings import GroupReading, MemoryReading, NodeReading, Picture
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.reclaim.apportionment import apportion
+
+LEAST_GAP_S: Final = 1.0
+"""Between two pictures that tell a rate: an order (pause, reload) makes one right after another, and a few pages within
+80 ms would be gigabytes for the time of an eviction. The slow loop's own are a second apart at the least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +224,9 @@ def claim_of(
             continue
         sets[group.key] = group.memory.working_set
         claimed += max(0, bytes_expected - group.memory.working_set)
-    growth = Growth(_rate(growth, sets, picture.at, tuning), picture.at, sets)
+    # what grows until a picture that is too near is seen by the next one
+    if growth.at is None or not 0.0 <= picture.at - growth.at < LEAST_GAP_S:
+        growth = Growth(_rate(growth, sets, picture.at, tuning), picture.at, sets)
     return growth, Claim(claimed, round(growth.rate * tuning.eviction_s))
 
 

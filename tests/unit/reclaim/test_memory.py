@@ -166,8 +166,7 @@ def test_memory_nodes_share_by_what_each_has_to_give():
 def claimed(
     before: dict[str, GroupReading], after: dict[str, GroupReading], gap_s: float = 10.0
 ) -> tuple[Growth, Claim]:
-    growth, _ = memory.claim_of(Growth(), picture(100.0, before), {}, EXACT)
-    growth, _ = memory.claim_of(growth, picture(100.0, before), dict.fromkeys(before, 0), EXACT)
+    growth, _ = memory.claim_of(Growth(), picture(100.0, before), dict.fromkeys(before, 0), EXACT)
     return memory.claim_of(growth, picture(100.0 + gap_s, after), dict.fromkeys(after, 0), EXACT)
 
 
@@ -207,6 +206,20 @@ def test_no_growth_is_seen_in(story, after):
 
 def test_two_pictures_of_one_moment_tell_no_growth():
     assert claimed({"a": of(1, GIB)}, {"a": of(1, 2 * GIB)}, gap_s=0.0)[1].growth == 0
+
+
+def test_a_picture_right_after_another_tells_no_rate_and_hides_none_from_the_next():
+    growth, _ = claimed({"a": of(1, GIB)}, {"a": of(1, GIB)})
+    soon, claim = memory.claim_of(growth, picture(110.08, {"a": of(1, GIB + GIB // 64)}), {"a": 0}, EXACT)
+    assert (soon, claim.growth) == (growth, 0)
+    later, claim = memory.claim_of(soon, picture(115.0, {"a": of(1, GIB + GIB // 4)}), {"a": 0}, EXACT)
+    assert (later.rate, claim.growth) == (GIB / 20, GIB)
+
+
+def test_a_clock_set_back_begins_anew_and_keeps_the_rate():
+    growth, _ = claimed({"a": of(1, GIB)}, {"a": of(1, 2 * GIB)})
+    after, _ = memory.claim_of(growth, picture(50.0, {"a": of(1, 9 * GIB)}), {"a": 0}, EXACT)
+    assert (after.rate, after.at) == (growth.rate, 50.0)
 
 
 def test_growth_is_remembered_and_fades_by_half_in_the_time_of_an_eviction():
