@@ -155,7 +155,7 @@ def _member(boxed: Boxed | None, reading: GroupReading | None) -> Member:
     request, beside = (boxed.request if boxed is not None else 0), boxed is None
     if held is None:
         return Member(STARTING, request, beside=beside)
-    return Member(max(STARTING, held.usage), request, max(0, held.usage - held.file), beside)
+    return Member(max(STARTING, held.usage), request, held.unreclaimable, beside)
 
 
 def _knobs(goal: MemoryTarget) -> Knobs:

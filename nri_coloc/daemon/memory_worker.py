@@ -2,14 +2,15 @@
 
 A write to memory.high reclaims before it returns, for as long as that takes: so neither a hook, nor a tick, nor
 the actuator ever makes one that has something to reclaim. Those of theirs come here too, one after the other before the
-box's. Newest bounds win: what was submitted while a write was slow is what is written next, from the member after that
-on, so that one whose writes are always slow keeps no other from its turn.
+box's. A bound far below what a member holds is written in steps, one a turn, for as long as they get something back:
+what they cannot get now the next bounds find. Newest bounds win: what was submitted while a write was slow is what is
+written next, from the member after that on, so that one whose writes are always slow keeps no other from its turn.
 Nobody else puts back what the box was bounded to, so that no two threads can disagree about one file.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, Lock, Thread
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.target import Later, Target
@@ -27,6 +28,16 @@ from nri_coloc.reclaim.box_memory import Found
 LEAST: Final = 16 << 20
 """Bytes that every member may hold, however little the box has: below that not even a runtime's own processes live,
 and a daemon that is gone raises nothing."""
+
+WORTH_A_STEP: Final = 16 << 20
+"""Bytes: where one step got less back, the next one waits for other bounds."""
+
+USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
+
+WALL: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}
+
+
+Result = TypeVar("Result")
 
 
 class Bounds(NamedTuple):
@@ -77,10 +88,8 @@ class MemoryWorker:
         return {path: self._found(path) for path in paths if path in known}
 
     def _found(self, path: str) -> Found:
-        wall = "memory.max" if self._writer.version == 2 else "memory.limit_in_bytes"
-        high, limit = (
-            files.shown(name, self._writer.text(path, "memory", name) or "") for name in ("memory.high", wall)
-        )
+        names = ("memory.high", WALL[self._writer.version])
+        high, limit = (files.shown(name, self._writer.text(path, "memory", name) or "") for name in names)
         return Found(high.memory_high, limit.memory_limit)
 
     def submit(self, bounds: Mapping[str, Bounds]) -> None:
@@ -117,9 +126,12 @@ class MemoryWorker:
         self._submitted.notify()
 
     def _run(self) -> None:
+        left: Mapping[str, Bounds] = {}
         while True:
             with self._submitted:
-                while not (self._later or self._released or self._stopping or self._wanted is not None):
+                while not (
+                    left or self._later or self._released or self._stopping or self._wanted is not None
+                ):
                     self._submitted.wait()
                 if self._stopping:
                     return
@@ -131,25 +143,37 @@ class MemoryWorker:
             for each, subject in later.values():
                 self._guarded(self._make, each, subject)
             if wanted is not None:
-                self._guarded(self.write, wanted)
+                left = self._guarded(self.write, wanted) or {}
+            else:
+                left = self._round(left)
 
-    def _guarded(self, act: Callable[..., None], *what: object) -> None:
+    def _guarded(self, act: Callable[..., Result], *what: object) -> Result | None:
         """Deal with one cgroup, or one round: what nobody foresaw must not keep the others from their values."""
         try:
-            act(*what)
+            return act(*what)
         except Exception as error:
             self._report.log.exception("the box's memory could not be dealt with", exc_info=error)
+            return None
 
-    def write(self, wanted: Mapping[str, Bounds]) -> None:
-        """Put back what is not wanted any more, then bring every file to its value."""
+    def write(self, wanted: Mapping[str, Bounds]) -> Mapping[str, Bounds]:
+        """Put back what is not wanted any more, then bring every file to its value, or a step nearer to it.
+
+        Returns those of whom there is more to get.
+        """
         self._take_over()
         for path in self._bounded - wanted.keys():
             self._guarded(self._put_back, path)
+        return self._round(wanted)
+
+    def _round(self, wanted: Mapping[str, Bounds]) -> Mapping[str, Bounds]:
+        left: dict[str, Bounds] = {}
         for path in _after(self._last, wanted):
             if self._stopping or self._wanted is not None:
-                return  # what is newer counts
+                return {}  # what is newer counts
             self._last = path
-            self._guarded(self._bound, path, wanted[path])
+            if self._guarded(self._bound, path, wanted[path]):
+                left[path] = wanted[path]
+        return left
 
     def _make(self, later: Later, subject: Subject) -> None:
         if self._stopping or self._refusals.pauses(later.file):
@@ -159,22 +183,39 @@ class MemoryWorker:
         if failure is not None:
             self._report.refused_by_kernel(failure, subject, self._node.state)
 
-    def _bound(self, path: str, bounds: Bounds) -> None:
+    def _bound(self, path: str, bounds: Bounds) -> bool:
+        """Bring a member to its part, or a step nearer; returns whether that got something back, and there is more."""
         state = self._node.state
         if bounds.pod_id and not state.boxed(bounds.pod_id):
             self._put_back(path)
-            return
+            return False
         self._bounded.add(path)
-        high, limit = max(LEAST, bounds.part.high), max(LEAST, bounds.part.limit)
-        target = Target(path, values=files.memory_bounds(high, limit, self._writer.version))
+        part = Part(max(LEAST, bounds.part.high), max(LEAST, bounds.part.limit))
+        held = self._held(path)
+        near = self._within_a_step(path, part, held)
+        target = Target(path, values=files.memory_bounds(*near, self._writer.version))
         if self._drifts.lets_be(path, target):
-            return
+            return False
         applied = self._writer.bound(path, target.values)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, bounds.pod_id, state)
         drift = self._drifts.judge(path, target, applied)
         if drift is not None:
             self._report.drifted(bounds.pod_id, state, drift if bounds.pod_id else drift.at(path))
+        return near != part and held - self._held(path) >= WORTH_A_STEP
+
+    def _held(self, path: str) -> int:
+        return files.number(self._writer.text(path, "memory", USAGE[self._writer.version]) or "") or 0
+
+    def _within_a_step(self, path: str, part: Part, held: int) -> Part:
+        """Return what may be written now: a brake no more than a step below the use, and never a higher one than there
+        is; a wall not below the use, for it kills. On v1 the wall is the brake: it is refused, and kills nobody."""
+        lowest = held - self._node.tuning.reclaim.memory_step
+        if self._writer.version == 1:
+            return Part(part.high, max(part.limit, lowest))
+        present = self._found(path).high
+        lowest = lowest if present is None else min(present, lowest)
+        return Part(max(part.high, lowest), max(part.limit, held))
 
     def _put_back(self, path: str) -> None:
         if self._drifts.let_go(path, lambda: self._unbound(path)):

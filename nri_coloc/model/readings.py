@@ -150,6 +150,11 @@ class MemoryReading(NamedTuple):
             return self.slab_reclaimable
         return max(0, self.usage - self.anon - self.file - self.shared)
 
+    @property
+    def unreclaimable(self) -> int:
+        """What no bound of memory gets back: all but page cache, and slab of which it is told that it can be."""
+        return max(0, self.usage - self.file - (self.slab_reclaimable or 0))
+
 
 class IOReading(NamedTuple):
     """Bytes and operations since the cgroup was made, all devices together."""

@@ -184,8 +184,9 @@ class ReclaimTuning:
     of it, since a request is a promise (Koordinator's policy "usage" counts nothing, Katalyst a tenth).
     `memory_dead_band`: growth below it is not worth a write; `memory_growth`: most that is given at once, after
     `memory_dwell_s` in which it could have been borne (Katalyst: 300 Mi, 5 Gi in 30 s). `memory_step`: most that
-    memory.high falls at once, since the write itself reclaims. `eviction_s`: how long it takes until an evicted
-    pod's memory is free. `memory_stale_s`: without readings for so long the box goes step by step to `memory_floor`.
+    one write of memory.high is below the use, since the write itself reclaims. `eviction_s`: how long it takes until
+    an evicted pod's memory is free. `memory_stale_s`: without readings for so long the box goes step by step to
+    `memory_floor`.
 
     `host_groups`: cgroups outside Kubernetes that are members of the box, below the hierarchy's root.
     """

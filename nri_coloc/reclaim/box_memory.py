@@ -1,10 +1,12 @@
-"""What is written of the box's memory: memory.high and memory.max, a step at a time, and each member's part.
+"""What is to be written of the box's memory: memory.high and memory.max, and each member's part.
 
-Headroom falls at once; what is written falls by at most `memory_step` at once below the present use, because the
-writer of memory.high reclaims by itself, and rises after a dwell by the least that could be borne during it. memory.max
-stays a step above memory.high and above what cannot be reclaimed: it is a wall against a runaway and never the way to
-get memory back, because it kills. Where kubepods' own limit bounds the box's pods and not its host groups, what those
-may have together goes by the same rules, and is what the pods get of the box at the most.
+The target falls at once with the headroom, as far as there is something to reclaim (it is written by steps, for the
+writer of memory.high reclaims by itself), and rises after a dwell by the least that could be borne during it. Anonymous
+memory does not give way: below what cannot be reclaimed members would be throttled for ever and give nothing, so there
+memory.high ends; it keeps them from growing. memory.max stays a step above memory.high and above what cannot be
+reclaimed: it is a wall against a runaway and never the way to get memory back, because it kills. Where kubepods' own
+limit bounds the box's pods and not its host groups, what those may have together goes by the same rules, and is what
+the pods get of the box at the most.
 
 A first bound takes, whatever it is: nobody was bounded before. Where members are bounded by a former life the next one
 begins with what they have by that, and rises from there as ever (DESIGN invariant 5).
@@ -53,7 +55,7 @@ class MemoryControl:
 
 class Member(NamedTuple):
     """One pod or host group of the box, bytes. `request`: what it was lent, 0 where not known; `unreclaimable`: of
-    its use, what is no page cache. `beside`: whether it lies outside of kubepods."""
+    its use, what cannot be reclaimed. `beside`: whether it lies outside of kubepods."""
 
     use: int
     request: int = 0
@@ -84,7 +86,7 @@ def target(
         before = control.pods if control.pods.high is not None else former
         pods, of_pods = _next(before, headroom.pods, now_s, tuning)
     binding = course.held_by or headroom.binding
-    because = f"memory.high {part.high}, may hold {room.amount}, holds {room.held}{_pods_in_words(pods, headroom.pods)}"
+    because = f"memory.high {part.high}, {_in_words(room)}{_pods_in_words(pods, headroom.pods)}"
     control = MemoryControl(*part, now_s, course.since_s, course.borne, pods, of_pods)
     inputs = _inputs(headroom, tuning)
     return control, MemoryTarget(*part, binding, f"{because}; {headroom.because}", inputs, of_pods)
@@ -94,7 +96,7 @@ def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tu
     """Return what some members may have together now, and what memory.high and memory.max come to."""
     wanted = max(room.amount, tuning.memory_floor) // _PAGE * _PAGE
     if course.high is None or wanted < course.high:
-        course = _fallen(course.high, wanted, room.held, tuning)
+        course = _fallen(course.high, wanted, room.unreclaimable)
     else:
         course = _risen(course, course.high, wanted, now_s, tuning)
     high = course.high
@@ -108,8 +110,11 @@ def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tu
 def _pods_in_words(course: Course, room: Room | None) -> str:
     if room is None:
         return ""
-    bound = course.held_by or Binding.KUBEPODS_LIMIT
-    return f", its pods at most {course.high} ({bound}), may hold {room.amount}, hold {room.held}"
+    return f"; its pods at most {course.high} ({course.held_by or Binding.KUBEPODS_LIMIT}), {_in_words(room)}"
+
+
+def _in_words(room: Room) -> str:
+    return f"may hold {room.amount}, held {room.held}, {room.unreclaimable} of that not to be reclaimed"
 
 
 def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | float | None]:
@@ -134,9 +139,9 @@ def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | 
     }
 
 
-def _fallen(high: int | None, wanted: int, held: int, tuning: ReclaimTuning) -> Course:
-    """Down to the present use costs the writer nothing; below it, a step."""
-    lowest = (held if high is None else min(high, held)) - tuning.memory_step
+def _fallen(high: int | None, wanted: int, unreclaimable: int) -> Course:
+    """At once, but not below what cannot be reclaimed; nor does it follow that where it grows."""
+    lowest = unreclaimable if high is None else min(high, unreclaimable)
     return Course(max(wanted, lowest // _PAGE * _PAGE))
 
 
@@ -270,19 +275,21 @@ def split(total: int, members: Mapping[str, Member]) -> dict[str, int]:
     """Divide bytes among members; the parts sum to the total.
 
     Where all use fits, what is left over is divided by request (by use where there is none). Where it does not, who
-    uses more than its request gives first, in proportion to the excess; then all, in proportion to what remains.
+    uses more than its request gives first, in proportion to the excess; then all, in proportion to what remains. What
+    cannot be reclaimed nobody gives while anybody has something else.
     """
     uses = {name: member.use for name, member in members.items()}
     used = sum(uses.values())
     if total >= used:
         more = apportion(total - used, {name: _weight(member) for name, member in members.items()})
         return {name: uses[name] + more[name] for name in members}
-    within = {name: min(member.use, member.request) for name, member in members.items()}
-    kept = sum(within.values())
-    if total < kept:
-        return apportion(total, within)
-    excess = apportion(total - kept, {name: uses[name] - within[name] for name in members})
-    return {name: within[name] + excess[name] for name in members}
+    fixed = {name: min(member.use, member.unreclaimable) for name, member in members.items()}
+    if total < sum(fixed.values()):
+        return split(total, {name: Member(fixed[name], member.request) for name, member in members.items()})
+    within = {name: max(fixed[name], min(uses[name], member.request)) for name, member in members.items()}
+    low, full = (fixed, within) if total < sum(within.values()) else (within, uses)
+    more = apportion(total - sum(low.values()), {name: full[name] - low[name] for name in members})
+    return {name: low[name] + more[name] for name in members}
 
 
 def _weight(member: Member) -> int:

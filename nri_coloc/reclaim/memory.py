@@ -73,7 +73,7 @@ class Terms(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What some members may hold together, ≥ 0; what they use now, and of that what is no page cache."""
+    """What some members may hold together, ≥ 0; what they use now, and of that what cannot be reclaimed."""
 
     amount: int
     held: int = 0
@@ -83,8 +83,9 @@ class Room(NamedTuple):
 class MemoryHeadroom(NamedTuple):
     """What the box may hold in all, ≥ 0, by which bound, and of it by memory node; `held`: what it uses now.
 
-    `unreclaimable`: of `held`, what is no page cache. `terms`: what `because` words. `pods`: what kubepods' own limit
-    leaves of it for the box's pods; None where that is no bound of theirs alone, for there is none or nobody else.
+    `unreclaimable`: of `held`, what cannot be reclaimed. `terms`: what `because` words. `pods`: what kubepods' own
+    limit leaves of it for the box's pods; None where that is no bound of theirs alone, for there is none or nobody
+    else.
     """
 
     amount: int
@@ -143,7 +144,7 @@ class _Members(NamedTuple):
 
 
 def _room(amount: int, members: list[MemoryReading]) -> Room:
-    held, unreclaimable = sum(m.usage for m in members), sum(max(0, m.usage - m.file) for m in members)
+    held, unreclaimable = sum(m.usage for m in members), sum(m.unreclaimable for m in members)
     return Room(max(0, amount), held, unreclaimable)
 
 

@@ -40,22 +40,24 @@ def test_the_first_target_is_what_may_be_held():
     assert (found.high, found.limit, found.binding) == (8 * GIB, 8 * GIB + 256 * MIB, Binding.FREE_MEMORY)
 
 
-def test_a_box_found_larger_is_brought_down_a_step_below_its_use():
-    assert Box().tick(0.0, may(GIB, held=4 * GIB)).high == 4 * GIB - 256 * MIB
-
-
-def test_it_falls_to_the_present_use_at_once_and_from_there_by_steps():
+def test_it_falls_at_once_however_much_has_to_be_reclaimed():
     box = Box()
-    box.tick(0.0, may(8 * GIB))
-    assert box.tick(1.0, may(GIB, held=2 * GIB)).high == 2 * GIB - 256 * MIB
-    assert box.tick(2.0, may(GIB, held=2 * GIB)).high == 2 * GIB - 512 * MIB
-    assert box.tick(3.0, may(GIB, held=GIB)).high == GIB
+    assert box.tick(0.0, may(300 * GIB, held=300 * GIB)).high == 300 * GIB
+    assert box.tick(5.0, may(280 * GIB, held=300 * GIB, unreclaimable=GIB)).high == 280 * GIB
 
 
-def test_it_falls_at_once_as_far_as_nothing_has_to_be_reclaimed():
+def test_it_ends_at_what_cannot_be_reclaimed_and_falls_on_with_that():
     box = Box()
-    box.tick(0.0, may(8 * GIB))
-    assert box.tick(0.1, may(3 * GIB, held=GIB)).high == 3 * GIB
+    assert box.tick(0.0, may(GIB, held=8 * GIB, unreclaimable=5 * GIB)).high == 5 * GIB
+    assert box.tick(1.0, may(GIB, held=5 * GIB, unreclaimable=3 * GIB)).high == 3 * GIB
+    assert box.tick(2.0, may(GIB, held=3 * GIB, unreclaimable=0)).high == GIB
+
+
+def test_it_does_not_follow_what_cannot_be_reclaimed_where_that_grows():
+    box = Box()
+    box.tick(0.0, may(GIB, held=5 * GIB, unreclaimable=5 * GIB))
+    found = box.tick(1.0, may(GIB, held=6 * GIB, unreclaimable=6 * GIB))
+    assert (found.high, found.limit) == (5 * GIB, 6 * GIB + 256 * MIB)
 
 
 def test_what_it_could_have_more_must_be_borne_through_the_dwell():
@@ -107,7 +109,7 @@ def test_at_no_headroom_a_floor_stays():
 
 def test_the_wall_stands_above_what_cannot_be_reclaimed():
     found = Box().tick(0.0, may(GIB, held=5 * GIB, unreclaimable=5 * GIB))
-    assert (found.high, found.limit) == (5 * GIB - 256 * MIB, 5 * GIB + 256 * MIB)
+    assert (found.high, found.limit) == (5 * GIB, 5 * GIB + 256 * MIB)
 
 
 def test_targets_are_whole_pages():
@@ -133,7 +135,10 @@ def test_what_bounds_the_pods_alone_takes_nothing_from_the_host_groups():
     found = Box().tick(0.0, beside(8 * GIB, GIB))
     assert (found.high, found.binding) == (8 * GIB, Binding.FREE_MEMORY)
     assert found.pods == (GIB, GIB + 256 * MIB)
-    assert f"its pods at most {GIB} (kubepods_limit), may hold {GIB}, hold 0; node: …" in found.because
+    assert (
+        f"its pods at most {GIB} (kubepods_limit), may hold {GIB}, held 0, 0 of that not to be reclaimed; node: …"
+        in found.because
+    )
     assert found.inputs["pods_amount_bytes"] == GIB
 
 
@@ -273,6 +278,24 @@ def test_the_pods_alone_rise_from_what_they_had_too():
         ("in proportion to the excess", 70, {"a": Member(50, 20), "b": Member(40, 30)}, {"a": 35, "b": 35}),
         ("then all of them", 30, {"a": Member(50, 20), "b": Member(40, 40)}, {"a": 10, "b": 20}),
         ("without requests in proportion to use", 40, {"a": Member(60), "b": Member(20)}, {"a": 30, "b": 10}),
+        (
+            "what cannot be reclaimed nobody gives while others have page cache",
+            60,
+            {"a": Member(50, 0, 45), "b": Member(50, 50)},
+            {"a": 45, "b": 15},
+        ),
+        (
+            "of page cache who is above its request gives first",
+            90,
+            {"a": Member(50, 20, 30), "b": Member(50, 50, 10)},
+            {"a": 40, "b": 50},
+        ),
+        (
+            "where nobody has page cache, too",
+            80,
+            {"a": Member(60, 20, 60), "b": Member(40, 40, 40)},
+            {"a": 40, "b": 40},
+        ),
         ("nobody, nothing", 40, {}, {}),
     ],
 )
@@ -292,7 +315,7 @@ def test_a_box_in_want_walls_each_in_above_its_own_part():
 
 def test_no_member_is_walled_in_below_what_it_cannot_give_back():
     found = divide(MemoryTarget(100, 140), {"a": Member(300, 0, 290), "b": Member(100, 100, 90)})
-    assert found == {"a": Part(0, 290), "b": Part(100, 100)}
+    assert found == {"a": Part(10, 290), "b": Part(90, 90)}
 
 
 @pytest.mark.parametrize("goal", [MemoryTarget(), MemoryTarget(high=1), MemoryTarget(limit=1)])
