@@ -2,7 +2,8 @@
 
 The capacity comes from whoever measures it; until a prediction does, the fast loop's headroom stands in for its CPU,
 and memory is taken as there: a daemon that measures no memory takes none away. Nothing happens before a capacity has
-lasted (`AmountTuning.dwell_s`), nor for less than the dead band.
+lasted (`AmountTuning.dwell_s`), nor for less than the dead band. A lowered memory limit is looked at again whenever it
+is pushed: minutes may have passed since it was decided, and below what is in use it would kill.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
+from nri_coloc.model.decisions import Moves
 from nri_coloc.model.events import AmountsGranted
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.lending import Capacity
@@ -28,7 +30,7 @@ MemoryInUse = Callable[[Assignment], int | None]
 
 
 class Loans:
-    """`look` is called by one thread; `capacity` may be replaced before the first call."""
+    """`look` is called by one thread, `ease` by any; `capacity` may be replaced before the first call."""
 
     def __init__(self, node: Node, capacity: CapacityNow, in_use: MemoryInUse, report: Report) -> None:
         self.capacity = capacity
@@ -51,11 +53,31 @@ class Loans:
         if self._node.tuning.observe:
             self._say_only(event)
             return
+        moves = self._decide(event)
+        actuator.submit(moves)
+        pusher.submit(moves.containers)
+
+    def ease(self, container_id: str) -> bool:
+        """Raise a container's lowered memory limit above what it has in use by now; False if that cannot be read.
+
+        For whoever is about to tell the limit to the runtime.
+        """
+        assignment = self._node.state.containers.get(container_id)
+        is_lowered = assignment is not None and assignment.granted.memory_limit is not None
+        loan = self._loan(assignment) if assignment is not None and is_lowered else None
+        if loan is None or loan.lent.memory_limit is None or self._node.tuning.observe:
+            return True
+        changes = amounts.eased({container_id: loan}, self._node.tuning.reclaim.amounts)
+        if changes:
+            because = f"{loan.in_use} bytes are in use by the time that its lowered memory limit is pushed"
+            self._decide(AmountsGranted(changes, because))
+        return loan.in_use is not None
+
+    def _decide(self, event: AmountsGranted) -> Moves:
         before = self._node.state
         outcome = self._node.decide(event)
         self._report.decided(outcome.decisions, outcome.state, before)
-        actuator.submit(outcome.moves)
-        pusher.submit(outcome.moves.containers)
+        return outcome.moves
 
     def _changes(self, state: NodeState, now: float) -> AmountsGranted:
         tuning = self._node.tuning.reclaim

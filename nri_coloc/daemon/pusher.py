@@ -61,10 +61,15 @@ def _let_be(_container_id: str) -> None:
     return
 
 
+def _at_ease(_container_id: str) -> bool:
+    return True
+
+
 class Pusher:
     """Knows what the runtime's specs hold; pushes where that differs from what holds now.
 
-    `within_pod`: the kernel takes no CPUs for a container that its pod has not, as on cgroup v1.
+    `within_pod`: the kernel takes no CPUs for a container that its pod has not, as on cgroup v1. `ease`: asked right
+    before a push, it has a decided memory limit raised that use has outgrown since; False if nobody can tell.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class Pusher:
     ) -> None:
         self.remember: Remember = _forgotten
         self.place: Callable[[str], object] = _let_be
+        self.ease: Callable[[str], bool] = _at_ease
         self.within_pod = False
         self._node = node
         self._way = way
@@ -186,6 +192,9 @@ class Pusher:
 
     def _push(self, container_id: str) -> float:
         """Push what one container's spec lacks; returns how long the runtime is to be left in peace."""
+        if not self.ease(container_id):
+            self._put_off(container_id)
+            return 0.0
         state = self._node.state
         assignment = state.containers.get(container_id)
         if assignment is None:

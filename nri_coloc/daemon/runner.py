@@ -178,6 +178,7 @@ class Daemon:
             self._memory_in_use,
             self.report,
         )
+        self.pusher.ease = self.loans.ease
         self._quota_bursts = QuotaBursts(
             self.node, self.actuator.bandwidths, self._cgroups, lambda: self.lending.headroom, self.report
         )

@@ -4,7 +4,8 @@ While the capacity bears all loans, everybody has what it was lent. When it has 
 has the lower priority gives first, containers of equal priority in proportion to their loans. Never above the loan;
 never below the kernel's smallest quota and shares, nor a memory limit below what is in use. The box itself is cut in
 milliseconds by other means; this only keeps what containers were told in step with what they can get, so a change
-counts after `dwell_s` and beyond `dead_band`, and a container's value is left alone while it is nearly right.
+counts after `dwell_s` and beyond `dead_band`, and a container's value is left alone while it is nearly right. Only a
+lowered memory limit that use has come near to is raised whatever else holds: the capacity is no reason to kill.
 
     shares = milli-CPU · 1024 / 1000, at least 2        (pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares)
     quota  = milli-CPU · period / 1000, at least 1 ms   (kernel/sched/core.c, min_cfs_quota_period)
@@ -87,11 +88,13 @@ def rebalance(
 ) -> Rebalanced:
     """Return the containers whose values must change, for the capacity that has lasted."""
     if capacity.binding in _SILENT:
-        return Rebalanced(settled.interrupted, {}, f"the capacity is not known: {capacity.because}")
+        because = f"the capacity is not known: {capacity.because}; {_room(tuning)}"
+        return Rebalanced(settled.interrupted, eased(loans, tuning), because)
     settled = _settled(settled, capacity, now_s, tuning)
     milli, memory = settled.cpu_milli.settled, settled.memory_bytes.settled
     if milli is None or memory is None:
-        return Rebalanced(settled, {}, f"no capacity has lasted for {tuning.dwell_s:g} s yet")
+        because = f"no capacity has lasted for {tuning.dwell_s:g} s yet; {_room(tuning)}"
+        return Rebalanced(settled, eased(loans, tuning), because)
     wanted = amounts(loans, milli, memory)
     changes = {key: _changed(loans[key], wanted[key], tuning) for key in loans}
     owed_milli = sum(_milli(loan.lent) for loan in loans.values())
@@ -100,8 +103,12 @@ def rebalance(
         settled,
         {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
         f"{owed_milli}m and {owed_bytes} bytes were lent to {len(loans)} containers,"
-        f" {milli}m and {memory} bytes are there to be lent",
+        f" {milli}m and {memory} bytes are there to be lent; {_room(tuning)}",
     )
+
+
+def _room(tuning: AmountTuning) -> str:
+    return f"a lowered memory limit stays above what is in use, by {tuning.memory_room} bytes when it is set"
 
 
 def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:
@@ -160,17 +167,40 @@ def _part(amount: int, granted: int, whole: int, least: int) -> int:
 
 def _changed(loan: Loan, wanted: Knobs, tuning: AmountTuning) -> Knobs:
     """Keep the values that are worth an update; a quota brings its period along."""
-    limit = wanted.memory_limit
-    if limit is not None and limit != loan.lent.memory_limit:
-        limit = _bearable(loan, limit, tuning)
     now = loan.present
     quota = _worth(wanted.quota, now.quota, loan.lent.quota, tuning)
     return Knobs(
         shares=_worth(wanted.shares, now.shares, loan.lent.shares, tuning),
         quota=quota,
         period=None if quota is None or now.period == wanted.period else wanted.period,
-        memory_limit=_worth(limit, now.memory_limit, loan.lent.memory_limit, tuning),
+        memory_limit=_limit(loan, wanted.memory_limit, tuning),
     )
+
+
+def _limit(loan: Loan, wanted: int | None, tuning: AmountTuning) -> int | None:
+    """Return the memory limit that is worth an update: what keeps it from killing always is."""
+    whole = loan.lent.memory_limit
+    if wanted is not None and wanted != whole:
+        wanted = _bearable(loan, wanted, tuning)
+    return wanted if _is_short(loan, tuning) else _worth(wanted, loan.present.memory_limit, whole, tuning)
+
+
+def eased(loans: Mapping[str, Loan], tuning: AmountTuning) -> dict[str, Knobs]:
+    """Return, raised, the lowered memory limits that use has come near to, by container id: nothing else changes."""
+    return {
+        key: Knobs(memory_limit=_bearable(loan, 0, tuning))
+        for key, loan in loans.items()
+        if _is_short(loan, tuning)
+    }
+
+
+def _is_short(loan: Loan, tuning: AmountTuning) -> bool:
+    """Whether less than half of the room is left below a lowered limit: each raise is an update, so not every page of
+    it that is used is worth one."""
+    limit, whole = loan.present.memory_limit, loan.lent.memory_limit
+    if loan.in_use is None or limit is None or whole is None or limit >= whole:
+        return False
+    return limit - loan.in_use < tuning.memory_room // 2
 
 
 def _bearable(loan: Loan, limit: int, tuning: AmountTuning) -> int | None:

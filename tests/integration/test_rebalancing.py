@@ -7,13 +7,16 @@ import pytest
 
 from nri_coloc.daemon import loans
 from nri_coloc.model.workload import KubeQoS, Resources
+from nri_coloc.node_sim.memory_use import Held
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
 from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
 from tests.rig import brief_daemon
+from tests.rig.daemon import Daemon
 from tests.rig.waiting import poll, wait_until
 
+GIB = 1 << 30
 LENDING = "reclaim: {enabled: true}\n"
 SPEC = "node.koordinator.sh/extended-resource-spec"
 LENT_MILLI = 3000
@@ -29,11 +32,12 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
             yield Lasting(node, served(daemon))
 
 
-def lent(node: Node, name: str) -> str:
-    """Run an offline container that was lent three CPUs and wants more."""
+def lent(node: Node, name: str, memory: int = 0) -> str:
+    """Run an offline container that was lent three CPUs and wants more, and memory if told so."""
     amounts = {
         "requests": {"kubernetes.io/batch-cpu": LENT_MILLI},
-        "limits": {"kubernetes.io/batch-cpu": LENT_MILLI},
+        "limits": {"kubernetes.io/batch-cpu": LENT_MILLI}
+        | ({"kubernetes.io/batch-memory": memory} if memory else {}),
     }
     annotations = {SPEC: json.dumps({"containers": {"app": amounts}})}
     pod = node.run_pod(PodRequest(name, "shop", KubeQoS.BEST_EFFORT, annotations))
@@ -89,3 +93,33 @@ def test_while_the_capacity_bears_all_loans_nothing_is_pushed(rig):
     wait_until(lambda: daemon.capacity()["cpu_milli"] > LENT_MILLI, SOON_S, "a capacity")
     assert not poll(lambda: pushes(node) > 0, brief_daemon.DWELL_S + loans.EVERY_S + 1)
     assert (in_spec(node, job), in_file(node, job)) == (before, LENT_MILLI * 100)
+
+
+def test_a_memory_limit_that_waits_for_the_runtime_does_not_come_to_be_below_what_is_in_use(rig):
+    node, daemon = rig
+    job = lent(node, "one", 20 * GIB)
+    web = shared(node, "web", 1000)
+    node.set_memory(job, Held(anon=GIB))
+    node.set_memory(web, Held(anon=20 * GIB))
+    with node.runtime.lock:
+        wait_until(lambda: decided(daemon), SOON_S, "a lowered limit")
+        held = decided(daemon)[-1] + GIB
+        node.set_memory(
+            job, Held(anon=held)
+        )  # within a tenth of the loan, for less than which nothing is changed
+        wait_until(lambda: decided(daemon)[-1] > held, SOON_S, "a raised one")
+        assert in_spec_of_memory(node, job) == 20 * GIB
+    wait_until(lambda: in_spec_of_memory(node, job) < 20 * GIB, SOON_S, "the push")
+    assert not poll(lambda: in_spec_of_memory(node, job) <= held, 1)
+    assert daemon.audit("push.failed") == []
+    assert_unhurt(daemon)
+
+
+def decided(daemon: Daemon) -> list[int]:
+    """The memory limits that were decided, as the audit has them."""
+    records = daemon.audit("container.update", reason="rebalanced")
+    return [one["after"]["memory.limit"] for one in records if "memory.limit" in one["after"]]
+
+
+def in_spec_of_memory(node: Node, container: str) -> int:
+    return int(node.runtime.containers[container].resources.memory.limit.value)

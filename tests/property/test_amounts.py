@@ -75,3 +75,12 @@ def test_no_memory_limit_falls_below_what_is_in_use_nor_rises_above_the_loan(loa
             assert knobs.memory_limit <= whole
             assert knobs.memory_limit == whole or loan.in_use is not None
             assert knobs.memory_limit >= min(whole, loan.in_use or 0)
+
+
+@given(LOANS, CAPACITIES, st.sampled_from([Binding.FORECAST, Binding.STALE]))
+def test_no_lowered_memory_limit_is_left_with_less_than_half_of_the_room(loans, capacity, binding):
+    changes = rebalance(settled_on(capacity), loans, capacity._replace(binding=binding), 0.0, TUNING).changes
+    for key, loan in loans.items():
+        whole, limit = loan.lent.memory_limit, loan.present.overlaid(changes.get(key, Knobs())).memory_limit
+        if whole is not None and limit is not None and loan.in_use is not None:
+            assert limit >= min(whole, loan.in_use + TUNING.memory_room // 2)

@@ -7,11 +7,14 @@ import pytest
 
 from nri_coloc.daemon import loans as module
 from nri_coloc.daemon.loans import Loans
+from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
+from nri_coloc.policy import change
 from tests.unit.daemon.kit import a_node, a_report, create
+from tests.unit.daemon.test_pusher import Runtime
 from tests.unit.policy import kit
 
 GI = 1 << 30
@@ -116,6 +119,65 @@ def test_memory_stays_above_what_is_in_use_and_is_left_alone_unread(rig):
     other.in_use = None
     other.lasts(2000, GI // 2)
     assert other.granted == NO_KNOBS
+
+
+def grows_while_away(rig: Rig, in_use: int | None) -> None:
+    """Its memory limit is lowered to half, and use has changed by the time that this can be told."""
+    rig.lasts(2000, GI // 2)
+    rig.in_use = in_use
+
+
+def test_a_lowered_limit_that_use_has_outgrown_since_is_raised_before_it_is_told(rig):
+    grows_while_away(rig, GI // 2)
+    assert rig.loans.ease("job")
+    assert rig.granted == Knobs(memory_limit=GI // 2 + (64 << 20))
+    assert rig.heard.said() == [("container.update", "rebalanced")] * 2
+    assert f"{GI // 2} bytes are in use" in rig.heard.records[-1].because
+
+
+def test_one_that_has_room_is_told_as_it_was_decided(rig):
+    grows_while_away(rig, GI // 4)
+    assert rig.loans.ease("job")
+    assert rig.granted == Knobs(memory_limit=GI // 2)
+
+
+def test_one_of_a_container_that_cannot_be_read_is_not_told(rig):
+    grows_while_away(rig, None)
+    assert not rig.loans.ease("job")
+    assert rig.granted == Knobs(memory_limit=GI // 2)
+
+
+def test_who_has_the_whole_loan_is_not_even_read(rig):
+    rig.in_use = None
+    assert rig.loans.ease("job")
+    assert rig.loans.ease("gone")
+
+
+def test_an_observer_raises_nothing_before_a_push_that_it_will_not_make(rig):
+    grows_while_away(rig, GI)
+    rig.node.tuning = Tuning(observe=True)
+    assert rig.loans.ease("job")
+    assert rig.granted == Knobs(memory_limit=GI // 2)
+
+
+def test_a_limit_that_is_to_be_left_alone_by_now_is_not_looked_at(rig):
+    grows_while_away(rig, None)
+    job = rig.node.state.containers["job"]
+    kept = replace(job, wish=replace(job.wish, preserve=frozenset({"memory"})))
+    rig.node.state = change.with_container(rig.node.state, kept)
+    assert rig.loans.ease("job")
+
+
+def test_a_limit_that_waited_minutes_for_the_runtime_is_never_pushed_below_what_is_in_use(rig):
+    runtime, here = Runtime(), [False]
+    pusher = Pusher(rig.node, runtime, rig.report, lambda: here[0])
+    pusher.ease = rig.loans.ease
+    pusher.learned("job", LOAN)
+    grows_while_away(rig, GI // 2 + (1 << 20))
+    pusher._push("job")
+    here[0] = True
+    pusher._push("job")
+    assert runtime.pushed == [("job", Knobs(memory_limit=GI // 2 + (65 << 20)))]
 
 
 @pytest.mark.parametrize(

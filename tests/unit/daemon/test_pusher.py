@@ -80,6 +80,28 @@ def test_what_a_push_changes_is_remembered_before_it_is_changed(rig):
     assert remembered == [("app", ALL, 0)]
 
 
+def test_what_is_raised_right_before_a_push_is_what_is_pushed(rig):
+    create(rig.node, "job", LENT, 0, on="batch")
+    rig.pusher.learned("job", LOAN)
+    rig.node.decide(AmountsGranted({"job": Knobs(memory_limit=1 << 20)}, "there is less"))
+
+    def ease(container_id: str) -> bool:
+        rig.node.decide(AmountsGranted({container_id: Knobs(memory_limit=1 << 25)}, "so much is in use"))
+        return True
+
+    rig.pusher.ease = ease
+    rig.pusher._push("job")
+    assert rig.runtime.pushed == [("job", Knobs(memory_limit=1 << 25))]
+
+
+def test_what_nobody_can_judge_right_before_a_push_is_put_off(rig):
+    rig.pusher.ease = lambda _: False
+    began = time.monotonic()
+    assert rig.pusher._push("app") == 0
+    assert rig.runtime.pushed == []
+    assert rig.pusher._waiting["app"] >= began + module.BACK_OFF_S
+
+
 def test_the_newest_value_is_pushed_whatever_was_ordered(rig):
     rig.pusher.learned("app", ALL)
     rig.pusher.submit(["app"])

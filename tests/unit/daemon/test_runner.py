@@ -145,3 +145,7 @@ class TestATurn:
     def test_a_comparison_that_is_due_hurries_it(self, rig, looks, monkeypatch):
         monkeypatch.setattr(rig.daemon._comparison, "due_in", lambda _now: 0.25)
         assert rig.pauses_of_two_turns(monkeypatch) == [0.25, 0.25, 0.25]
+
+
+def test_before_a_push_it_is_looked_at_what_the_container_has_in_use(rig):
+    assert rig.daemon.pusher.ease == rig.daemon.loans.ease

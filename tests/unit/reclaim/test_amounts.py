@@ -157,7 +157,8 @@ def test_memory_alone_can_differ_too():
 
 def test_a_start_takes_nothing_from_anybody_before_a_capacity_has_lasted():
     first = rebalance(Settled(), FULL, there_are(1000), 0.0, TUNING)
-    assert (first.changes, first.because) == ({}, "no capacity has lasted for 300 s yet")
+    assert first.changes == {}
+    assert "no capacity has lasted for 300 s yet" in first.because
     assert rebalance(first.settled, FULL, there_are(1000), 300.0, TUNING).changes
 
 
@@ -204,6 +205,46 @@ def test_a_lowered_memory_limit_never_kills(story, in_use, limit):
     loan = Loan(Knobs(memory_limit=2 * GIB), Knobs(memory_limit=2 * GIB), in_use)
     found = rebalanced({"a": loan}, there_are(8000, GIB)).changes
     assert found == ({} if limit is None else {"a": Knobs(memory_limit=limit)})
+
+
+LOWERED = 1564 * MIB
+"""Of a loan of 4 GiB, whose dead band is 410 MiB."""
+
+
+@pytest.mark.parametrize(
+    ("story", "in_use", "raised"),
+    [
+        ("as much room as when it was set", 1500 * MIB, None),
+        ("half of the room is left", 1532 * MIB, None),
+        ("less than half of it", 1533 * MIB, 1597 * MIB),
+        ("use has outgrown it", 2000 * MIB, 2064 * MIB),
+        ("use near the loan", 4090 * MIB, 4096 * MIB),
+        ("use not known", None, None),
+    ],
+)
+@pytest.mark.parametrize(
+    "capacity",
+    [there_are(8000, GIB), there_are(0, 0, Binding.STALE), there_are(0, 0, Binding.PAUSED)],
+    ids=["less than is lent", "not known", "paused"],
+)
+def test_a_lowered_limit_that_use_comes_near_to_is_raised_within_the_dead_band(
+    story, in_use, raised, capacity
+):
+    loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=LOWERED), in_use)
+    found = rebalanced({"a": loan}, capacity, there_are(8000, GIB)).changes
+    assert found == ({} if raised is None else {"a": Knobs(memory_limit=raised)})
+
+
+def test_a_lowered_limit_is_raised_before_any_capacity_has_lasted():
+    loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=LOWERED), LOWERED)
+    found = rebalance(Settled(), {"a": loan}, there_are(8000, GIB), 0.0, TUNING)
+    assert found.changes == {"a": Knobs(memory_limit=LOWERED + 64 * MIB)}
+    assert "above what is in use, by 67108864 bytes" in found.because
+
+
+def test_a_limit_that_use_comes_near_to_is_the_whole_loan_where_that_is_there():
+    loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=LOWERED), LOWERED)
+    assert rebalanced({"a": loan}, there_are(8000)).changes == {"a": Knobs(memory_limit=4 * GIB)}
 
 
 def test_use_above_the_loan_itself_is_not_lent_more():
