@@ -52,12 +52,24 @@ class Headroom(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """What is advertised: slower, predicted, honest down to zero."""
+    """What is advertised: slower, predicted, honest down to zero.
+
+    `borne_milli`, `borne_bytes`: what would be offered if of workloads that are still being learnt only that counted
+    which they have shown; None where nobody is, and it is the same.
+    """
 
     cpu_milli: int = 0
     memory_bytes: int = 0
     binding: Binding = Binding.NOT_MEASURED
     because: str = ""
+    borne_milli: int | None = None
+    borne_bytes: int | None = None
+
+    @property
+    def borne(self) -> tuple[int, int]:
+        """What is there for who runs already, milli-CPU and bytes: nothing is taken off that is only guessed."""
+        milli, memory = self.borne_milli, self.borne_bytes
+        return self.cpu_milli if milli is None else milli, self.memory_bytes if memory is None else memory
 
 
 class Change(StrEnum):

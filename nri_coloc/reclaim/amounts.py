@@ -3,7 +3,9 @@
 While the capacity bears all loans, everybody has what it was lent. When it has not for long, the loans shrink: who
 has the lower priority gives first, containers of equal priority in proportion to their loans. Never above the loan;
 never below the kernel's smallest quota and shares, nor a memory limit below what is in use. The box itself is cut in
-milliseconds by other means; this only keeps what containers were told in step with what they can get, so a change
+milliseconds by other means; this only keeps what containers were told in step with what they can get. So what is
+merely guessed of workloads that are still being learnt, which an offer counts, is left out: a guess takes nothing from
+who runs, and where workloads come and go all the time it withholds nothing from them for ever. And a change
 counts after `dwell_s` and beyond `dead_band`, and a container's value is left alone while it is nearly right. Only a
 lowered memory limit that use has come near to is raised whatever else holds: the capacity is no reason to kill.
 
@@ -103,7 +105,16 @@ def rebalance(
         settled,
         {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
         f"{owed_milli}m and {owed_bytes} bytes were lent to {len(loans)} containers,"
-        f" {milli}m and {memory} bytes are there to be lent; {_room(tuning)}",
+        f" {milli}m and {memory} bytes are there to be lent{_guessed(capacity)}; {_room(tuning)}",
+    )
+
+
+def _guessed(capacity: Capacity) -> str:
+    if capacity.borne == (capacity.cpu_milli, capacity.memory_bytes):
+        return ""
+    return (
+        f" without the guesses about workloads that are being learnt, with which {capacity.cpu_milli}m and"
+        f" {capacity.memory_bytes} bytes are offered"
     )
 
 
@@ -114,9 +125,9 @@ def _room(tuning: AmountTuning) -> str:
 def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:
     """Follow both figures, each for itself."""
     dwell = (now_s, tuning.dead_band, tuning.dwell_s)
+    milli, memory = capacity.borne
     return Settled(
-        course.follow(before.cpu_milli, capacity.cpu_milli, *dwell),
-        course.follow(before.memory_bytes, capacity.memory_bytes, *dwell),
+        course.follow(before.cpu_milli, milli, *dwell), course.follow(before.memory_bytes, memory, *dwell)
     )
 
 

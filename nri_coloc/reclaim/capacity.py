@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.forecast import NEVER, Expectation, Forecast, blind_for, expect
+from nri_coloc.reclaim.forecast import NEVER, Blind, Expectation, Forecast, blind_for, expect, shown
 from nri_coloc.reclaim.use import SYSTEM
 from nri_coloc.reclaim.workload import OnlinePod
 
@@ -80,15 +80,38 @@ def capacity(
     if min(blind) > tuning.forecast.blind_s:
         return Capacity(binding=Binding.STALE, because=f"nothing could be read for {min(blind):.0f} s")
     expected = expect(forecast, online, now_s, tuning)
-    of_cpu = _Past("CPU", "m", blind.cpu_s, previous.cpu_milli)
-    of_memory = _Past("memory", " bytes", blind.memory_s, previous.memory_bytes)
-    cpu = _as_read(_cpu(expected, supply, online, tuning), of_cpu, tuning)
-    memory = _as_read(_memory(expected, supply, online, tuning), of_memory, tuning)
+    before = _pasts(blind, (previous.cpu_milli, previous.memory_bytes))
+    cpu, memory = _parts(expected, supply, online, before, tuning)
     binding = min(cpu.known_by, memory.known_by, key=_GRAVEST.index)
     if binding is Binding.FORECAST and expected.learning:
         binding = Binding.LEARNING
     because = f"{cpu.because}; {memory.because}{_caveat(expected)}"
-    return Capacity(cpu.amount, memory.amount, binding, because)
+    offer = Capacity(cpu.amount, memory.amount, binding, because)
+    if not expected.learning:
+        return offer
+    measured = shown(forecast, online, expected, now_s, tuning)
+    cpu, memory = _parts(measured, supply, online, _pasts(blind, previous.borne), tuning)
+    return offer._replace(borne_milli=cpu.amount, borne_bytes=memory.amount)
+
+
+def _pasts(blind: Blind, before: tuple[int, int]) -> tuple[_Past, _Past]:
+    milli, memory = before
+    return _Past("CPU", "m", blind.cpu_s, milli), _Past("memory", " bytes", blind.memory_s, memory)
+
+
+def _parts(
+    expected: Expectation,
+    supply: Supply,
+    online: Mapping[str, OnlinePod],
+    pasts: tuple[_Past, _Past],
+    tuning: ReclaimTuning,
+) -> tuple[_Part, _Part]:
+    """Return both resources as far as they can be read."""
+    of_cpu, of_memory = pasts
+    return (
+        _as_read(_cpu(expected, supply, online, tuning), of_cpu, tuning),
+        _as_read(_memory(expected, supply, online, tuning), of_memory, tuning),
+    )
 
 
 def _as_read(found: _Part, past: _Past, tuning: ReclaimTuning) -> _Part:

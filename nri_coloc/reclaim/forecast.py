@@ -209,10 +209,41 @@ def expect(
         for_cpu, for_memory = _evidence(forecast, pod_id, pod, now_s, tuning)
         if not pod.own_cpus:
             cpu[pod_id] = _estimate(_estimator(history, blind.cpu_s, tuning), for_cpu)
-        promised = int(pod.memory_bytes * tuning.memory_request_claim)
         estimated = _estimate(_estimator(history, blind.memory_s, tuning), for_memory)
-        memory[pod_id] = _capped(max(promised, estimated), pod.memory_limit)
+        memory[pod_id] = _memory(pod, estimated, tuning)
     return Expectation(cpu, memory, tuple(learning))
+
+
+def shown(
+    forecast: Forecast,
+    online: Mapping[str, OnlinePod],
+    expected: Expectation,
+    now_s: float,
+    tuning: ReclaimTuning,
+) -> Expectation:
+    """Return the expectation without its guesses, never above it: who is still being learnt at what it has shown.
+
+    By the tuned estimator, on the little that it has, and never below the highest use so far. The memory that is
+    promised is no guess, nor is a request where requests are the tuned estimate.
+    """
+    cpu, memory = dict(expected.cpu_milli), dict(expected.memory_bytes)
+    for pod_id in expected.learning:
+        pod = online.get(pod_id) or OnlinePod(SYSTEM)
+        for_cpu, for_memory = _evidence(forecast, pod_id, pod, now_s, tuning)
+        if pod_id in cpu:
+            cpu[pod_id] = min(cpu[pod_id], _shown(for_cpu, tuning))
+        memory[pod_id] = min(memory[pod_id], _memory(pod, _shown(for_memory, tuning), tuning))
+    return Expectation(cpu, memory)
+
+
+def _shown(evidence: Evidence, tuning: ReclaimTuning) -> int:
+    by_tuning = ESTIMATORS[tuning.forecast.estimator](evidence) or 0
+    return max(by_tuning, cold(evidence._replace(request=0)))
+
+
+def _memory(pod: OnlinePod, estimated: int, tuning: ReclaimTuning) -> int:
+    promised = int(pod.memory_bytes * tuning.memory_request_claim)
+    return _capped(max(promised, estimated), pod.memory_limit)
 
 
 def _estimator(history: History | None, blind_s: float, tuning: ReclaimTuning) -> str:

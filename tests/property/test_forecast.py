@@ -84,6 +84,15 @@ def test_without_readings_nobody_is_bolder_than_before(events, pods, supply, tun
     assert offered.memory_bytes <= before.memory_bytes
 
 
+@given(EVENTS, PODS, SUPPLIES, TUNINGS, st.tuples(MILLI, BYTES, MILLI, BYTES))
+def test_without_readings_who_runs_is_told_of_no_more_either(events, pods, supply, tuning, before):
+    seen, now_s = lived(events, tuning)
+    milli, memory, more, much = before
+    previous = Capacity(milli, memory, borne_milli=milli + more, borne_bytes=memory + much)
+    found = capacity(seen, pods, supply, now_s + 3600.0, tuning, previous=previous).borne
+    assert all(now <= then for now, then in zip(found, previous.borne, strict=True))
+
+
 @given(EVENTS, PODS, TUNINGS)
 def test_nobody_is_expected_below_present_use_nor_above_the_limit(events, pods, tuning):
     seen, now_s = lived(events, tuning)
@@ -93,3 +102,17 @@ def test_nobody_is_expected_below_present_use_nor_above_the_limit(events, pods, 
         assert pod.own_cpus or found.cpu_milli[pod_id] >= (use.cpu_milli or 0)
         most = pod.memory_limit if pod.memory_limit is not None else 1 << 60
         assert min(most, use.memory_bytes or 0) <= found.memory_bytes[pod_id] <= most
+
+
+@given(EVENTS, PODS, SUPPLIES, TUNINGS, GAPS)
+def test_without_guesses_nobody_is_expected_to_use_more(events, pods, supply, tuning, later):
+    seen, now_s = lived(events, tuning)
+    known = forecast.expect(seen, pods, now_s, tuning)
+    measured = forecast.shown(seen, pods, known, now_s, tuning)
+    assert measured.cpu_milli.keys() == known.cpu_milli.keys()
+    assert all(measured.cpu_milli[key] <= amount for key, amount in known.cpu_milli.items())
+    assert all(measured.memory_bytes[key] <= amount for key, amount in known.memory_bytes.items())
+    offered = capacity(seen, pods, supply, now_s + later, tuning, previous=Capacity(1 << 40, 1 << 50))
+    milli, memory = offered.borne
+    assert offered.cpu_milli <= milli <= supply.cpu_milli
+    assert offered.memory_bytes <= memory <= supply.memory_bytes

@@ -121,6 +121,20 @@ def test_memory_stays_above_what_is_in_use_and_is_left_alone_unread(rig):
     assert other.granted == NO_KNOBS
 
 
+def test_a_pod_that_requests_much_and_uses_little_takes_nothing_while_it_is_learnt(rig):
+    rig.capacity = Capacity(100, GI, Binding.LEARNING, borne_milli=7000, borne_bytes=GI)
+    for _ in range(3):
+        rig.look(DWELL)
+    assert (rig.granted, rig.pusher.moved) == (NO_KNOBS, [])
+
+
+def test_one_that_uses_much_takes_it_at_once_when_that_has_lasted(rig):
+    rig.capacity = Capacity(100, GI, Binding.LEARNING, borne_milli=1000, borne_bytes=GI)
+    for _ in range(3):
+        rig.look(DWELL)
+    assert rig.granted == Knobs(shares=1024, quota=100_000)
+
+
 def grows_while_away(rig: Rig, in_use: int | None) -> None:
     """Its memory limit is lowered to half, and use has changed by the time that this can be told."""
     rig.lasts(2000, GI // 2)

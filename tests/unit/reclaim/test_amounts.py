@@ -169,6 +169,41 @@ def test_a_capacity_that_is_not_known_is_no_reason_to_starve_anybody(binding):
     assert (found.settled, found.changes) == (settled(8000, GIB), {})
 
 
+# --- while workloads are being learnt --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("story", "offered", "borne", "present", "becomes"),
+    [
+        ("a guess takes nothing from who runs", 100, 8000, 2000, None),
+        ("nor does it withhold what is there", 100, 8000, 1000, 2000),
+        ("what was measured takes", 100, 1000, 2000, 1000),
+        ("without guesses it is the offer", 1000, None, 2000, 1000),
+    ],
+)
+def test_while_a_workload_is_learnt(story, offered, borne, present, becomes):
+    capacity = Capacity(offered, 64 * GIB, Binding.LEARNING, borne_milli=borne, borne_bytes=64 * GIB)
+    before = settled(offered if borne is None else borne)
+    found = rebalance(before, {"a": Loan(cpus(2000), cpus(present))}, capacity, 0.0, TUNING).changes
+    assert found == ({} if becomes is None else {"a": cpus(becomes)._replace(period=None)})
+
+
+def test_a_guess_about_memory_takes_none_either():
+    capacity = Capacity(8000, GIB, Binding.LEARNING, borne_milli=8000, borne_bytes=3 * GIB)
+    loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=4 * GIB), 0)
+    found = rebalance(settled(8000, 3 * GIB), {"a": loan}, capacity, 0.0, TUNING)
+    assert found.changes == {"a": Knobs(memory_limit=3 * GIB)}
+
+
+def test_what_was_measured_must_last_too_and_the_offer_is_told_beside_it():
+    less = Capacity(100, 64 * GIB, Binding.LEARNING, borne_milli=1000, borne_bytes=64 * GIB)
+    first = rebalance(settled(8000), FULL, less, 0.0, TUNING)
+    second = rebalance(first.settled, FULL, less, 300.0, TUNING)
+    assert (first.changes, set(second.changes)) == ({}, {"a"})
+    assert "1000m and 68719476736 bytes are there to be lent without the guesses" in second.because
+    assert "with which 100m and 68719476736 bytes are offered" in second.because
+
+
 # --- which values ----------------------------------------------------------------------------------------
 
 

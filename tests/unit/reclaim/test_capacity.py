@@ -127,6 +127,23 @@ def test_capacity(case):
     assert offered.because
 
 
+def near(amount: int | None, wanted: int) -> bool:
+    return amount is not None and amount <= wanted <= amount + 0.05 * (8000 - wanted) + 60
+
+
+def test_beside_an_offer_that_is_partly_guessed_stands_what_was_measured_alone():
+    cold = Case("", 0, 0, Binding.LEARNING, seen(5, a=WEB), {"a": pod(7000)}, now_min=5)
+    assert near(found(cold).cpu_milli, 1000)
+    assert near(found(cold).borne_milli, 6000)
+    few = found(replace(cold, supply=MACHINE._replace(most_milli=3000)))
+    assert (few.borne_milli, few.borne_bytes) == (3000, few.memory_bytes)
+
+
+def test_where_nobody_is_being_learnt_it_is_the_offer_itself():
+    offer = found(Case("", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod(7000)}))
+    assert (offer.borne_milli, offer.borne_bytes) == (None, None)
+
+
 def went_on(*, minutes: int, cpu: int | None = 2000, memory: int | None = 4 * GIB) -> Forecast:
     """What was seen for half an hour, and then for so long of one resource only."""
     found = seen(a=WEB)

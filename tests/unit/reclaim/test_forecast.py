@@ -232,3 +232,46 @@ def test_two_missed_samples_are_failing_readings(gap_s, blind_s):
 )
 def test_a_resource_is_read_where_the_systems_part_of_it_is(uses, blind):
     assert forecast.blind_for(forecast.observe(Forecast(), uses, NOON, TUNING), NOON, TUNING) == blind
+
+
+# --- without guesses -------------------------------------------------------------------------------------
+
+
+def shown(seen: Forecast, tuning: ReclaimTuning = TUNING, **pods: OnlinePod) -> Expectation:
+    now_s = NOON + 300.0
+    return forecast.shown(seen, pods, forecast.expect(seen, pods, now_s, tuning), now_s, tuning)
+
+
+def test_a_workload_that_is_learnt_has_shown_what_it_used_and_not_what_it_requested():
+    found = shown(watched(100, minutes=5), a=WEB._replace(cpu_milli=7000))
+    assert near(found.cpu_milli["a"], 100)
+    assert found.learning == ()
+
+
+def test_what_it_used_most_is_what_it_has_shown():
+    seen = watched(100, minutes=3, start=watched(4000, minutes=1), at=NOON + 120.0)
+    assert near(shown(seen, a=WEB).cpu_milli["a"], 4000)
+
+
+def test_one_that_nothing_is_known_of_has_shown_nothing_but_its_memory_is_promised():
+    found = shown(Forecast(), a=WEB)
+    assert (found.cpu_milli, found.memory_bytes) == ({"a": 0, SYSTEM: 0}, {"a": GIB, SYSTEM: 0})
+
+
+def test_memory_that_is_not_promised_is_what_it_has_shown():
+    unpromised = replace(TUNING, memory_request_claim=0.0)
+    found = shown(watched(100, minutes=5), unpromised, a=WEB._replace(memory_bytes=64 * GIB))
+    assert near(found.memory_bytes["a"], 2 * GIB)
+
+
+def test_where_requests_are_the_estimate_they_are_no_guess():
+    by_request = replace(TUNING, forecast=ForecastTuning(estimator="request"))
+    assert shown(watched(100, minutes=5), by_request, a=WEB).cpu_milli["a"] == 500
+
+
+def test_whom_one_knows_is_expected_as_ever_and_one_on_its_own_cpus_has_no_cpu():
+    seen = watched(700)
+    own = OnlinePod("shop/db", cpu_milli=500, memory_bytes=GIB, own_cpus=True)
+    found, known = shown(seen, a=WEB, b=own), expected(seen, NOON + 300.0, a=WEB, b=own)
+    assert found.cpu_milli["a"] == known.cpu_milli["a"]
+    assert set(found.cpu_milli) == {"a", SYSTEM}
