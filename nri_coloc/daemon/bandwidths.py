@@ -252,11 +252,12 @@ class PodBandwidths:
 _OF_A_FORMER_LIFE: Final = PodBandwidth("")
 
 
-def may_be_raised(assignment: Assignment) -> bool:
-    """Whether its quota is the only thing that holds it: online, in a pool, with a quota, not ours to leave alone, and
-    no VM's, whose quota is its pod's."""
+def may_be_raised(state: NodeState, assignment: Assignment) -> bool:
+    """Whether its quota is the only thing that holds it: online, with a quota, not ours to leave alone, no VM's, whose
+    quota is its pod's, and on CPUs of `share`: how much is left of those of other pools nothing measured tells."""
     is_ours = assignment.wish.handler == "container" and not assignment.hands_off
-    return is_ours and assignment.qos is QoSClass.SHARED and _own(assignment) > 0
+    is_online = assignment.qos is QoSClass.SHARED and not state.cpus_of(assignment) & ~state.pools.share
+    return is_ours and is_online and _own(assignment) > 0
 
 
 def _own(assignment: Assignment) -> int:

@@ -1,5 +1,8 @@
 """The quota burst's turn in the slow path: measure online containers that have a quota, raise or lower by file.
 
+Only those on CPUs of `share` are raised: what online pods use and leave is measured of these. A pool with CPUs of its
+own can be full while `share` is idle. Where pools are sized by load, what is used is that of all online pools, which
+makes `share` look busier than it is, never idler.
 Off unless `BurstTuning.quota_percent` is above 100. Rates are made of two readings of the same cgroup; one that is
 new, gone or made anew in between is not known, and what is not known raises nobody. In `observe` it is told what would
 be written, and what was raised before that mode, or by a former life, goes back.
@@ -141,7 +144,7 @@ class QuotaBursts:
         found: dict[str, Throttled] = {}
         readings: dict[str, GroupReading] = {}
         for assignment in state.containers.values():
-            if not may_be_raised(assignment):
+            if not may_be_raised(state, assignment):
                 continue
             path = targets.container_path(assignment)
             reading = self._reader.cpu(path, now) if path is not None else None

@@ -40,7 +40,7 @@ class TestPodsBandwidths:
         rig = Rig(wish=replace(self.BURSTING, handler="pod"))
         rig.bandwidths.place("app")
         assert rig.files.applied == [PodBandwidth("kubepods/podweb", burst=50_000)]
-        assert not bandwidths.may_be_raised(rig.node.state.containers["app"])
+        assert not bandwidths.may_be_raised(rig.node.state, rig.node.state.containers["app"])
 
     def test_pods_that_want_neither_are_not_looked_at(self, rig):
         rig.bandwidths.place("app")

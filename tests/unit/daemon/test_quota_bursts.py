@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.events import ContainerGone, Reconfigured
 from nri_coloc.model.lending import Binding, Headroom
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import Wish
 from tests.unit.daemon.quota_bed import APP, BUSY, ON, QUOTA, Rig
 from tests.unit.policy import kit
@@ -40,6 +40,36 @@ def test_a_refused_return_is_tried_again_at_the_end(rig):
 def test_a_throttled_container_goes_up_while_the_node_is_idle(rig):
     assert rig.raised() == 120_000
     assert rig.files.applied[-1].extra == 20_000
+
+
+IN_GOLD = replace(kit.SHARED, pool="gold")
+
+
+def in_pool(pool: PoolTuning) -> Rig:
+    """One whose container is in a pool, of which nothing tells how busy it is: `share` is idle."""
+    return Rig(replace(ON, pools=(pool,)), IN_GOLD)
+
+
+def test_in_a_pool_with_cpus_of_its_own_nobody_is_raised_because_share_is_idle():
+    rig = in_pool(PoolTuning("gold", minimum=2, maximum=2))
+    for _ in range(3):
+        rig.pass_by()
+    assert rig.bandwidths.raised == {}
+    assert rig.files.applied == []
+
+
+def test_in_a_pool_that_is_but_a_name_over_share_containers_are_raised():
+    assert in_pool(PoolTuning("gold")).raised() == 120_000
+
+
+def test_who_was_raised_in_share_and_comes_to_a_pool_of_its_own_goes_back(rig):
+    rig.raised()
+    with_gold = replace(ON, pools=(PoolTuning("gold", minimum=2),))
+    event = Reconfigured(rig.node.state.topology, {"app": IN_GOLD}, {"web": IN_GOLD})
+    rig.node.retune(event, with_gold)
+    rig.pass_by()
+    assert rig.bandwidths.raised == {}
+    assert rig.last_written() == [QUOTA]
 
 
 def test_what_an_operator_lets_the_box_have_is_no_bound_for_online_containers(rig):
