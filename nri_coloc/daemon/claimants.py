@@ -18,15 +18,18 @@ from nri_coloc.reclaim.workload import OnlinePod
 
 def online(state: NodeState, lendable: CPUMask, memory_bytes: int) -> dict[str, OnlinePod]:
     """Return every pod outside of the box, by id; `memory_bytes`: the machine's memory."""
-    owned = whereabouts.owned(state.pools, lendable)
+    owned, beyond = whereabouts.owned(state.pools, lendable), whereabouts.beyond(state, lendable)
     return {
-        pod_id: _online(state, place, owned, memory_bytes)
+        pod_id: _online(state, place, (owned, beyond), memory_bytes)
         for pod_id, place in state.pods.items()
         if not place.boxed
     }
 
 
-def _online(state: NodeState, place: PodPlace, owned: CPUMask, memory_bytes: int) -> OnlinePod:
+def _online(
+    state: NodeState, place: PodPlace, not_lent: tuple[CPUMask, CPUMask], memory_bytes: int
+) -> OnlinePod:
+    owned, beyond = not_lent
     members = tuple(state.of_pod(place.pod.id))
     limits = [gate.known_limit(a.container) for a in members]
     return OnlinePod(
@@ -36,6 +39,7 @@ def _online(state: NodeState, place: PodPlace, owned: CPUMask, memory_bytes: int
         memory_limit=sum(limits) if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),
         lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),
+        on_reserved=any(whereabouts.of(state, a) & beyond for a in members),
     )
 
 

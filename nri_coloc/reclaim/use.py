@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.model.readings import GroupReading, NodeReading, Picture
 from nri_coloc.model.remainder import risen
+from nri_coloc.reclaim.apportionment import apportion
 from nri_coloc.reclaim.workload import OnlinePod
 
 SYSTEM: Final = "/system"
@@ -26,7 +27,9 @@ class Use(NamedTuple):
 def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod]) -> dict[str, Use]:
     """Return what the online pods, and the system beside kubepods, used between two pictures.
 
-    A pod that is not in the later picture is left out; what cannot be told of one that is, is None.
+    A pod that is not in the later picture is left out; what cannot be told of one that is, is None. What ran on
+    reserved CPUs counts as nobody's: it was the system's first, for which they are, and what is left of it was of pods
+    that may run there (`usage.claimed` divides alike).
     """
     uses = {
         pod_id: Use(
@@ -37,8 +40,20 @@ def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod
         for pod_id, pod in online.items()
         if pod_id in after.pods
     }
-    uses[SYSTEM] = Use(SYSTEM, _system_milli(before, after), _system_bytes(after))
-    return uses
+    beside = _beside_pods(before, after)
+    uses[SYSTEM] = Use(SYSTEM, None if beside is None else max(0, beside), _system_bytes(after))
+    there = {k: used.cpu_milli for k, used in uses.items() if k in online and online[k].on_reserved}
+    return uses | _without_reserved(uses, there, max(0, -(beside or 0)))
+
+
+def _without_reserved(uses: Mapping[str, Use], there: Mapping[str, int | None], milli: int) -> dict[str, Use]:
+    """Take so much off the pods that may run on reserved CPUs, each in proportion to its use: of which it ran there
+    no file tells. Where one's use is not known nothing is, for it may have been that one's."""
+    known = {pod_id: used for pod_id, used in there.items() if used is not None}
+    if len(known) < len(there):
+        return {}
+    parts = apportion(min(milli, sum(known.values())), known)
+    return {k: uses[k]._replace(cpu_milli=used - parts[k]) for k, used in known.items()}
 
 
 def _pod_milli(before: Picture, after: Picture, pod_id: str, pod: OnlinePod) -> int | None:
@@ -62,8 +77,9 @@ def _working_set(reading: GroupReading | None) -> int | None:
     return None if reading is None or reading.memory is None else reading.memory.working_set
 
 
-def _system_milli(before: Picture, after: Picture) -> int | None:
-    """What ran on reserved CPUs is not the system's, those are not lent either; nor is a host group of the box's.
+def _beside_pods(before: Picture, after: Picture) -> int | None:
+    """What ran beside pods, less what ran on reserved CPUs, which is negative as far as that was pods' use; a host
+    group's of the box is none of it.
 
     Of the rest nothing tells on which CPUs it ran: all of it counts as a claim on what is lent.
     """
@@ -72,9 +88,13 @@ def _system_milli(before: Picture, after: Picture) -> int | None:
     all_us = risen(first.usage_us, last.usage_us)
     if pods is None or all_us is None or last.at <= first.at:
         return None
-    whole_us = all_us - _reserved_us(first, last)
     lent = sum(milli_between(before.host_groups.get(n), g) or 0 for n, g in after.host_groups.items())
-    return max(0, round(whole_us / (last.at - first.at) / 1000) - pods - lent)
+    rest = max(0, _milli(all_us, first, last) - pods - lent)
+    return rest - _milli(_reserved_us(first, last), first, last)
+
+
+def _milli(used_us: int, first: NodeReading, last: NodeReading) -> int:
+    return round(used_us / (last.at - first.at) / 1000)
 
 
 def _reserved_us(first: NodeReading, last: NodeReading) -> int:

@@ -35,7 +35,8 @@ class OnlinePod(NamedTuple):
 
     `cpu_milli` and `memory_bytes` are its requests, 0 where not known; `memory_limit`: bytes, None for none.
     `own_cpus`: it runs on CPUs that somebody owns, which are not lent, so that only its memory counts. `lent_to`: the
-    ids of its containers that are lent to themselves.
+    ids of its containers that are lent to themselves. `on_reserved`: it may run on CPUs that are neither lent nor
+    anybody's, as a node agent may.
     """
 
     workload: str
@@ -44,6 +45,7 @@ class OnlinePod(NamedTuple):
     memory_limit: int | None = None
     own_cpus: bool = False
     lent_to: tuple[str, ...] = ()
+    on_reserved: bool = False
 
 
 def workload_of(pod: Pod) -> str:

@@ -82,6 +82,15 @@ def test_a_pod_that_the_kubelet_has_pinned_is_where_its_spec_says(cpus, own):
     assert claimants.online(node.state, node.state.pools.free, MEMORY)["web"].own_cpus is own
 
 
+@pytest.mark.parametrize(("reserved", "may"), [("0-1", True), ("", False)])
+def test_a_node_agent_may_run_on_reserved_cpus_where_there_are_any_and_nobody_else_may(reserved, may):
+    node = a_node(Tuning(reserved=kit.mask(reserved) if reserved else 0))
+    create(node, "agent", kit.SYSTEM, on="agent")
+    create(node, "web", on="web")
+    found = claimants.online(node.state, node.state.pools.free, MEMORY)
+    assert {name: pod.on_reserved for name, pod in found.items()} == {"agent": may, "web": False}
+
+
 def test_the_pods_of_the_box_claim_nothing():
     node = a_node()
     start_pod(node, "batch")

@@ -142,6 +142,54 @@ def test_without_the_nodes_own_counters_the_system_is_unknown():
     assert uses_between(after, before, {})[SYSTEM] == Use(SYSTEM)
 
 
+AGENT = OnlinePod("kube-system/agent", on_reserved=True)
+
+
+def with_agents(at: float, reserved: int, system: int, pods: dict[str, int]):
+    """A node on which so many milli-CPU were used: on reserved CPUs, by the system, by each of its pods."""
+    found = {name: group(key, at, milli) for key, (name, milli) in enumerate(pods.items())}
+    used, all_of_them = (
+        sum(pods.values()),
+        {"reserved": 0b11, "usage_us": round((sum(pods.values()) + system) * at * 1000)},
+    )
+    return picture(
+        at, found, group(99, at, used), reserved_usage_us=round(reserved * at * 1000), **all_of_them
+    )
+
+
+@pytest.mark.parametrize(
+    ("story", "reserved", "system", "agent", "left"),
+    [
+        ("all of it ran on reserved CPUs but what the loop counts too", 1500, 100, 1500, (100, 0)),
+        ("what ran there was the system's first", 1500, 1500, 1500, (1500, 0)),
+        ("the system ran elsewhere too", 500, 800, 1500, (1500, 300)),
+        ("more than the agent used hides nothing of others", 5000, 0, 1500, (0, 0)),
+    ],
+)
+def test_what_an_agent_used_on_reserved_cpus_is_no_claim(story, reserved, system, agent, left):
+    pods = {"agent": agent, "web": 700}
+    online = {"agent": AGENT, "web": OnlinePod("shop/web")}
+    found = uses_between(
+        with_agents(0.0, reserved, system, pods), with_agents(10.0, reserved, system, pods), online
+    )
+    assert (found["agent"].cpu_milli, found[SYSTEM].cpu_milli) == left
+    assert found["web"].cpu_milli == 700
+
+
+def test_of_several_agents_each_gives_in_proportion_to_its_use():
+    pods = {"agent": 1000, "other": 3000}
+    before, after = with_agents(0.0, 2000, 0, pods), with_agents(10.0, 2000, 0, pods)
+    found = uses_between(before, after, dict.fromkeys(pods, AGENT))
+    assert [found[name].cpu_milli for name in pods] == [500, 1500]
+
+
+def test_where_one_agents_use_is_not_known_nothing_is_taken_off_another():
+    before = with_agents(0.0, 1000, 0, {"agent": 1000})
+    after = with_agents(10.0, 1000, 0, {"agent": 1000, "new": 0})
+    found = uses_between(before, after, {"agent": AGENT, "new": AGENT})
+    assert (found["agent"].cpu_milli, found["new"].cpu_milli) == (1000, None)
+
+
 @pytest.mark.parametrize("pods_us", [0, 900_000], ids=["pods rest", "pods run"])
 def test_a_node_whose_counter_began_anew_has_no_system_that_rests(pods_us):
     before = picture(0.0, {}, GroupReading(1, 0.0, 0), usage_us=7_000_000)
