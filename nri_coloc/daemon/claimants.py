@@ -36,7 +36,7 @@ def _online(
         workload.workload_of(place.pod),
         cpu_milli=sum(request.of_container(a.container, a.wish).milli for a in members),
         memory_bytes=sum(gate.certain_request(place.pod, a.container, memory_bytes) for a in members),
-        memory_limit=sum(limits) if limits and all(limits) else None,
+        memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),
         lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),
         on_reserved=any(whereabouts.of(state, a) & beyond for a in members),

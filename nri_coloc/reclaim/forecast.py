@@ -194,9 +194,9 @@ def expect(
     """Return what every online pod is expected to use, and the system.
 
     By the tuned estimator; while a workload is being learnt, its request or peak so far; of a resource without
-    readings, the same hour yesterday. Never below what the pod uses now; memory never below what is promised to it,
-    never above its limit. Costs some 15 µs a pod, and little changes before the next sample: worth keeping until then,
-    or until another pod comes.
+    readings, the same hour yesterday. Never below what the pod uses now; memory never below what is promised to it, and
+    never above its limit but for what it holds now. Costs some 15 µs a pod, and little changes before the next sample:
+    worth keeping until then, or until another pod comes.
     """
     blind = blind_for(forecast, now_s, tuning)
     cpu: dict[str, int] = {}
@@ -210,7 +210,7 @@ def expect(
         if not pod.own_cpus:
             cpu[pod_id] = _estimate(_estimator(history, blind.cpu_s, tuning), for_cpu)
         estimated = _estimate(_estimator(history, blind.memory_s, tuning), for_memory)
-        memory[pod_id] = _memory(pod, estimated, tuning)
+        memory[pod_id] = _memory(pod, estimated, _held(forecast, pod_id), tuning)
     return Expectation(cpu, memory, tuple(learning))
 
 
@@ -232,7 +232,8 @@ def shown(
         for_cpu, for_memory = _evidence(forecast, pod_id, pod, now_s, tuning)
         if pod_id in cpu:
             cpu[pod_id] = min(cpu[pod_id], _shown(for_cpu, tuning))
-        memory[pod_id] = min(memory[pod_id], _memory(pod, _shown(for_memory, tuning), tuning))
+        held = _held(forecast, pod_id)
+        memory[pod_id] = min(memory[pod_id], _memory(pod, _shown(for_memory, tuning), held, tuning))
     return Expectation(cpu, memory)
 
 
@@ -241,9 +242,15 @@ def _shown(evidence: Evidence, tuning: ReclaimTuning) -> int:
     return max(by_tuning, cold(evidence._replace(request=0)))
 
 
-def _memory(pod: OnlinePod, estimated: int, tuning: ReclaimTuning) -> int:
+def _memory(pod: OnlinePod, estimated: int, held: int, tuning: ReclaimTuning) -> int:
+    """A limit bounds what it may come to hold; what it does hold it holds, whatever the limit is by our arithmetic."""
     promised = int(pod.memory_bytes * tuning.memory_request_claim)
-    return _capped(max(promised, estimated), pod.memory_limit)
+    return max(held, _capped(max(promised, estimated), pod.memory_limit))
+
+
+def _held(forecast: Forecast, pod_id: str) -> int:
+    latest = forecast.latest.get(pod_id)
+    return 0 if latest is None else latest.memory_bytes or 0
 
 
 def _estimator(history: History | None, blind_s: float, tuning: ReclaimTuning) -> str:

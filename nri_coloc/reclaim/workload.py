@@ -33,7 +33,8 @@ _JOB_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 class OnlinePod(NamedTuple):
     """What lending must know of a pod that is not reclaimed.
 
-    `cpu_milli` and `memory_bytes` are its requests, 0 where not known; `memory_limit`: bytes, None for none.
+    `cpu_milli` and `memory_bytes` are its requests, 0 where not known; `memory_limit`: bytes, what the
+    runtime class takes on top of the containers (overhead) included, None for none.
     `own_cpus`: it runs on CPUs that somebody owns, which are not lent, so that only its memory counts. `lent_to`: the
     ids of its containers that are lent to themselves. `on_reserved`: it may run on CPUs that are neither lent nor
     anybody's, as a node agent may.

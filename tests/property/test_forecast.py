@@ -94,14 +94,15 @@ def test_without_readings_who_runs_is_told_of_no_more_either(events, pods, suppl
 
 
 @given(EVENTS, PODS, TUNINGS)
-def test_nobody_is_expected_below_present_use_nor_above_the_limit(events, pods, tuning):
+def test_nobody_is_expected_below_present_use_nor_to_come_above_the_limit(events, pods, tuning):
     seen, now_s = lived(events, tuning)
     found = forecast.expect(seen, pods, now_s, tuning)
     for pod_id, pod in pods.items():
         use = seen.latest.get(pod_id, Use(""))
         assert pod.own_cpus or found.cpu_milli[pod_id] >= (use.cpu_milli or 0)
+        held = use.memory_bytes or 0
         most = pod.memory_limit if pod.memory_limit is not None else 1 << 60
-        assert min(most, use.memory_bytes or 0) <= found.memory_bytes[pod_id] <= most
+        assert held <= found.memory_bytes[pod_id] <= max(held, most)
 
 
 @given(EVENTS, PODS, SUPPLIES, TUNINGS, GAPS)

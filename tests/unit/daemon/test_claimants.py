@@ -41,6 +41,15 @@ def test_a_guaranteed_pod_claims_its_limit_and_never_more():
     assert (found.memory_bytes, found.memory_limit) == (2 * GIB, 2 * GIB)
 
 
+def test_what_the_runtime_class_takes_comes_on_top_of_a_pods_limit():
+    node = a_node()
+    container = kit.container("guest", "vm", resources=Resources(shares=1024, memory_limit=GIB))
+    vm = replace(kit.pod("vm"), overhead_bytes=GIB // 2)
+    node.decide(ContainerCreating(vm, container, kit.SHARED))
+    found = claimants.online(node.state, node.state.pools.free, MEMORY)["vm"]
+    assert (found.memory_bytes, found.memory_limit) == (GIB, GIB + GIB // 2)
+
+
 def test_one_container_without_a_limit_leaves_the_pod_without():
     node = a_node()
     create(node, "free")

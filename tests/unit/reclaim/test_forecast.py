@@ -163,8 +163,16 @@ def test_memory_that_was_requested_is_expected_to_be_used_so_far_as_tuned():
     assert expected(watched(700), tuning=half, a=big).memory_bytes["a"] == 32 * GIB
 
 
-def test_no_pod_is_expected_above_its_memory_limit():
-    assert expected(watched(700), a=WEB._replace(memory_limit=GIB)).memory_bytes["a"] == GIB
+def test_no_pod_is_expected_to_come_above_its_memory_limit():
+    assert expected(watched(700), b=WEB._replace(memory_limit=GIB)).memory_bytes["b"] == GIB
+
+
+@pytest.mark.parametrize("minutes", [30, 5], ids=["known", "still being learnt"])
+def test_a_pod_that_holds_more_than_its_limit_is_expected_to_hold_it(minutes):
+    """As a VM may, whose hypervisor is in no container's limit."""
+    seen, limited = watched(700, minutes), WEB._replace(memory_limit=GIB)
+    assert expected(seen, a=limited).memory_bytes["a"] == 2 * GIB
+    assert shown(seen, a=limited).memory_bytes["a"] == 2 * GIB
 
 
 def test_the_estimator_is_the_tuned_one():
