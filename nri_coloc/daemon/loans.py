@@ -6,9 +6,11 @@ lasted (`AmountTuning.dwell_s`), nor for less than the dead band. A lowered memo
 is pushed: minutes may have passed since it was decided, and below what is in use it would kill.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from nri_coloc.daemon import targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
@@ -21,6 +23,7 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.policy import loans
 from nri_coloc.reclaim import amounts
 from nri_coloc.reclaim.amounts import Loan, Settled
+from nri_coloc.sampling.cgroup_reading import CgroupReader
 
 EVERY_S: Final = 5.0
 
@@ -118,3 +121,10 @@ def _whole_again(state: NodeState) -> list[tuple[str, Knobs]]:
         for a in state.containers.values()
         if a.granted != NO_KNOBS
     ]
+
+
+def memory_in_use(cgroups: CgroupReader, assignment: Assignment) -> int | None:
+    """Return the working set of a container, bytes; None where its cgroup cannot be read."""
+    path = targets.container_path(assignment)
+    found = cgroups.amounts(path, time.monotonic()) if path is not None else None
+    return found.memory.working_set if found is not None and found.memory is not None else None

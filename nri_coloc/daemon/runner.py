@@ -34,7 +34,6 @@ from nri_coloc.daemon import (
     restoration,
     specs,
     steering,
-    targets,
     trunk,
     verification,
 )
@@ -50,7 +49,7 @@ from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending import Lending
-from nri_coloc.daemon.loans import Loans
+from nri_coloc.daemon.loans import Loans, memory_in_use
 from nri_coloc.daemon.memory_worker import MemoryWorker
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
@@ -70,7 +69,6 @@ from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.daemon.waiting import Waiting
 from nri_coloc.errors import SettingsError
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment
 from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
@@ -175,7 +173,7 @@ class Daemon:
         self.loans = Loans(
             self.node,
             lambda: self.survey.outlook.capacity,
-            self._memory_in_use,
+            partial(memory_in_use, self._cgroups),
             self.report,
         )
         self.pusher.ease = self.loans.ease
@@ -250,11 +248,6 @@ class Daemon:
         if self._serves:
             steps["keeping the admin socket"] = partial(self._admin.look, now)
         return guarded.each(self.report.log, "a turn of housekeeping", steps)
-
-    def _memory_in_use(self, assignment: Assignment) -> int | None:
-        path = targets.container_path(assignment)
-        found = self._cgroups.amounts(path, time.monotonic()) if path is not None else None
-        return found.memory.working_set if found is not None and found.memory is not None else None
 
     def _end(self) -> int:
         settings = self._steering.settings
