@@ -111,7 +111,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     contested = standing.named_twice(listed, {c.pod_id for c, _ in listed})
     claims = [
         (
-            not found.sure or bool(found.cpus & contested),
+            (not found.sure) + bool(found.cpus & contested),
             found.source == "spec",  # where record and spec are one set, no guess is needed
             admission.is_small(container),
             -container.created_at,
@@ -125,12 +125,12 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     ]
     usable = state.topology.usable
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
-    holding: list[tuple[bool, int, str]] = [(False, 2, k) for k in driven]
-    for unsure, _, small, _, container_id, cpus in sorted(claims):
+    holding: list[tuple[int, int, str]] = [(0, 2, k) for k in driven]
+    for doubts, _, small, _, container_id, cpus in sorted(claims):
         # the last CPU of share is nobody's; isolated ones are none of share's
         if cpus & free == cpus and (free & ~cpus & usable or not cpus & usable):
             free &= ~cpus
-            holding.append((unsure, small, container_id))
+            holding.append((doubts, small, container_id))
     ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
 
     def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:

@@ -229,6 +229,16 @@ class TestSpecsAlone:
         assert node.owners() == {"lead": "3-7"}
         assert (node.pool("gold"), node.pool("share")) == ("0", "1-2")
 
+    def test_what_share_has_is_no_claim_of_who_could_not_be_met_beside_a_real_one(self):
+        node = Node(tuning=Tuning(reserved=0b11))
+        node.create("grown", 64000, on="grown")
+        node.update("grown", asking(4000))
+        node.create("member", 0, SHARED, on="member")
+        node.create("refused", 2000, on="refused")
+        node.push()
+        assert node.listed["refused"].resources.cpus == node.pool("share") == "2-3"
+        assert node.anew().owners() == node.owners() == {"grown": "4-7"}
+
     def test_who_gave_way_to_the_dra_driver_takes_no_last_cpus_of_share(self):
         record = '{"v":1,"class":"shared","pool":"share","original":{}}'
         driver = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"7"}'
