@@ -52,10 +52,9 @@ class Refused(Exception):
 
 def raise_soft_limit() -> None:
     """Let this process open as many files as its hard limit grants. A refusal is no failure: there are fewer then."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Descriptors:

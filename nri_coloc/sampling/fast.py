@@ -42,8 +42,11 @@ LEAST_IN_TURN: Final = 2
 """Files of those in turn, where it leaves none."""
 
 UNHURRIED: Final = 110
-"""Of so many groups in turn the least is enough: 5.5 s a round of containers with a quota, of three files each, at
-50 ms. It is what a node of as many pods has, for which the loop's cost is laid down."""
+"""So many groups in turn have their time: it is what a node of as many pods has, for which the loop's cost is laid
+down, and of containers with a quota, three files each, the least makes a round of 5.5 s at 50 ms."""
+
+UNHURRIED_S: Final = 7.0
+"""How long their round takes where ticks are rare, as beside a box at its floor: the least would take minutes."""
 
 ROUND_S: Final = 3.0
 """How long a round of more groups takes. At 50 ms 240 containers with a quota are 12 files a tick in place of 3."""
@@ -85,8 +88,8 @@ class FastSampler:
         self._bank_in_turn = Descriptors()
         self._room = self._bank.limit
         self._is_short = False
-        self._hurry = 0.0
-        self._turned_at = float("-inf")
+        self._files_a_second = 0.0
+        self._turned_at = float("inf")
         self._wanted: tuple[Group, ...] = ()
         self._adopted: tuple[Group, ...] = ()
         self._chosen: Mapping[str, tuple[int, ...]] = {}
@@ -209,8 +212,8 @@ class FastSampler:
 
     def _due(self, now: float) -> float:
         """Return how many files those in turn are owed since they were read last, so that a round ends in time."""
-        since, self._turned_at = now - self._turned_at, now
-        return max(LEAST_IN_TURN, min(self._hurry * since, MOST_IN_TURN)) if self._hurry else LEAST_IN_TURN
+        since, self._turned_at = max(0.0, now - self._turned_at), now
+        return max(LEAST_IN_TURN, min(self._files_a_second * since, MOST_IN_TURN))
 
     def _in_turn(self, queues: Sequence[deque[_Gauge]], left: float, samples: list[Sample]) -> None:
         """Read one of each queue, round by round, until the budget or everything is read."""
@@ -277,7 +280,7 @@ class FastSampler:
         in_turn = [gauge for group, gauge in self._gauges.items() if _is_in_turn(group)]
         self._room = max(0, self._bank.limit - sum(ahead) - MOST_TASKS)
         files = sum(gauge.cost for gauge in in_turn)
-        self._hurry = files / ROUND_S if len(in_turn) > UNHURRIED else 0.0
+        self._files_a_second = files / (ROUND_S if len(in_turn) > UNHURRIED else UNHURRIED_S)
         self._is_short = self._is_short or files > self._room
         if self._bank_in_turn.count > self._room:
             for gauge in in_turn:

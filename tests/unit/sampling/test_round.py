@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.model.readings import Look, Role
 from nri_coloc.reclaim.usage import LONGEST_S
-from nri_coloc.sampling.fast import BUDGET, LEAST_IN_TURN, MOST_IN_TURN, ROUND_S, UNHURRIED
+from nri_coloc.sampling.fast import BUDGET, LEAST_IN_TURN, MOST_IN_TURN, ROUND_S, UNHURRIED, UNHURRIED_S
 from nri_coloc.sampling.gauge import RETRY_S
 from nri_coloc.sampling.groups import Group
 from nri_coloc.sampling.round import AT_ONCE_S
@@ -213,7 +213,16 @@ def limited(bed: Bed, containers: int) -> None:
 
 def test_a_round_of_as_many_as_a_node_has_pods_takes_the_budget_and_no_more(watching):
     limited(watching, UNHURRIED)
-    assert [len(watching.look(seconds=0.05).online) for _ in range(3)] == [2, 2, 2]
+    looks = [watching.look(seconds=seconds) for seconds in (0.02, 0.05, 0.06, 0.06)]
+    assert [len(look.online) for look in looks] == [2] * 4
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.5], ids=["at the floor", "without members"])
+def test_where_looks_are_rare_it_is_over_before_its_counters_say_nothing_about_now(watching, seconds):
+    limited(watching, UNHURRIED)
+    looks = [watching.look(seconds) for _ in range(round(UNHURRIED_S / seconds))]
+    assert len({sample.key for look in looks for sample in look.online}) == UNHURRIED
+    assert UNHURRIED_S < LONGEST_S
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.1], ids=["while lent", "at the floor"])
