@@ -54,6 +54,7 @@ def lending(node: Node) -> Iterator[Lending]:
     stands = cast("Any", Nobody())
     found = Lending(node, stands, stands, stands, a_report(node)[0])
     found.start()
+    assert poll(lambda: found.ticked_at, PATIENCE_S)
     yield found
     found.stop()
     assert found.ended(PATIENCE_S)
