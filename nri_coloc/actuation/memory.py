@@ -6,17 +6,13 @@ wrote the file after us. The lock is held for the journal, and not while the ker
 
 import time
 from threading import Lock
-from typing import Final
 
 from nri_coloc.actuation import files
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.overwritten import Overwritten
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import MEMORY_BOUNDS, UNLIMITED, number
-
-_USAGE: Final = {"memory.limit_in_bytes": "memory.usage_in_bytes"}
-"""What a bound is held against, on v1; on v2 both are against the same file."""
+from nri_coloc.knobs.files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, UNLIMITED, number
 
 
 class MemoryFiles:
@@ -111,7 +107,8 @@ def reclaims(file: str, text: str) -> bool:
     folder, _, name = file.rpartition("/")
     if name not in MEMORY_BOUNDS:
         return False
-    held = number(files.read(f"{folder}/{_USAGE.get(name, 'memory.current')}") or "")
+    usage = MEMORY_USAGE[1 if name == MEMORY_LIMIT[1] else 2]
+    held = number(files.read(f"{folder}/{usage}") or "")
     return held is not None and held > _bytes(text)
 
 

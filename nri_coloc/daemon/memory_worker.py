@@ -32,11 +32,6 @@ and a daemon that is gone raises nothing."""
 WORTH_A_STEP: Final = 16 << 20
 """Bytes: where one step got less back, the next one waits for other bounds."""
 
-USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
-
-WALL: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}
-
-
 Result = TypeVar("Result")
 
 
@@ -88,7 +83,7 @@ class MemoryWorker:
         return {path: self._found(path) for path in paths if path in known}
 
     def _found(self, path: str) -> Found:
-        names = ("memory.high", WALL[self._writer.version])
+        names = ("memory.high", files.MEMORY_LIMIT[self._writer.version])
         high, limit = (files.shown(name, self._writer.text(path, "memory", name) or "") for name in names)
         return Found(high.memory_high, limit.memory_limit)
 
@@ -205,7 +200,8 @@ class MemoryWorker:
         return near != part and held - self._held(path) >= WORTH_A_STEP
 
     def _held(self, path: str) -> int:
-        return files.number(self._writer.text(path, "memory", USAGE[self._writer.version]) or "") or 0
+        usage = files.MEMORY_USAGE[self._writer.version]
+        return files.number(self._writer.text(path, "memory", usage) or "") or 0
 
     def _within_a_step(self, path: str, part: Part, held: int) -> Part:
         """Return what may be written now: a brake no more than a step below the use, and never a higher one than there

@@ -23,6 +23,12 @@ Controller = Literal["cpu", "cpuset", "memory", "blkio"]
 MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_bytes"})
 """The files that hold what a member of the box may have of its memory."""
 
+MEMORY_LIMIT: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}
+"""What no use gets above, by the version of cgroups."""
+
+MEMORY_USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
+"""What bounds are held against, likewise."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileValue:
@@ -63,7 +69,8 @@ def whole_pages(amount: int) -> int:
 
 def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
     """Return the files of a member of the box, bytes: the brake before the wall; v1 has the wall alone."""
-    values = {"memory.high": high, "memory.max": limit} if cgroup == 2 else {"memory.limit_in_bytes": limit}
+    values = {"memory.high": high} if cgroup == 2 else {}
+    values[MEMORY_LIMIT[cgroup]] = limit
     return tuple(FileValue("memory", name, str(whole_pages(amount))) for name, amount in values.items())
 
 
@@ -179,7 +186,7 @@ def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:
 
 
 def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:
-    limit = "memory.limit_in_bytes" if can.cgroup == 1 else "memory.max"
+    limit = MEMORY_LIMIT[can.cgroup]
     values = (
         # its end is the runtime's to write: the limit of memory and swap, set together with it, has to go first
         (limit, None if orders.memory_limit == NO_LIMIT else orders.memory_limit),

@@ -217,20 +217,20 @@ def test_a_round_of_as_many_as_a_node_has_pods_takes_the_budget_and_no_more(watc
     assert [len(look.online) for look in looks] == [2] * 4
 
 
-@pytest.mark.parametrize("seconds", [0.1, 0.5], ids=["at the floor", "without members"])
-def test_where_looks_are_rare_it_is_over_before_its_counters_say_nothing_about_now(watching, seconds):
-    limited(watching, UNHURRIED)
-    looks = [watching.look(seconds) for _ in range(round(UNHURRIED_S / seconds))]
-    assert len({sample.key for look in looks for sample in look.online}) == UNHURRIED
-    assert UNHURRIED_S < LONGEST_S
-
-
-@pytest.mark.parametrize("seconds", [0.05, 0.1], ids=["while lent", "at the floor"])
-def test_a_round_of_many_is_over_in_time(watching, seconds):
-    limited(watching, MANY)
-    looks = [watching.look(seconds) for _ in range(round(ROUND_S / seconds))]
-    assert len({sample.key for look in looks for sample in look.online}) == MANY
-    assert ROUND_S < LONGEST_S
+@pytest.mark.parametrize(
+    ("containers", "round_s", "seconds"),
+    [
+        pytest.param(UNHURRIED, UNHURRIED_S, 0.1, id="as many as pods, at the floor"),
+        pytest.param(UNHURRIED, UNHURRIED_S, 0.5, id="as many as pods, without members"),
+        pytest.param(MANY, ROUND_S, 0.05, id="many, while lent"),
+        pytest.param(MANY, ROUND_S, 0.1, id="many, at the floor"),
+    ],
+)
+def test_a_round_is_over_before_its_counters_say_nothing_about_now(watching, containers, round_s, seconds):
+    limited(watching, containers)
+    looks = [watching.look(seconds) for _ in range(round(round_s / seconds))]
+    assert len({sample.key for look in looks for sample in look.online}) == containers
+    assert round_s < LONGEST_S
 
 
 def test_so_it_is_where_they_are_read_one_by_one(watching):
