@@ -1,80 +1,29 @@
 """Memory limits on a tree of plain files: who is bounded, who gets its own back, and what the journal knows."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
 from nri_coloc.actuation import restoration
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.target import Later
 from nri_coloc.daemon import refusals, targets
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
-from nri_coloc.daemon.memory_worker import LEAST, Bounds, MemoryWorker
+from nri_coloc.daemon.memory_worker import LEAST, Bounds
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.events import PodRemoved
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Part
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.reclaim.box_memory import Found
-from nri_coloc.sampling import cgroup_layout
 from tests.rig.waiting import wait_until
-from tests.unit.daemon.kit import Heard, a_node, a_report, create, start_pod
+from tests.unit.daemon.kit import create
+from tests.unit.daemon.memory_bed import BATCH, FILES, GIB, NO_LIMIT, SECOND, Rig, becomes, bounds
 from tests.unit.policy import kit
-
-GIB = 1 << 30
-BATCH, SECOND = "kubepods/podbatch", "kubepods/podsecond"
-NO_LIMIT = {1: str((1 << 63) - 4096), 2: "max"}
-FILES = {1: ("memory.limit_in_bytes",), 2: ("memory.high", "memory.max")}
-
-
-class Rig:
-    def __init__(self, tmp_path: Path, version: int) -> None:
-        self.version = version
-        self.root, self.journal = tmp_path / "host", str(tmp_path / "journal")
-        self.tree = CgroupTree(self.root, version, 0xFF, 1)
-        self.tree.plant()
-        self.node = a_node()
-        for name in ("batch", "second"):
-            start_pod(self.node, name)
-            self.tree.make(f"kubepods/pod{name}")
-        self.heard: Heard
-        self.writer: Any
-        self.worker = self.again()
-
-    def again(self) -> MemoryWorker:
-        """A worker as a new process would have it."""
-        report, self.heard = a_report(self.node)
-        layout = cgroup_layout.detect(str(self.root))
-        journal = Journal(self.journal, lambda _: None, str(self.root))
-        self.writer = CgroupWriter(layout, journal, str(self.root))
-        return MemoryWorker(self.node, self.writer, report)
-
-    def of(self, path: str) -> list[int | None]:
-        """Its limits, None for none."""
-        texts = [self.tree.read(path, name) or "" for name in FILES[self.version]]
-        return [int(text) if text.isdigit() and int(text) < 1 << 62 else None for text in texts]
-
-    def expected(self, high: int, limit: int) -> list[int | None]:
-        return [limit] if self.version == 1 else [high, limit]
-
-    @property
-    def nothing(self) -> list[int | None]:
-        return [None] * len(FILES[self.version])
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
 def rig(request, tmp_path) -> Rig:
     return Rig(tmp_path, request.param)
-
-
-def bounds(high: int = GIB, limit: int = 2 * GIB, pod: str = "batch") -> dict[str, Bounds]:
-    return {f"kubepods/pod{pod}": Bounds(Part(high, limit), pod)}
 
 
 def test_a_member_is_bounded_in_whole_pages(rig):
@@ -170,126 +119,6 @@ def test_what_a_former_life_bounded_is_given_back_though_there_is_no_member(rig)
     worker.submit({})
     becomes(lambda: rig.of(BATCH) == rig.nothing, "its own again")
     worker.stop()
-
-
-# --- far below the use -----------------------------------------------------------------------------------
-
-USAGE = {1: "memory.usage_in_bytes", 2: "memory.current"}
-STEP = ReclaimTuning().memory_step
-
-
-class Kernel:
-    """What a write does: it reclaims down to the brake, of each cgroup all but its anonymous memory.
-
-    `falls`: below what use each write of a brake was; `between`: called after each.
-    """
-
-    def __init__(self, rig: Rig, use: int, anon: int = 0) -> None:
-        self.falls: list[tuple[str, int]] = []
-        self.between: Callable[[], object] = lambda: None
-        self._rig, self._anon, self._bound = rig, anon, rig.writer.bound
-        for path in (BATCH, SECOND):
-            self.hold(path, use)
-        rig.writer.bound = self._write
-
-    def hold(self, path: str, use: int) -> None:
-        self._rig.tree.write(path, USAGE[self._rig.version], str(use))
-
-    def held(self, path: str) -> int:
-        return int(self._rig.tree.read(path, USAGE[self._rig.version]) or "")
-
-    def _write(self, path: str, values: Any) -> Any:
-        held, brake = self.held(path), int(values[0].text)
-        assert self._rig.version == 1 or int(values[1].text) >= held, "memory.max below the use kills"
-        applied = self._bound(path, values)
-        self.falls.append((path, held - brake))
-        self.hold(path, max(self._anon, min(held, brake)))
-        self.between()
-        return applied
-
-
-def far_below(pod: str = "batch") -> dict[str, Bounds]:
-    return bounds(GIB, GIB + STEP // 2, pod)
-
-
-def test_a_bound_far_below_the_use_is_walked_to_without_other_bounds(rig):
-    kernel = Kernel(rig, 3 * GIB)
-    rig.worker.submit(far_below())
-    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, GIB + STEP // 2), "the bound itself")
-    rig.worker.stop()
-    assert rig.worker.ended(180)
-    assert max(fall for _, fall in kernel.falls) == STEP
-    assert len(kernel.falls) in range(7, 10)
-
-
-def test_members_walk_by_turns(rig):
-    kernel = Kernel(rig, 2 * GIB)
-    rig.worker.submit({**far_below(), **far_below("second")})
-    becomes(lambda: rig.of(SECOND) == rig.expected(GIB, GIB + STEP // 2), "the last bound")
-    rig.worker.stop()
-    assert rig.worker.ended(180)
-    turns = [path for path, _ in kernel.falls]
-    assert turns[:6] == [BATCH, SECOND] * 3
-
-
-def test_a_step_that_gets_nothing_back_ends_the_walk_until_other_bounds_come(rig):
-    kernel = Kernel(rig, 3 * GIB, anon=3 * GIB)
-    assert rig.worker.write(far_below()) == {}
-    assert kernel.falls == [(BATCH, STEP)]
-    before = rig.of(BATCH)
-    assert rig.worker.write(far_below()) == {}
-    assert rig.of(BATCH) == before
-    assert rig.heard.records == []
-
-
-def test_a_brake_never_follows_what_grows_beyond_it(tmp_path):
-    rig = Rig(tmp_path, 2)
-    kernel = Kernel(rig, 2 * GIB, anon=2 * GIB)
-    rig.worker.write(far_below())
-    kernel.hold(BATCH, 3 * GIB)
-    rig.worker.write(far_below())
-    assert rig.of(BATCH) == [2 * GIB - STEP, 3 * GIB]
-
-
-def test_newer_bounds_win_between_two_steps(rig):
-    kernel = Kernel(rig, 3 * GIB)
-    newer = [bounds(2 * GIB, 4 * GIB)]
-    kernel.between = lambda: newer and rig.worker.submit(newer.pop())
-    rig.worker.submit(far_below())
-    becomes(lambda: rig.of(BATCH) == rig.expected(2 * GIB, 4 * GIB), "the newer bound")
-    rig.worker.stop()
-    assert rig.worker.ended(180)
-    assert kernel.held(BATCH) >= 2 * GIB
-
-
-def test_others_writes_are_made_between_two_steps(rig):
-    kernel = Kernel(rig, 3 * GIB)
-    seen: list[int] = []
-    others = [Later("web", lambda: seen.append(kernel.held(BATCH)))]
-    kernel.between = lambda: others and rig.worker.later(others.pop(), "web")
-    rig.worker.submit(far_below())
-    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, GIB + STEP // 2), "the bound itself")
-    rig.worker.stop()
-    assert rig.worker.ended(180)
-    assert seen == [3 * GIB - STEP]
-
-
-def test_it_ends_between_two_steps(rig):
-    kernel = Kernel(rig, 3 * GIB)
-    kernel.between = rig.worker.stop
-    rig.worker.submit(far_below())
-    assert rig.worker.ended(180)
-    assert kernel.falls == [(BATCH, STEP)]
-
-
-def test_a_member_that_left_the_box_between_two_steps_gets_its_own_back(rig):
-    kernel = Kernel(rig, 3 * GIB)
-    kernel.between = lambda: create(rig.node, "app", kit.SHARED, on="batch")
-    rig.worker.submit(far_below())
-    becomes(lambda: bool(kernel.falls) and rig.of(BATCH) == rig.nothing, "its own again after a step")
-    rig.worker.stop()
-    assert rig.worker.ended(180)
-    assert len(kernel.falls) == 1
 
 
 def test_what_a_former_life_gave_is_found_by_who_was_bounded(rig):
@@ -447,10 +276,6 @@ def test_what_was_not_begun_when_it_ends_is_not_written(rig):
     assert rig.worker.ended(180)
     rig.worker.later(Later("third", lambda: made.append("third")), "")
     assert made == ["begun"]
-
-
-def becomes(look: Callable[[], bool], what: str) -> None:
-    wait_until(look, 20, what)
 
 
 def test_what_a_vm_asks_for_outside_of_the_box_is_nobodys_leftover(tmp_path):
