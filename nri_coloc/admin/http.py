@@ -79,7 +79,7 @@ class View(Protocol):
         """Return the body of /v1/capacity."""
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
-        """Return {"records": [...], "next": SEQ}; `BadQuery` never gets this far."""
+        """Return {"records": [...], "next": SEQ, "lost_before": {ring: SEQ}}; `BadQuery` never gets this far."""
 
 
 class HttpServer:

@@ -264,7 +264,7 @@ class Telemetry(Section):
             alias="auditRing",
             ge=1,
             le=65536,
-            description="how many audit records are kept for /v1/audit, from 1 to 65536",
+            description="how many audit records of placement, and of lending, are kept for /v1/audit, from 1 to 65536",
         ),
     ] = _DEFAULTS.audit_ring
     log_level: Annotated[

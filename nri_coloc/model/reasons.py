@@ -4,6 +4,7 @@
 """
 
 from enum import StrEnum
+from typing import Final
 
 
 class AuditEvent(StrEnum):
@@ -108,3 +109,16 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     DECLINED = "declined"
     STRANGER = "stranger"
+
+
+_LENDING_EVENTS: Final = frozenset(
+    {AuditEvent.RECLAIM_SUPPRESS, AuditEvent.RECLAIM_GROW, AuditEvent.RECLAIM_MEMORY}
+)
+_LENDING_REASONS: Final = frozenset(
+    {Reason.HEADROOM, Reason.TIER_LOAD, Reason.REBALANCED, Reason.QUOTA_BURST}
+)
+
+
+def is_of_lending(event: AuditEvent, reason: Reason) -> bool:
+    """Tell records of measured load from records of placement: load causes them for as long as the node is busy."""
+    return event in _LENDING_EVENTS or reason in _LENDING_REASONS

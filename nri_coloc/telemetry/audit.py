@@ -21,12 +21,12 @@ from typing import Any, Final
 
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import NO_KNOBS, Knobs, KnobValue
-from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.reasons import AuditEvent, Reason, is_of_lending
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.value import value
 from nri_coloc.model.workload import Pod
 from nri_coloc.telemetry.line_writer import LineWriter, Lost
-from nri_coloc.telemetry.ring import Ring
+from nri_coloc.telemetry.ring import RingName, Rings
 
 QUEUE_BOUND: Final = 65536
 """Records that may wait to be written: 65 sweeps over 1000 containers; about 60 MB at the very worst."""
@@ -152,7 +152,7 @@ class AuditLog:
         self._clock = clock
         self._lost = lost
         self._lines = LineWriter(fd, lost)
-        self._ring = Ring(ring_size)
+        self._rings = Rings(ring_size)
         self._wake = Event()
         self._closing = Event()
         self._thread = Thread(target=self._run, name="audit", daemon=True)
@@ -174,12 +174,12 @@ class AuditLog:
         return seq
 
     def keep(self, records: int) -> None:
-        """Answer from so many last records from now on."""
-        self._ring.resize(records)
+        """Answer from the last `records` of placement, and as many of lending, from now on."""
+        self._rings.resize(records)
 
     def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
-        """Answer `/v1/audit`; see `Ring.query`."""
-        return self._ring.query(since, pod, limit)
+        """Answer `/v1/audit`; see `Rings.query`."""
+        return self._rings.query(since, pod, limit)
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
         """Write what waits, within the bound; False when something had to be left behind."""
@@ -227,7 +227,8 @@ class AuditLog:
         if record is None:
             return
         line = self._render(_fields(record, seq, at_ns, dropped))
-        self._ring.append(seq, line)
+        ring: RingName = "lending" if is_of_lending(record.event, record.reason) else "placement"
+        self._rings.append(ring, seq, line)
         self._lines.write(line + b"\n")
 
     def _made(self, make: Callable[[], Record]) -> Record | None:

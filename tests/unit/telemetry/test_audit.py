@@ -281,3 +281,26 @@ def test_the_ring_keeps_what_stdout_refused(losses):
     os.close(full)
     assert losses.counted == {"no_space": 1}
     assert [r["event"] for r in log.query()["records"]] == ["daemon.start"]
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (AuditEvent.RECLAIM_SUPPRESS, Reason.HEADROOM),
+        (AuditEvent.RECLAIM_GROW, Reason.TIER_LOAD),
+        (AuditEvent.RECLAIM_MEMORY, Reason.MEMBERS_ASKED),
+        (AuditEvent.POOL_RESIZE, Reason.TIER_LOAD),
+        (AuditEvent.UPDATE, Reason.REBALANCED),
+        (AuditEvent.UPDATE, Reason.QUOTA_BURST),
+    ],
+)
+def test_a_busy_node_keeps_its_admissions(losses, event, reason):
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    log = AuditLog(nowhere, ring_size=8, lost=losses, clock=lambda: AT)
+    log.submit(record_of(ADMITTED, NODE, "29", 71))
+    for _ in range(100):
+        log.submit(Record(event, reason, "load moved it"))
+    log.drain()
+    os.close(nowhere)
+    assert log.query(pod="shop/web")["records"][0]["event"] == "container.admit"
+    assert log.query()["lost_before"] == {"lending": 94, "placement": 0}
