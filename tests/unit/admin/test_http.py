@@ -4,14 +4,13 @@ import http.client
 import json
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 
-from nri_coloc.admin import http as subject
+from nri_coloc.admin import http_loop, http_request
 from nri_coloc.admin.http import HttpServer
-from tests.rig.waiting import comes
 
 NOBODYS = "192.0.2.1"
 """An address of documentation (RFC 5737): no machine has it, and no name server is asked for it."""
@@ -27,8 +26,14 @@ class View:
         self.alive = True
         self.ready: dict[str, Any] = READY
         self.asked: list[tuple[int, str, int]] = []
+        self.padding = ""
+        self.begun = threading.Event()
+        self.may_end = threading.Event()
+        self.may_end.set()
 
     def metrics(self) -> bytes:
+        self.begun.set()
+        self.may_end.wait(30)
         return b"nri_coloc_connected 1.0\n"
 
     def healthy(self) -> bool:
@@ -38,14 +43,14 @@ class View:
         return self.ready
 
     def state(self) -> dict[str, Any]:
-        return {"mode": "enforce"}
+        return {"mode": "enforce", "padding": self.padding} if self.padding else {"mode": "enforce"}
 
     def capacity(self) -> dict[str, Any]:
         raise RuntimeError("no readings")
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
         self.asked.append((since, pod, limit))
-        return {"records": [], "next": since}
+        return {"records": [self.padding] if self.padding else [], "next": since}
 
 
 @pytest.fixture
@@ -170,94 +175,100 @@ class TestBadManners:
         headers = b"".join(b"X-%d: y\r\n" % n for n in range(150))
         assert b" 431 " in raw(server, b"GET / HTTP/1.0\r\n" + headers + b"\r\n").splitlines()[0]
 
-    def test_a_request_longer_than_the_limit_is_cut_off(self, server):
-        assert raw(server, b"GET /" + b"x" * 2 * subject.MAX_REQUEST_BYTES) == b""
+    def test_a_request_over_the_limit_is_refused(self, server):
+        long = b"GET /" + b"x" * 2 * http_request.MAX_BYTES
+        assert b" 431 " in raw(server, long).splitlines()[0]
         assert ask(server, "/healthz")[0] == 200
 
-    def test_a_stranger_who_only_connects_and_leaves_does_no_harm(self, server, reports):
-        assert raw(server, b"\r\n") == b""
+    def test_a_client_that_leaves_does_no_harm(self, server, reports):
         socket.create_connection(("127.0.0.1", server.port)).close()
         assert ask(server, "/healthz")[0] == 200
         assert reports == []
 
-    def test_a_stranger_who_drips_is_cut_off(self, view, reports, monkeypatch):
-        monkeypatch.setattr(subject, "TIMEOUT_S", 0.05)
-        server = HttpServer("127.0.0.1:0", view, reports.append)
-        server.start()
-        assert server.wait_bound(30)
+    def test_a_half_request_is_cut_off_in_time(self, server, monkeypatch):
+        monkeypatch.setattr(http_loop, "TIMEOUT_S", 0.05)
         assert raw(server, b"GET / HT") == b""
-        server.close()
 
-    def test_one_connection_too_many_is_sent_away_and_the_next_one_served(self, server):
-        address = ("127.0.0.1", server.port)
-        idle = [socket.create_connection(address, timeout=30) for _ in range(subject.MAX_CONNECTIONS)]
-        assert raw(server, b"").startswith(b"HTTP/1.0 503 ")
-        for connection in idle:
-            connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-            assert connection.recv(1000).startswith(b"HTTP/1.0 200 ")
-            while connection.recv(1000):
-                pass
-            connection.close()
-        assert served_again(server)
+    def test_half_requests_give_way_to_whole_ones(self, server):
+        with held(server, http_loop.MAX_CONNECTIONS, b"GET / HT"):
+            assert ask(server, "/healthz")[0] == 200
+            assert ask(server, "/v1/state")[0] == 200
 
-    def test_a_connection_that_breaks_unexpectedly_is_reported_in_a_sentence(
-        self, server, reports, monkeypatch
-    ):
-        told = threading.Event()
+    def test_the_oldest_half_request_gives_way_first(self, server):
+        with held(server, http_loop.MAX_CONNECTIONS, b"GET / HT") as (oldest, *_, newest):
+            assert ask(server, "/healthz")[0] == 200
+            assert oldest.recv(1) == b""
+            newest.sendall(b"TP/1.0\r\n\r\n")
+            assert newest.recv(100).startswith(b"HTTP/1.0 200 ")
 
-        def failing(handler):
+    def test_unread_answers_starve_nobody(self, server, view):
+        view.padding = "x" * http_loop.MAX_UNSENT_BYTES
+        with held(server, http_loop.MAX_CONNECTIONS, b"GET /v1/state HTTP/1.0\r\n\r\n"):
+            assert ask(server, "/healthz")[0] == 200
+
+    def test_unread_answers_are_bounded_in_memory(self, server, view):
+        view.padding = "x" * (http_loop.MAX_UNSENT_BYTES // 2)
+        with ExitStack() as stack:
+            for since in range(4):
+                question = b"GET /v1/audit?since=%d HTTP/1.0\r\n\r\n" % since
+                (client,) = stack.enter_context(held(server, 1, question))
+                assert client.recv(1) == b"H"
+            assert len(server._loop._connections) <= 2
+
+    def test_a_client_that_ends_its_side_is_answered(self, server):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+            client.sendall(b"GET /v1/state HTTP/1.0\r\n\r\n")
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(100).startswith(b"HTTP/1.0 200 ")
+
+    def test_a_second_request_is_not_read(self, server):
+        both = b"GET /healthz HTTP/1.1\r\n\r\n" * 2
+        assert raw(server, both).count(b"HTTP/1.0 200 ") == 1
+
+    def test_a_slow_view_does_not_delay_health(self, server, view):
+        view.may_end.clear()
+        with held(server, 1, b"GET /metrics HTTP/1.0\r\n\r\n"):
+            assert view.begun.wait(30)
+            assert ask(server, "/healthz")[0] == 200
+            view.may_end.set()
+
+    def test_an_unexpected_failure_costs_one_connection(self, server, reports, monkeypatch):
+        def fail(*_args: object) -> None:
             raise LookupError("a mistake")
 
-        monkeypatch.setattr(subject._Handler, "do_GET", failing)
-
-        def report(text: str) -> None:
-            reports.append(text)
-            told.set()
-
-        monkeypatch.setattr(server._server, "report", report)
-        assert raw(server, b"GET / HTTP/1.0\r\n\r\n") == b""
-        assert told.wait(30)
-        assert reports == ["a connection to the HTTP port failed unexpectedly; it was closed"]
-
-    def test_a_machine_without_threads_closes_the_connection_and_serves_the_next(self, server, monkeypatch):
-        class NoThread:
-            def __init__(self, **_):
-                raise RuntimeError("can't start new thread")
-
         with monkeypatch.context() as patched:
-            patched.setattr(subject, "Thread", NoThread)
-            assert raw(server, b"") == b""
+            patched.setattr(server._loop, "_read", fail)
+            assert raw(server, b"GET / HTTP/1.0\r\n\r\n") == b""
+        assert reports == ["an HTTP connection failed and was closed: LookupError: a mistake"]
         assert ask(server, "/healthz")[0] == 200
 
     def test_a_process_without_descriptors_tries_again(self, server, monkeypatch):
         refusals = [OSError(24, "Too many open files")]
-        accept = server._server.socket.accept
 
         class Listener:
-            def __getattr__(self, name):
-                return getattr(listening, name)
+            def __init__(self, listener: socket.socket) -> None:
+                self.close, self._accept = listener.close, listener.accept
 
             def accept(self):
                 if refusals:
                     raise refusals.pop()
-                return accept()
+                return self._accept()
 
-        listening = server._server.socket
-        monkeypatch.setattr(server._server, "socket", Listener())
+        monkeypatch.setattr(server._loop, "_listener", Listener(server._loop._listener))
         assert ask(server, "/healthz")[0] == 200
         assert refusals == []
 
 
-def served_again(server: HttpServer) -> bool:
-    """Whether a connection is served once the threads of the former ones have ended."""
-
-    def is_served() -> bool:
-        try:
-            return bool(ask(server, "/healthz")[0] == 200)
-        except (ConnectionError, http.client.HTTPException):  # sent away before the request was read
-            return False
-
-    return comes(is_served)
+@contextmanager
+def held(server: HttpServer, count: int, sent: bytes):
+    """Hold connections that have sent something and read nothing."""
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(count):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+            clients.append(stack.enter_context(client))
+            client.sendall(sent)
+        yield clients
 
 
 class TestPort:
