@@ -212,7 +212,7 @@ def _told_by_it(patient: Patient) -> Iterator[Check]:
         yield _kubelet(patient, left_to_it=bool(parts.get("config", {}).get("ok")))
         yield _runtime(records)
         yield from _host_groups(records)
-        yield _readiness(ready, parts)
+        yield from _readiness(ready, parts)
 
 
 def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:
@@ -251,8 +251,11 @@ def _host_groups(records: list[dict[str, Any]]) -> Iterator[Check]:
     yield from (Check("members", "warn", because) for because in unboxable)
 
 
-def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Check:
-    if ready.get("ready") is True:
-        return Check("daemon", "ok", "it is ready")
+def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Iterator[Check]:
+    """Judge the daemon by its own checks: one that does not keep it from being ready is a warning."""
     wrong = [f"{name}: {part.get('detail', '')}" for name, part in parts.items() if not part.get("ok")]
-    return Check("daemon", "fail", f"it is not ready; {'; '.join(wrong) or 'it does not say why'}")
+    if ready.get("ready") is not True:
+        yield Check("daemon", "fail", f"it is not ready; {'; '.join(wrong) or 'it does not say why'}")
+        return
+    yield from (Check("daemon", "warn", sentence) for sentence in wrong)
+    yield Check("daemon", "ok", "it is ready")

@@ -31,12 +31,17 @@ CPUS: Final = "cpuset.cpus"
 
 
 class Drift(NamedTuple):
-    """What was found and what it is again. `former`: all that was found is what we ourselves had ordered before."""
+    """What was found and what it is again.
+
+    `former`: all that was found is what we ourselves had ordered before. `times`: repairs of this cgroup within the
+    minute, this one included.
+    """
 
     before: Knobs
     after: Knobs
     because: str
     former: bool = False
+    times: int = 0
 
     def at(self, path: str) -> "Drift":
         """Return it with the cgroup named, where no pod's name does that."""
@@ -56,7 +61,7 @@ def worded(found: Sequence[Correction], times: int) -> Drift:
         if times == REPAIRS_PER_MINUTE
         else ""
     )
-    return Drift(before, after, f"found {said}; put right{rests}")
+    return Drift(before, after, f"found {said}; put right{rests}", times=times)
 
 
 class Drifts:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,9 @@ OF_PODS: Final = ("kubepods", "kubepods.slice")
 ELSEWHERE: Final = ("system.slice", "init.scope", "")
 """Where to look otherwise, the most telling first; the root itself only for what even it has."""
 
+
+PODS_LOOKED_AT: Final = 8
+"""How many pods' cgroups are looked for before none is taken to be there."""
 
 CAP_SYS_NICE: Final = 23
 CAP_SYS_RESOURCE: Final = 24
@@ -73,6 +77,23 @@ def stand_in(signal: Signal | None) -> str:
     if signal is None:
         return "nothing tells when online pods wait for a CPU"
     return f"when online pods wait for a CPU is told by the {signal} of their busiest tasks"
+
+
+def no_place_for_cpus(layout: CgroupLayout, pods: Iterable[str]) -> str:
+    """Say why pods' CPUs cannot be set here, and how to mend it; "" where they can. `pods`: paths of pods' cgroups."""
+    if layout.cpuset is None:
+        return "no cpuset controller is mounted, so no pod can be placed; mount cgroup v2, or v1 with cpuset"
+    listed = cgroup_reading.content(f"{layout.cpuset}/cgroup.controllers") if layout.version == 2 else None
+    if listed is not None and b"cpuset" not in listed.split():
+        return "the kernel's cgroup v2 hierarchy has no cpuset controller; boot without cgroup_disable=cpuset"
+    for path in islice(pods, PODS_LOOKED_AT):
+        folder = layout.folder("cpuset", path)
+        if folder is not None and os.path.isdir(folder):  # noqa: PTH112 - never raises
+            if os.path.exists(f"{folder}/cpuset.cpus"):  # noqa: PTH110 - never raises
+                return ""
+            above = path.rpartition("/")[0]
+            return f"/{path} has no cpuset.cpus; write +cpuset to cgroup.subtree_control of /{above}"
+    return ""
 
 
 def remarks(layout: CgroupLayout, host_root: str) -> str:

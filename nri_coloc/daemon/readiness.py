@@ -1,13 +1,17 @@
-"""When the daemon may call itself ready, and what an operator reads when it is not."""
+"""The checks of `/readyz`: an open map of name → {ok, detail}. A check that is required and fails makes it 503.
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+The registry is complete when it is constructed: each check is a name and a function that looks when it is asked.
+"""
 
-from nri_coloc.daemon.actuator import LONGEST_SWEEP_S, Actuator
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from nri_coloc.daemon.actuator import LONGEST_SWEEP_S
 from nri_coloc.daemon.comparison import Comparison
+from nri_coloc.daemon.neighbours import Neighbours
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.trunk import Trunk
 
 FAST_WITHIN_S: Final = 5.0
 """Ten of the fast loop's slowest periods."""
@@ -15,65 +19,114 @@ FAST_WITHIN_S: Final = 5.0
 SLOW_WITHIN_S: Final = 60.0
 """Two of the slow loop's longest; older pictures take the box's memory to its floor (`reclaim.memory_stale_s`)."""
 
+SWEPT_WITHIN_S: Final = 2 * LONGEST_SWEEP_S
+
+Sentence = Callable[[], str]
+"""Returns a sentence for the operator, "" where there is nothing to say."""
+
+
+class Finding(NamedTuple):
+    """`detail`: a sentence for the operator; of a check that is not ok it says how to mend it."""
+
+    ok: bool
+    detail: str = ""
+
+
+class Check(NamedTuple):
+    """`required`: while it is not ok the daemon is not ready."""
+
+    name: str
+    look: Callable[[], Finding]
+    required: bool = False
+
 
 class Reading(NamedTuple):
-    """Something that is to be read again and again: in words, when it last was, and how old it may be, seconds."""
+    """A reading that is repeated: its name, when it was last taken, and its greatest age, seconds."""
 
-    what: str
+    name: str
     at: Callable[[], float]
     within_s: float
 
 
 class Readiness:
-    """Words the checks of `/readyz`; whoever has a problem writes it here, "" once it is mended.
+    """Looks when it is asked; `checks` are shown in this order."""
 
-    `of_the_machine`, `of_the_admin_socket`: what an operator should know of them although it keeps nothing from being
-    ready; it is the detail of a good configuration, some of whose wishes the machine may leave without effect.
-    """
-
-    def __init__(self, node: Node, trunk: Trunk, actuator: Actuator, comparison: Comparison) -> None:
-        self.config_problem = ""
-        self.kubelet_problem = ""
-        self.waiting_for = ""
-        self.readings: tuple[Reading, ...] = ()
-        self.of_the_machine: Callable[[], str] = lambda: ""
-        self.of_the_admin_socket: Callable[[], str] = lambda: ""
-        self._node = node
-        self._trunk = trunk
-        self._actuator = actuator
-        self._comparison = comparison
-
-    def wait_for(self, words: str) -> None:
-        """Know what keeps us from the runtime, "" once nothing does."""
-        self.waiting_for = words
+    def __init__(self, checks: Sequence[Check]) -> None:
+        self._checks = tuple(checks)
 
     def checks(self) -> dict[str, Any]:
         """Return the body of `/readyz`."""
-        detail = self._comparison.detail
-        stale = "; ".join(self._stale(time.monotonic()))
-        problem = "; ".join(filter(None, (self.config_problem, self.kubelet_problem)))
-        checks = {
-            "connected": _check(self._trunk.connected, self.waiting_for or "no connection to the runtime"),
-            "synchronised": _check(
-                self._comparison.complete, detail or "waiting for the comparison with CRI"
-            ),
-            "readings": _check(not stale, stale),
-            "config": {"ok": not problem, "detail": problem or self._remarks()},
+        found = [(check, check.look()) for check in self._checks]
+        return {
+            "ready": all(finding.ok for check, finding in found if check.required),
+            "checks": {check.name: finding._asdict() for check, finding in found},
         }
-        return {"ready": all(c["ok"] for c in checks.values()), "checks": checks}
-
-    def _remarks(self) -> str:
-        """Return what keeps nothing from being ready and should be known all the same."""
-        return "; ".join(filter(None, (self.of_the_machine(), self.of_the_admin_socket())))
-
-    def _stale(self, now: float) -> Iterator[str]:
-        swept = Reading("cgroups were last read", lambda: self._actuator.swept_at, 2 * LONGEST_SWEEP_S)
-        observing = self._node.tuning.observe
-        for reading in (*self.readings, *(() if observing else (swept,))):
-            age = now - reading.at()
-            if age > reading.within_s:
-                yield f"{reading.what} {age:.0f} s ago" if reading.at() else f"{reading.what}: not yet"
 
 
-def _check(ok: bool, otherwise: str) -> dict[str, Any]:  # noqa: FBT001 - the check's own result
-    return {"ok": ok, "detail": "" if ok else otherwise}
+class Connection(Protocol):
+    """The part of the trunk that is asked here."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the runtime has us registered."""
+
+
+def connected(trunk: Connection, waits_for: Sentence) -> Finding:
+    """Say whether the runtime has us registered; `waits_for` says what keeps us from it."""
+    if trunk.connected:
+        return Finding(ok=True)
+    return Finding(ok=False, detail=waits_for() or "no connection to the runtime")
+
+
+def synchronised(comparison: Comparison) -> Finding:
+    """Say whether the runtime's list was compared with CRI's and nothing was missing."""
+    if comparison.complete:
+        return Finding(ok=True)
+    return Finding(ok=False, detail=comparison.detail or "waiting for the comparison with CRI")
+
+
+def fresh(readings: Iterable[Reading], swept: Reading, node: Node, now: Callable[[], float]) -> Finding:
+    """Say which readings are stale; an observer does not sweep."""
+    stale = [
+        f"{reading.name} {now() - reading.at():.0f} s ago" if reading.at() else f"{reading.name}: not yet"
+        for reading in (*readings, *(() if node.tuning.observe else (swept,)))
+        if now() - reading.at() > reading.within_s
+    ]
+    return Finding(ok=not stale, detail="; ".join(stale))
+
+
+def config(problem: Sentence, remarks: Sequence[Sentence]) -> Finding:
+    """Say what is wrong with the configuration; without a problem the detail is the remarks.
+
+    `remarks`: facts of this machine that leave a setting without effect and do not keep the daemon from being ready.
+    """
+    wrong = problem()
+    return Finding(ok=not wrong, detail=wrong or "; ".join(filter(None, (remark() for remark in remarks))))
+
+
+def without(problem: Sentence) -> Finding:
+    """Say that all is well unless there is a problem."""
+    wrong = problem()
+    return Finding(ok=not wrong, detail=wrong)
+
+
+def neighbours(known: Neighbours, now: Callable[[], float]) -> Finding:
+    """Say which cgroups another writer keeps changing."""
+    return without(lambda: known.words(now()))
+
+
+def state_folder(path: str) -> Finding:
+    """Say whether the state folder is there and may be written."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - a Path costs more than the call
+    except OSError as error:
+        return Finding(
+            ok=False, detail=f"{path}: {error.strerror}; restore and explain lose what is decided now"
+        )
+    if not is_folder:
+        return Finding(ok=False, detail=f"{path} is no folder; choose another with --state-dir")
+    if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+        return Finding(
+            ok=False, detail=f"{path} cannot be written; restore and explain lose what is decided now"
+        )
+    return Finding(ok=True)

@@ -3,6 +3,7 @@
 Everything here runs after the reply has left. Nothing here decides or fails.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from nri_coloc.daemon.drift import Drift
+from nri_coloc.daemon.neighbours import Neighbours
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
@@ -45,6 +47,7 @@ class Report:
     def __init__(self, audit: AuditLog, metrics: Metrics) -> None:
         self.audit = audit
         self.metrics = metrics
+        self.neighbours = Neighbours()
         self.lacking: Lacking = _nothing
         self.log = logs.logger("daemon")
         self._numbers = count(1)
@@ -94,6 +97,8 @@ class Report:
     def drifted(self, subject: Subject, state: NodeState, drift: Drift) -> None:
         """Say that a cgroup's values were changed by somebody else, and are again what they should be."""
         self.metrics.drift_repaired()
+        if not drift.former:
+            self.neighbours.repaired(_cgroup(subject, state, drift), drift, time.monotonic())
         for listener in self._listeners:
             listener.append(f"{_named(subject, state)}{drift.because}")
         words = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, drift.because)
@@ -132,6 +137,11 @@ def _named(subject: Subject, state: NodeState) -> str:
         pod_id, container = subject.container.pod_id, f"/{subject.container.name}"
     place = state.pods.get(pod_id)
     return "" if place is None else f"{place.pod.namespace}/{place.pod.name}{container}: "
+
+
+def _cgroup(subject: Subject, state: NodeState, drift: Drift) -> str:
+    """Return a drifted cgroup's name for people: of a pod or container its name, else the path that the drift names."""
+    return (_named(subject, state) or drift.because).partition(": ")[0]
 
 
 def _record(

@@ -31,9 +31,11 @@ from nri_coloc.daemon import (
     census,
     guarded,
     probe,
+    readiness,
     restoration,
     specs,
     steering,
+    targets,
     trunk,
     verification,
 )
@@ -55,7 +57,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
-from nri_coloc.daemon.readiness import FAST_WITHIN_S, SLOW_WITHIN_S, Readiness, Reading
+from nri_coloc.daemon.readiness import Check, Readiness, Reading
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
@@ -100,6 +102,7 @@ class Daemon:
         self._ending = Ending()
         self._failed = False
         self._serves = False
+        self._waits_for = ""
         self._http: HttpServer | None = None
         topology = machine.read(options.host_root)
         steering.refuse_full_reserve(topology.usable, settings)
@@ -123,13 +126,13 @@ class Daemon:
         self._translator = Translator(memory, partial(specs.journalled, writer))
         self._wire_runtime(settings, writer)
         self._wire_lending(writer)
-        loops = Loops(self.lending, self.survey)
-        self.view = DaemonView(self.node, self.actuator, self.readiness, loops, self.report)
-        crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.readiness, self.report)
+        crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.report)
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
         staff = Staff(self.node, self._steering, self.lending, self.survey, self.actuator, self._comparison)
         self._admin = AdminSide(options.admin_socket, staff, self.report)
-        self.readiness.of_the_admin_socket = lambda: self._admin.problem
+        ready = Readiness(self._checks())
+        loops = Loops(self.lending, self.survey)
+        self.view = DaemonView(self.node, self.actuator, ready, loops, self.report)
 
     def _wire_runtime(self, settings: Settings, writer: CgroupWriter) -> None:
         """Make what talks with the runtime: hooks and the trunk, the pusher, the comparison with CRI's list."""
@@ -147,8 +150,6 @@ class Daemon:
         updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
         self._comparison.vanished = self.pusher.forget
-        self.readiness = Readiness(self.node, self.trunk, self.actuator, self._comparison)
-        self.readiness.of_the_machine = partial(probe.remarks, self._layout, self._options.host_root)
 
     def _wire_lending(self, writer: CgroupWriter) -> None:
         """Make both loops, and what they move: the box's CPUs and memory, lent amounts, raised quotas."""
@@ -166,10 +167,6 @@ class Daemon:
         self.survey = self._make_survey()
         self.survey.host_groups = self.actuator.members_outside
         self.survey.listen = Waiting(sampler, self._cgroups).turn
-        self.readiness.readings = (
-            Reading("the fast loop last measured", lambda: self.lending.ticked_at, FAST_WITHIN_S),
-            Reading("the last picture of the node was taken", lambda: self.survey.looked_at, SLOW_WITHIN_S),
-        )
         self.loans = Loans(
             self.node,
             lambda: self.survey.outlook.capacity,
@@ -187,6 +184,37 @@ class Daemon:
         memory = BoxMemory(self.node, self._memory_worker, self.report)
         file = ForecastFile(self._options.state_dir, self.report.log.warning)
         return Survey(self.node, PictureTaker(self._layout, root), memory, file, self.report)
+
+    def _checks(self) -> tuple[Check, ...]:
+        """Return all that `/readyz` shows, in its order."""
+        root, clock = self._options.host_root, time.monotonic
+        readings = (
+            Reading("the fast loop last measured", lambda: self.lending.ticked_at, readiness.FAST_WITHIN_S),
+            Reading(
+                "the last picture of the node was taken",
+                lambda: self.survey.looked_at,
+                readiness.SLOW_WITHIN_S,
+            ),
+        )
+        swept = Reading("cgroups were last read", lambda: self.actuator.swept_at, readiness.SWEPT_WITHIN_S)
+        remarks = (partial(probe.remarks, self._layout, root), lambda: self._admin.problem)
+        looks = {
+            "connected": partial(readiness.connected, self.trunk, lambda: self._waits_for),
+            "synchronised": partial(readiness.synchronised, self._comparison),
+            "readings": partial(readiness.fresh, readings, swept, self.node, clock),
+            "config": partial(readiness.config, lambda: self._steering.problem, remarks),
+            "cgroups": partial(readiness.without, self._no_place_for_cpus),
+        }
+        required = (Check(name, look, required=True) for name, look in looks.items())
+        return (
+            *required,
+            Check("state", partial(readiness.state_folder, self._options.state_dir)),
+            Check("neighbours", partial(readiness.neighbours, self.report.neighbours, clock)),
+        )
+
+    def _no_place_for_cpus(self) -> str:
+        pods = (targets.pod_path(place.pod) for place in self.node.state.pods.values())
+        return probe.no_place_for_cpus(self._layout, pods)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the exit code."""
@@ -283,7 +311,7 @@ class Daemon:
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
         path, name = self.settings.nri_socket, self.settings.plugin_name
-        listed = census.take_in_time(path, name, self.readiness.wait_for, lambda: self._ending.asked)
+        listed = census.take_in_time(path, name, self._wait_for, lambda: self._ending.asked)
         if listed is not None:
             self._hooks.learn(listed)
             self.trunk.took_list_from_elsewhere()
@@ -356,13 +384,15 @@ class Daemon:
         said = False
         while not self._lock.take() and not self._ending.wait(LOCK_AGAIN_S):
             self.view.alive_at = time.monotonic()
-            self.readiness.waiting_for = (
-                "another nri-coloc holds the lock in the state folder; waiting for its end"
-            )
+            self._wait_for("another nri-coloc holds the lock in the state folder; waiting for its end")
             if not said:
-                self.report.log.info(self.readiness.waiting_for)
+                self.report.log.info(self._waits_for)
                 said = True
-        self.readiness.waiting_for = ""
+        self._wait_for("")
+
+    def _wait_for(self, words: str) -> None:
+        """Know what keeps us from the runtime, "" once nothing does."""
+        self._waits_for = words
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         name = failure.thread.name if failure.thread else "unknown"

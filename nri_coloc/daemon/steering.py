@@ -14,7 +14,6 @@ from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pause import Pause
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.settings_watch import Change, SettingsWatch
 from nri_coloc.daemon.translation import Translator
@@ -45,18 +44,21 @@ FIXED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Who has to hear of a new course."""
+    """Everything that follows new settings."""
 
     node: Node
     actuator: Actuator
     pusher: Pusher
     translator: Translator
-    readiness: Readiness
     report: Report
 
 
 class Steering:
-    """`settings` are those in force; what is fixed at the start stays as it was then."""
+    """`settings` are those in force; what is fixed at the start stays as it was then.
+
+    `config_problem`: why the newest configuration is not in force; `kubelet_problem`: why the settings and the kubelet
+    do not go together; "" where all is well.
+    """
 
     def __init__(
         self, settings: Settings, host_root: str, watch: SettingsWatch, kubelet: KubeletWatch, crew: Crew
@@ -70,7 +72,8 @@ class Steering:
         self._has_retuned = False
         self._topology_at = time.monotonic()
         self._glimpses: tuple[Glimpse | None, Glimpse | None] = (None, None)
-        crew.readiness.kubelet_problem = kubelet.problem(crew.node.tuning)
+        self.config_problem = ""
+        self.kubelet_problem = kubelet.problem(crew.node.tuning)
 
     def look(self, now: float) -> None:
         """Look at everything that may have changed; one turn of the housekeeping loop."""
@@ -83,6 +86,11 @@ class Steering:
             self._topology_at = now
             self._look_at_machine()
 
+    @property
+    def problem(self) -> str:
+        """Return all that is wrong with the settings in one sentence, "" if nothing is."""
+        return "; ".join(filter(None, (self.config_problem, self.kubelet_problem)))
+
     def _look_at_settings(self, now: float) -> None:
         change = self._watch.look(now)
         if change is not None:
@@ -93,7 +101,7 @@ class Steering:
         if not self._watch.has_file:
             raise OrderDeclined("there is no file to read: the daemon was started without --config")
         self._take(self._watch.read())
-        return self._crew.readiness.config_problem
+        return self.config_problem
 
     def repeat(self) -> None:
         """Put the settings in force once more: what lies over them is another."""
@@ -107,7 +115,7 @@ class Steering:
 
     def refuse(self, problem: str) -> None:
         """Report an invalid configuration; the former one stays."""
-        self._crew.readiness.config_problem = problem
+        self.config_problem = problem
         self._crew.report.metrics.config_reload("invalid")
         self._crew.report.log.error(
             "the configuration is invalid; the former one stays in force", problem=problem
@@ -126,7 +134,7 @@ class Steering:
         except SettingsError as error:
             self.refuse(str(error))
             return
-        self._crew.readiness.config_problem = ""
+        self.config_problem = ""
         logs.configure(settings.log_level)
         fixed = _fixed_at_start(self.settings, settings)
         note = f"; only a restart changes {', '.join(fixed)}" if fixed else ""
@@ -160,7 +168,7 @@ class Steering:
 
     def _retune(self, topology: Topology) -> None:
         tuning = self.pause.over(self._kubelet.over(self.settings.tuning))
-        self._crew.readiness.kubelet_problem = self._kubelet.problem(tuning)
+        self.kubelet_problem = self._kubelet.problem(tuning)
         wishes, pod_wishes = self._crew.translator.wishes_again(self._crew.node.state, tuning)
         self._reconfigure(Reconfigured(topology, wishes, pod_wishes), tuning)
         self._catch_up()

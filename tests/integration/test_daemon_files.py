@@ -158,6 +158,24 @@ def test_what_somebody_resets_is_repaired_and_said(node, daemon):
     assert daemon.audited("drift.repair", container_id=container_id)["after"] == {"cpus": "0-1"}
 
 
+def test_a_rival_writer_shows_in_readiness(node, daemon):
+    batch = reclaimed(node)
+    settled(daemon)
+    daemon.wait_ready()
+    assert {name for name, check in daemon.readyz()["checks"].items() if check["ok"]} == {
+        *("connected", "synchronised", "readings", "config", "cgroups", "state", "neighbours")
+    }
+    cgroup = node.runtime.containers[batch].pod.cgroup
+
+    def contested() -> bool:
+        node.tree.write(cgroup, *node.tree.weight(1024))
+        return not daemon.check("neighbours")["ok"]
+
+    wait_until(contested, 120, "the other writer to be named")
+    assert "our values of shop/batch (6 repairs" in daemon.check("neighbours")["detail"]
+    assert daemon.readyz()["ready"]
+
+
 def test_the_audit_claims_no_value_that_the_machine_has_nothing_for(lasting):
     node, daemon = lasting.emptied(), lasting.daemon
     shared(node)  # a pod shows which files there are

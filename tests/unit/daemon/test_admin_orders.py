@@ -42,9 +42,8 @@ class Rig:
         self.looked: list[str] = []
         self.swept: Future[int] = Future()
         self.compared: list[Future[str]] = []
-        self.readiness = SimpleNamespace(kubelet_problem="", config_problem="")
         nobody = cast("Any", SimpleNamespace(submit=lambda *_: None))
-        crew = Crew(self.node, nobody, nobody, Translator(1 << 30), cast("Any", self.readiness), self.report)
+        crew = Crew(self.node, nobody, nobody, Translator(1 << 30), self.report)
         watch = SettingsWatch(str(self.file), lambda found: found)
         self.steering = Steering(settings, str(folder), watch, KubeletWatch(str(folder)), crew)
         staff = SimpleNamespace(

@@ -13,6 +13,7 @@ from nri_coloc.model.readings import Signal
 from nri_coloc.node_sim.node import Node
 from nri_coloc.reclaim.hints import SchedulerCapability
 from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 
 def look(node: Node, version=(0, 12, 1), pid: int = 0):
@@ -161,6 +162,37 @@ def test_a_coarser_scheduler_tick_than_usual_is_how_far_counters_are_behind(monk
     assert probe.counters_s() == 0.01
     found[probe.MONOTONIC_COARSE] = 0.001
     assert probe.counters_s() == 0.004
+
+
+class TestPlaceForCpus:
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_a_pods_cgroup_with_cpuset_is_one(self, version, tmp_path):
+        assert no_place(Node(tmp_path, cgroup=version)) == ""
+
+    def test_a_machine_without_cpuset_has_none(self):
+        assert "mount cgroup v2" in probe.no_place_for_cpus(CgroupLayout(1), ())
+
+    def test_a_kernel_without_the_controller_has_none(self, tmp_path):
+        node = Node(tmp_path, cgroup=2)
+        (node.host_root / "sys/fs/cgroup/cgroup.controllers").write_text("cpu io memory pids\n")
+        assert "cgroup_disable=cpuset" in no_place(node)
+
+    def test_pods_whose_parent_hands_down_no_cpuset_have_none(self, tmp_path):
+        node = Node(tmp_path, cgroup=2)
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            for file in (node.host_root / "sys/fs/cgroup/kubepods").rglob(name):
+                file.unlink()
+        assert no_place(node) == (
+            "/kubepods/burstable has no cpuset.cpus; write +cpuset to cgroup.subtree_control of /kubepods"
+        )
+
+    def test_before_the_first_pod_nothing_is_wrong(self, tmp_path):
+        assert no_place(without_pods(tmp_path)) == ""
+
+
+def no_place(node: Node) -> str:
+    layout = cgroup_layout.detect(str(node.host_root))
+    return probe.no_place_for_cpus(layout, ("kubepods/gone", "kubepods/burstable"))
 
 
 class TestStallSignal:

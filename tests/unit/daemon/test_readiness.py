@@ -1,13 +1,14 @@
 """When the daemon may call itself ready, by a clock that the test holds."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from math import inf
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from nri_coloc.daemon import readiness
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.comparison import (
     COMPARE_AFTER_S,
@@ -18,10 +19,14 @@ from nri_coloc.daemon.comparison import (
     UNLISTED_FOR_S,
     Comparison,
 )
-from nri_coloc.daemon.readiness import Readiness, Reading
+from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE, Drift
+from nri_coloc.daemon.neighbours import NAMED, REMEMBERED_S, Neighbours
+from nri_coloc.daemon.readiness import Check, Finding, Readiness, Reading
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
 from nri_coloc.model.events import ContainerGone
+from nri_coloc.model.knobs import NO_KNOBS
+from nri_coloc.model.tuning import Tuning
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
 from tests.unit.policy import kit
 
@@ -60,20 +65,18 @@ class Rig:
         self.trunk = FakeTrunk()
         self.listing = Listing()
         self.actuator = Actuator(self.node, Cgroups().as_writer(), self.report)
-        self.actuator.swept_at = time.monotonic()
         trunk = cast("Trunk", self.trunk)
         self.comparison = Comparison(self.node, trunk, self.actuator, self.report, self.listing)
         self.comparison.spawn = lambda work: work()
-        self.readiness = Readiness(self.node, trunk, self.actuator, self.comparison)
 
     def at(self, seconds: float) -> bool:
         """Poll so long after the registration; whether it is synchronised then."""
         self.comparison.poll(BEGAN + seconds)
-        return bool(self.readiness.checks()["checks"]["synchronised"]["ok"])
+        return readiness.synchronised(self.comparison).ok
 
     @property
     def detail(self) -> str:
-        return str(self.readiness.checks()["checks"]["synchronised"]["detail"])
+        return readiness.synchronised(self.comparison).detail
 
 
 @pytest.fixture
@@ -88,7 +91,6 @@ def test_it_is_ready_only_after_the_comparison(rig):
     assert not rig.at(COMPARE_AFTER_S - 0.1)
     assert rig.listing.asked == 0
     assert rig.at(COMPARE_AFTER_S)
-    assert rig.readiness.checks()["ready"]
     assert rig.heard.said() == [("runtime.compare", "complete")]
 
 
@@ -247,45 +249,119 @@ def test_only_one_comparison_is_under_way_at_a_time(rig):
     assert rig.at(COMPARE_AFTER_S + 60)
 
 
-def test_the_other_checks_have_a_word_each(rig):
-    rig.at(COMPARE_AFTER_S)
-    rig.trunk.connected = False
-    rig.actuator.swept_at = time.monotonic() - 60
-    rig.readiness.config_problem = "line 3 is wrong"
-    checks = rig.readiness.checks()
-    assert not checks["ready"]
-    details = {name: check["detail"] for name, check in checks["checks"].items() if not check["ok"]}
-    assert set(details) == {"connected", "readings", "config"}
-    assert details["connected"] == "no connection to the runtime"
-    assert "60 s ago" in details["readings"]
-    assert details["config"] == "line 3 is wrong"
+# ---- the map of checks ----
 
 
-def test_readings_that_are_too_old_are_named_with_their_age(rig):
-    rig.at(SURE_S)
-    now = time.monotonic()
-    rig.readiness.readings = (
-        Reading("the fast loop last measured", lambda: now - 7, 5.0),
-        Reading("the last picture of the node was taken", lambda: now - 7, 60.0),
-        Reading("something was never looked at", lambda: 0.0, 5.0),
+def shown(*checks: tuple[str, bool, bool]) -> dict[str, Any]:
+    """Return the body for checks by name, whether each is ok and whether it is required."""
+    return Readiness([Check(name, partial(Finding, ok, "why"), must) for name, ok, must in checks]).checks()
+
+
+def test_each_check_is_shown_with_its_detail():
+    assert shown(("connected", True, True), ("state", True, False)) == {
+        "ready": True,
+        "checks": {"connected": {"ok": True, "detail": "why"}, "state": {"ok": True, "detail": "why"}},
+    }
+
+
+@pytest.mark.parametrize(("required", "ready"), [(True, False), (False, True)])
+def test_only_required_checks_keep_from_being_ready(required, ready):
+    body = shown(("connected", True, True), ("state", False, required))
+    assert (body["ready"], body["checks"]["state"]["ok"]) == (ready, False)
+
+
+@pytest.mark.parametrize(
+    ("connected", "waits_for", "finding"),
+    [
+        (True, "", Finding(ok=True)),
+        (False, "", Finding(ok=False, detail="no connection to the runtime")),
+        (False, "another daemon has the lock", Finding(ok=False, detail="another daemon has the lock")),
+    ],
+)
+def test_a_missing_connection_names_its_obstacle(connected, waits_for, finding, rig):
+    rig.trunk.connected = connected
+    assert readiness.connected(rig.trunk, lambda: waits_for) == finding
+
+
+SWEPT = Reading("cgroups were last read", lambda: 0.0, 20.0)
+READINGS = (
+    Reading("the fast loop last measured", lambda: 93.0, 5.0),
+    Reading("the last picture of the node was taken", lambda: 93.0, 60.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("observe", "stale"),
+    [
+        (False, "the fast loop last measured 7 s ago; cgroups were last read: not yet"),
+        (True, "the fast loop last measured 7 s ago"),
+    ],
+)
+def test_stale_readings_are_named_with_their_age(observe, stale):
+    node = a_node(Tuning(observe=observe))
+    assert readiness.fresh(READINGS, SWEPT, node, lambda: 100.0) == Finding(ok=False, detail=stale)
+
+
+def test_fresh_readings_are_ok():
+    assert readiness.fresh(READINGS[1:], SWEPT, a_node(Tuning(observe=True)), lambda: 100.0) == Finding(
+        ok=True
     )
-    found = rig.readiness.checks()
-    assert not found["ready"]
-    assert found["checks"]["readings"] == {
-        "ok": False,
-        "detail": "the fast loop last measured 7 s ago; something was never looked at: not yet",
-    }
 
 
-def test_what_wishes_the_machine_leaves_without_effect_is_told_and_keeps_nobody_from_being_ready(rig):
-    rig.at(SURE_S)
-    rig.readiness.of_the_machine = lambda: "where an I/O weight acts: sda no (none)"
-    assert rig.readiness.checks()["checks"]["config"] == {
-        "ok": True,
-        "detail": "where an I/O weight acts: sda no (none)",
-    }
-    rig.readiness.config_problem = "line 3 is wrong"
-    assert rig.readiness.checks()["checks"]["config"] == {"ok": False, "detail": "line 3 is wrong"}
+@pytest.mark.parametrize(
+    ("problem", "finding"),
+    [
+        ("", Finding(ok=True, detail="an I/O weight acts on sda; no admin socket")),
+        ("line 3 is wrong", Finding(ok=False, detail="line 3 is wrong")),
+    ],
+)
+def test_remarks_do_not_fail_the_configuration(problem, finding):
+    remarks = (lambda: "an I/O weight acts on sda", lambda: "", lambda: "no admin socket")
+    assert readiness.config(lambda: problem, remarks) == finding
+
+
+# ---- the state folder ----
+
+
+def test_a_state_folder_that_can_be_written_is_ok(tmp_path):
+    assert readiness.state_folder(str(tmp_path)) == Finding(ok=True)
+
+
+def test_a_state_folder_that_was_deleted_is_named(tmp_path):
+    found = readiness.state_folder(str(tmp_path / "gone"))
+    assert (found.ok, found.detail.split(";")[0]) == (False, f"{tmp_path}/gone: No such file or directory")
+
+
+# ---- other writers ----
+
+
+def repaired(times: int, *names: str) -> Neighbours:
+    known = Neighbours()
+    for name in names:
+        known.repaired(name, Drift(NO_KNOBS, NO_KNOBS, "found", times=times), 100.0)
+    return known
+
+
+def test_a_single_repair_names_no_other_writer():
+    assert readiness.neighbours(repaired(1, "shop/web/app"), lambda: 100.0) == Finding(ok=True)
+
+
+def test_a_cgroup_that_is_contested_is_named():
+    found = readiness.neighbours(repaired(REPAIRS_PER_MINUTE, "shop/web/app"), lambda: 101.0)
+    assert not found.ok
+    assert found.detail.startswith(
+        "another writer keeps changing our values of shop/web/app (6 repairs in 60 s)"
+    )
+
+
+def test_many_contested_cgroups_are_counted():
+    known = repaired(REPAIRS_PER_MINUTE, *(f"pod{number}" for number in range(NAMED + 2)))
+    assert "pod2, pod3, pod4 and 2 more" in readiness.neighbours(known, lambda: 101.0).detail
+
+
+def test_a_rival_that_is_silent_is_forgotten():
+    known = repaired(REPAIRS_PER_MINUTE, "shop/web/app")
+    assert readiness.neighbours(known, lambda: 100.0 + REMEMBERED_S).ok
 
 
 # ---- a comparison that somebody orders ----
@@ -344,12 +420,3 @@ def test_who_was_sent_away_gets_no_answer(rig):
     answer = asked(rig)
     answer.cancel()
     assert rig.at(COMPARE_AFTER_S)
-
-
-def test_an_admin_socket_that_is_not_there_is_told_and_keeps_nothing_from_being_ready(rig):
-    rig.readiness.of_the_machine = lambda: "weights act on sda"
-    rig.readiness.of_the_admin_socket = lambda: "no admin socket: …"
-    assert rig.at(COMPARE_AFTER_S)
-    body = rig.readiness.checks()
-    assert body["ready"]
-    assert body["checks"]["config"] == {"ok": True, "detail": "weights act on sda; no admin socket: …"}

@@ -37,8 +37,8 @@ class Rig:
         self.root, self.reads, self.now = root, 0, time.monotonic()
         self.node = Node(pools.initial(topology.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
         report, self.heard = kit.a_report(self.node)
-        nobody = cast("Any", SimpleNamespace(submit=lambda *_: None, kubelet_problem="", config_problem=""))
-        crew = Crew(self.node, nobody, nobody, Translator(1 << 30), nobody, report)
+        nobody = cast("Any", SimpleNamespace(submit=lambda *_: None))
+        crew = Crew(self.node, nobody, nobody, Translator(1 << 30), report)
         watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
         self.steering = Steering(SETTINGS, str(root), watch, kubelet, crew)
         read = topology.read
