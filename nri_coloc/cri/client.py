@@ -51,11 +51,16 @@ class ResourceChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """What the runtime says of one container; `state` is created, running, exited or unknown."""
+    """What the runtime says of one container.
+
+    `state`: created, running, exited or unknown. `attempt`: how often the kubelet has created a container of this name
+    in this pod before, from 0.
+    """
 
     pod_sandbox_id: str
     name: str
     state: str
+    attempt: int = 0
 
 
 class CriClient:
@@ -104,7 +109,7 @@ class CriClient:
 
     def _facts(self, found: "cri_pb2.Container") -> ContainerFacts:
         state = _STATES.get(found.state, "unknown")
-        return ContainerFacts(found.pod_sandbox_id, found.metadata.name, state)
+        return ContainerFacts(found.pod_sandbox_id, found.metadata.name, state, found.metadata.attempt)
 
     def _resources(self, **changes: Unpack[ResourceChanges]) -> "cri_pb2.LinuxContainerResources":
         return self._pb.LinuxContainerResources(

@@ -65,6 +65,11 @@ class Consequences:
         """Have files and the runtime's specs brought to what was decided."""
         self.move(outcome, owner)
         self._pusher.submit(outcome.moves.containers)
+        for decision in outcome.decisions:
+            if decision.reason is Reason.SUPERSEDED and decision.subject is not None:
+                # no hook will come at its end
+                self._actuator.forget(decision.subject.id)
+                self._pusher.forget(decision.subject.id)
 
     def move(self, outcome: Outcome, owner: str) -> None:
         """Have the files brought to it; specs follow later."""

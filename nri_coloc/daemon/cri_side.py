@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from nri_coloc.model.knobs import Knobs
 
 if TYPE_CHECKING:
-    from nri_coloc.cri.client import CriClient, ResourceChanges
+    from nri_coloc.cri.client import ContainerFacts, CriClient, ResourceChanges
 
 PATIENCE_S: Final = 120.0
 """The kubelet's own: no shorter one is safe (`cri.client`)."""
@@ -26,7 +26,7 @@ class CriSide:
     def states(self) -> Mapping[str, str]:
         """Return every container's state by id."""
         with self._client() as client:
-            return {k: facts.state for k, facts in client.list_containers().items()}
+            return states_of(client.list_containers())
 
     def push(self, container_id: str, changes: Knobs) -> None:
         """Have the runtime's spec of a container hold these values; without a deadline."""
@@ -43,6 +43,21 @@ class CriSide:
         from nri_coloc.cri.client import CriClient
 
         return closing(CriClient(self.socket_path))
+
+
+def states_of(listed: "Mapping[str, ContainerFacts]") -> Mapping[str, str]:
+    """Return listed containers' states by id.
+
+    An attempt that never started is over when the kubelet has made the next one, but the runtime may list it as created
+    for as long as its pod lives.
+    """
+    attempts = sorted(listed.values(), key=lambda facts: facts.attempt)
+    latest = {(facts.pod_sandbox_id, facts.name): facts.attempt for facts in attempts}
+
+    def is_over(facts: "ContainerFacts") -> bool:
+        return facts.state == "created" and facts.attempt < latest[facts.pod_sandbox_id, facts.name]
+
+    return {k: "exited" if is_over(facts) else facts.state for k, facts in listed.items()}
 
 
 def _asked(changes: Knobs) -> "ResourceChanges":

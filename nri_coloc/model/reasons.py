@@ -81,6 +81,7 @@ class Reason(StrEnum):
     STOPPED = "stopped"
     REMOVED = "removed"
     VANISHED = "vanished"
+    SUPERSEDED = "superseded"
     # the kubelet and the runtime
     KUBELET_UPDATE = "kubelet_update"
     NOTHING_OURS = "nothing_ours"

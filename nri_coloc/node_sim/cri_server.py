@@ -122,7 +122,7 @@ def _container(container: Container) -> cri_pb2.Container:
     return cri_pb2.Container(
         id=container.id,
         pod_sandbox_id=container.pod.id,
-        metadata=cri_pb2.ContainerMetadata(name=container.request.name),
+        metadata=cri_pb2.ContainerMetadata(name=container.request.name, attempt=container.attempt),
         state=_STATES[container.phase],
         created_at=container.created_at,
         annotations=container.annotations,

@@ -11,9 +11,14 @@ from nri_coloc.errors import RuntimeRefused
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 
 
-def create(tree: CgroupTree, path: str, resources: nri_pb2.LinuxResources) -> None:
-    """Make a container's cgroup and limit it; on v1 it inherits its parent's cpuset where the spec has none."""
+def create(tree: CgroupTree, path: str, resources: nri_pb2.LinuxResources, broken: str = "") -> None:
+    """Make a container's cgroup and limit it; on v1 it inherits its parent's cpuset where the spec has none.
+
+    `broken`: why the container cannot be made.
+    """
     _check(tree, path, resources)
+    if broken:
+        raise RuntimeRefused(f"runc create failed: {broken}")
     tree.make(path)
     update(tree, path, resources)
 

@@ -134,6 +134,7 @@ class Runtime:
                 dict(request.annotations),
                 request.oom_score_adj,
                 self._clock(),
+                attempt=sum(one.request.name == request.name for one in self.of_pod(pod_id)),
             )
             try:
                 self._adjust(container)
@@ -151,8 +152,8 @@ class Runtime:
             container = self._container(container_id)
             if container.phase is not Phase.CREATED:
                 raise RuntimeRefused(f"container {container_id} is {container.phase.name.lower()}")
+            self._make_task(container)
             try:
-                runc.create(self._tree, container.cgroup, container.resources)
                 container.pid = self._processes.spawn(container.cgroup, container.oom_score_adj)
                 self._tree.enter(container.cgroup, container.pid)
                 self._tell(HookKind.START_CONTAINER, container.pod, container)
@@ -198,6 +199,15 @@ class Runtime:
         return [container for container in self.containers.values() if container.pod.id == pod_id]
 
     # ---- steps of the operations ----
+
+    def _make_task(self, container: Container) -> None:
+        """Have runc make a container's cgroup; where it cannot, the container is over, and no plugin hears of it."""
+        try:
+            runc.create(self._tree, container.cgroup, container.resources, container.request.broken)
+        except RuntimeRefused:
+            self._tree.remove(container.cgroup)
+            container.phase = Phase.EXITED
+            raise
 
     def _adjust(self, container: Container) -> None:
         updates: list[nri_pb2.ContainerUpdate] = []

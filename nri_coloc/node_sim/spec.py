@@ -47,7 +47,8 @@ class PodRequest:
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
     """What the kubelet says of a container. `env` and `mounts` are only counted: they make the message long;
-    `variables` are such as another driver puts in, "NAME=value"."""
+    `variables` are such as another driver puts in, "NAME=value". `broken`: why runc cannot make its task, if it cannot.
+    """
 
     name: str
     resources: Resources = NO_REQUEST
@@ -56,6 +57,7 @@ class ContainerRequest:
     env: int = 0
     mounts: int = 0
     variables: tuple[str, ...] = ()
+    broken: str = ""
 
 
 def native(request_milli: int, limit_milli: int | None = None, memory_limit: int | None = None) -> Resources:
@@ -102,7 +104,10 @@ class Pod:
 
 @dataclass(slots=True)
 class Container:
-    """A container with its stored spec: `resources`, `annotations` and `oom_score_adj` as adjusted."""
+    """A container with its stored spec: `resources`, `annotations` and `oom_score_adj` as adjusted.
+
+    `attempt`: how many containers of its name the pod had before.
+    """
 
     id: str
     pod: Pod
@@ -115,6 +120,7 @@ class Container:
     stored: bool = False
     stop_told: bool = False
     pid: int = 0
+    attempt: int = 0
 
     @property
     def cgroup(self) -> str:

@@ -4,6 +4,7 @@ Events may come twice, late, out of order or for unknown ids (a registration may
 facts then stand in for what the state lacks, and an end without a beginning changes nothing.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
@@ -18,16 +19,42 @@ from nri_coloc.policy import admission, box, change, membership, news, path, rec
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
-    """Admit a container before it exists; one with a known id is a second try and starts afresh."""
+    """Admit a container before it exists.
+
+    A container with a known id is created a second time, and a new id of the same name means that the attempts before
+    it failed: what either owned is free again before the CPUs are chosen.
+    """
     known = state.containers.get(event.container.id)
-    if known is None:
+    failed = tuple(failed_attempts(state, event.container))
+    if known is None and not failed:
         return admit(state, event.pod, event.container, event.wish, tuning)
-    released = release(state, (known,), Reason.VANISHED)
+    released = Outcome(state)
+    if known is not None:
+        released += release(state, (known,), Reason.VANISHED)
+    if failed:
+        released += release(released.state, failed, Reason.SUPERSEDED)
     again = admit(released.state, event.pod, event.container, event.wish, tuning)
     if again.refusal:
         return replace(again, state=news.of(state, event.pod.id, event.wish.findings)[0])
     decisions = (*released.decisions, *again.decisions)
     return replace(again, decisions=decisions, moves=released.moves + again.moves)
+
+
+def failed_attempts(state: NodeState, container: Container) -> Iterator[Assignment]:
+    """Yield the earlier attempts of a container that never started.
+
+    The kubelet creates the next attempt of a container only after the one before it is over. A runtime that could not
+    make the task says nothing of it: no StartContainer came, no StopContainer will.
+    """
+    for other in state.of_pod(container.pod_id):
+        if other.id != container.id and is_attempt_of(other.container, container):
+            yield other
+
+
+def is_attempt_of(former: Container, container: Container) -> bool:
+    """Whether a container that never started has the name of another one of its pod."""
+    same = former.name == container.name and former.pod_id == container.pod_id
+    return same and bool(former.name) and former.phase is Phase.CREATED
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:

@@ -4,6 +4,7 @@ What can stay stays: our own memory first, then the records that the containers 
 in order of creation. Synchronising with our own state changes nothing (DESIGN invariant 2).
 """
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -17,7 +18,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Pod, Wish
+from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, Pod, Wish
 from nri_coloc.policy import (
     admission,
     box,
@@ -42,6 +43,7 @@ from nri_coloc.policy import (
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
     """Replace what we know by what the runtime has; everyone is to be compared with the kernel afterwards."""
     before = state
+    event = replace(event, containers=_without_failed_attempts(event.containers))
     near = membership.recalled(state, event.containers)
     listed = {c.id for c, _ in event.containers}
     vanished = tuple(a for a in state.containers.values() if a.id not in listed)
@@ -62,6 +64,26 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     decisions.extend(path.changed_of_all(before, state))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
+
+
+def _without_failed_attempts(
+    listed: tuple[tuple[Container, Wish], ...],
+) -> tuple[tuple[Container, Wish], ...]:
+    """Leave out attempts that never started where the list has a later one: that one runs, or is the younger."""
+    attempts: dict[tuple[str, str], list[Container]] = defaultdict(list)
+    for container, _ in listed:
+        attempts[container.pod_id, container.name].append(container)
+    return tuple(
+        (container, wish)
+        for container, wish in listed
+        if not any(_is_later(other, container) for other in attempts[container.pod_id, container.name])
+    )
+
+
+def _is_later(other: Container, former: Container) -> bool:
+    if other.id == former.id or not lifecycle.is_attempt_of(former, other):
+        return False
+    return other.phase is Phase.RUNNING or other.created_at > former.created_at
 
 
 def _requests_met(

@@ -16,6 +16,12 @@ _AGAIN = {
 }
 """Why a container that was placed before is placed again."""
 
+_ENDS = {
+    Reason.VANISHED: "the runtime does not list it as live any more",
+    Reason.SUPERSEDED: "it never started, and the next attempt of the container has come",
+}
+"""Ends of which no event of the runtime tells."""
+
 
 def of_admission(
     state: NodeState, admitted: Admission, assignment: Assignment, by_file: Reason | None
@@ -112,12 +118,8 @@ def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Deci
     """Say what a container gave back."""
     cpus = cpuset.render(state.cpus_of(assignment))
     owned = f"CPUs {cpus}, its own" if assignment.exclusive else f"CPUs {cpus} of pool {assignment.pool}"
-    end = (
-        "the runtime does not list it as live any more"
-        if reason is Reason.VANISHED
-        else f"it was {reason.value}"
-    )
-    because = f"{end}; it ran on {owned}"
+    did = "had" if reason is Reason.SUPERSEDED else "ran on"
+    because = f"{_ENDS.get(reason, f'it was {reason.value}')}; it {did} {owned}"
     return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus))
 
 

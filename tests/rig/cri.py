@@ -130,11 +130,16 @@ class Cri:
         env: Mapping[str, str] | None = None,
         command: Sequence[str] = image.SLEEP,
         mounts: Mapping[str, Path] | None = None,
+        attempt: int = 0,
         **limits: Unpack[Limits],
     ) -> str:
-        """Create, not start; `mounts` are paths inside to files or folders of the machine."""
+        """Create, not start.
+
+        `mounts`: paths inside to files or folders of the machine. `attempt`: how many containers of this name the pod
+        has had before.
+        """
         config = cri_pb2.ContainerConfig(
-            metadata=cri_pb2.ContainerMetadata(name=name),
+            metadata=cri_pb2.ContainerMetadata(name=name, attempt=attempt),
             image=cri_pb2.ImageSpec(image=image.BUSYBOX),
             command=command,
             envs=[cri_pb2.KeyValue(key=key, value=value.encode()) for key, value in (env or {}).items()],
@@ -143,7 +148,7 @@ class Cri:
                 for inside, outside in (mounts or {}).items()
             ],
             labels={**pod.config.labels, "io.kubernetes.container.name": name},
-            log_path=f"{pod.uid}-{name}.log",
+            log_path=f"{pod.uid}-{name}-{attempt}.log",
             linux=cri_pb2.LinuxContainerConfig(resources=resources(**limits)),
         )
         config.linux.security_context.namespace_options.network = cri_pb2.NODE

@@ -126,6 +126,14 @@ def add(cri: Cri, pod: Pod, name: str, **asked: Unpack[Containers]) -> Workload:
     return found.start() if started else found
 
 
+def attempt(cri: Cri, pod: Pod, number: int, *, broken: bool = False) -> Workload:
+    """Create one attempt of a container that asks for a CPU; of a `broken` one runc refuses a mount at the start."""
+    limits: Limits = {"shares": 1024, "quota": PERIOD, "period": PERIOD}
+    mounts = {"/bin": Path("/proc/self/status")} if broken else {}
+    made = cri.create_container(pod, "app", command=COMMAND, mounts=mounts, attempt=number, **limits)
+    return Workload(cri, pod, made)
+
+
 def witness_pod(cri: Cri, program: Path) -> Pod:
     """Make a pod for a `witness`, and its program: a copy of busybox that nobody else opens."""
     shutil.copyfile(packages.unpacked("busybox").program("busybox"), program)

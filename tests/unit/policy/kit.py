@@ -29,7 +29,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Container, Numa, Pod, QoSClass, Resources, Wish
+from nri_coloc.model.workload import Container, Numa, Phase, Pod, QoSClass, Resources, Wish
 from nri_coloc.node_sim import machines
 from nri_coloc.policy import admission, pools, record
 from nri_coloc.policy.step import step
@@ -106,9 +106,18 @@ class Node:
             self.listed[name] = as_listed(created, self.state.containers[name])
         return outcome
 
+    def attempt(self, container_id: str, name: str, milli: int = 2000, on: str = "web") -> Outcome:
+        """Create one attempt of a container: every attempt has an id of its own."""
+        asked = replace(container(container_id, on, milli), name=name)
+        outcome = self.happen(ContainerCreating(pod(on), asked, DEDICATED))
+        self.listed[container_id] = as_listed(asked, self.state.containers[container_id])
+        return outcome
+
     def start(
         self, name: str, *, running: bool = False, wish: Wish = DEDICATED, on: str = "web", **facts: Any
     ) -> Outcome:
+        if running and name in self.listed:
+            self.listed[name] = replace(self.listed[name], phase=Phase.RUNNING)
         return self.happen(ContainerStarting(pod(on), container(name, on, pid=7, **facts), wish, running))
 
     def update(
@@ -129,6 +138,14 @@ class Node:
                 listed = self.listed[decision.subject.id]
                 spec = _with_ours(listed.resources, decision.after)
                 self.listed[listed.id] = replace(listed, resources=spec)
+        return outcome
+
+    def run(
+        self, name: str, milli: int = 0, wish: Wish = DEDICATED, on: str = "web", **facts: Any
+    ) -> Outcome:
+        """Create a container and let it run; the outcome is that of the creation."""
+        outcome = self.create(name, milli, wish, on, **facts)
+        self.start(name, running=True, wish=wish, on=on, created_at=self.clock)
         return outcome
 
     def stop(self, name: str, *, removed: bool = False) -> Outcome:

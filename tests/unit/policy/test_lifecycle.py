@@ -4,11 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.model.events import ContainerGone
+from nri_coloc.model.events import ContainerCreating, ContainerGone
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Finding, FindingKind, Phase, Resources
-from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, everyone_in, first, moved, said
+from tests.unit.policy.kit import (
+    DEDICATED,
+    RECLAIMED,
+    SHARED,
+    Node,
+    container,
+    everyone_in,
+    first,
+    moved,
+    pod,
+    said,
+)
 
 BAD = Finding(FindingKind.INVALID, "coloc.nri.io/io-weight", "many", "1 to 10000", "100")
 STRICT = Tuning(strict=True)
@@ -64,6 +75,55 @@ class TestCreatingAgain:
         outcome = node.create("main", 8000)
         assert outcome.refusal
         assert outcome.state is before
+
+
+class TestTheNextAttempt:
+    """The kubelet makes the next attempt of a container when the one before it is over."""
+
+    def test_it_has_the_cpus_of_one_that_never_started(self):
+        node = Node("2cpu")
+        node.attempt("web-0", "web", 1000)
+        outcome = node.attempt("web-1", "web", 1000)
+        assert node.owners() == {"web-1": "0"}
+        assert said(outcome)[0] == ("container.release", "superseded")
+        assert first(outcome).because == (
+            "it never started, and the next attempt of the container has come; it had CPUs 0, its own"
+        )
+
+    def test_former_users_are_still_waited_for(self):
+        node = Node()
+        node.create("app", wish=SHARED, on="shop")
+        node.attempt("web-0", "web")
+        assert everyone_in(node.attempt("web-1", "web").waits_for) == (set(), {"app"})
+
+    def test_its_sidecar_stays_with_it(self):
+        node = Node()
+        node.attempt("web-0", "web")
+        node.create("side", 100)
+        node.attempt("web-1", "web")
+        assert (node["side"].follows, node.cpus("side")) == ("web-1", "0-1")
+
+    @pytest.mark.parametrize(("name", "on"), [("other", "web"), ("web", "elsewhere"), ("", "web")])
+    def test_another_container_takes_nothing(self, name, on):
+        node = Node()
+        node.attempt("web-0", name if not name else "web")
+        node.attempt("web-1", name, on=on)
+        assert set(node.owners()) == {"web-0", "web-1"}
+
+    @pytest.mark.parametrize("running", [False, True])
+    def test_one_that_started_yields_nothing(self, running):
+        node = Node()
+        node.attempt("web-0", "web")
+        node.start("web-0", running=running)
+        node.attempt("web-1", "web")
+        assert set(node.owners()) == {"web-0", "web-1"}
+
+    def test_one_that_is_refused_takes_nothing(self):
+        node = Node(tuning=STRICT)
+        node.attempt("web-0", "web")
+        before = node.state
+        asked = replace(container("web-1", milli=8000), name="web")
+        assert node.happen(ContainerCreating(pod(), asked, DEDICATED)).state is before
 
 
 class TestStarting:

@@ -9,7 +9,7 @@ from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import Synchronized
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, Container, Resources, Wish
+from nri_coloc.model.workload import KEPT_BY_DRA, Container, Phase, Resources, Wish
 from nri_coloc.policy import resync
 from tests.unit.policy.kit import (
     DEDICATED,
@@ -323,6 +323,34 @@ class TestForeigners:
         entry = (container("main", milli=2000), DEDICATED)
         node.happen(Synchronized(((pod(), DEDICATED),), (entry, entry)))
         assert node.owners() == {"main": "0-1"}
+
+
+class TestFailedAttempts:
+    """A runtime lists an attempt that never started as created, for as long as its pod lives."""
+
+    @staticmethod
+    def listed(*phases: Phase, young_first: bool = False) -> Node:
+        """Return a node whose daemon finds two attempts of one container, each with a record of CPU 0."""
+        attempts = []
+        for number, phase in enumerate(phases):
+            maker = Node("2cpu")
+            maker.attempt(f"web-{number}", "web", 1000)
+            created_at = 2 - number if young_first else 1 + number
+            facts = replace(maker.listed[f"web-{number}"], phase=phase, created_at=created_at)
+            attempts.append((facts, DEDICATED))
+        node = Node("2cpu")
+        node.happen(Synchronized(((pod(), DEDICATED),), tuple(attempts)))
+        return node
+
+    @pytest.mark.parametrize("phase", [Phase.CREATED, Phase.RUNNING])
+    def test_the_later_attempt_owns_the_cpus(self, phase):
+        assert self.listed(Phase.CREATED, phase).owners() == {"web-1": "0"}
+
+    def test_one_that_runs_is_the_later_one(self):
+        assert set(self.listed(Phase.CREATED, Phase.RUNNING, young_first=True).owners()) == {"web-1"}
+
+    def test_one_that_runs_is_never_left_out(self):
+        assert set(self.listed(Phase.RUNNING, Phase.RUNNING).state.containers) == {"web-0", "web-1"}
 
 
 class TestVanished:
