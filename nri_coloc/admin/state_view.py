@@ -14,9 +14,21 @@ from nri_coloc.model.topology import NumaNode
 from nri_coloc.model.workload import Pod
 
 
-def state_json(state: NodeState, observe: bool, actual: Mapping[str, str]) -> dict[str, Any]:  # noqa: FBT001 - the mode of the daemon, always named by its one caller
-    """Return the body of `/v1/state`; `actual` holds cpulists by container id."""
-    containers = [_container(state, assignment, actual) for assignment in state.containers.values()]
+def state_json(
+    state: NodeState, *, observe: bool, actual: Mapping[str, str], waits_for: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the body of `/v1/state`.
+
+    By container id: `actual`, the CPUs that were read back, as lists; `waits_for`, in words.
+    """
+    containers = [
+        {
+            **_container(state, assignment),
+            "actual_cpus": actual.get(assignment.id, ""),
+            "waits_for": waits_for.get(assignment.id, ""),
+        }
+        for assignment in state.containers.values()
+    ]
     return {
         "mode": "observe" if observe else "enforce",
         "node": {
@@ -41,7 +53,7 @@ def _pools(state: NodeState) -> dict[str, Any]:
     return {name: {"cpus": cpuset.render(state.pools.cpus(name)), "members": members[name]} for name in names}
 
 
-def _container(state: NodeState, assignment: Assignment, actual: Mapping[str, str]) -> dict[str, Any]:
+def _container(state: NodeState, assignment: Assignment) -> dict[str, Any]:
     place = state.pods.get(assignment.container.pod_id)
     pod = place.pod if place else Pod(assignment.container.pod_id)
     return {
@@ -52,7 +64,7 @@ def _container(state: NodeState, assignment: Assignment, actual: Mapping[str, st
         "class": assignment.qos.value,
         "pool": assignment.pool,
         "cpus": _decided_cpus(state, assignment),
-        "actual_cpus": actual.get(assignment.id, ""),
+        "actual_cpus": "",
         "mems": cpuset.render(state.mems_of(assignment)),
         "exclusive": bool(assignment.exclusive),
     }

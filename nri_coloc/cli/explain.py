@@ -14,7 +14,7 @@ from nri_coloc.errors import ColocError, SettingsError
 
 Record = Mapping[str, Any]
 
-_MOVING: Final = frozenset({"reconfigured", "main_came", "main_gone"})
+_MOVING: Final = frozenset({"reconfigured", "main_came", "main_gone", "cpus_freed"})
 """Reasons of a container.update that put a container elsewhere, as an admission does."""
 
 _LATER: Final = 10
@@ -86,6 +86,8 @@ def _place(container: Record) -> Iterator[str]:
     cpus = f"CPUs {container['cpus'] or 'as the runtime set them'}{own}"
     where = f"class {container['class']}, pool {container['pool']}, {cpus}, memory nodes {container['mems']}"
     yield f"{_full(container)}  {plain(where)}"
+    if container.get("waits_for"):
+        yield f"  waits for {plain(container['waits_for'])}; it is placed again when they are free"
     if container["actual_cpus"] and container["cpus"] and container["actual_cpus"] != container["cpus"]:
         yield f"  but read back were CPUs {plain(container['actual_cpus'])}"
 

@@ -31,7 +31,7 @@ from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.daemon.scores import Scores
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Moves
+from nri_coloc.model.decisions import NOBODY, Moves
 from nri_coloc.model.state import NodeState
 
 SWEEP_S: Final = 2.0
@@ -78,6 +78,8 @@ class Actuator:
         self._asked: list[Future[int]] = []
         self._barriers: dict[str, Barrier] = {}
         self._awaited = False
+        self._handed_over: Barrier | None = None
+        self._incoming = NOBODY
         self._turn = Lock()
         self._drifts = Drifts()
         self._protections = Protections(node, writer, report)
@@ -134,6 +136,21 @@ class Actuator:
         self._awaited = False
         self._barriers.pop(owner, None)
         return None if gone else barrier
+
+    def hand_over(self, taken: CPUMask, leaving: Moves, owners: Moves, seconds: float) -> int:
+        """Move cgroups off CPUs, and when that is read back, or the time is over, pin the new owners to them.
+
+        Return how many cgroups had not left by then. No sweep pins an owner before. For one thread at a time.
+        """
+        barrier = Barrier(taken, leaving)
+        self._handed_over, self._incoming = barrier, owners
+        try:
+            self.submit(leaving)
+            barrier.wait(seconds)
+        finally:
+            self._handed_over, self._incoming = None, NOBODY
+        self.submit(owners)
+        return barrier.open
 
     def former_box(self) -> int:
         """Return how many CPUs the box's members have of a former life, the fewest; 0 where it had none of them."""
@@ -325,7 +342,7 @@ class Actuator:
 
     def _keep_container(self, container_id: str) -> None:
         """Put right what somebody reset, within the limit."""
-        if self._is_due("container", container_id):
+        if container_id not in self._incoming.containers and self._is_due("container", container_id):
             self.bring(container_id)
 
     def _is_due(self, kind: str, id_: str) -> bool:
@@ -359,7 +376,7 @@ class Actuator:
         return drift if assignment.container.pid else None
 
     def _keep_pod(self, pod_id: str) -> None:
-        if self._is_due("pod", pod_id):
+        if pod_id not in self._incoming.pods and self._is_due("pod", pod_id):
             self._apply_pod(pod_id)
 
     def _apply_pod(self, pod_id: str) -> None:
@@ -386,5 +403,6 @@ class Actuator:
             self._report.drifted(pod_id, state, drift)
 
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
-        for barrier in list(self._barriers.values()):
-            barrier.settle(kind, id_, cpus)
+        for barrier in (*self._barriers.values(), self._handed_over):
+            if barrier is not None:
+                barrier.settle(kind, id_, cpus)

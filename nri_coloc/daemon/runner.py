@@ -61,6 +61,7 @@ from nri_coloc.daemon.readiness import Check, Readiness, Reading
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
+from nri_coloc.daemon.second_chances import SecondChances
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.spec_updates import SpecUpdates
 from nri_coloc.daemon.steering import Crew, Steering
@@ -150,6 +151,9 @@ class Daemon:
         updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
         self._comparison.vanished = self.pusher.forget
+        self._second_chances = SecondChances(
+            self.node, self.actuator, self.pusher, self.report, lambda: self._comparison.complete
+        )
 
     def _wire_lending(self, writer: CgroupWriter) -> None:
         """Make both loops, and what they move: the box's CPUs and memory, lent amounts, raised quotas."""
@@ -270,6 +274,7 @@ class Daemon:
             "leaving who is superseded": self._leave_superseded,
             "comparing with CRI": partial(self._comparison.poll, now),
             "following settings and machine": partial(self._steering.look, now),
+            "placing containers that wait for CPUs": partial(self._second_chances.look, now),
             "lending amounts": partial(self.loans.look, now, self.actuator, self.pusher),
             "raising quotas": partial(self._quota_bursts.look, now),
         }

@@ -13,6 +13,7 @@ from nri_coloc.daemon.survey import Survey
 from nri_coloc.model import cpuset
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.readings import Picture
+from nri_coloc.policy import waiting
 from nri_coloc.reclaim import capacity
 from nri_coloc.reclaim.memory import MemoryHeadroom
 from nri_coloc.telemetry.audit import timestamp
@@ -42,6 +43,7 @@ class DaemonView:
 
     def metrics(self) -> bytes:
         """Return Prometheus' text."""
+        self._report.metrics.waiting(len(waiting.of(self._node.state)))
         return self._report.metrics.render()
 
     def healthy(self) -> bool:
@@ -54,8 +56,10 @@ class DaemonView:
 
     def state(self) -> dict[str, Any]:
         """Return the node."""
+        state = self._node.state
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
-        return state_json(self._node.state, self._node.tuning.observe, actual)
+        waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
+        return state_json(state, observe=self._node.tuning.observe, actual=actual, waits_for=waits_for)
 
     def capacity(self) -> dict[str, Any]:
         """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""

@@ -111,6 +111,11 @@ class AmountsGranted:
     because: str
 
 
+@value
+class CPUsFreed:
+    """CPUs may be free: the oldest pod that waits for CPUs and can have them now is placed again."""
+
+
 Event = (
     PodStarted
     | PodRemoved
@@ -122,4 +127,5 @@ Event = (
     | Reconfigured
     | PoolsSized
     | AmountsGranted
+    | CPUsFreed
 )

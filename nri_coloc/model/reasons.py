@@ -69,6 +69,7 @@ class Reason(StrEnum):
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"
     CPUS_CLAIMED = "cpus_claimed"
+    CPUS_FREED = "cpus_freed"
     MEMBERS_ASKED = "members_asked"
     HEADROOM = "headroom"
     TIER_LOAD = "tier_load"

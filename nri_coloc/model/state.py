@@ -84,6 +84,7 @@ class Assignment:
     `original`: what the runtime's spec held before us, for `restore`. `granted`: of a loan, the values that are
     other than those lent, because less is there to be lent. `returned`: values that are not ours any more, as they were
     before us; they hold where nothing else is ordered.
+    `admitted_in`: the generation of the state in which it was placed first; of two containers the lower is the older.
     """
 
     container: Container
@@ -99,6 +100,7 @@ class Assignment:
     wish: Wish = DEFAULT_WISH
     granted: Knobs = NO_KNOBS
     returned: Knobs = NO_KNOBS
+    admitted_in: int = field(default=0, compare=False)
 
     @property
     def id(self) -> str:

@@ -160,6 +160,27 @@ class CgroupTree:
             return "cpu.shares", str(shares)
         return "cpu.weight", str(1 + (min(max(shares, 2), 262144) - 2) * 9999 // 262142)
 
+    def plug(self, cpus: CPUMask) -> None:
+        """Have these CPUs online from now on.
+
+        On v2 written sets stay and effective sets follow. On v1 each cgroup loses the CPUs that went offline, for good
+        (kernel/cgroup/cpuset-v1.c, hotplug_update_tasks_legacy); only the root gets them back.
+        """
+        with self._lock:
+            self._cpus = cpus
+            if self.version == 1:
+                self._lose_offline("kubepods")
+                self.write("", "cpuset.cpus", cpuset.render(cpus))
+            else:
+                root = self.folder("cpuset.cpus", "") / files.EFFECTIVE[2]["cpuset.cpus"]
+                shared_files.put(self._alone(root), cpuset.render(cpus))
+            self.settle()
+
+    def _lose_offline(self, path: str) -> None:
+        self.write(path, "cpuset.cpus", cpuset.render(self.mask(path, "cpuset.cpus") & self._cpus))
+        for child in self.children(path):
+            self._lose_offline(child)
+
     # ---- what is effective ----
 
     def settle(self, path: str = "") -> None:

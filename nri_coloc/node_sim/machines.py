@@ -178,10 +178,12 @@ def topology(spec: MachineSpec) -> Topology:
     return Topology.build(cpus, memory, 0 if spec.legacy else spec.isolated)
 
 
-def plant(spec: MachineSpec, root: Path) -> None:
-    """Write the machine's files into a folder, which then serves as a host root."""
+def plant(spec: MachineSpec, root: Path, below: str = "") -> None:
+    """Write the machine's files into a folder, which then serves as a host root; `below` a path, if one is given."""
     folders: set[Path] = set()
     for name, text in files(spec):
+        if not name.startswith(below):
+            continue
         path = root / name
         if path.parent not in folders:
             path.parent.mkdir(parents=True, exist_ok=True)

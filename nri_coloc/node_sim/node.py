@@ -38,7 +38,7 @@ class Node:
     def __init__(
         self, folder: Path, machine: str = "8cpu", *, cgroup: int = 2, runtime_version: str = "2.1.9"
     ) -> None:
-        spec = machines.MACHINES[machine]
+        self._machine = spec = machines.MACHINES[machine]
         topology = machines.topology(spec)
         self.host_root = folder / "host"
         self.nri_socket = folder / "run/nri.sock"
@@ -156,6 +156,14 @@ class Node:
     def tick(self, now: float) -> None:
         """Let the workload use CPU up to `now` (seconds)."""
         self.workload.tick(now)
+
+    # ---- the machine ----
+
+    def plug(self, cpus: CPUMask) -> None:
+        """Have these of the machine's CPUs online from now on, and no others."""
+        offline = machines.topology(self._machine).online & ~cpus
+        machines.plant(machines.without(self._machine, offline), self.host_root, "sys/devices/system/")
+        self.tree.plug(cpus)
 
     # ---- looking ----
 

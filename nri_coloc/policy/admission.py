@@ -340,6 +340,7 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
         wish=assignment.wish,
         granted=assignment.granted,
         returned=assignment.returned,
+        admitted_in=assignment.admitted_in or state.generation,
     )
 
 

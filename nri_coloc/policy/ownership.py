@@ -10,6 +10,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
 from nri_coloc.model.events import ContainerStarting
 from nri_coloc.model.knobs import Knobs
@@ -70,13 +71,16 @@ def _owner_resized(state: NodeState, assignment: Assignment) -> Resize | None:
         )
         return Resize(assignment, Reason.RESIZE_UNMET, because, findings)
     mems = admission.bound_to(state, assignment.wish, grant.cpus)
-    now = replace(assignment, exclusive=grant.cpus, mems=mems)
+    now = replace(assignment, exclusive=grant.cpus, mems=mems, knobs=_knobs(assignment, mems))
     return Resize(now, grant.reason, f"{asked.words}; {grant.because}", findings)
 
 
 def _placed(state: NodeState, assignment: Assignment) -> Resize | None:
-    """Place a container that owns nothing as if it came now."""
-    found = admission.dedicate(state, replace(assignment.container, record=""), assignment.wish)
+    """Place a container that owns nothing as if it came now: CPUs that its spec names are a pool's, and no claim."""
+    spec = replace(assignment.container.resources, cpus="")
+    found = admission.dedicate(
+        state, replace(assignment.container, record="", resources=spec), assignment.wish
+    )
     if found.reason is Reason.NO_FREE_CPUS:
         runs_on = cpuset.render(state.cpus_of(assignment))
         because = f"{found.because}; it stays on CPUs {runs_on}"
@@ -85,13 +89,29 @@ def _placed(state: NodeState, assignment: Assignment) -> Resize | None:
         return None
     placed = found.assignment
     now = replace(
-        assignment, pool=placed.pool, exclusive=placed.exclusive, follows=placed.follows, mems=placed.mems
+        assignment,
+        pool=placed.pool,
+        exclusive=placed.exclusive,
+        follows=placed.follows,
+        mems=placed.mems,
+        knobs=_knobs(assignment, placed.mems),
     )
     return Resize(now, found.reason, found.because, found.findings)
 
 
+def _knobs(assignment: Assignment, mems: CPUMask) -> Knobs:
+    """Return a container's knobs with the memory nodes that are ours from now on: no push carries them, files do."""
+    return assignment.knobs._replace(mems=cpuset.render(mems)) if mems else assignment.knobs
+
+
 def _asked(assignment: Assignment) -> request.Request:
     return request.of_container(assignment.container, assignment.wish)
+
+
+def due(_state: NodeState, assignment: Assignment) -> int:
+    """Return how many CPUs of its own a container of class dedicated asks for; 0 if it asks for less than one."""
+    asked = _asked(assignment)
+    return asked.whole if asked.milli >= 1000 else 0
 
 
 def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
@@ -124,7 +144,7 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
     """
     outcome = lifecycle.start(state, event, tuning)
     known = state.containers.get(event.container.id)
-    if known is None or event.running or known.exclusive or known.follows or _asked(known).milli < 1000:
+    if known is None or event.running or known.exclusive or known.follows or not due(state, known):
         return outcome
     before = outcome.state
     found = resized(before, before.containers[known.id])

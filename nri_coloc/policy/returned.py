@@ -8,6 +8,7 @@ kernel's own values of a new cgroup. It holds until the kubelet tells another.
 from dataclasses import replace
 from typing import Final
 
+from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs
 from nri_coloc.model.reasons import AuditEvent
@@ -58,6 +59,7 @@ def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
         memory_min=0,
         oom_score_adj=former.oom_score_adj,
         io_weight=KERNELS_IO_WEIGHT,
+        mems=former.mems or cpuset.render(state.topology.all_mems) or None,
     )
     free = [value if order is None else None for value, order in zip(before_us, orders, strict=True)]
     return Knobs._make(free).where_set(ours)

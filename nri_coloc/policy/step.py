@@ -13,6 +13,7 @@ from nri_coloc.model.events import (
     ContainerGone,
     ContainerStarting,
     ContainerUpdating,
+    CPUsFreed,
     Event,
     PodRemoved,
     PodStarted,
@@ -22,7 +23,7 @@ from nri_coloc.model.events import (
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import lifecycle, loans, ownership, resync, sizing, update
+from nri_coloc.policy import lifecycle, loans, ownership, resync, sizing, update, waiting
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
@@ -53,5 +54,7 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
             return sizing.sized(state, event)
         case AmountsGranted():
             return loans.granted(state, event)
+        case CPUsFreed():
+            return waiting.placed_again(state)
         case _:
             assert_never(event)

@@ -74,6 +74,9 @@ class Metrics:
             namespace=NAMESPACE,
             registry=self._registry,
         )
+        self._waiting = self._gauge(
+            "waiting_containers", "Dedicated containers that wait for CPUs of their own."
+        )
         self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
         self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
         self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
@@ -185,6 +188,10 @@ class Metrics:
         """Say what is advertised."""
         self._offered_milli.set(cpu_milli)
         self._offered_bytes.set(memory_bytes)
+
+    def waiting(self, containers: int) -> None:
+        """Say how many dedicated containers wait for CPUs of their own."""
+        self._waiting.set(containers)
 
     def paused(self, *, now: bool) -> None:
         """Say whether lending is paused by an operator."""

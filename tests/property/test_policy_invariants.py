@@ -23,8 +23,8 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Resources, Wish
-from nri_coloc.policy import admission, box, claim, pools, request, tiers
+from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Resources, Wish
+from nri_coloc.policy import admission, box, claim, pools, request, tiers, waiting
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
 from tests.property import looks
@@ -103,6 +103,41 @@ class PlacementMachine(RuleBasedStateMachine):
         where = pod(facts.pod_id)
         self.act(lambda: self.node.happen(ContainerStarting(where, facts, wish, running)))
         self.listed_if_new(name, facts)
+        if running:
+            self.node.listed[name] = replace(self.node.listed[name], phase=Phase.RUNNING)
+
+    @rule(name=NAMES, on=PODS, milli=MILLI)
+    def come_too_early(self, name, on, milli):
+        """A container that comes while a guest has nearly every CPU waits, and has its own when the guest is gone."""
+        self.act(
+            lambda: self.node.create("guest", 1000 * (self.state.pools.free.bit_count() - 1), on="guest")
+        )
+        self.create(name, on, milli, DEDICATED)
+        facts = self.node[name].container
+        self.act(
+            lambda: self.node.happen(ContainerStarting(pod(facts.pod_id), facts, DEDICATED, running=True))
+        )
+        self.node.listed[name] = replace(self.node.listed[name], phase=Phase.RUNNING)
+        self.act(lambda: self.node.remove_pod("guest"))
+        self.free()
+
+    @rule()
+    def free(self):
+        """One pod gets what it waited for, and gets it whole; others lose nothing but sidecars that join it."""
+        before = self.state
+        waited = {a.id: waiting.missing(before, a) for a in waiting.of(before)}
+        outcome = self.act(self.node.free)
+        placed = {d.subject.id for d in outcome.decisions if d.reason is Reason.CPUS_FREED and d.subject}
+        assert len({self.node[k].container.pod_id for k in placed}) <= 1
+        assert bool(placed) == (outcome.state is not before)
+        for name in placed:
+            had, has = before.containers[name].exclusive, self.node[name].exclusive
+            assert (has & had, has.bit_count()) == (had, had.bit_count() + waited[name])
+            assert waiting.missing(self.state, self.node[name]) == 0
+            self.gained.add(name)
+        for name in before.owners.keys() - placed:
+            joined = self.node[name].follows in placed
+            assert joined or self.state.owners.get(name) == before.owners[name]
 
     @rule(name=NAMES, on=PODS, wish=WISHES, requested=RESOURCES)
     def update(self, name, on, wish, requested):

@@ -10,7 +10,7 @@ import sys
 from typing import Final
 
 from nri_coloc.cli import main
-from nri_coloc.daemon import consequences, restoration
+from nri_coloc.daemon import consequences, restoration, second_chances
 
 PROGRAM: Final = ("-m", "tests.rig.patient_daemon")
 PATIENCE_S: Final = 60.0
@@ -20,6 +20,7 @@ def be_patient() -> None:
     """For other programs of the rig, too."""
     for module, name in (
         (consequences, "START_WAIT_S"),
+        (second_chances, "LEAVE_WITHIN_S"),
         (restoration, "ENDS_WITHIN_S"),
         (restoration, "SPECS_WITHIN_S"),
     ):

@@ -1,8 +1,9 @@
 """admin/state_view.py: the shape of `/v1/state`, and the example of DESIGN 4.8 in it."""
 
 from dataclasses import replace
+from typing import Any
 
-from nri_coloc.admin.state_view import state_json
+from nri_coloc.admin import state_view
 from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState, PodPlace, Pools
@@ -15,13 +16,18 @@ POOLS = Pools(dedicated=0b0000_0011, system=0b1111_1100, share=0b1111_1100, recl
 APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated", exclusive=0b11)
 
 
+def state_json(state: NodeState, *, observe: bool = False, **by_id: dict[str, str]) -> dict[str, Any]:
+    shown = {"actual": {}, "waits_for": {}, **by_id}
+    return state_view.state_json(state, observe=observe, **shown)
+
+
 def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
     return NodeState(topology, POOLS, {pod.id: PodPlace(pod) for pod in pods}, Crowd.of(assignments))
 
 
 def test_the_example_of_the_design_is_shown_whole():
     state = node(APP, pods=(Pod("s1", name="web", namespace="shop"),))
-    assert state_json(state, False, {"9c1b": "0-1"}) == {
+    assert state_json(state, actual={"9c1b": "0-1"}) == {
         "mode": "enforce",
         "node": {
             "cpus": "0-7",
@@ -50,28 +56,29 @@ def test_the_example_of_the_design_is_shown_whole():
                 "actual_cpus": "0-1",
                 "mems": "0",
                 "exclusive": True,
+                "waits_for": "",
             }
         ],
     }
 
 
 def test_observing_is_a_mode():
-    assert state_json(node(), True, {})["mode"] == "observe"
+    assert state_json(node(), observe=True)["mode"] == "observe"
 
 
 def test_what_was_never_read_back_is_empty():
-    (container,) = state_json(node(APP), False, {})["containers"]
+    (container,) = state_json(node(APP))["containers"]
     assert container["actual_cpus"] == ""
 
 
 def test_a_container_of_an_unknown_pod_has_no_pod():
-    (container,) = state_json(node(APP), False, {})["containers"]
+    (container,) = state_json(node(APP))["containers"]
     assert (container["namespace"], container["pod"]) == ("", "")
 
 
 def test_a_sidecar_runs_on_the_main_containers_cpus_without_owning_them():
     sidecar = Assignment(Container("x", "s1", "log"), QoSClass.DEDICATED, "dedicated", follows="9c1b")
-    container = state_json(node(APP, sidecar), False, {})["containers"][1]
+    container = state_json(node(APP, sidecar))["containers"][1]
     assert (container["cpus"], container["exclusive"]) == ("0-1", False)
 
 
@@ -80,7 +87,7 @@ def test_where_we_keep_our_hands_off_the_specs_own_cpus_are_shown():
         Container("x", "s1"), QoSClass.SHARED, "share", hands_off=True, original=Knobs(cpus="5")
     )
     everywhere = Assignment(Container("y", "s1"), QoSClass.SHARED, "share", hands_off=True)
-    first, second = state_json(node(left, everywhere), False, {})["containers"]
+    first, second = state_json(node(left, everywhere))["containers"]
     assert (first["cpus"], second["cpus"]) == ("5", "")
 
 
@@ -88,19 +95,19 @@ def test_containers_are_sorted_by_namespace_pod_name_and_id():
     pods = (Pod("s1", name="b", namespace="z"), Pod("s2", name="a", namespace="z"), Pod("s3", namespace="a"))
     places = [("4", "s1", "x"), ("3", "s1", "x"), ("2", "s2", "y"), ("1", "s2", "x"), ("5", "s3", "")]
     state = node(*(Assignment(Container(*place), QoSClass.SHARED, "share") for place in places), pods=pods)
-    assert [c["id"] for c in state_json(state, False, {})["containers"]] == ["5", "1", "2", "3", "4"]
+    assert [c["id"] for c in state_json(state)["containers"]] == ["5", "1", "2", "3", "4"]
 
 
 def test_a_pool_of_another_name_is_shown_while_it_has_members():
     batch = Assignment(Container("x", "s1"), QoSClass.SHARED, "batch")
-    pools = state_json(node(batch), False, {})["pools"]
+    pools = state_json(node(batch))["pools"]
     assert list(pools) == ["reserved", "dedicated", "system", "share", "reclaim", "batch"]
     assert pools["batch"] == {"cpus": "2-7", "members": 1}
 
 
 def test_the_operators_pools_are_shown_with_and_without_members():
     state = replace(node(), pools=replace(POOLS, tiers={"gold": 0b1100, "etl": 0}))
-    pools = state_json(state, False, {})["pools"]
+    pools = state_json(state)["pools"]
     assert list(pools)[5:] == ["etl", "gold"]
     assert (pools["gold"], pools["etl"]) == ({"cpus": "2-3", "members": 0}, {"cpus": "", "members": 0})
 
@@ -110,6 +117,13 @@ def test_memory_nodes_are_all_of_them_unless_bound_or_near_cpus_of_ones_own():
     free = Assignment(Container("a", "s1"), QoSClass.SHARED, "share")
     bound = Assignment(Container("b", "s1"), QoSClass.SHARED, "share", mems=0b10)
     near = Assignment(Container("c", "s1"), QoSClass.DEDICATED, "dedicated", exclusive=0b10)
-    shown = state_json(node(free, bound, near, topology=machine), False, {})
+    shown = state_json(node(free, bound, near, topology=machine))
     assert [c["mems"] for c in shown["containers"]] == ["0-1", "1", "1"]
     assert [numa["id"] for numa in shown["node"]["numa"]] == [0, 1]
+
+
+def test_a_container_that_waits_shows_for_what():
+    waiting = replace(APP, pool="share", exclusive=0)
+    (shown,) = state_json(node(waiting), waits_for={"9c1b": "2 CPUs of its own"})["containers"]
+    assert (shown["class"], shown["pool"], shown["exclusive"]) == ("dedicated", "share", False)
+    assert shown["waits_for"] == "2 CPUs of its own"

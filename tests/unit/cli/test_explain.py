@@ -73,6 +73,16 @@ class TestLines:
         told = explain.lines(WEB, state(container()), [record(), moved])
         assert told[1:] == ["  T container.update reconfigured: other settings"]
 
+    def test_a_second_chance_is_such_a_decision(self):
+        placed = record("container.update", "cpus_freed", because="placed again")
+        told = explain.lines(WEB, state(container()), [record(reason="no_free_cpus"), placed])
+        assert told[1:] == ["  T container.update cpus_freed: placed again"]
+
+    def test_a_container_that_waits_is_said_to(self):
+        waiting = container(pool="share", exclusive=False, waits_for="2 CPUs of its own")
+        told = explain.lines(WEB, state(waiting), [record(reason="no_free_cpus")])
+        assert told[1] == "  waits for 2 CPUs of its own; it is placed again when they are free"
+
     def test_what_came_after_it_follows(self):
         later = record("container.update", "kubelet_update", because="the kubelet asked")
         told = explain.lines(WEB, state(container()), [record(), later])

@@ -15,7 +15,7 @@ from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import QoSClass, Wish
-from tests.rig.waiting import PATIENCE_SECONDS
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
 from tests.unit.policy import kit
 
@@ -94,6 +94,40 @@ def test_nobody_steps_aside_for_hooks_while_one_waits_for_a_departure(monkeypatc
     assert pauses == []
     rig.actuator._carry_out({}, crowd)
     assert pauses
+
+
+# ---- handing CPUs over ----
+
+
+def handed_over() -> tuple[Rig, Moves, Moves]:
+    """Return a rig on which `owner` got CPUs that `app` has to leave: with the cgroups that leave and that come."""
+    rig = Rig(cpus={APP: kit.mask("0-7"), "kubepods/poddb/owner": kit.mask("0-7")})
+    create(rig.node, "app")
+    create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
+    return rig, Moves(containers=("app",)), Moves(containers=("owner",))
+
+
+def test_owners_come_when_the_others_have_left():
+    rig, leaving, coming = handed_over()
+    rig.actuator.start()
+    assert rig.actuator.hand_over(kit.mask("0-1"), leaving, coming, PATIENCE_SECONDS) == 0
+    wait_until(lambda: "owner" in rig.actuator.actual, 20, "the owner")
+    rig.actuator.stop()
+    assert [t.path for t in rig.cgroups.targets] == [APP, "kubepods/poddb/owner"]
+
+
+def test_cgroups_that_stay_are_counted_when_the_time_is_over():
+    rig, leaving, coming = handed_over()
+    assert rig.actuator.hand_over(kit.mask("0-1"), leaving, coming, 0) == 1
+
+
+def test_no_sweep_pins_an_owner_early(monkeypatch):
+    rig, leaving, coming = handed_over()
+    monkeypatch.setattr(Barrier, "wait", lambda _self, _seconds: rig.actuator._sweep())
+    rig.actuator.hand_over(kit.mask("0-1"), leaving, coming, 0)
+    assert [t.path for t in rig.cgroups.targets if t.path.endswith("r")] == []
+    rig.actuator._sweep()
+    assert rig.actuator.actual["owner"] == kit.mask("0-1")
 
 
 # ---- placing ----

@@ -12,6 +12,7 @@ from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView, Loops
+from nri_coloc.model.events import ContainerStarting
 from nri_coloc.model.lending import Binding, Capacity, Headroom
 from nri_coloc.reclaim.memory import MemoryHeadroom
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
@@ -54,6 +55,15 @@ def test_the_state_shows_what_was_decided_beside_what_was_read(parts):
     shown = {one["id"]: (one["cpus"], one["actual_cpus"]) for one in view.state()["containers"]}
     assert shown == {"app": ("0-7", "0-3"), "other": ("0-7", "")}
     assert view.state()["mode"] == "enforce"
+
+
+def test_containers_that_wait_are_shown_and_counted(parts):
+    view, node, _ = parts
+    create(node, "web", kit.DEDICATED, 8000)
+    node.decide(ContainerStarting(kit.pod(), kit.container("web", milli=8000), kit.DEDICATED, running=True))
+    (shown,) = view.state()["containers"]
+    assert shown["waits_for"] == "8 CPUs of its own"
+    assert b"nri_coloc_waiting_containers 1.0" in view.metrics()
 
 
 def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts):

@@ -19,6 +19,7 @@ from nri_coloc.model.events import (
     ContainerGone,
     ContainerStarting,
     ContainerUpdating,
+    CPUsFreed,
     Event,
     PodRemoved,
     PodStarted,
@@ -147,6 +148,10 @@ class Node:
         outcome = self.create(name, milli, wish, on, **facts)
         self.start(name, running=True, wish=wish, on=on, created_at=self.clock)
         return outcome
+
+    def free(self) -> Outcome:
+        """Give the pods that wait for CPUs a second chance."""
+        return self.happen(CPUsFreed())
 
     def stop(self, name: str, *, removed: bool = False) -> Outcome:
         self.listed.pop(name, None)

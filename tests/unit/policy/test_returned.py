@@ -8,9 +8,10 @@ from nri_coloc.model.cpuset import of
 from nri_coloc.model.events import Synchronized
 from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
 from nri_coloc.model.topology import CPU, Topology
-from nri_coloc.model.workload import Finding, FindingKind, Resources, Wish
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Finding, FindingKind, Numa, Resources, Wish
 from nri_coloc.policy import admission, record
-from tests.unit.policy.kit import RECLAIMED, SHARED, Node, moved, pod
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, asking, mask, moved, pod
 
 OURS = Knobs(memory_high=1 << 28, memory_low=1 << 27, memory_min=1 << 26, oom_score_adj=300, io_weight=400)
 TUNED = replace(SHARED, knobs=OURS)
@@ -215,3 +216,19 @@ def test_a_daemon_that_comes_later_gives_back_what_its_journal_tells_of_who_carr
     assert ordered(again).where_set(LENT.knobs) == Knobs(shares=2, quota=-1, period=100_000, memory_limit=-1)
     assert again["app"].container.journalled is None
     assert again["app"].by_file
+
+
+def test_memory_nodes_go_back_with_the_cpus():
+    node = Node()
+    node.create("app", 2000, replace(DEDICATED, numa=Numa.SINGLE))
+    assert node["app"].knobs.mems == "0"
+    node.reconfigure(Tuning(reserved=mask("0-6")))
+    assert (node["app"].exclusive, ordered(node).mems) == (0, "0-1")
+
+
+def test_memory_nodes_go_back_to_what_the_kubelet_gave():
+    node = Node()
+    wish = replace(DEDICATED, numa=Numa.SINGLE, numa_ids=0b10)
+    node.create("app", wish=wish, resources=asking(2000, mems="0"))
+    node.reconfigure(Tuning(reserved=mask("0-6")))
+    assert ordered(node).mems == "0"

@@ -24,6 +24,7 @@ EVENTS: dict[type, Any] = {
     events.Reconfigured: events.Reconfigured(Node().state.topology, {}, {}),
     events.AmountsGranted: events.AmountsGranted({"app": Knobs(quota=1)}, "there is less"),
     events.PoolsSized: events.PoolsSized({"reclaim": 2}, "online pods use 4 of 8 CPUs"),
+    events.CPUsFreed: events.CPUsFreed(),
 }
 
 

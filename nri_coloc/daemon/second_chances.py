@@ -1,0 +1,82 @@
+"""Placing again the containers that wait for CPUs of their own: one pod a second, on the housekeeping thread.
+
+The policy decides which pod, under the mutex. Then, outside of it, all others leave its CPUs, that is read back, and
+only then its containers are pinned to them. The runtime's specs follow: after a restart they tell what was given.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.report import Report
+from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Moves, Outcome
+from nri_coloc.model.events import CPUsFreed
+from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.model.state import Assignment, NodeState
+
+EVERY_S: Final = 0.9
+"""Between two pods, at least; housekeeping has a turn a second."""
+
+LEAVE_WITHIN_S: Final = 0.4
+"""How long the others may take to leave the CPUs, as at a start; then the owner is pinned, and the audit says so."""
+
+
+class SecondChances:
+    """`knows_all`: whether every live container is known. Before that, CPUs that look free may have an owner."""
+
+    def __init__(
+        self, node: Node, actuator: Actuator, pusher: Pusher, report: Report, knows_all: Callable[[], bool]
+    ) -> None:
+        self._node = node
+        self._actuator = actuator
+        self._pusher = pusher
+        self._report = report
+        self._knows_all = knows_all
+        self._tried: NodeState | None = None
+        self._next_at = 0.0
+
+    def look(self, now: float) -> None:
+        """Place the next pod that can be placed; nothing is tried twice on the same state."""
+        before = self._node.state
+        if before is self._tried or now < self._next_at or not self._knows_all():
+            return
+        outcome = self._node.decide(CPUsFreed())
+        self._tried = outcome.state
+        if not outcome.decisions:
+            return
+        self._tried, self._next_at = None, now + EVERY_S
+        self._carry_out(outcome)
+        self._report.decided(outcome.decisions, outcome.state, before)
+
+    def _carry_out(self, outcome: Outcome) -> None:
+        """Have the others leave, then pin the new owners, then tell the runtime, the owners' specs first."""
+        state, placed = outcome.state, _placed(outcome)
+        taken = 0
+        for owner in placed:
+            taken |= owner.exclusive
+        staying = _without(outcome.moves, outcome.waits_for)
+        left_behind = self._actuator.hand_over(taken, outcome.waits_for, staying, LEAVE_WITHIN_S)
+        if left_behind:
+            self._tell_late(placed[0], state, left_behind, taken)
+        self._pusher.submit((*staying.containers, *outcome.waits_for.containers))
+
+    def _tell_late(self, owner: Assignment, state: NodeState, left_behind: int, taken: CPUMask) -> None:
+        self._report.metrics.late_exclusivity()
+        because = f"pinned while {left_behind} cgroups are not read back off its CPUs {cpuset.render(taken)}"
+        self._report.about(owner, state, (AuditEvent.LATE, Reason.TOO_LATE, because))
+
+
+def _placed(outcome: Outcome) -> list[Assignment]:
+    return [d.subject for d in outcome.decisions if d.reason is Reason.CPUS_FREED and d.subject is not None]
+
+
+def _without(moves: Moves, leaving: Moves) -> Moves:
+    pods, containers = set(leaving.pods), set(leaving.containers)
+    return Moves(
+        tuple(k for k in moves.pods if k not in pods),
+        tuple(k for k in moves.containers if k not in containers),
+    )
