@@ -17,6 +17,10 @@ DAEMON_SHARES: Final = 256
 """Its DaemonSet requests 250m, which the kubelet rounds down to this."""
 
 
+_MAY_THROTTLE: Final = "classes: {reclaimed: {allowNamespaces: [default]}}\n"
+"""Lets the reclaimed pod, which is in this namespace, name a blockio class."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arrangement:
     """`burstable`: the offline pod has a CPU request, of half the node, as users give it when nothing forbids it.
@@ -53,7 +57,7 @@ def seated_daemon(containerd: Containerd, reclaim: str) -> Iterator[Daemon]:
     `reclaim`: what is to stand in that section beside the defaults, such as `cpuWatermark: 120`.
     """
     keys = ", ".join(filter(None, ["enabled: true", reclaim]))
-    with Daemon(containerd, config=f"reclaim: {{{keys}}}\n") as daemon:
+    with Daemon(containerd, config=f"{_MAY_THROTTLE}reclaim: {{{keys}}}\n") as daemon:
         seat(daemon, containerd)
         daemon.wait_synchronised()
         try:

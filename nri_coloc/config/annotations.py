@@ -71,13 +71,15 @@ def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: i
     """Return a container's wish; never raises for anything that a pod can carry."""
     limit = gate.known_limit(container)
     request = gate.certain_request(pod, container, node_memory_bytes)
-    native = _has_shares(container.resources)
+    native, score = _has_shares(container.resources), container.oom_score_adj
     carried = order.found(pod)
     if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
-        found = _of_class(pod, tuning, qos, because, _Given(native, limit, request))
+        found = _of_class(pod, tuning, qos, because, _Given(native, limit, request, score))
         return membership.joined(found, pod, tuning)
-    subject = gate.Subject(pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources)
+    subject = gate.Subject(
+        pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources, score=score
+    )
     return _annotated(_reading(carried, container.name), subject, native=native)
 
 
@@ -99,7 +101,7 @@ def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
     carried = order.found(pod)
     if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
-        if not classes.tuned(tuning, qos).has_memory:
+        if classes.is_given(qos, pod, tuning) and not classes.tuned(tuning, qos).has_memory:
             found = _of_class(pod, tuning, qos, because, _Given(native=False))
             return _plain(membership.joined(found, pod, tuning))
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
@@ -185,11 +187,15 @@ def _used(key: str, wish: Wish) -> str:
 
 
 class _Given(NamedTuple):
-    """A container's own figures that a class default depends on; `native`: it has a CPU request."""
+    """A container's own figures that a class default depends on.
+
+    native: it has a CPU request. limit, request: bytes of memory. score: the kubelet's oom_score_adj.
+    """
 
     native: bool
     limit: int = 0
     request: int = 0
+    score: int | None = None
 
 
 def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wish:
@@ -211,7 +217,7 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
             burst_by = written.shown(found.because)
         if key == "memory-limit":  # the limit that memory-high's percentage is of
             subject = replace(subject, limit=found.value)
-    given = _Given(native, subject.limit, subject.request)
+    given = _Given(native, subject.limit, subject.request, subject.score)
     base = _of_class(subject.pod, subject.tuning, qos, because, given)
     if burst_by:
         base = replace(base, cpu_burst_percent=values["cpu-burst"], burst_because=burst_by)
@@ -260,7 +266,12 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
 
 def _of_class(pod: Pod, tuning: Tuning, qos: QoSClass, because: str, given: _Given) -> Wish:
     settings = classes.tuned(tuning, qos)
-    if not (settings.memory_high or settings.memory_low or settings.memory_min):
+    if not (classes.is_given(qos, pod, tuning) or gate.is_allowed(pod, qos, tuning)):
+        score = given.score if settings.oom_score_adj is not None else None
+        settings = gate.unprivileged(settings, qos, pod.kube_qos, score)
+    if settings.has_memory:
+        given = given._replace(score=None)
+    else:
         given = _Given(given.native)  # the other figures change nothing: fewer entries in the cache
     return _default(settings, qos, because, tuning.handlers.get(pod.handler, "container"), given)
 
@@ -270,8 +281,8 @@ def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, g
     knobs = Knobs(
         shares=None if given.native else settings.cpu_shares,
         memory_high=_class_bytes(settings.memory_high, given.limit),
-        memory_low=_class_bytes(settings.memory_low, given.request),
-        memory_min=_class_bytes(settings.memory_min, given.request),
+        memory_low=_class_protection(settings.memory_low, given.request),
+        memory_min=_class_protection(settings.memory_min, given.request),
         oom_score_adj=settings.oom_score_adj,
         io_weight=None if settings.io_weight == KERNELS_IO_WEIGHT else settings.io_weight,
     )
@@ -287,3 +298,8 @@ def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, g
 
 def _class_bytes(text: str | None, base: int) -> int | None:
     return None if text is None else quantity.amount(text).of(base)
+
+
+def _class_protection(text: str | None, request: int) -> int | None:
+    """Return a default as far as the container's own request carries it; None for nothing."""
+    return min(_class_bytes(text, request) or 0, request) or None

@@ -43,11 +43,25 @@ def by_operator_or_kubernetes(pod: Pod, tuning: Tuning) -> tuple[QoSClass, str]:
     for number, rule in enumerate(tuning.rules, 1):
         if applies(rule, pod):
             return rule.qos, _rule_in_words(rule, number)
+    return _by_kubernetes(pod)
+
+
+def _by_kubernetes(pod: Pod) -> tuple[QoSClass, str]:
     if pod.namespace == _KUBE_SYSTEM:
         return QoSClass.SYSTEM, "namespace kube-system"
     if pod.kube_qos is KubeQoS.BEST_EFFORT:
         return QoSClass.RECLAIMED, "Kubernetes BestEffort"
     return QoSClass.SHARED, "default"
+
+
+def is_given(qos: QoSClass, pod: Pod, tuning: Tuning) -> bool:
+    """Return whether a pod has a class by its namespace and Kubernetes' QoS alone.
+
+    Annotations and labels are the author's, also those that a rule of the operator names: only a rule that names a
+    namespace counts.
+    """
+    rule = next((rule for rule in tuning.rules if rule.namespace and applies(rule, pod)), None)
+    return qos is (rule.qos if rule is not None else _by_kubernetes(pod)[0])
 
 
 def applies(rule: ClassRule | Selector, pod: Pod) -> bool:

@@ -1,13 +1,14 @@
-"""Who may ask for what: annotations are unprivileged input (DESIGN 4.1).
+"""The rights of a pod: annotations and labels are unprivileged input (DESIGN 4.1).
 
-Judges a well-formed value for one subject and returns what it comes to: a percentage becomes bytes, an
-oom_score_adj is clamped to the class's band, a privilege is refused. Knows nothing of where a value was
-written. The subtle thing is the memory request, which the runtime is never told: `certain_request` returns a
-bound that the true request cannot be below, so that nobody is protected beyond what the scheduler granted.
+`judge` returns the value that a well-formed one comes to for one subject: a percentage becomes bytes, an
+oom_score_adj is clamped to the class's band, a privilege is denied. `unprivileged` does the same for a class's
+defaults. This module does not know where a value was written. The runtime is never told a memory request:
+`certain_request` returns an amount that the true request cannot be below.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,14 +16,17 @@ from nri_coloc.config.classes import BANDS, matches, tuned
 from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.membership import pools_of
 from nri_coloc.config.quantity import Amount
-from nri_coloc.model.knobs import PAGE
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, PAGE
+from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
 _UNLIMITED: Final = 1 << 62
 """cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
 
 _NO_RESOURCES: Final = Resources()
+
+_UNTOLD_SCORES: Final = {KubeQoS.BEST_EFFORT: 1000, KubeQoS.BURSTABLE: 999, KubeQoS.GUARANTEED: -997}
+"""The highest score that the kubelet writes for each QoS class (pkg/kubelet/qos/policy.go)."""
 
 
 class UnfitError(ValueError):
@@ -36,10 +40,12 @@ class UnfitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """For whom values are judged. `limit` and `request` are bytes, 0 where there is none or none is known.
+    """The container that values are judged for, with the kubelet's own values.
 
-    `resources` are the kubelet's own values of the container. `whole_pod`: no container is known yet, so nothing
-    can be said about memory, which is a container's.
+    limit, request: bytes of memory; 0 is none, or none known.
+    whole_pod: no container is known yet; a pod has neither memory values nor an OOM score.
+    resources: of the container.
+    score: oom_score_adj of the container; None where the runtime does not tell it.
     """
 
     pod: Pod
@@ -49,6 +55,7 @@ class Subject:
     request: int = 0
     whole_pod: bool = False
     resources: Resources = _NO_RESOURCES
+    score: int | None = None
 
 
 def judge(key: str, value: Any, subject: Subject) -> Any:
@@ -64,6 +71,27 @@ def admit_class(qos: QoSClass, pod: Pod, tuning: Tuning) -> QoSClass:
     if qos is QoSClass.DEDICATED and pod.kube_qos is KubeQoS.BEST_EFFORT:
         raise UnfitError(FindingKind.DENIED, "dedicated needs a CPU request; this pod has no request at all")
     return qos
+
+
+@lru_cache(maxsize=1024)
+def unprivileged(defaults: ClassTuning, qos: QoSClass, kube_qos: KubeQoS, score: int | None) -> ClassTuning:
+    """Return the defaults that a pod gets of a class that its author chose: none above its own score and weights.
+
+    score: oom_score_adj that the kubelet gave the container, None where it is not told.
+    """
+    lowers = defaults.oom_score_adj is not None and defaults.oom_score_adj < _own_score(kube_qos, score)
+    outweighs = defaults.io_weight > KERNELS_IO_WEIGHT and _is_offline(qos, kube_qos)
+    return replace(
+        defaults,
+        oom_score_adj=None if lowers else defaults.oom_score_adj,
+        io_weight=KERNELS_IO_WEIGHT if outweighs else defaults.io_weight,
+        cpu_shares=None if (defaults.cpu_shares or 0) > MIN_SHARES else defaults.cpu_shares,
+    )
+
+
+def is_allowed(pod: Pod, qos: QoSClass, tuning: Tuning) -> bool:
+    """Return whether the operator gives the privileges of a class to the pod's namespace."""
+    return matches(pod.namespace, tuned(tuning, qos).allow_namespaces)
 
 
 def known_limit(container: Container) -> int:
@@ -92,11 +120,10 @@ def certain_request(pod: Pod, container: Container, node_memory_bytes: int) -> i
     return 0 if 0 < limit < told else told
 
 
-def _need_namespace(pod: Pod, qos: QoSClass, tuning: Tuning, what: str) -> None:
-    globs = tuned(tuning, qos).allow_namespaces
-    if not matches(pod.namespace, globs):
-        allowed = ", ".join(globs) or "no namespace"
-        raise UnfitError(FindingKind.DENIED, f"{what} only in classes.{qos}.allowNamespaces: {allowed}")
+def _need_namespace(pod: Pod, qos: QoSClass, tuning: Tuning, words: str) -> None:
+    if not is_allowed(pod, qos, tuning):
+        allowed = ", ".join(tuned(tuning, qos).allow_namespaces) or "no namespace"
+        raise UnfitError(FindingKind.DENIED, f"{words} only in classes.{qos}.allowNamespaces: {allowed}")
 
 
 def _bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
@@ -126,9 +153,47 @@ def _bytes_of_request(amount: Amount, subject: Subject) -> int | None:
     return found
 
 
-def _within_band(value: int, subject: Subject) -> int:
+def _score(value: int, subject: Subject) -> int | None:
+    """Clamp a score to the class's band; below the kubelet's own it needs an allowed namespace."""
+    if subject.whole_pod:
+        return None
     low, high = BANDS[subject.qos]
-    return min(max(value, low), high)
+    fitted, own = min(max(value, low), high), _own_score(subject.pod.kube_qos, subject.score)
+    if value < own and fitted < own:
+        words = f"{own}, the kubelet's own score, or more; less"
+        _need_namespace(subject.pod, subject.qos, subject.tuning, words)
+    elif fitted < own and not is_allowed(subject.pod, subject.qos, subject.tuning):
+        return own  # the band alone would lower it
+    return fitted
+
+
+def _own_score(kube_qos: KubeQoS, score: int | None) -> int:
+    """Return the oom_score_adj that a container has without this plugin."""
+    return _UNTOLD_SCORES.get(kube_qos, 0) if score is None else score
+
+
+def _io_weight(value: int, subject: Subject) -> int:
+    if value > KERNELS_IO_WEIGHT and _is_offline(subject.qos, subject.pod.kube_qos):
+        words = f"at most {KERNELS_IO_WEIGHT} for a BestEffort or reclaimed pod; more"
+        _need_namespace(subject.pod, subject.qos, subject.tuning, words)
+    return value
+
+
+def _blockio_class(name: str, subject: Subject) -> str:
+    """Return a name; a class may hold weights, which an offline pod may not have."""
+    if _is_offline(subject.qos, subject.pod.kube_qos):
+        _need_namespace(subject.pod, subject.qos, subject.tuning, "for a BestEffort or reclaimed pod")
+    return name
+
+
+def _is_offline(qos: QoSClass, kube_qos: KubeQoS) -> bool:
+    return qos is QoSClass.RECLAIMED or kube_qos is KubeQoS.BEST_EFFORT
+
+
+def _rdt_class(name: str, subject: Subject) -> str:
+    """Return a name; a class takes cache and bandwidth of the whole node, for which no pod has a request."""
+    _need_namespace(subject.pod, subject.qos, subject.tuning, "an RDT class")
+    return name
 
 
 def _own_pool(name: str, subject: Subject) -> str | None:
@@ -161,7 +226,10 @@ _RULES: Final[Mapping[str, Callable[[Any, Subject], Any]]] = MappingProxyType(
         "memory-high": _bytes_of_limit,
         "memory-low": _bytes_of_request,
         "memory-min": _bytes_of_request,
-        "oom-score-adj": _within_band,
+        "io-weight": _io_weight,
+        "blockio-class": _blockio_class,
+        "rdt-class": _rdt_class,
+        "oom-score-adj": _score,
         "avoidance": _avoidance,
         "preserve": _hands_off,
     }

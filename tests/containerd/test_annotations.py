@@ -165,7 +165,8 @@ def test_a_class_of_the_runtimes_throttles_who_asks_for_it_and_only_one_it_knows
     containerd = own_containerd(Options(blockio_classes=slow))
     with Daemon(containerd) as daemon, containerd.cri() as cri:
         daemon.wait_synchronised()
-        batch = workloads.run(cri, "batch", "reclaimed", annotations={f"{PREFIX}blockio-class": "slow"})
+        asked = {f"{PREFIX}blockio-class": "slow"}
+        batch = workloads.run(cri, "batch", "reclaimed", namespace="kube-system", annotations=asked)
         assert cgroups.most_written(batch.cgroup, number) == 1 << 20
         assert cgroups.most_written(workloads.shared(cri).cgroup, number) is None
         with pytest.raises(grpc.RpcError, match=r"no OCI BlockIO parameters for class ..?unheard-of"):

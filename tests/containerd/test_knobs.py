@@ -102,13 +102,36 @@ def test_an_online_containers_oom_score_is_the_kubelets(cri: Cri):
 def test_an_oom_score_that_the_kernel_refuses_never_fails_the_container(daemon: Daemon, cri: Cri):
     """Without CAP_SYS_RESOURCE a score cannot go below the lowest it ever was: here 0."""
     annotations = {f"{PREFIX}oom-score-adj": "-500"}
-    web = workloads.run(cri, "web", "dedicated", request=1, oom=300, annotations=annotations)
+    asked: workloads.Asked = {
+        "namespace": "kube-system",
+        "annotations": annotations,
+        "request": 1,
+        "oom": 300,
+    }
+    web = workloads.run(cri, "web", "dedicated", **asked)
     assert len(web.first_cpus()) == 1
     if workloads.may_lower_oom_scores():
         assert cgroups.oom_score_adj(cri.pid(web.id)) == -500
     else:
         assert daemon.audited("write.failed", saying="oom_score_adj")
         assert cgroups.oom_score_adj(cri.pid(web.id)) == 300
+
+
+def test_a_best_effort_pod_gets_no_lower_oom_score(daemon: Daemon, cri: Cri):
+    key = f"{PREFIX}oom-score-adj"
+    web = workloads.run(cri, "web", "shared", parent=kubepods.BESTEFFORT, oom=1000, annotations={key: "500"})
+    record = daemon.audited("annotation.denied", container_id=web.id)
+    assert (record["key"], record["value"], record["used"]) == (key, "500", "the kubelet's")
+    assert cgroups.oom_score_adj(cri.pid(web.id)) == 1000
+
+
+def test_a_reclaimed_pod_weighs_no_more_than_an_online_one(daemon: Daemon, cri: Cri):
+    batch = workloads.run(
+        cri, "batch", parent=kubepods.BESTEFFORT, oom=1000, annotations={f"{PREFIX}io-weight": "10000"}
+    )
+    assert daemon.audited("annotation.denied", container_id=batch.id)["key"] == f"{PREFIX}io-weight"
+    assert cgroups.weighs(batch.pod.cgroup, 10)
+    assert cgroups.weighs(batch.cgroup, 10)
 
 
 def test_a_burst_reaches_the_container(cri: Cri):

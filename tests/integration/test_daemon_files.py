@@ -179,9 +179,8 @@ def test_a_rival_writer_shows_in_readiness(node, daemon):
 def test_the_audit_claims_no_value_that_the_machine_has_nothing_for(lasting):
     node, daemon = lasting.emptied(), lasting.daemon
     shared(node)  # a pod shows which files there are
-    app = shared(
-        node, "web", annotations={"coloc.nri.io/memory-high": "64Mi", "coloc.nri.io/rdt-class": "gold"}
-    )
+    wanted = {"coloc.nri.io/memory-high": "64Mi", "coloc.nri.io/rdt-class": "gold"}
+    app = shared(node, "web", qos="shared", namespace="kube-system", annotations=wanted)
     admitted = daemon.audited("container.admit", container_id=app)
     high = {"memory.high": 64 * MI} if node.tree.version == 2 else {}
     assert admitted["after"] == {"cpus": "0-7", **high}

@@ -65,7 +65,7 @@ def pushes(node: Node) -> int:
 def test_loans_shrink_with_the_capacity_by_one_push_each_and_then_there_is_peace(rig):
     node, daemon = rig
     jobs = [lent(node, "one"), lent(node, "other")]
-    assert [in_spec(node, job) for job in jobs] == [(LENT_MILLI * 1024 // 1000, LENT_MILLI * 100)] * 2
+    assert [in_spec(node, job) for job in jobs] == [(1024, LENT_MILLI * 100)] * 2
     web = shared(node, "web", 6000)
     for demand in (2.0, 4.0, 6.0):  # three capacities within one dwell: only the last one is worth a push
         node.set_demand(web, demand)

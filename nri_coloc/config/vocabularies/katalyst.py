@@ -70,11 +70,16 @@ _NOT_COMPARED: Final = -300
 
 
 def _oom_score(priority: int, subject: gate.Subject) -> int | None:
-    """Turn a priority (higher survives) into a score (higher is killed first).
+    """Turn a priority (higher survives) into a score (higher is killed first), as far as the gate lets it.
 
     Among reclaimed pods, from -100 up to -1, it orders within the band; elsewhere the kubelet's own scores
     follow from the requests and are worth more. 300 is the best of the class's band, -300 says nothing.
     """
+    score = _in_band(priority, subject)
+    return None if score is None else gate.judge("oom-score-adj", score, subject)
+
+
+def _in_band(priority: int, subject: gate.Subject) -> int | None:
     low, high = BANDS[subject.qos]
     if priority == _NEVER_KILLED:
         return low

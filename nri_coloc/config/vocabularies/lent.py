@@ -35,6 +35,9 @@ _MOST_MILLI: Final = (cpuset.MAX_CPU_ID + 1) * 1000
 _LEAST_QUOTA_MILLI: Final = 10
 """The kernel's smallest quota is 1 ms (min_cfs_quota_period), of our period of 100 ms a hundredth."""
 
+_MOST_SHARES: Final = 1024
+"""One CPU's worth: an amount that nothing confirms may limit, and weighs no more (DESIGN 4.9)."""
+
 _LEAST_BYTES: Final = 1 << 20
 """No process of any kind runs in less."""
 
@@ -104,7 +107,7 @@ def _bytes(text: str) -> quantity.Amount | None:
 
 def _if_lent_shares(value: int, subject: gate.Subject) -> int | None:
     own = subject.resources.shares or 0
-    return value if subject.qos is QoSClass.RECLAIMED and own <= MIN_SHARES else None
+    return min(value, _MOST_SHARES) if subject.qos is QoSClass.RECLAIMED and own <= MIN_SHARES else None
 
 
 def _if_lent_quota(value: int, subject: gate.Subject) -> int | None:

@@ -185,7 +185,7 @@ def test_nothing_is_said_about_the_memory_of_a_whole_pod(key):
     ],
 )
 def test_an_oom_score_is_clamped_to_the_band_of_the_class(qos, asked, expected):
-    assert gate.judge("oom-score-adj", asked, subject(qos=qos)) == expected
+    assert gate.judge("oom-score-adj", asked, subject(qos=qos, tuning=OPEN, score=100)) == expected
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,6 @@ def test_a_bad_exclusive_leaves_the_binding():
         ("reclaimed", "300", 500),
         ("reclaimed", "-300", 1000),  # the class's own
         ("shared", "99", None),
-        ("shared", "300", -998),
         ("shared", "-300", None),
         ("dedicated", "150", None),
     ],
@@ -137,6 +136,12 @@ def test_a_bad_exclusive_leaves_the_binding():
 def test_an_oom_priority_orders_reclaimed_pods(qos, priority, score):
     found = wish({MEMORY: {"oom_priority": priority}}, qos=qos)
     assert (found.knobs.oom_score_adj, found.findings) == (score, ())
+
+
+def test_a_pod_that_is_never_killed_needs_an_allowed_namespace():
+    never = {MEMORY: {"oom_priority": "300"}}
+    assert wish(never, qos="shared", pod={"namespace": "kube-system"}).knobs.oom_score_adj == -998
+    assert told(wish(never, qos="shared")) == [("annotation.denied", f"{MEMORY}[oom_priority]", "300")]
 
 
 def test_an_existing_pool_may_be_named_and_no_other():

@@ -78,7 +78,7 @@ def test_a_reclaimed_container_gets_what_it_was_lent():
 
 
 def test_a_limit_stands_in_for_a_request():
-    assert lent_wish(None, {CPU: "2k"}).annotated == Knobs(shares=2048, quota=200_000, period=100_000)
+    assert lent_wish(None, {CPU: "1k"}).annotated == Knobs(shares=1024, quota=100_000, period=100_000)
 
 
 def test_amounts_may_be_numbers():
@@ -86,8 +86,9 @@ def test_amounts_may_be_numbers():
     assert found.annotated == Knobs(shares=2, quota=1000, period=100_000, memory_limit=1 << 20)
 
 
-def test_shares_end_where_the_kernels_do():
-    assert lent_wish({CPU: "8000000"}).knobs.shares == 262144
+def test_an_amount_weighs_no_more_than_one_cpu():
+    found = lent_wish({CPU: "8000000"}, {CPU: "8000"})
+    assert found.annotated == Knobs(shares=1024, quota=800_000, period=100_000)
 
 
 def test_nothing_lent_is_no_limit():

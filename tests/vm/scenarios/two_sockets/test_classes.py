@@ -24,7 +24,9 @@ def pods(node: Node) -> Pods:
         batch=node.pod("batch", kube_qos="besteffort", oom=1000),
         agent=node.pod("agent", kube_qos="besteffort", namespace="kube-system", oom=1000),
         shop=node.pod("shop", cpus=0.5, oom=100, oom_score_adj="700"),
-        web=node.pod("web", cpus=2, oom=300, qos_class="dedicated", oom_score_adj="-500"),
+        web=node.pod(
+            "web", namespace="kube-system", cpus=2, oom=300, qos_class="dedicated", oom_score_adj="-500"
+        ),
     )
 
 

@@ -1,0 +1,49 @@
+"""The daemon gives a pod no OOM score and no weight that its request does not give it."""
+
+from typing import Any
+
+import pytest
+
+from nri_coloc.errors import RuntimeRefused
+from nri_coloc.model.workload import KubeQoS
+from nri_coloc.node_sim.node import Node
+from nri_coloc.node_sim.spec import ContainerRequest
+from tests.integration.harness import assert_unhurt, daemon_of, file, pod, reclaimed, served
+from tests.rig.daemon import Daemon
+
+P = "coloc.nri.io/"
+
+
+def best_effort(node: Node, annotations: dict[str, str], qos: str = "shared") -> str:
+    """Run a BestEffort pod with one container, as the kubelet asks for it; return the container's id."""
+    pod_id = pod(node, "greedy", qos, annotations, kube=KubeQoS.BEST_EFFORT)
+    return node.run_container(pod_id, ContainerRequest("app", oom_score_adj=1000))
+
+
+def denied(daemon: Daemon, container_id: str) -> dict[str, Any]:
+    record = daemon.audited("annotation.denied", container_id=container_id)
+    return {name: record[name] for name in ("key", "value", "used")}
+
+
+def test_a_best_effort_pod_outlives_no_guaranteed_one(node: Node, daemon: Daemon):
+    app = best_effort(node, {f"{P}oom-score-adj": "-998"})
+    assert denied(daemon, app) == {"key": f"{P}oom-score-adj", "value": "-998", "used": "the kubelet's"}
+    assert node.processes.oom_score_adj(node.runtime.containers[app].pid) == 1000
+    assert_unhurt(daemon)
+
+
+def test_a_reclaimed_pod_weighs_no_more_than_an_online_one(node: Node, daemon: Daemon):
+    batch = reclaimed(node, annotations={f"{P}io-weight": "10000"})
+    assert denied(daemon, batch) == {"key": f"{P}io-weight", "value": "10000", "used": "10"}
+    name = "blkio.bfq.weight" if node.tree.version == 1 else "io.bfq.weight"
+    weights = [file(node, owner, name) for owner in (batch, node.pod("shop/batch"))]
+    assert [(text or "").removeprefix("default ") for text in weights] == ["10", "10"]
+    assert_unhurt(daemon)
+
+
+def test_strict_refuses_a_score_below_the_kubelets(node_v2: Node):
+    with daemon_of(node_v2, config="strict: true\n") as daemon:
+        served(daemon)
+        with pytest.raises(RuntimeRefused, match=r"oom-score-adj='-998' is not allowed"):
+            best_effort(node_v2, {f"{P}oom-score-adj": "-998"})
+        assert_unhurt(daemon)
