@@ -30,6 +30,7 @@ from nri_coloc.config.vocabularies.claims import (
     Claims,
 )
 from nri_coloc.config.written import Written
+from nri_coloc.model import memory_request
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import (
@@ -69,8 +70,8 @@ _JUDGED: Final = (*(key for key in keys.KEYS if key != keys.QOS_CLASS), *USED)
 
 def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: int) -> Wish:
     """Return a container's wish; never raises for anything that a pod can carry."""
-    limit = gate.known_limit(container)
-    request = gate.certain_request(pod, container, node_memory_bytes)
+    limit = memory_request.known_limit(container)
+    request = memory_request.certain(pod, container, node_memory_bytes)
     native, score = _has_shares(container.resources), container.oom_score_adj
     carried = order.found(pod)
     if carried is order.NOTHING:

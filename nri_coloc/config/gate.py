@@ -2,8 +2,7 @@
 
 `judge` returns the value that a well-formed one comes to for one subject: a percentage becomes bytes, an
 oom_score_adj is clamped to the class's band, a privilege is denied. `unprivileged` does the same for a class's
-defaults. This module does not know where a value was written. The runtime is never told a memory request:
-`certain_request` returns an amount that the true request cannot be below.
+defaults. This module does not know where a value was written.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,10 +17,7 @@ from nri_coloc.config.membership import pools_of
 from nri_coloc.config.quantity import Amount
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, PAGE
 from nri_coloc.model.tuning import ClassTuning, Tuning
-from nri_coloc.model.workload import ISOLATED, Container, FindingKind, KubeQoS, Pod, QoSClass, Resources
-
-_UNLIMITED: Final = 1 << 62
-"""cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
+from nri_coloc.model.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
 _NO_RESOURCES: Final = Resources()
 
@@ -92,32 +88,6 @@ def unprivileged(defaults: ClassTuning, qos: QoSClass, kube_qos: KubeQoS, score:
 def is_allowed(pod: Pod, qos: QoSClass, tuning: Tuning) -> bool:
     """Return whether the operator gives the privileges of a class to the pod's namespace."""
     return matches(pod.namespace, tuned(tuning, qos).allow_namespaces)
-
-
-def known_limit(container: Container) -> int:
-    """Return the memory limit in bytes, 0 for none."""
-    limit = container.resources.memory_limit or 0
-    return limit if 0 < limit < _UNLIMITED else 0
-
-
-def certain_request(pod: Pod, container: Container, node_memory_bytes: int) -> int:
-    """Return bytes that the container's memory request cannot be below; 0 where nothing is certain.
-
-    Guaranteed: requests equal limits. Burstable: the kubelet writes
-    oom_score_adj = 1000 - floor(1000 * request / capacity), so request >= (1000 - oom_score_adj) * capacity
-    / 1000 (pkg/kubelet/qos/policy.go). It raises 1000 to 999 and writes -997 for critical pods whatever they
-    asked for: outside of 3 to 998 the value tells nothing.
-
-    An in-place resize leaves the score as it was. No request is above its limit: a limit below what the score tells
-    shows that the score is of a request that holds no more.
-    """
-    qos, score, limit = pod.kube_qos, container.oom_score_adj, known_limit(container)
-    if qos is KubeQoS.GUARANTEED:
-        return limit
-    if qos is not KubeQoS.BURSTABLE or score is None or not 3 <= score <= 998:
-        return 0
-    told = max(0, node_memory_bytes) * (1000 - score) // 1000
-    return 0 if 0 < limit < told else told
 
 
 def _need_namespace(pod: Pod, qos: QoSClass, tuning: Tuning, words: str) -> None:

@@ -7,8 +7,8 @@ asks again should do so only after somebody came or went: it costs about 15 µs 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from nri_coloc.config import gate
 from nri_coloc.daemon import targets
+from nri_coloc.model import memory_request
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
 from nri_coloc.policy import request, whereabouts
@@ -31,11 +31,11 @@ def _online(
 ) -> OnlinePod:
     owned, beyond = not_lent
     members = tuple(state.of_pod(place.pod.id))
-    limits = [gate.known_limit(a.container) for a in members]
+    limits = [memory_request.known_limit(a.container) for a in members]
     return OnlinePod(
         workload.workload_of(place.pod),
         cpu_milli=sum(request.of_container(a.container, a.wish).milli for a in members),
-        memory_bytes=sum(gate.certain_request(place.pod, a.container, memory_bytes) for a in members),
+        memory_bytes=sum(memory_request.certain(place.pod, a.container, memory_bytes) for a in members),
         memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),
         lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),
@@ -67,4 +67,4 @@ def _boxed(state: NodeState, pods: Mapping[str, PodPlace]) -> Iterator[tuple[str
 def _lent(assignment: Assignment) -> int:
     """Return what a container was lent: the limit that a vocabulary made of it, else its own."""
     limit = assignment.knobs.memory_limit or 0
-    return limit if limit > 0 else gate.known_limit(assignment.container)
+    return limit if limit > 0 else memory_request.known_limit(assignment.container)

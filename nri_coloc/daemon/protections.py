@@ -14,6 +14,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model.decisions import Decision
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.policy.protection import NONE, Protection
 
@@ -34,6 +35,7 @@ class Protections:
         self.drifts = Drifts()
         self._protected: set[str] = set()
         self._takes_over = False
+        self._short: dict[str, Protection] = {}
 
     def take_over(self) -> None:
         """Know that the runtime told everything: what a former life protected may be given back."""
@@ -43,8 +45,8 @@ class Protections:
         """Bring protections to their sums along every path, and give back what is no longer asked for."""
         if self._node.tuning.observe:
             return
-        state = self._node.state
-        sums = targets.protections(state, can)
+        state, reserved = self._node.state, self._node.tuning.reserved_memory
+        sums = targets.protections(state, can, reserved)
         if self._takes_over:
             self._takes_over = False
             live = {targets.container_path(a) for a in state.containers.values()}
@@ -55,6 +57,7 @@ class Protections:
         above = {path.rpartition("/")[0] for path in (*sums, *gone)}
         self._protected = {*sums, *left}
         self._tell({path: files for path, files in changed.items() if path in above and files}, sums)
+        self._tell_short(targets.short_of_protection(state, reserved) if sums else {})
 
     def _give_back(self, path: str, changed: dict[str, Files]) -> bool:
         def put_back() -> tuple[KernelInterfaceError, ...]:
@@ -69,6 +72,15 @@ class Protections:
         state = self._node.state
         decisions = [_said(path, files, sums.get(path, NONE)) for path, files in changed.items()]
         self._report.decided(decisions, state, state)
+
+    def _tell_short(self, short: dict[str, Protection]) -> None:
+        """Tell of each pod that gets less than it may have, once for each amount."""
+        state, news = (
+            self._node.state,
+            [item for item in short.items() if self._short.get(item[0]) != item[1]],
+        )
+        self._short = short
+        self._report.decided([_said_short(path, got) for path, got in news], state, state)
 
     def _raise(self, path: str, wanted: Protection) -> Files:
         """Raise one; returns the files that changed with its sum. What somebody else had changed is told at once."""
@@ -103,3 +115,12 @@ def _said(path: str, changed: Files, wanted: Protection) -> Decision:
     )
     said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path)
     return said._replace(before=found.before, after=found.after)
+
+
+def _said_short(path: str, got: Protection) -> Decision:
+    because = (
+        f"{path}: protected in part: older pods have the rest of the node's memory less node.reservedMemory "
+        f"(memory.low={got.low} memory.min={got.min} bytes)"
+    )
+    said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path)
+    return said._replace(after=Knobs(memory_low=got.low, memory_min=got.min))

@@ -128,12 +128,12 @@ def host_groups(state: NodeState, tuning: Tuning) -> tuple[str, ...]:
     return tuple(path for path in wanted if not any(one.startswith(f"{path}/") for one in lived_in))
 
 
-def protections(state: NodeState, can: Capability) -> dict[str, Protection]:
+def protections(state: NodeState, can: Capability, reserved_bytes: int) -> dict[str, Protection]:
     """Return the sums that pods' cgroups and all above them need, outermost first; none where v2 lacks them."""
     if "memory.low" not in can.files:
         return {}
     sums: dict[str, Protection] = {}
-    for pod_id, wanted in protection.by_pod(state).items():
+    for pod_id, wanted in protection.granted(state, reserved_bytes).items():
         place = state.pods.get(pod_id)
         path = pod_path(place.pod) if place is not None else ""
         while path:
@@ -142,6 +142,14 @@ def protections(state: NodeState, can: Capability) -> dict[str, Protection]:
     outermost_first = sorted(sums.items(), key=lambda item: item[0].count("/"))
     whole = files.whole_pages
     return {path: Protection(whole(each.low), whole(each.min)) for path, each in outermost_first}
+
+
+def short_of_protection(state: NodeState, reserved_bytes: int) -> dict[str, Protection]:
+    """Return by cgroup the protection of pods that get less than they may have: older pods have the rest."""
+    granted = protection.granted(state, reserved_bytes)
+    short = (k for k, may_have in protection.by_pod(state).items() if granted.get(k) != may_have)
+    paths = ((pod_path(state.pods[k].pod), granted.get(k, protection.NONE)) for k in short)
+    return {path: got for path, got in paths if path}
 
 
 def lives_in(state: NodeState, assignment: Assignment) -> str | None:

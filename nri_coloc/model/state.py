@@ -124,8 +124,8 @@ class PodPlace:
 class NodeState:
     """Everything the policy knows. `generation` rises with each adopted event.
 
-    `owners` repeats, by container, the exclusive sets, and `box` the ids of the boxed pods: few, while containers
-    and pods are many.
+    `pods`: the oldest first. `owners` repeats, by container, the exclusive sets, and `box` the ids of the boxed pods:
+    few, while containers and pods are many.
     """
 
     topology: Topology

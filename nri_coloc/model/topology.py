@@ -214,6 +214,11 @@ class Topology:
         return cpuset.of(n.id for n in self.nodes if n.memory_bytes) or cpuset.of(n.id for n in self.nodes)
 
     @cached_property
+    def memory_bytes(self) -> int:
+        """Return the memory of all nodes, bytes; 0 where the kernel tells of none."""
+        return sum(node.memory_bytes for node in self.nodes)
+
+    @cached_property
     def tells_memory(self) -> bool:
         """Whether the kernel says of any node how much memory it has."""
         return any(node.memory_bytes for node in self.nodes)

@@ -5,9 +5,11 @@ in order of creation. Synchronising with our own state changes nothing (DESIGN i
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.crowd import Crowd
@@ -38,6 +40,9 @@ from nri_coloc.policy import (
     tiers,
     words,
 )
+
+_YOUNGEST: Final = 1 << 63
+"""Later than any time of creation, ns: of a pod without a container."""
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
@@ -169,7 +174,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
 def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
     """Know exactly the listed pods; ones that are known keep their place in or out of the box."""
     places: dict[str, PodPlace] = {}
-    for pod, wish in event.pods:
+    for pod, wish in sorted(event.pods, key=_seniority(state, event)):
         known = state.pods.get(pod.id)
         boxed = known.boxed if known is not None and known.wish == wish else _belongs(pod, wish)
         places[pod.id] = PodPlace(pod, wish, boxed, known.told if known is not None else ())
@@ -179,6 +184,23 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
                 Pod(container.pod_id), wish
             )
     return replace(change.with_all_pods(state, places), generation=state.generation + 1)
+
+
+def _seniority(state: NodeState, event: Synchronized) -> Callable[[tuple[Pod, Wish]], tuple[int, int, str]]:
+    """Return the key by which pods are ordered: known ones as they came, then by the age of their oldest container."""
+    known = {pod_id: number for number, pod_id in enumerate(state.pods)}
+    ages: dict[str, int] = {}
+    for container, _ in event.containers:
+        if container.created_at:
+            ages[container.pod_id] = min(
+                container.created_at, ages.get(container.pod_id, container.created_at)
+            )
+
+    def key(listed: tuple[Pod, Wish]) -> tuple[int, int, str]:
+        pod_id = listed[0].id
+        return known.get(pod_id, len(known)), ages.get(pod_id, _YOUNGEST), pod_id
+
+    return key
 
 
 def _belongs(pod: Pod, wish: Wish) -> bool:

@@ -104,10 +104,13 @@ def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision 
     was, total = protection.of_pod(before, pod_id), protection.of_pod(after, pod_id)
     if was == total:
         return None
+    asked = protection.asked_by_pod(after, pod_id)
     because = (
-        f"its containers asked for memory.low {total.low} and memory.min {total.min} bytes in all; "
+        f"its containers asked for memory.low {asked.low} and memory.min {asked.min} bytes in all; "
         "a protection counts only along the whole path"
     )
+    if asked != total:
+        because += f", at most {protection.bound_of_pod(after, pod_id)} bytes: its certain memory request"
     had, has = (Knobs(memory_low=each.low, memory_min=each.min) for each in (was, total))
     said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id)
     qos = after.pods[pod_id].wish.qos if pod_id in after.pods else None

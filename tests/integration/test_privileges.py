@@ -1,4 +1,4 @@
-"""The daemon gives a pod no OOM score and no weight that its request does not give it."""
+"""The daemon gives a pod no memory protection, OOM score or weight that its request does not give it."""
 
 from typing import Any
 
@@ -7,9 +7,10 @@ import pytest
 from nri_coloc.errors import RuntimeRefused
 from nri_coloc.model.workload import KubeQoS
 from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest
+from nri_coloc.node_sim.spec import ContainerRequest, native
 from tests.integration.harness import assert_unhurt, daemon_of, file, pod, reclaimed, served
 from tests.rig.daemon import Daemon
+from tests.rig.waiting import wait_until
 
 P = "coloc.nri.io/"
 
@@ -47,3 +48,20 @@ def test_strict_refuses_a_score_below_the_kubelets(node_v2: Node):
         with pytest.raises(RuntimeRefused, match=r"oom-score-adj='-998' is not allowed"):
             best_effort(node_v2, {f"{P}oom-score-adj": "-998"})
         assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize("lasting", [2], ids=["v2"], indirect=True)
+def test_twenty_sidecars_protect_no_more_than_their_pods_request(node: Node, daemon: Daemon):
+    request = sum(each["memory_bytes"] for each in daemon.state()["node"]["numa"]) // 10 // 4096 * 4096
+    pod_id = pod(node, "greedy", "shared", {f"{P}memory-min": "100%"})
+    for number in range(20):  # they request nothing, and inherit the main container's score
+        node.run_container(pod_id, ContainerRequest(f"sidecar-{number}", oom_score_adj=900))
+    node.run_container(pod_id, ContainerRequest("main", native(100), oom_score_adj=900))
+    above = ("kubepods/burstable", "kubepods")
+
+    def path() -> list[str | None]:
+        return [file(node, pod_id, "memory.min"), *(node.tree.read(one, "memory.min") for one in above)]
+
+    wait_until(lambda: len(daemon.state()["containers"]) == 21, 20, "all containers")
+    wait_until(lambda: path() == [str(request)] * 3, 20, "the pod's request along the path")
+    assert_unhurt(daemon)

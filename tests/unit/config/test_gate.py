@@ -7,19 +7,12 @@ import pytest
 from nri_coloc.config import gate
 from nri_coloc.config.quantity import Amount
 from nri_coloc.model.tuning import ClassTuning, Tuning
-from nri_coloc.model.workload import Container, FindingKind, Pod, QoSClass, Resources
+from nri_coloc.model.workload import FindingKind, Pod, QoSClass
 
 BURSTABLE = Pod("p", namespace="shop", cgroup_parent="/kubepods/burstable/pod1")
-GUARANTEED = Pod("p", namespace="shop", cgroup_parent="/kubepods/pod1")
 BEST_EFFORT = Pod("p", namespace="shop", cgroup_parent="/kubepods/besteffort/pod1")
-UNKNOWN = Pod("p", namespace="shop", cgroup_parent="/elsewhere")
 AGENT = Pod("p", namespace="kube-system", cgroup_parent="/kubepods/burstable/pod1")
 OPEN = Tuning(classes={qos: ClassTuning(allow_namespaces=("shop",)) for qos in QoSClass})
-GIB = 1 << 30
-
-
-def container(score: int | None = None, limit: int | None = None) -> Container:
-    return Container("c", "p", oom_score_adj=score, resources=Resources(memory_limit=limit))
 
 
 def subject(pod: Pod = BURSTABLE, qos: QoSClass = QoSClass.SHARED, **facts: Any) -> gate.Subject:
@@ -30,63 +23,6 @@ def refused(key: str, value: Any, who: gate.Subject) -> tuple[FindingKind, str]:
     with pytest.raises(gate.UnfitError) as caught:
         gate.judge(key, value, who)
     return caught.value.kind, caught.value.allowed
-
-
-@pytest.mark.parametrize(
-    ("limit", "expected"),
-    [(None, 0), (0, 0), (-1, 0), (GIB, GIB), (9223372036854771712, 0)],
-    ids=["absent", "keep", "unlimited", "set", "unlimited on v1"],
-)
-def test_a_memory_limit_is_known_or_not(limit, expected):
-    assert gate.known_limit(container(limit=limit)) == expected
-
-
-@pytest.mark.parametrize(
-    ("pod", "score", "limit", "expected"),
-    [
-        (GUARANTEED, -997, GIB, GIB),
-        (GUARANTEED, -997, None, 0),
-        (BURSTABLE, 500, None, 32 * GIB),
-        (BURSTABLE, 998, None, 64 * GIB * 2 // 1000),
-        (BURSTABLE, 3, None, 64 * GIB * 997 // 1000),
-        (BURSTABLE, 500, 32 * GIB, 32 * GIB),
-        (BURSTABLE, 500, 48 * GIB, 32 * GIB),
-        (BURSTABLE, 500, 32 * GIB - 1, 0),
-        (BURSTABLE, 999, GIB, 0),
-        (BURSTABLE, 2, GIB, 0),
-        (BURSTABLE, -997, GIB, 0),
-        (BURSTABLE, None, GIB, 0),
-        (BEST_EFFORT, 500, GIB, 0),
-        (UNKNOWN, 500, GIB, 0),
-    ],
-    ids=[
-        "guaranteed has its limit",
-        "guaranteed without one",
-        "half the machine",
-        "smallest certain",
-        "largest certain",
-        "as much as its limit",
-        "resized to a higher limit",
-        "resized to a limit below it",
-        "raised by the kubelet",
-        "below the kubelet's range",
-        "critical pod",
-        "not told",
-        "best effort",
-        "not kubernetes",
-    ],
-)
-def test_a_request_is_certain_or_nothing(pod, score, limit, expected):
-    assert gate.certain_request(pod, container(score, limit), 64 * GIB) == expected
-
-
-def test_a_guaranteed_request_is_that_of_the_last_resize():
-    grown, shrunk = container(-997, 2 * GIB), container(-997, GIB // 2)
-    assert [gate.certain_request(GUARANTEED, one, 64 * GIB) for one in (grown, shrunk)] == [2 * GIB, GIB // 2]
-
-
-def test_an_unknown_machine_makes_no_request_certain():
-    assert gate.certain_request(BURSTABLE, container(500), -1) == 0
 
 
 @pytest.mark.parametrize("qos", [QoSClass.SHARED, QoSClass.RECLAIMED, QoSClass.DEDICATED])

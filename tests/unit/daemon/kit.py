@@ -51,9 +51,21 @@ def a_report(node: Node) -> tuple[Report, Heard]:
     return Report(cast("AuditLog", heard), metrics), heard
 
 
-def create(node: Node, name: str, wish: Wish = kit.SHARED, milli: int = 1000, on: str = "web") -> Any:
-    """Create and start a container whose id is its name, with a cgroup of that name."""
-    facts = {"cgroups_path": f"/kubepods/pod{on}/{name}"}
+def create(
+    node: Node,
+    name: str,
+    wish: Wish = kit.SHARED,
+    milli: int = 1000,
+    on: str = "web",
+    *,
+    limited: bool = False,
+) -> Any:
+    """Create and start a container whose id is its name, with a cgroup of that name.
+
+    limited: it has a memory limit of 1 GiB, which is the request of a Guaranteed pod's container.
+    """
+    asked = kit.asking(milli, memory_limit=1 << 30 if limited else None)
+    facts: dict[str, Any] = {"cgroups_path": f"/kubepods/pod{on}/{name}", "resources": asked}
     outcome = node.decide(ContainerCreating(kit.pod(on), kit.container(name, on, milli, **facts), wish))
     started = kit.container(name, on, milli, pid=7, **facts)
     node.decide(ContainerStarting(kit.pod(on), started, wish))

@@ -3,7 +3,7 @@
 import pytest
 
 from nri_coloc.daemon.protections import Protections
-from nri_coloc.model.events import ContainerGone
+from nri_coloc.model.events import ContainerCreating, ContainerGone
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.workload import QoSClass, Wish
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
@@ -25,7 +25,7 @@ class Rig:
 @pytest.fixture
 def protecting() -> Rig:
     rig = Rig()
-    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
+    create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)), limited=True)
     rig.keep()
     return rig
 
@@ -71,7 +71,7 @@ def test_what_somebody_lowered_is_raised_again_and_told(protecting):
 
 def test_a_sum_that_grows_is_no_drift(protecting):
     protecting.cgroups.texts = {("kubepods", "memory.min"): "4096"}
-    create(protecting.node, "second", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=8192)))
+    create(protecting.node, "second", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=8192)), limited=True)
     protecting.keep()
     assert protecting.cgroups.texts == {("kubepods", "memory.min"): "12288"}
     assert protecting.heard.said() == [("path.limit", "protected")]
@@ -94,7 +94,7 @@ class TestCgroupsAbovePods:
 
     def test_a_sum_that_rises_is_told_with_what_it_was(self, rig: Rig):
         for name in ("first", "second"):
-            create(rig.node, name, Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
+            create(rig.node, name, Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)), limited=True)
             rig.keep()
         assert self.said(rig) == [
             ("kubepods", {"memory.min": 0}, {"memory.min": 4096}),
@@ -105,22 +105,45 @@ class TestCgroupsAbovePods:
         )
 
     def test_what_is_given_back_is_told(self, rig: Rig):
-        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
+        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)), limited=True)
         rig.keep()
         rig.node.decide(ContainerGone("app"))
         rig.keep()
         assert self.said(rig)[1:] == [("kubepods", {"memory.min": 4096}, {"memory.min": 0})]
 
     def test_a_sum_that_is_in_place_is_not_told(self, rig: Rig):
-        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)))
+        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)), limited=True)
         rig.keep()
         rig.keep()
         assert len(rig.heard.records) == 1
 
     def test_what_changed_at_once_has_one_cause(self, rig: Rig):
         rig.cgroups.texts["kubepods", "memory.low"] = "0"
-        create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_low=8192, memory_min=4096)))
+        create(
+            rig.node,
+            "app",
+            Wish(QoSClass.SHARED, knobs=Knobs(memory_low=8192, memory_min=4096)),
+            limited=True,
+        )
         rig.keep()
         assert self.said(rig) == [
             ("kubepods", {"memory.low": 0, "memory.min": 0}, {"memory.low": 8192, "memory.min": 4096})
         ]
+
+
+def test_a_pod_that_gets_less_than_it_may_have_is_told_of():
+    rig = Rig()
+    whole = rig.node.state.topology.memory_bytes
+    for on in ("old", "new"):
+        asked = kit.asking(1000, memory_limit=whole)
+        held = Wish(QoSClass.SHARED, knobs=Knobs(memory_min=whole // 4 * 3))
+        rig.node.decide(ContainerCreating(kit.pod(on), kit.container(on, on, resources=asked), held))
+    rig.keep()
+    rig.keep()
+    (record,) = rig.heard.records
+    assert (record.value, record.after["memory.min"]) == ("kubepods/podnew", whole // 4)
+    assert {path: amount for path, name, amount in rig.cgroups.protections if name == "memory.min"} == {
+        "kubepods": whole,
+        "kubepods/podold": whole // 4 * 3,
+        "kubepods/podnew": whole // 4,
+    }

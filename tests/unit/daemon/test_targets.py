@@ -149,10 +149,10 @@ def protecting(low: int, minimum: int) -> Wish:
 
 def test_protections_are_summed_along_each_path_outermost_first():
     node = a_node()
-    create(node, "a", protecting(1 * PAGE, 2 * PAGE), on="x")
-    create(node, "b", protecting(10 * PAGE, 20 * PAGE), on="x")
-    create(node, "c", protecting(100 * PAGE, 200 * PAGE), on="y")
-    sums = targets.protections(node.state, CAN)
+    create(node, "a", protecting(1 * PAGE, 2 * PAGE), on="x", limited=True)
+    create(node, "b", protecting(10 * PAGE, 20 * PAGE), on="x", limited=True)
+    create(node, "c", protecting(100 * PAGE, 200 * PAGE), on="y", limited=True)
+    sums = targets.protections(node.state, CAN, 0)
     assert [(path, found.low // PAGE, found.min // PAGE) for path, found in sums.items()] == [
         ("kubepods", 111, 222),
         ("kubepods/podx", 11, 22),
@@ -162,16 +162,16 @@ def test_protections_are_summed_along_each_path_outermost_first():
 
 def test_a_sum_is_what_the_kernel_will_show_of_it():
     node = a_node()
-    create(node, "a", protecting(100_000_000, 3 * PAGE // 2), on="x")
-    create(node, "b", protecting(0, 3 * PAGE // 2), on="x")
-    found = targets.protections(node.state, CAN)["kubepods"]
+    create(node, "a", protecting(100_000_000, 3 * PAGE // 2), on="x", limited=True)
+    create(node, "b", protecting(0, 3 * PAGE // 2), on="x", limited=True)
+    found = targets.protections(node.state, CAN, 0)["kubepods"]
     assert (found.low, found.min) == (100_000_000 // PAGE * PAGE, 3 * PAGE)
 
 
 def test_without_the_files_there_are_no_protections():
     node = a_node()
-    create(node, "a", protecting(1, 2))
-    assert targets.protections(node.state, Capability(2, frozenset())) == {}
+    create(node, "a", protecting(1, 2), limited=True)
+    assert targets.protections(node.state, Capability(2, frozenset()), 0) == {}
 
 
 def lending_to(*paths: str, enabled: bool = True) -> Tuning:

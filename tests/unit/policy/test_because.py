@@ -289,9 +289,10 @@ class TestTheRest:
         assert all(part in record.because for part in (bad.key, "'many'", bad.allowed, bad.used))
 
     def test_a_protection_is_the_sum_that_is_named(self):
-        node = Node()
-        node.create("a", wish=replace(SHARED, knobs=Knobs(memory_low=100)))
-        record = audit(node.create("b", wish=replace(SHARED, knobs=Knobs(memory_low=50, memory_min=7))))[1]
+        node, limited = Node(), asking(0, memory_limit=1000)
+        node.create("a", wish=replace(SHARED, knobs=Knobs(memory_low=100)), resources=limited)
+        wish = replace(SHARED, knobs=Knobs(memory_low=50, memory_min=7))
+        record = audit(node.create("b", wish=wish, resources=limited))[1]
         assert record.event is AuditEvent.POD_LIMIT
         assert record.after["memory.low"] == int(found(r"memory.low (\d+)", record)) == 150
         assert record.after["memory.min"] == int(found(r"memory.min (\d+)", record)) == 7

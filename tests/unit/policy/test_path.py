@@ -8,11 +8,15 @@ from nri_coloc.model.decisions import Decision, Outcome
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.workload import Resources, Wish
 from nri_coloc.policy import path
-from tests.unit.policy.kit import RECLAIMED, SHARED, Node
+from tests.unit.policy.kit import RECLAIMED, SHARED, Node, asking
 
 
 def weighing(weight: int | None, wish: Wish = SHARED) -> Wish:
     return replace(wish, knobs=Knobs(io_weight=weight))
+
+
+LIMITED = asking(0, memory_limit=1 << 30)
+"""Guaranteed: the limit is the request."""
 
 
 def protected(low: int | None = None, minimum: int | None = None) -> Wish:
@@ -72,13 +76,21 @@ def test_hands_are_off_the_weight_of_a_pod_whose_handler_is_ignored():
 
 
 def test_a_second_protected_container_says_what_the_first_had_raised(node):
-    node.create("first", wish=replace(protected(minimum=256), knobs=Knobs(memory_min=256, io_weight=300)))
-    (limit,) = limits(node.create("second", wish=replace(SHARED, knobs=Knobs(memory_min=256, io_weight=300))))
+    node.create(
+        "first",
+        wish=replace(protected(minimum=256), knobs=Knobs(memory_min=256, io_weight=300)),
+        resources=LIMITED,
+    )
+    (limit,) = limits(
+        node.create(
+            "second", wish=replace(SHARED, knobs=Knobs(memory_min=256, io_weight=300)), resources=LIMITED
+        )
+    )
     assert (limit.before, limit.after) == (Knobs(memory_min=256), Knobs(memory_min=512))
 
 
 def test_a_protection_that_stays_is_not_listed():
-    (limit,) = limits(Node().create("app", wish=protected(minimum=256)))
+    (limit,) = limits(Node().create("app", wish=protected(minimum=256), resources=LIMITED))
     assert (limit.before, limit.after) == (Knobs(memory_min=0), Knobs(memory_min=256))
 
 
@@ -101,7 +113,9 @@ class TestLeaving:
         assert outcome.moves.pods == ("web",)
 
     def test_a_protection(self, node):
-        node.create("app", wish=replace(SHARED, knobs=Knobs(memory_min=256, io_weight=300)))
+        node.create(
+            "app", wish=replace(SHARED, knobs=Knobs(memory_min=256, io_weight=300)), resources=LIMITED
+        )
         (limit,) = limits(node.stop("app"))
         assert (limit.before, limit.after) == (Knobs(memory_min=256), Knobs(memory_min=0))
         assert limit.reason.value == "protected"

@@ -92,7 +92,8 @@ class TestMemory:
 
     def test_protections_are_summed_for_it_as_for_every_pod(self):
         node = Node()
-        outcome = node.create("a", wish=replace(PLAIN, knobs=Knobs(memory_low=5, memory_min=2)))
+        wish = replace(PLAIN, knobs=Knobs(memory_low=5, memory_min=2))
+        outcome = node.create("a", wish=wish, resources=Resources(memory_limit=5))
         assert node["a"].knobs == NO_KNOBS
         assert protection.by_pod(node.state) == {"web": Protection(5, 2)}
         assert outcome.decisions[2].after == Knobs(memory_low=5, memory_min=2)

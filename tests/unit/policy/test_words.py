@@ -6,7 +6,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.workload import Finding, FindingKind
 from nri_coloc.policy import admission, words
-from tests.unit.policy.kit import DEDICATED, SHARED, Node, container, first, pod
+from tests.unit.policy.kit import DEDICATED, SHARED, Node, asking, container, first, pod
 
 DENIED = Finding(FindingKind.DENIED, "coloc.nri.io/numa", "exclusive", "less", "single")
 INVALID = Finding(FindingKind.INVALID, "coloc.nri.io/priority", "high", "an integer", "0")
@@ -109,7 +109,8 @@ def test_an_orphan_says_from_where_to_where_it_moved():
 def test_a_protection_says_the_sums():
     node = Node()
     before = node.state
-    node.create("db", wish=replace(SHARED, knobs=Knobs(memory_low=8, memory_min=4)))
+    wish = replace(SHARED, knobs=Knobs(memory_low=8, memory_min=4))
+    node.create("db", wish=wish, resources=asking(0, memory_limit=8))
     decision = words.of_protection(before, node.state, "web")
     assert decision is not None
     assert decision.because.startswith("its containers asked for memory.low 8 and memory.min 4 bytes in all")
