@@ -49,7 +49,7 @@ def of(container: Container, wish: Wish) -> Claim:
         # what a sidecar had before its main container came is given back, and its record cannot be rewritten
         return NO_CLAIM if found.is_belied and 0 < asked.milli < 1000 else found
     # it got its own after its creation, or was placed by file; what only asks to be created claims nothing
-    lives = memory is not None or container.phase is Phase.RUNNING
+    lives = container.phase is Phase.RUNNING if memory is None else memory.qos is QoSClass.DEDICATED
     as_asked = asked.milli >= 1000 and spec.bit_count() == asked.whole
     return Claim(spec) if lives and as_asked and wish.qos is QoSClass.DEDICATED else NO_CLAIM
 

@@ -121,6 +121,16 @@ class PlacementMachine(RuleBasedStateMachine):
         self.act(lambda: self.node.remove_pod("guest"))
         self.free()
 
+    @rule(on=PODS, milli=MILLI)
+    def fail_to_start(self, on, milli):
+        """The next attempt owns CPUs if the failed one did, and both leave nothing behind."""
+        self.act(lambda: self.node.attempt("guest-0", "guest", milli, on))
+        owned = self.node["guest-0"].exclusive.bit_count()
+        self.act(lambda: self.node.attempt("guest-1", "guest", milli, on))
+        assert "guest-0" not in self.state.containers
+        assert self.node["guest-1"].exclusive.bit_count() == owned
+        self.act(lambda: self.node.stop("guest-1"))
+
     @rule()
     def free(self):
         """One pod gets what it waited for, and gets it whole; others lose nothing but sidecars that join it."""

@@ -16,7 +16,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import ISOLATED, Numa, Placement, Resources
 from nri_coloc.policy import box
-from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, audit, said
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, audit, machine, said
 
 Happening = Callable[[Node], Outcome]
 
@@ -255,6 +255,34 @@ CASES = (
         {"web": "2-3", "shop": "4-7", "reserved": "0-1"},
         ["reconfigured", "reconfigured"],
         so_far=(online, web()),
+        moved="shop web",
+    ),
+    Case(
+        "a start failed and the kubelet tries again: the next attempt has the CPUs of the dead one",
+        lambda node: node.attempt("web-1", "web", 7000),
+        {"web-1": "0-6", "share": "7"},
+        ["superseded", "cpus_returned", "across_nodes", "cpus_taken"],
+        so_far=(lambda node: node.attempt("web-0", "web", 7000),),
+    ),
+    Case(
+        "a container that found no free CPU gets its own when there are some",
+        lambda node: node.free(),
+        {"web": "0-1", "shop": "2-7"},
+        ["cpus_freed", "cpus_taken"],
+        so_far=(online, db(7000), lambda node: node.run("web", 2000, on="web"), ends("db")),
+        moved="shop web",
+    ),
+    Case(
+        "CPUs that were offline are back: the dedicated container has CPUs of its own again",
+        lambda node: node.free(),
+        {"web": "0-1", "shop": "2-7"},
+        ["cpus_freed", "cpus_taken"],
+        so_far=(
+            online,
+            lambda node: node.run("web", 2000, on="web"),
+            lambda node: node.reconfigure(topology=machine("1cpu")),
+            lambda node: node.reconfigure(topology=machine("8cpu")),
+        ),
         moved="shop web",
     ),
     Case(

@@ -111,6 +111,7 @@ class Node:
         """Create one attempt of a container: every attempt has an id of its own."""
         asked = replace(container(container_id, on, milli), name=name)
         outcome = self.happen(ContainerCreating(pod(on), asked, DEDICATED))
+        self.listed = {k: c for k, c in self.listed.items() if k in self.state.containers}
         self.listed[container_id] = as_listed(asked, self.state.containers[container_id])
         return outcome
 

@@ -11,6 +11,7 @@ from tests.unit.policy.kit import DEDICATED, SHARED, asking, container, mask
 
 OWNER = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"0-1"}'
 REFUSED = '{"v":1,"class":"dedicated","pool":"share"}'
+POOLED = '{"v":1,"class":"shared","pool":"share"}'
 
 
 def claimed(spec: str, milli: int = 2000, record: str = OWNER, phase: Phase = Phase.CREATED) -> Claim:
@@ -81,8 +82,16 @@ class TestWithoutARecordOfCPUs:
             ("4", 0, REFUSED, Phase.RUNNING),
             ("4-5", 2000, "", Phase.CREATED),
             ("", 2000, REFUSED, Phase.RUNNING),
+            ("4-5", 2000, POOLED, Phase.RUNNING),
         ],
-        ids=["another-size", "a-sidecar", "no-request", "only-asks-to-be-created", "nothing"],
+        ids=[
+            "another-size",
+            "a-sidecar",
+            "no-request",
+            "only-asks-to-be-created",
+            "nothing",
+            "another-class-in-its-record",
+        ],
     )
     def test_nothing_else_claims(self, spec, milli, record, phase):
         assert claimed(spec, milli, record, phase) == NO_CLAIM

@@ -212,6 +212,18 @@ class TestSpecsAlone:
         node = self.restarted(Tuning(), listed("main", "0-1", "web", 2000))
         assert node.owners() == {"main": "0-1"}
 
+    @pytest.mark.parametrize("spec", ["0-1", "1-2"])
+    def test_a_spec_takes_no_cpu_of_a_recorded_owner(self, spec):
+        owner = listed("main", "0-1", "web", 2000, owned="0-1")
+        node = self.restarted(Tuning(), listed("other", spec, "elsewhere", 2000), owner)
+        assert node.owners()["main"] == "0-1"
+        assert node["other"].exclusive & node["main"].exclusive == 0
+
+    def test_of_two_equal_specs_one_holds(self):
+        two = (listed(name, "0-1", name, 2000) for name in ("one", "two"))
+        node = self.restarted(Tuning(), *two)
+        assert list(node.owners().values()) == ["0-1"]
+
     @pytest.mark.parametrize("milli", [100, 0])
     def test_it_claims_nothing_beside_an_owner_who_would_have_joined_it(self, milli):
         mate = listed("side", "4", "web", milli, owned="4")
