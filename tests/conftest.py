@@ -11,7 +11,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from tests.rig import lanes
+from tests.rig import lanes, memory
 from tests.rig.order import place
 from tests.rig.spent import Spent
 
@@ -28,6 +28,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    memory.use_memory()
     config.pluginmanager.register(Spent())
 
 

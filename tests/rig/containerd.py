@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, cleanup, configuration, image, kubepods, packages
+from tests.rig import RigError, cleanup, configuration, image, kubepods, memory, packages
 from tests.rig.configuration import Options, Version
 from tests.rig.cri import Cri
 from tests.rig.waiting import poll
@@ -182,7 +182,7 @@ def _brought_up(version: Version, options: Options | None) -> Containerd:
 def _prepared(folder: Path | None) -> Path:
     """An empty folder whose sockets can be reached."""
     if folder is None:
-        place = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
+        place = memory.DISK if len(memory.DISK) < 60 else "/tmp"
         folder = Path(tempfile.mkdtemp(prefix="rig-", dir=place))
     folder = folder.absolute()
     if len(bytes(folder / "containerd.sock.ttrpc")) > LONGEST_SOCKET_PATH:
