@@ -15,12 +15,13 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.lending import MemoryTarget, Part
+from nri_coloc.model.lending import Change, MemoryTarget, Part
 from nri_coloc.model.readings import GroupReading, Picture
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.reclaim import box_memory, memory
 from nri_coloc.reclaim.box_memory import Member, MemoryControl
+from nri_coloc.reclaim.folding import SWING_S, Cadence, Extent
 from nri_coloc.reclaim.memory import Growth, MemoryHeadroom
 
 WORTH_A_WRITE: Final = 16 << 20
@@ -51,6 +52,9 @@ class BoxMemory:
         self._goal = MemoryTarget()
         self._parts: dict[str, Part] = {}
         self._begun = ""
+        self._cadence = Cadence()
+        self._high_seen: int | None = None
+        self._untold: tuple[Knobs, Extent] | None = None
 
     @property
     def headroom_bytes(self) -> int:
@@ -75,7 +79,9 @@ class BoxMemory:
             self._resume(boxed, members)
         self._control, goal = box_memory.target(self._control, self.headroom, picture.at, tuning)
         if self._is_worth(goal, members):
-            self._divide(goal, members, state)
+            self._divide(goal, members)
+        if self._may_tell(picture.at):
+            self._tell(members, state)
         if not self._node.tuning.observe:
             self._worker.submit(self._bounds(boxed, picture.host_groups))
 
@@ -103,11 +109,30 @@ class BoxMemory:
             for name, member in members.items()
         )
 
-    def _divide(self, goal: MemoryTarget, members: Members, state: NodeState) -> None:
+    def _divide(self, goal: MemoryTarget, members: Members) -> None:
+        """Divide anew; the changes until the next record are folded into it."""
         before, known = self._goal, self._parts
         self._goal, self._parts = goal, box_memory.divide(goal, members)
-        if self._parts != known:
-            self._tell(_knobs(before) if known else NO_KNOBS, members, state)
+        if self._parts == known:
+            return
+        former, high = _knobs(before) if known else NO_KNOBS, goal.high or 0
+        first, extent = self._untold or (former, Extent(before.high or high, before.high or high))
+        self._untold = first, extent.with_value(high)
+
+    def _may_tell(self, at: float) -> bool:
+        """Whether the folded changes are written now: a new division of the same amount waits as a swing does."""
+        if self._untold is None:
+            return False
+        (former, _), high = self._untold, self._goal.high
+        change = _direction(self._high_seen, high)
+        is_allowed, self._cadence = self._cadence.allows(change, at), self._cadence.moved(change, at)
+        self._high_seen = high
+        if self._parts and None not in (former.memory_high, high):
+            is_same = former.memory_high == high and at - self._cadence.written_at < SWING_S
+            if is_same or not is_allowed:
+                return False
+        self._cadence = self._cadence._replace(written_at=at)
+        return True
 
     def _bounds(self, boxed: Mapping[str, Boxed], host_groups: Iterable[str]) -> dict[str, Bounds]:
         """Return what is to be written, by cgroup path; hands off whoever may ask for that."""
@@ -118,8 +143,9 @@ class BoxMemory:
         }
         return pods | {path: Bounds(self._parts[path]) for path in host_groups if path in self._parts}
 
-    def _tell(self, former: Knobs, members: Members, state: NodeState) -> None:
+    def _tell(self, members: Members, state: NodeState) -> None:
         goal = self._goal
+        (former, extent), self._untold = self._untold or (NO_KNOBS, Extent(0, 0)), None
         now = _knobs(goal) if self._parts else NO_KNOBS
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
@@ -128,7 +154,13 @@ class BoxMemory:
             pool=RECLAIM,
             before=former.differing(now),
             after=now.differing(former),
-            inputs={"binding": goal.binding.value, "before_bytes": former.memory_high, **goal.inputs},
+            inputs={
+                "binding": goal.binding.value,
+                "before_bytes": former.memory_high,
+                "low_bytes": extent.low,
+                "high_bytes": extent.high,
+                **goal.inputs,
+            },
         )
         self._report.decided((decision,), state, state)
         self._begun = ""
@@ -139,6 +171,13 @@ def _amounts(goal: MemoryTarget) -> tuple[int, ...]:
     if goal.high is None or goal.limit is None:
         return ()
     return goal.high, goal.limit, *(goal.pods or ())
+
+
+def _direction(before: int | None, after: int | None) -> Change:
+    """Return which way memory.high went; a first or a last bound goes no way."""
+    if before is None or after is None or before == after:
+        return Change.KEEP
+    return Change.SUPPRESS if after < before else Change.GROW
 
 
 def _spare(goal: MemoryTarget, members: Members) -> tuple[int, int]:

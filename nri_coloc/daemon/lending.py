@@ -1,10 +1,12 @@
 """The fast loop: reads a few counters, lets `reclaim` decide how large the box is, and makes it so at once.
 
-Most readings of a box at rest need no decision and are passed over (`reclaim.glance`). What ticks did is told once a
-second and at each change of direction, with the extremes. In `observe` the loop runs and tells what it would do, and
-nothing changes. Where pools are sized by load, `Partition` takes the tick's readings instead.
+Most readings of an idle box need no decision and are passed over (`reclaim.glance`). Changes are written to the audit
+once a second at most while the box moves one way, and once a minute while it swings (`reclaim.folding`). In `observe`
+the loop runs and says what it would do, and nothing changes. Where pools are sized by load, `Partition` takes the
+tick's readings instead.
 
-What a former life left the box is kept until all that runs has been measured: a restart takes nothing from anybody.
+The size that the previous process left the box is kept until all that runs has been measured: a restart takes nothing
+from any container.
 
 While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
 member would be nobody's. When the first one comes the box gets the size that is known by then, before its sandbox
@@ -13,7 +15,6 @@ is placed; a tick that saw no member may not take that away in between.
 
 import platform
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -42,10 +43,10 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.policy import box, sizing, tiers, whereabouts
-from nri_coloc.reclaim import glance, loop, sentence, story
+from nri_coloc.reclaim import folding, glance, loop, record_words, sentence
+from nri_coloc.reclaim.folding import Folding, Step
 from nri_coloc.reclaim.glance import Glance
 from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.reclaim.story import Story
 from nri_coloc.sampling.fast import BUDGET, FastSampler
 
 WATCH_AGAIN_S: Final = 0.1
@@ -53,9 +54,6 @@ WATCH_AGAIN_S: Final = 0.1
 
 TELL_EVERY_S: Final = 0.5
 """Ticks that changed nothing are told together: fifty at once cost a fifth of what fifty one by one do."""
-
-MOST_CHANGES: Final = 128
-"""Sizes of the box that are remembered: more than fit into the time of one record."""
 
 AFTER_FAILURE_S: Final = 1.0
 
@@ -85,11 +83,10 @@ class Lending:
         self._memory = _FORGOTTEN
         self._glance: Glance | None = None
         self._glance_for: tuple[object, object] = (None, None)
-        self._story = Story()
-        self._untold: list[tuple[Tick, float]] = []
+        self._folding = Folding()
+        self._untold: list[tuple[Step, float]] = []
         self._told_at = 0.0
-        self._told_cpus: CPUMask = 0
-        self._had: deque[tuple[float, CPUMask]] = deque(maxlen=MOST_CHANGES)
+        self._would_have: CPUMask = 0
         self._seen: NodeState | None = None
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
@@ -183,6 +180,7 @@ class Lending:
             planned = began + next_s
             if self._alarm.sleep(planned - time.monotonic()):
                 planned = time.monotonic()
+        self._say_rest()
         self._sampler.close()
 
     def _tick(self, planned: float) -> float:
@@ -265,8 +263,10 @@ class Lending:
         self._memory = tick.memory
         self._found_headroom(tick.headroom)
         self._glance, self._glance_for = glance.begin(tick, readings, look, tuning), (state, tuning)
-        self._act(tick, state, readings.at)
-        self._tell(tick, readings.at)
+        before, after = self._act(tick, state, readings.at)
+        stall = tick.stall
+        online, milli = tick.headroom.online_cpu_milli, tick.headroom.cpu_milli
+        self._tell(Step(before, after, online, milli, stall.blamed, stall.own, tick.grounds), readings.at)
         return tick.next_s
 
     def _found_headroom(self, headroom: Headroom) -> None:
@@ -303,90 +303,73 @@ class Lending:
         self._boxed = sum(group.role in (Role.BOX, Role.HOST) for group in groups)
         self._sampler.watch(groups)
 
-    def _act(self, tick: Tick, state: NodeState, now: float) -> None:
+    def _act(self, tick: Tick, state: NodeState, now: float) -> tuple[CPUMask, CPUMask]:
+        """Carry a size out; return the box's CPUs before and after, the same ones while nobody lives there."""
         if self._node.tuning.observe:
-            return
+            return self._observed(tick, state)
         if self._counts(tick, state) == state.pools.counts:
             self._relocation.guard(state, now)
-            return
+            return state.pools.reclaim, state.pools.reclaim
         with self._sizing:
-            if self._found:
-                return  # decided before it was known what the box has
             before = self._node.state
-            counts = self._counts(tick, before)  # somebody may have come since the tick began
+            if self._found:  # decided before it was known how many CPUs the box has
+                return before.pools.reclaim, before.pools.reclaim
+            counts = self._counts(tick, before)  # a pod may have come since the tick began
             outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
-        if outcome.state.pools.reclaim != before.pools.reclaim:
-            self._had.append((now, before.pools.reclaim))
         self._relocation.carry_out(outcome, before)
+        after = outcome.state.pools.reclaim
+        return (before.pools.reclaim if counts else after), after
+
+    def _observed(self, tick: Tick, state: NodeState) -> tuple[CPUMask, CPUMask]:
+        """Return the CPUs that the box would have had, and would have now."""
+        before = self._would_have or state.pools.reclaim
+        if tick.target.change is not Change.KEEP:
+            self._would_have = _sized_near(before, tick.target.cpus, state)
+        return before, self._would_have or before
 
     def _counts(self, tick: Tick, state: NodeState) -> Mapping[str, int]:
         """Return which pools have a size in a state, and which."""
         lends = self._node.tuning.reclaim.enabled and self._relocation.has_members(state)
         return {RECLAIM: tick.target.cpus} if lends else {}
 
-    def _tell(self, tick: Tick, now: float) -> None:
+    def _tell(self, step: Step, now: float) -> None:
+        """Fold ticks into records; those that changed nothing come in batches."""
         if not self._node.tuning.reclaim.enabled:
             return
-        self._untold.append((tick._replace(memory=_FORGOTTEN), now))
-        if tick.target.change is Change.KEEP and now - self._told_at < TELL_EVERY_S:
+        self._untold.append((step, now))
+        if step.change is Change.KEEP and now - self._told_at < TELL_EVERY_S:
             return
         self._told_at, untold, self._untold = now, self._untold, []
         for one, at in untold:
-            self._story, records = story.tell(self._story, one, at)
-            for record in records:
+            self._folding, record = folding.fold(self._folding, one, at)
+            if record is not None:
                 self._say(record)
 
-    def _say(self, record: story.Record) -> None:
+    def _say_rest(self) -> None:
+        """Write what is folded; no tick comes any more."""
+        self._partition.say_rest()
+        rest, self._folding = self._folding.rest, Folding()
+        if rest is not None:
+            self._say(rest)
+
+    def _say(self, record: folding.Record) -> None:
+        event = (
+            AuditEvent.RECLAIM_SUPPRESS if record.direction is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
+        )
         state = self._node.state
-        observed = self._node.tuning.observe
-        if not ((observed or self._relocation.has_members(state)) and _is_felt(record, state)):
-            return  # a size that nobody has yet, or that the operator's bounds made of no effect, is not worth one
-        event = AuditEvent.RECLAIM_SUPPRESS if record.change is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
-        before, now = self._ends_of(record, state)
-        if observed:
-            before = self._told_cpus or now
-            self._told_cpus = now = _would_have(before, record, state)
-        had, has = (Knobs(cpus=cpuset.render(cpus) or None) for cpus in (before, now))
         decision = Decision(
             event,
             Reason.HEADROOM,
-            _sentence(record),
+            record_words.because(record),
             pool=RECLAIM,
-            before=had.differing(has),
-            after=has.differing(had),
-            inputs=sentence.inputs(record.grounds),
+            before=Knobs(cpus=cpuset.render(record.before)),
+            after=Knobs(cpus=cpuset.render(record.after)),
+            inputs=record_words.inputs(record),
         )
         self._report.decided((decision,), state, state)
 
-    def _ends_of(self, record: story.Record, state: NodeState) -> tuple[CPUMask, CPUMask]:
-        """Return the CPUs that the box had before the first change of a record's time, and after the last one.
 
-        A record may be told late, and dedicated containers change the box meanwhile, which is told of them.
-        """
-        here = [cpus for at, cpus in self._had if record.since <= at <= record.at]
-        now = next((cpus for at, cpus in self._had if at > record.at), state.pools.reclaim)
-        return here[0] if here else now, now
-
-
-def _would_have(before: CPUMask, record: story.Record, state: NodeState) -> CPUMask:
+def _sized_near(before: CPUMask, count: int, state: NodeState) -> CPUMask:
     """Return the box's CPUs if its size were carried out: near those that it would have had before."""
     former = replace(state, pools=replace(state.pools, reclaim=before, counts={}))
-    return sizing.sized(former, PoolsSized({RECLAIM: record.after}, "")).state.pools.reclaim
-
-
-def _is_felt(record: story.Record, state: NodeState) -> bool:
-    limits = tiers.bounds(state.pools, RECLAIM)
-    return story.is_felt(record, limits.minimum, limits.maximum)
-
-
-def _sentence(record: story.Record) -> str:
-    """Word what the box went through, with every figure."""
-    low, high = record.online
-    least, most = record.headroom
-    return (
-        f"{sentence.because(record.grounds)}; "
-        f"in {record.at - record.since:.2f} s and {record.ticks} ticks the box went from "
-        f"{record.before} to {record.after} CPUs (between {record.cpus.low} and {record.cpus.high}), online use was "
-        f"{low} to {high} milli-CPU, headroom {least} to {most}, the worst stall {record.stall:.0%} of the time "
-        f"({record.own_stall:.0%} of their own making)"
-    )
+    return sizing.sized(former, PoolsSized({RECLAIM: count}, "")).state.pools.reclaim

@@ -14,12 +14,16 @@ from typing import Final
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
+from nri_coloc.model.decisions import Decision
 from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.lending import Change
 from nri_coloc.model.readings import FastReadings
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.reasons import AuditEvent
+from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.policy import sizing, tiers
 from nri_coloc.reclaim import bands, partition
 from nri_coloc.reclaim.bands import Tier
+from nri_coloc.reclaim.folding import Cadence
 from nri_coloc.reclaim.partition import PartitionMemory, PartitionTick
 
 ROUND_TICKS: Final = 4
@@ -38,12 +42,15 @@ class Partition:
         self._memory = _NOTHING
         self._tiers: tuple[object, object, tuple[Tier, ...]] = (None, None, ())
         self._would: Mapping[str, int] = {}
+        self._cadence = Cadence()
+        self._untold: dict[str, Decision] = {}
 
     def forget(self) -> None:
         """Begin anew: pools are not sized by load now."""
         if self._memory is not _NOTHING:
             self._memory, self._would = _NOTHING, {}
             self._report.metrics.loaded({})
+            self.say_rest()
 
     def tick(self, readings: FastReadings, state: NodeState) -> PartitionTick:
         """Size all pools by what was read, and move who has to."""
@@ -53,7 +60,8 @@ class Partition:
         self._memory = result.memory
         # before the runtime has told of anybody, sizes would be those of an empty node
         if state.pods or self._relocation.host_groups:
-            self._act(PoolsSized(result.sizes, result.because), state)
+            decisions = self._act(PoolsSized(result.sizes, result.because), state)
+            self._tell(decisions, readings.at)
         self._report.metrics.loaded(result.loads)
         return result
 
@@ -66,24 +74,46 @@ class Partition:
         self._tiers = (state.containers, state.pools.plan, found)
         return found
 
-    def _act(self, event: PoolsSized, state: NodeState) -> None:
+    def _act(self, event: PoolsSized, state: NodeState) -> tuple[Decision, ...]:
+        """Carry sizes out; return what was decided, nothing while they hold already."""
         if self._node.tuning.observe:
-            self._say_only(event, state)
-        elif event.counts == state.pools.counts:
+            return self._observed(event, state)
+        if event.counts == state.pools.counts:
             self._relocation.guard(state, self._memory.at)
-        else:
-            before = self._node.state
-            outcome = self._node.decide(event)
-            self._relocation.carry_out(outcome, before)
-            self._report.decided(outcome.decisions, outcome.state, before)
+            return ()
+        before = self._node.state
+        outcome = self._node.decide(event)
+        self._relocation.carry_out(outcome, before)
+        return outcome.decisions
 
-    def _say_only(self, event: PoolsSized, state: NodeState) -> None:
-        """Audit once what would be done, after what would have been done before."""
+    def _observed(self, event: PoolsSized, state: NodeState) -> tuple[Decision, ...]:
+        """Return what would be decided, after what would have been decided before."""
         if event.counts == self._would:
-            return
+            return ()
         former = sizing.sized(state, PoolsSized(self._would, "")).state
         self._would = event.counts
-        self._report.decided(sizing.sized(former, event).decisions, state, state)
+        return sizing.sized(former, event).decisions
+
+    def _tell(self, decisions: tuple[Decision, ...], at: float) -> None:
+        """Fold decisions into one record for each pool; `reclaim` says whether the pools swing."""
+        change = next((_direction(one) for one in decisions if one.pool == RECLAIM), Change.KEEP)
+        is_allowed, self._cadence = self._cadence.allows(change, at), self._cadence.moved(change, at)
+        for one in decisions:
+            known = self._untold.get(one.pool)
+            self._untold[one.pool] = one if known is None else sizing.folded(known, one)
+        if self._untold and is_allowed:
+            self._cadence = self._cadence._replace(written_at=at)
+            self.say_rest()
+
+    def say_rest(self) -> None:
+        """Write what is folded."""
+        untold, self._untold = self._untold, {}
+        if untold:
+            self._report.decided(untold.values(), self._node.state, self._node.state)
+
+
+def _direction(decision: Decision) -> Change:
+    return Change.SUPPRESS if decision.event is AuditEvent.RECLAIM_SUPPRESS else Change.GROW
 
 
 def budget(groups: int, least: int) -> int:

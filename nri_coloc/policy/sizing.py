@@ -45,6 +45,12 @@ def _of_the_box(decision: Decision) -> Decision:
     return decision._replace(event=AuditEvent.RECLAIM_SUPPRESS if shrank else AuditEvent.RECLAIM_GROW)
 
 
+def folded(earlier: Decision, later: Decision) -> Decision:
+    """Make one decision of two about one pool: what it had before the first, and has after the last."""
+    both = later._replace(before=earlier.before)
+    return _of_the_box(both) if both.pool == RECLAIM else both
+
+
 def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
     """Add to an outcome the pools that have other CPUs because members came, left or were resized, and who moves.
 

@@ -1,16 +1,17 @@
-"""The audit's `because` of the fast loop: the term that bound, and every figure that decided, so that a reader can do
-the sum again. The same figures by name, for programs, are the record's `inputs`.
+"""The cause of one tick's size of the reclaim pool in a few words, and every figure that decided it by name.
 
-A tick leaves the figures only; they become words when somebody records them, once a second at most of fifty ticks.
+`inputs` are enough to derive the size again; the words name the binding term and the figures that people ask for. A
+tick leaves the figures only: they become words when a record is written, once a second at most of fifty ticks.
 """
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.headroom import at_most, dead_band_milli, step_milli
+from nri_coloc.reclaim.headroom import dead_band_milli, step_milli
 from nri_coloc.reclaim.verdict import Lent, Scene, Verdict
 
 Input = int | float | str | None
@@ -26,14 +27,22 @@ class Grounds(NamedTuple):
 
 
 def because(grounds: Grounds | None) -> str:
-    """Say how the box came to its size; None is lending disabled. Amounts are milli-CPU (`m`)."""
+    """Return `resize: <cause> (figures)`, 160 characters at most; None is lending disabled."""
     if grounds is None:
-        return "lending is disabled: the box has all CPUs of share"
-    return f"{grounds.verdict.binding}: {_terms(grounds)}"
+        return "resize: lending is disabled, the reclaim pool has all CPUs of share"
+    cpus = f"cpus {grounds.before.box} → {grounds.verdict.lent.box}"
+    return f"resize: {cause(grounds)} ({figures(grounds)}, {cpus})"
+
+
+def figures(grounds: Grounds) -> str:
+    """Return the figures that people ask for first."""
+    scene = grounds.scene
+    stall = f"{scene.stall.signal} stall={_stall(grounds):.2f}, " if _stalls(grounds) else ""
+    return f"{stall}online={scene.online / 1000:.1f} cores, lendable={scene.lendable}"
 
 
 def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
-    """Return by name what the sentence words, in the same units; times in seconds, None for never."""
+    """Return every figure by name; milli-CPU, times in seconds, None for never."""
     if grounds is None:
         return {}
     before, verdict, scene, tuning = grounds
@@ -60,6 +69,13 @@ def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
         "dead_band_milli": dead_band_milli(scene.lendable, tuning),
         "whole_core_from": tuning.whole_core_from,
         "yields": scene.yields,
+        "equal_pod": scene.equal,
+        "extra_core_back_s": _seconds(after.more.back_at - scene.now)
+        if after.more.back_at > scene.now
+        else 0.0,
+        "yielded_from": tuning.yielded_from,
+        "cut": tuning.cut,
+        "pause": tuning.paused,
         "stall": stall.blamed,
         "lasting_stall": stall.lasting,
         "own_stall": stall.own,
@@ -81,77 +97,53 @@ def _seconds(span: float) -> float | None:
     return round(span, 6) if isfinite(span) else None
 
 
-def _terms(grounds: Grounds) -> str:
+_CAUSES: Final[Mapping[Binding, str]] = MappingProxyType(
+    {
+        Binding.PAUSED: "an operator paused lending",
+        Binding.STALL: "online pods stalled",
+        Binding.DWELL: "the last suppression is too recent to grow",
+        Binding.GROWTH_STEP: "online use fell, one step",
+        Binding.DEAD_BAND: "online use moved within the dead band",
+        Binding.ALL_LENT: "online use is low, all is lent",
+        Binding.FLOOR: "online use leaves only the floor",
+    }
+)
+
+
+def cause(grounds: Grounds) -> str:
+    """Return what bound the size, and what became of the extra core."""
+    return f"{_bound(grounds)}{_extra_core(grounds)}"
+
+
+def _bound(grounds: Grounds) -> str:
     before, verdict, scene, tuning = grounds
-    after, binding = verdict.lent, verdict.binding
-    cpus = f"{after.cpus} of {scene.lendable} CPUs after {before.cpus}"
-    if binding is Binding.PAUSED:
-        return f"{tuning.paused}: the floor, {cpus}"
+    binding = verdict.binding
+    if binding is Binding.ONLINE_USE:
+        return "online use rose" if verdict.lent.milli < before.milli else "online use fell"
     if binding is Binding.LEARNING:
-        kept = "as it was found" if scene.now < scene.learns_until else "the floor"
-        return f"no rate yet, it takes two readings: {kept}, {cpus}"
-    if binding is Binding.STALE and scene.age_s > tuning.stale_s:
-        return f"last rate {scene.age_s:.2f} s old, more than {tuning.stale_s} s: the floor, {cpus}"
-    if binding is Binding.LATE and scene.late_s > tuning.stale_s:
-        return f"tick {scene.late_s:.2f} s late, more than {tuning.stale_s} s: the floor, {cpus}"
-    step, band = step_milli(scene.lendable, tuning), dead_band_milli(scene.lendable, tuning)
-    return (
-        f"{_cause(grounds)}{scene.lendable} CPUs x {tuning.watermark} - online {scene.online}m"
-        f" - system {scene.system}m - reserve {tuning.reserve_milli}m leaves {verdict.now_milli}m, the peak of"
-        f" {scene.dwell_s} s ({scene.peak}m) leaves {verdict.peak_milli}m; lent {after.milli}m after {before.milli}m"
-        f" (step {step}m, dead band {band}m): {cpus}, in cores of {scene.threads} from {tuning.whole_core_from} on"
-        f"{_more(grounds)}{_bounded(after, scene.most)}"
-    )
+        kept = "kept as found" if scene.now < scene.learns_until else "the floor"
+        return f"use is not known yet, {kept}"
+    if binding is Binding.STALE:
+        far = scene.age_s > tuning.stale_s
+        return f"readings are {min(scene.age_s, 999):.2f} s old, {'the floor' if far else 'no growth'}"
+    if binding is Binding.LATE:
+        far = scene.late_s > tuning.stale_s
+        return f"the tick was {min(scene.late_s, 999):.2f} s late, {'the floor' if far else 'no growth'}"
+    return _CAUSES.get(binding, binding.value)
 
 
-def _gives_way(grounds: Grounds) -> str:
-    if grounds.before.more.cpus:
-        return f"the core more away for {grounds.verdict.lent.more.relief_s} s"
-    return f"cut to {grounds.tuning.cut}"
-
-
-def _more(grounds: Grounds) -> str:
-    """Return what a box of tasks that yield has beyond the sum."""
-    _, verdict, scene, tuning = grounds
-    if scene.equal:
-        return f"; none more: {scene.equal} weighs as little as the box"
-    if not scene.yields:
+def _extra_core(grounds: Grounds) -> str:
+    had, has = grounds.before.more.cpus, grounds.verdict.lent.more.cpus
+    if had == has:
         return ""
-    more, part = verdict.lent.more, tuning.yielded_from
-    if more.cpus:
-        return f"; its tasks yield and {part} of a core is left: {more.cpus} more, {verdict.lent.box} in all"
-    if more.back_at > scene.now:
-        return f"; none more for {more.back_at - scene.now:.2f} s, use rose by {scene.rise}m"
-    return f"; its tasks yield, none more without {part} of a core and the dead band"
+    return ", extra core granted" if has > had else ", extra core taken back"
 
 
-def _bounded(after: Lent, most: int) -> str:
-    """Return what an operator lets the box have, where that is less."""
-    if not most or max(after.milli, 1000 * after.box) <= 1000 * most:
-        return ""
-    return f"; pools.reclaim.maxCPUs lets it have {most} CPUs and {at_most(after.milli, most)}m of that"
+def _stalls(grounds: Grounds) -> bool:
+    return grounds.verdict.binding is Binding.STALL
 
 
-def _cause(grounds: Grounds) -> str:
-    """Return what the sum alone does not show."""
-    before, verdict, scene, tuning = grounds
-    if verdict.binding is Binding.STALL:
-        stall = scene.stall
-        waited, most = (stall.lasting, tuning.stall / 2) if scene.yields else (stall.blamed, tuning.stall)
-        over = f" over {tuning.lasting_window_s} s" if scene.yields else ""
-        return (
-            f"online pods waited {waited:.3f} of the time{over} beyond {stall.own:.3f} of their own making"
-            f" ({stall.signal}), more than {most}: {_gives_way(grounds)}; "
-        )
-    if verdict.binding is Binding.LATE:
-        return f"tick {scene.late_s:.3f} s late for {scene.period_s} s: no growth; "
-    if verdict.binding is Binding.STALE:
-        return f"no new rate, the last is {scene.age_s:.3f} s old: no growth; "
-    if verdict.binding is Binding.GROWTH_STEP and verdict.lent.grown_at < scene.now:
-        return f"last growth {scene.now - before.grown_at:.2f} s ago, a step every {before.step_s(tuning):.2f} s; "
-    if verdict.binding is Binding.DWELL:
-        return (
-            f"last cut {min(scene.now - before.cut_at, 999):.2f} s ago, use known for"
-            f" {scene.now - scene.known_since:.2f} s, dwell {scene.dwell_s} s; "
-        )
-    return ""
+def _stall(grounds: Grounds) -> float:
+    """Return the share of wall time that was judged: behind tasks that yield only a lasting stall counts."""
+    stall = grounds.scene.stall
+    return stall.lasting if grounds.scene.yields else stall.blamed

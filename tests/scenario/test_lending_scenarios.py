@@ -13,7 +13,7 @@ import pytest
 
 from nri_coloc.model.lending import Binding, Change
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.story import Story, tell
+from nri_coloc.reclaim.folding import Folding, Step, fold
 from tests.unit.reclaim.node_model import Demand, Node, jump, steady
 
 
@@ -237,13 +237,15 @@ def test_a_node_without_reclaimed_pods_costs_next_to_nothing():
 
 def test_the_audit_of_a_burst_is_three_records():
     node = Node(8, jump(2_000, 8_000, 8.0, lasts=0.4), noise=0.1).run(9.8)
-    story, records = Story(), []
+    folding, records, had = Folding(), [], 0
     for moment in node.moments:
-        story, told = tell(story, moment.tick, moment.at)
-        records += [record for record in told if record.at >= 8.0]
-    assert {record.change for record in records} == {Change.SUPPRESS}
+        step = Step((1 << had) - 1, (1 << moment.cpus) - 1, 0, 0, 0.0, 0.0, moment.tick.grounds)
+        folding, record = fold(folding, step, moment.at)
+        records += [record] if record is not None and record.at >= 8.0 else []
+        had = moment.cpus
+    assert {record.direction for record in records} == {Change.SUPPRESS}
     assert 1 <= len(records) <= 2
-    assert (records[0].before, records[-1].after) == (6, 1)
+    assert (records[0].before.bit_count(), records[-1].after.bit_count()) == (6, 1)
 
 
 def yielding(cpus: int, online: Demand) -> Node:

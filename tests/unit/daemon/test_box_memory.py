@@ -182,7 +182,17 @@ def test_a_member_about_to_use_up_its_part_gets_another_one(rig):
     grown = int(before["second"] * 0.95)
     after = rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
     assert after["second"] > before["second"]
-    assert rig.heard.said()[-1] == ("reclaim.memory", "members_asked")
+    for _ in range(12):  # a new division of the same amount is written a minute later
+        rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
+    assert rig.heard.said() == [("reclaim.memory", "headroom"), ("reclaim.memory", "members_asked")]
+
+
+def test_memory_that_swings_is_one_record_a_minute(rig):
+    for number in range(61):
+        rig.turn((4 if number % 2 else 8) * GIB, {"batch": GIB}, anon=0)
+    assert len(rig.heard.records) <= 3 + 5
+    inputs = rig.heard.records[-1].extra["inputs"]
+    assert inputs["low_bytes"] < inputs["high_bytes"]
 
 
 def test_kubepods_limit_bounds_the_boxs_pods_and_leaves_its_host_groups_what_they_hold(rig):

@@ -13,9 +13,8 @@ from nri_coloc.model.lending import Change, CPUTarget, Headroom
 from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import Container, Pod, QoSClass, Wish
-from nri_coloc.reclaim import story
+from nri_coloc.reclaim.folding import Step
 from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.reclaim.story import Extent
 from tests.rig.waiting import PATIENCE_SECONDS, poll
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
 from tests.unit.policy.kit import DEDICATED
@@ -198,7 +197,7 @@ class TestAfterARestart:
 
 
 class TestRecords:
-    """Of a box that had CPUs 2-7, or what a test gave it, when ticks changed it."""
+    """Of a box that had CPUs 2-7, when ticks changed it."""
 
     @pytest.fixture(autouse=True)
     def _box_of_six(self, node: Node) -> None:
@@ -208,59 +207,67 @@ class TestRecords:
         self.report, self.heard = a_report(node)
         self.lending = Lending(node, stands, stands, stands, self.report)
 
-    def act(self, at: float, cpus: int) -> None:
-        tick = Tick(LoopMemory(), CPUTarget(cpus), Headroom(), 0.02)
-        self.lending._act(tick, self.lending._node.state, at)
+    def tick(self, at: float, cpus: int) -> None:
+        ticked(self.lending, at, cpus)
 
-    def said(self) -> list[tuple[Any, Any]]:
-        return [(one.before.get("cpus"), one.after.get("cpus")) for one in self.heard.records]
+    def said(self) -> list[tuple[str, Any, Any]]:
+        return [(one.event.value, one.before["cpus"], one.after["cpus"]) for one in self.heard.records]
 
-    def test_the_first_says_what_the_box_had_although_nothing_was_told_before(self):
-        self.act(0.5, 8)
-        self.lending._say(told(6, 8))
-        assert self.said() == [("2-7", "0-7")]
+    def test_the_first_says_the_cpus_that_the_box_had(self):
+        self.tick(0.5, 8)
+        assert self.said() == [("reclaim.grow", "2-7", "0-7")]
 
-    def test_each_of_two_that_are_told_at_once_says_the_box_of_its_own_time(self):
-        self.act(0.5, 8)
-        self.act(1.5, 2)
-        self.lending._say(told(6, 8))
-        self.lending._say(told(8, 2)._replace(since=1.5, at=1.5))
-        assert self.said() == [("2-7", "0-7"), ("0-7", "6-7")]
+    def test_each_has_the_cpus_of_its_own_time(self):
+        self.tick(0.5, 8)
+        self.tick(1.5, 2)
+        assert self.said() == [("reclaim.grow", "2-7", "0-7"), ("reclaim.suppress", "0-7", "6-7")]
 
-    def test_what_others_did_to_the_box_before_is_not_its_own(self, node: Node):
-        self.act(0.1, 8)
-        self.lending._say(told(6, 8))
+    def test_a_change_by_a_hook_is_not_its_own(self, node: Node):
+        self.tick(0.1, 8)
         create(node, "own", DEDICATED, 2000)
-        self.act(1.5, 2)
-        self.lending._say(told(8, 2)._replace(since=1.5, at=1.5))
-        assert self.said()[1] == ("2-7", "6-7")
+        self.tick(1.5, 2)
+        assert self.said()[1] == ("reclaim.suppress", "2-7", "6-7")
 
-    def test_a_size_that_left_the_box_its_cpus_says_that_none_changed(self):
-        self.lending._say(told(4, 6))
-        assert self.said() == [(None, None)]
+    def test_a_size_that_changes_no_cpu_is_not_written(self):
+        self.tick(0.5, 6)
+        self.tick(5.0, 6)
+        assert self.said() == []
+
+    def test_a_swing_is_one_record_with_its_extremes(self):
+        for second in range(1, 50):
+            self.tick(float(second), (2, 8)[second % 2])
+        assert len(self.said()) == 3
+        self.lending._say_rest()
+        inputs = self.heard.records[-1].extra["inputs"]
+        assert (inputs["cpus_low"], inputs["cpus_high"], inputs["turns"]) == (2, 8, 46)
+        assert self.heard.records[-1].because.startswith("swing: 46 turns in ")
+
+
+def ticked(lending: Lending, at: float, cpus: int) -> None:
+    """Let the loop decide a number of CPUs at a moment."""
+    state = lending._node.state
+    had = lending._would_have.bit_count() or state.pools.reclaim.bit_count()
+    change = Change.KEEP if cpus == had else Change.GROW if cpus > had else Change.SUPPRESS
+    tick = Tick(LoopMemory(), CPUTarget(cpus, change), Headroom(), 0.02)
+    before, after = lending._act(tick, state, at)
+    lending._tell(Step(before, after, 0, 0, 0.0, 0.0, None), at)
 
 
 class TestAnObserver:
-    """Told by records of the loop's story, as ticks leave them."""
+    """Its records have the CPUs that the box would have had."""
 
-    def says(self, tuning: Tuning, *sizes: tuple[int, int]) -> list[tuple[Any, Any]]:
+    def says(self, tuning: Tuning, *sizes: int) -> list[tuple[Any, Any]]:
         node, stands = a_node(tuning), cast("Any", Nobody())
         report, heard = a_report(node)
         lending = Lending(node, stands, stands, stands, report)
-        for before, after in sizes:
-            lending._say(told(before, after))
+        for second, cpus in enumerate(sizes):
+            ticked(lending, 100.0 * (second + 1), cpus)
         return [(one.before["cpus"], one.after["cpus"]) for one in heard.records]
 
     def test_tells_which_cpus_the_box_would_have_and_would_have_had(self):
-        said = self.says(replace(TUNING, observe=True), (0, 2), (2, 4), (4, 2))
+        said = self.says(replace(TUNING, observe=True), 2, 4, 2)
         assert said == [("0-7", "6-7"), ("6-7", "2-3,6-7"), ("2-3,6-7", "6-7")]
 
     def test_goes_by_what_an_operator_lets_the_box_have(self):
         bounded = replace(TUNING, observe=True, pools=(PoolTuning(RECLAIM, maximum=4),))
-        assert self.says(bounded, (0, 2), (2, 6), (6, 4)) == [("0-7", "6-7"), ("6-7", "2-3,6-7")]
-
-
-def told(before: int, after: int) -> story.Record:
-    change = Change.GROW if 0 < before < after else Change.SUPPRESS
-    sizes, none = Extent(min(before or after, after), max(before, after)), Extent(0, 0)
-    return story.Record(0.0, 1.0, 50, change, before, after, sizes, none, none, 0.0, 0.0, None)
+        assert self.says(bounded, 2, 6, 5) == [("0-7", "6-7"), ("6-7", "2-3,6-7")]

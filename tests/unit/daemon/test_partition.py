@@ -143,3 +143,16 @@ def test_what_was_known_is_forgotten_in_another_mode():
 @pytest.mark.parametrize(("groups", "files"), [(0, 8), (8, 8), (33, 9), (110, 28)])
 def test_a_round_takes_four_ticks_however_many_there_are(groups, files):
     assert partition.budget(groups, 8) == files
+
+
+def test_pools_that_swing_are_one_record_a_minute():
+    rig = Rig().peopled()
+    rig.run(3.0, gold=0.4, share=0.8)
+    rig.heard.records.clear()
+    for _ in range(10):
+        rig.run(0.1, gold=1.6, share=0.8)
+        rig.run(4.0, gold=0.4, share=0.8)
+    boxes = [record for record in rig.heard.records if record.pool == "reclaim"]
+    assert 1 <= len(boxes) <= 4
+    rig.partition.say_rest()
+    assert rig.heard.records[-1].pool in ("reclaim", "gold", "share")
