@@ -1,7 +1,7 @@
-"""`nri-coloc explain NAMESPACE/POD[/CONTAINER]`: where each container is, and the decision that put it there.
+"""`nri-coloc explain NAMESPACE/POD[/CONTAINER]`: where each container is now, and the decisions that put it there.
 
-Pure but for `run`: the daemon's state and its audit records in, lines out. It adds nothing to what was decided; a
-record that has fallen out of the daemon's ring is said to be gone, not guessed at.
+Pure but for `run`: the daemon's state and its audit records in, lines out. It adds nothing to the decisions: where no
+record leads to the present CPUs, it says so.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,8 @@ Record = Mapping[str, Any]
 
 _MOVING: Final = frozenset({"reconfigured", "main_came", "main_gone", "cpus_freed"})
 """Reasons of a container.update that put a container elsewhere, as an admission does."""
+
+_ADMITTED: Final = "container.admit"
 
 _LATER: Final = 10
 """How many of the later records are shown, the newest ones."""
@@ -46,9 +48,11 @@ def run(address: str, text: str) -> int:
     """Print what is known; 1 if that is nothing."""
     whom = read(text)
     state = asking.ask(address, "/v1/state")
-    found = asking.records(address, f"{whom.namespace}/{whom.pod}")
+    pod = f"{whom.namespace}/{whom.pod}"
+    kept = asking.ask(address, "/v1/audit", pod=pod, limit=1).get("kept", [])
+    found = asking.records(address, pod)
     with asking.understood(address):
-        told = lines(whom, state, found)
+        told = lines(whom, state, merged(kept, found))
     print(*told, sep="\n")
     return 0
 
@@ -61,8 +65,21 @@ def read(text: str) -> Whom:
     return Whom(*parts)
 
 
+def merged(kept: Sequence[Record], found: Sequence[Record]) -> list[Record]:
+    """Return both as one, oldest first, each record once; `seq` began again with each process, times go on.
+
+    A container that was admitted by a previous process is admitted again by this one, which decides nothing new.
+    """
+    admitted = {record["container_id"] for record in kept if record["event"] == _ADMITTED}
+    news = (r for r in found if r["event"] != _ADMITTED or r["container_id"] not in admitted)
+    return sorted([*kept, *(r for r in news if r not in kept)], key=lambda record: str(record["ts"]))
+
+
 def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
-    """Return the whole explanation; ColocError if the daemon knows nothing of whom."""
+    """Return the whole explanation; ColocError if the daemon knows nothing of whom.
+
+    `records`: of the pod, and the last one of each pool.
+    """
     alive = {c["id"]: c for c in state.get("containers", ()) if whom.matches(c)}
     mine = [r for r in records if whom.matches(r)]
     ended = {r["container_id"]: r for r in mine if r["container_id"] and r["container_id"] not in alive}
@@ -70,7 +87,8 @@ def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
         raise ColocError(f"the daemon knows nothing of {plain(whom.name)}: not on this node, or long gone")
     told: list[str] = []
     for container in alive.values():
-        told += [*_place(container), *_story(_of(mine, container["id"])), ""]
+        own = _of(mine, container["id"])
+        told += [*_place(container), *_now(container, records), *_story(own), ""]
     for container_id, record in ended.items():
         told += [f"{_full(record)}  is not there any more", *_story(_of(mine, container_id)), ""]
     told += [f"the pod: {_sentence(r)}" for r in mine if not r["container_id"]]
@@ -92,6 +110,32 @@ def _place(container: Record) -> Iterator[str]:
         yield f"  but read back were CPUs {plain(container['actual_cpus'])}"
 
 
+def _now(container: Record, records: Sequence[Record]) -> Iterator[str]:
+    """Yield the newest record that led to the present CPUs, unless it is the decision that placed the container.
+
+    It may be the container's own, its pool's, or, for a container that follows another of its pod, that one's.
+    """
+    cpus = container["cpus"]
+    if not cpus:
+        return
+    leading = [r for r in records if _may_lead(r, container) and r.get("after", {}).get("cpus") == cpus]
+    own = [r for r in records if r["container_id"] == container["id"]]
+    if not leading:
+        yield f"  no record leads to CPUs {cpus} yet{_why_not(container['pool'])}"
+    elif leading[-1] is not next((r for r in reversed(own) if _places(r)), None):
+        yield f"  CPUs {cpus} since {_sentence(leading[-1])}"
+
+
+def _may_lead(record: Record, container: Record) -> bool:
+    if record["pod"]:
+        return (record["namespace"], record["pod"]) == (container["namespace"], container["pod"])
+    return bool(record.get("pool") == container["pool"])
+
+
+def _why_not(pool: str) -> str:
+    return ": a pool that swings has a record once a minute" if pool == "reclaim" else ""
+
+
 def _full(thing: Record) -> str:
     return plain("/".join(filter(None, (thing["namespace"], thing["pod"], thing["container"]))))
 
@@ -100,7 +144,7 @@ def _story(records: Sequence[Record]) -> Iterator[str]:
     """Yield the decision that placed a container, what came after it, and what did not count."""
     placing = [at for at, record in enumerate(records) if _places(record)]
     if not placing:
-        yield "  its admission is not among the records that the daemon still has (telemetry.auditRing)"
+        yield "  its admission is not among the records that the daemon still has"
     else:
         decision = records[placing[-1]]
         yield f"  {_sentence(decision)}"
@@ -116,7 +160,7 @@ def _story(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _places(record: Record) -> bool:
-    return record["event"] == "container.admit" or (
+    return record["event"] == _ADMITTED or (
         record["event"] == "container.update" and record["reason"] in _MOVING
     )
 

@@ -58,6 +58,7 @@ from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.daemon.readiness import Check, Readiness, Reading
+from nri_coloc.daemon.records_file import RecordsFile
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
@@ -114,6 +115,7 @@ class Daemon:
         metrics = Metrics(_version(), lambda: self.node.state, keys.base_of)
         self.audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
         self.report = Report(self.audit, metrics)
+        self._records = RecordsFile(options.state_dir, self.audit.kept, self.report.log.warning)
         self._lock = InstanceLock(options.state_dir)
         self._claim = RuntimeClaim()
         self._layout = cgroup_layout.detect(options.host_root)
@@ -232,6 +234,7 @@ class Daemon:
         if not self._ending.asked:
             self._serves = True
             self._journal.load_again()
+            self._records.load()
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
             self.pusher.start()
@@ -280,6 +283,7 @@ class Daemon:
         }
         if self._serves:
             steps["keeping the admin socket"] = partial(self._admin.look, now)
+            steps["keeping records"] = partial(self._keep_records, now)
         return guarded.each(self.report.log, "a turn of housekeeping", steps)
 
     def _end(self) -> int:
@@ -304,7 +308,17 @@ class Daemon:
             steps["closing HTTP"] = self._http.close
         went_well = guarded.each(self.report.log, "the daemon's end", steps)
         self.audit.close()
+        if self._serves:
+            self._records.save()
         return 0 if went_well and not self._failed else 1
+
+    def _keep_records(self, now: float) -> None:
+        """Save the records that explain the present, without those of containers that are gone."""
+        state = self.node.state
+        if self.node.told:
+            uids = {place.pod.uid for place in state.pods.values()}
+            self.audit.kept.prune(state.containers.keys(), uids)
+        self._records.save_if_due(now)
 
     def _restore(self) -> None:
         """Put back what was ours, once nobody writes any more."""

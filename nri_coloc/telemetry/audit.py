@@ -25,6 +25,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason, is_of_lending
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.value import value
 from nri_coloc.model.workload import Pod
+from nri_coloc.telemetry.kept import KeptRecords
 from nri_coloc.telemetry.line_writer import LineWriter, Lost
 from nri_coloc.telemetry.ring import RingName, Rings
 
@@ -135,7 +136,10 @@ def _named(knobs: Knobs) -> dict[str, KnobValue]:
 
 
 class AuditLog:
-    """Takes records from any thread, writes them on its own; nothing here raises or blocks a submitter."""
+    """Takes records from any thread, writes them on its own; nothing here raises or blocks a submitter.
+
+    `kept`: the records that explain the present, however old.
+    """
 
     def __init__(
         self,
@@ -153,6 +157,7 @@ class AuditLog:
         self._lost = lost
         self._lines = LineWriter(fd, lost)
         self._rings = Rings(ring_size)
+        self.kept = KeptRecords()
         self._wake = Event()
         self._closing = Event()
         self._thread = Thread(target=self._run, name="audit", daemon=True)
@@ -178,8 +183,9 @@ class AuditLog:
         self._rings.resize(records)
 
     def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
-        """Answer `/v1/audit`; see `Rings.query`."""
-        return self._rings.query(since, pod, limit)
+        """Answer `/v1/audit`; see `Rings.query`. For a pod, `kept` has the records that explain it and the pools."""
+        found = self._rings.query(since, pod, limit)
+        return {**found, "kept": self.kept.of_pod(pod)} if pod else found
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
         """Write what waits, within the bound; False when something had to be left behind."""
@@ -226,7 +232,9 @@ class AuditLog:
         record = queued if isinstance(queued, Record) else self._made(queued)
         if record is None:
             return
-        line = self._render(_fields(record, seq, at_ns, dropped))
+        fields = _fields(record, seq, at_ns, dropped)
+        line = self._render(fields)
+        self.kept.take(fields, line)
         ring: RingName = "lending" if is_of_lending(record.event, record.reason) else "placement"
         self._rings.append(ring, seq, line)
         self._lines.write(line + b"\n")

@@ -29,7 +29,17 @@ def container(**fields: Any) -> dict[str, Any]:
 
 def record(event: str = "container.admit", reason: str = "whole_core", **fields: Any) -> dict[str, Any]:
     subject = {"namespace": "shop", "pod": "web", "container": "app", "container_id": "9c1b"}
-    return {"ts": "T", "event": event, "reason": reason, "because": "it was free", **subject, **fields}
+    after = {"cpus": "0-1"} if event == "container.admit" else {}
+    what = {"ts": "T", "event": event, "reason": reason, "because": "it was free", "after": after}
+    return {**what, "pool": "dedicated", **subject, **fields}
+
+
+def resized(pool: str, cpus: str, ts: str, because: str = "shop/db owns 0-5") -> dict[str, Any]:
+    subject = {"namespace": "", "pod": "", "container": "", "container_id": "", "pool": pool}
+    return record("pool.resize", "cpus_taken", ts=ts, because=because, after={"cpus": cpus}, **subject)
+
+
+SHARER = {"class": "shared", "pool": "share", "exclusive": False}
 
 
 def state(*containers: dict[str, Any], **node: Any) -> dict[str, Any]:
@@ -69,12 +79,12 @@ class TestLines:
         ]
 
     def test_the_last_decision_that_placed_it_counts(self):
-        moved = record("container.update", "reconfigured", because="other settings")
+        moved = record("container.update", "reconfigured", because="other settings", after={"cpus": "0-1"})
         told = explain.lines(WEB, state(container()), [record(), moved])
         assert told[1:] == ["  T container.update reconfigured: other settings"]
 
     def test_a_second_chance_is_such_a_decision(self):
-        placed = record("container.update", "cpus_freed", because="placed again")
+        placed = record("container.update", "cpus_freed", because="placed again", after={"cpus": "0-1"})
         told = explain.lines(WEB, state(container()), [record(reason="no_free_cpus"), placed])
         assert told[1:] == ["  T container.update cpus_freed: placed again"]
 
@@ -98,12 +108,50 @@ class TestLines:
             "    m='y' is not allowed for this pod; allowed is less; used is none",
         ]
 
+    def test_the_pools_record_leads_where_it_moved_the_container(self):
+        admitted = record(ts="1", pool="share", because="class by default", after={"cpus": "2-7"})
+        told = explain.lines(
+            WEB,
+            state(container(**SHARER, cpus="6-7", actual_cpus="6-7")),
+            [admitted, resized("share", "6-7", "2")],
+        )
+        assert told[1:] == [
+            "  CPUs 6-7 since 2 pool.resize cpus_taken: shop/db owns 0-5",
+            "  1 container.admit whole_core: class by default",
+        ]
+
+    def test_a_pools_record_before_the_admission_leads_nowhere(self):
+        records = [resized("share", "6-7", "1"), record(ts="2", pool="share", after={"cpus": "6-7"})]
+        told = explain.lines(WEB, state(container(**SHARER, cpus="6-7", actual_cpus="6-7")), records)
+        assert told[1:] == ["  2 container.admit whole_core: it was free"]
+
+    def test_a_follower_is_led_by_its_main_container(self):
+        grown = record("container.update", "grown", ts="2", container_id="main", after={"cpus": "0-3"})
+        told = explain.lines(WEB, state(container(cpus="0-3", actual_cpus="0-3")), [record(ts="1"), grown])
+        assert told[1] == "  CPUs 0-3 since 2 container.update grown: it was free"
+
+    def test_cpus_that_no_record_leads_to_are_named(self):
+        boxed = {**SHARER, "class": "reclaimed", "pool": "reclaim"}
+        told = explain.lines(WEB, state(container(**boxed, cpus="7", actual_cpus="7")), [record()])
+        assert told[1] == ("  no record leads to CPUs 7 yet: a pool that swings has a record once a minute")
+
+    def test_records_of_a_previous_process_come_first(self):
+        moved, newest = (
+            record("container.update", "grown", ts=ts, seq=seq) for ts, seq in (("3", 2), ("4", 3))
+        )
+        again = record(reason="restored", ts="2", seq=1)
+        found = explain.merged([record(ts="1", seq=900), moved], [again, moved, newest])
+        assert [one["ts"] for one in found] == ["1", "3", "4"]
+
     def test_what_was_read_back_is_told_where_it_differs(self):
         told = explain.lines(WEB, state(container(actual_cpus="0-7")), [record()])
         assert told[1] == "  but read back were CPUs 0-7"
 
     def test_a_record_that_is_gone_is_said_to_be(self):
-        assert "not among the records" in explain.lines(WEB, state(container()), [])[1]
+        assert explain.lines(WEB, state(container()), [])[1:] == [
+            "  no record leads to CPUs 0-1 yet",
+            "  its admission is not among the records that the daemon still has",
+        ]
 
     def test_a_container_that_ended_is_told_of(self):
         told = explain.lines(WEB, state(), [record(), record("container.release", "stopped")])
