@@ -36,12 +36,15 @@ class Resize(NamedTuple):
         return self.reason is not Reason.RESIZE_UNMET
 
 
-def resized(state: NodeState, assignment: Assignment) -> Resize | None:
-    """Return what a container is to own by its present request; None where that is what it has."""
+def resized(state: NodeState, assignment: Assignment, reserved_memory: int = 0) -> Resize | None:
+    """Return what a container is to own by its present request; None where that is what it has.
+
+    `reserved_memory`: bytes of the node that no bound container is promised.
+    """
     if assignment.qos is not QoSClass.DEDICATED or assignment.hands_off:
         return None
     if not assignment.exclusive:
-        return _placed(state, assignment)
+        return _placed(state, assignment, reserved_memory)
     main = admission.main_of(state, assignment.container.pod_id, but=assignment.id)
     if main is not None and admission.follows(assignment, main):
         joined = replace(assignment, pool=DEDICATED, exclusive=0, follows=main.id, mems=main.mems)
@@ -75,12 +78,11 @@ def _owner_resized(state: NodeState, assignment: Assignment) -> Resize | None:
     return Resize(now, grant.reason, f"{asked.words}; {grant.because}", findings)
 
 
-def _placed(state: NodeState, assignment: Assignment) -> Resize | None:
+def _placed(state: NodeState, assignment: Assignment, reserved_memory: int) -> Resize | None:
     """Place a container that owns nothing as if it came now: CPUs that its spec names are a pool's, and no claim."""
     spec = replace(assignment.container.resources, cpus="")
-    found = admission.dedicate(
-        state, replace(assignment.container, record="", resources=spec), assignment.wish
-    )
+    listed = replace(assignment.container, record="", resources=spec)
+    found = admission.dedicate(state, listed, assignment.wish, reserved_memory)
     if found.reason is Reason.NO_FREE_CPUS:
         runs_on = cpuset.render(state.cpus_of(assignment))
         because = f"{found.because}; it stays on CPUs {runs_on}"
@@ -147,7 +149,7 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
     if known is None or event.running or known.exclusive or known.follows or not due(state, known):
         return outcome
     before = outcome.state
-    found = resized(before, before.containers[known.id])
+    found = resized(before, before.containers[known.id], tuning.reserved_memory)
     if found is None or not found.is_met:
         return outcome
     after, joined = adopt(before, found.assignment)

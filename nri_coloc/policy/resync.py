@@ -62,7 +62,7 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
         by_file = None if record.read(container.record) else Reason.ADOPTED
         state, said = _replayed(state, container, wish, tuning, by_file)
         decisions.extend(said)
-    state, said = _requests_met(before, state, event)
+    state, said = _requests_met(before, state, event, tuning)
     decisions.extend(said)
     state = pools.settled(box_again(state), near)
     cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
@@ -92,7 +92,7 @@ def _is_later(other: Container, former: Container) -> bool:
 
 
 def _requests_met(
-    before: NodeState, state: NodeState, event: Synchronized
+    before: NodeState, state: NodeState, event: Synchronized, tuning: Tuning
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     """Carry out the resizes that came while we were away, once everybody has back what it had.
 
@@ -106,7 +106,7 @@ def _requests_met(
             continue
         if not now.exclusive if known is None else _asked(known) == _asked(now):
             continue
-        found = ownership.resized(state, now)
+        found = ownership.resized(state, now, tuning.reserved_memory)
         if found is None:
             continue
         after, joined = ownership.adopt(state, found.assignment)

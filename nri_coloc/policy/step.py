@@ -55,6 +55,6 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
         case AmountsGranted():
             return loans.granted(state, event)
         case CPUsFreed():
-            return waiting.placed_again(state)
+            return waiting.placed_again(state, tuning)
         case _:
             assert_never(event)

@@ -38,7 +38,7 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
     before = outcome.state
     known = before.containers[event.container.id]
     assignment = _with_news(before, known, event)
-    resize = ownership.resized(before, assignment) if _asks_anew(known, assignment, event) else None
+    resize = _resized(before, known, assignment, event, tuning)
     if resize is not None and tuning.strict and event.answered and not resize.is_met:
         refused = _refused(state, event, resize)
         if not tuning.observe:
@@ -50,6 +50,12 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
     else:
         outcome += _carried_out(before, event, resize)
     return _with_memory(before, outcome, event)
+
+
+def _resized(
+    state: NodeState, known: Assignment, now: Assignment, event: ContainerUpdating, tuning: Tuning
+) -> Resize | None:
+    return ownership.resized(state, now, tuning.reserved_memory) if _asks_anew(known, now, event) else None
 
 
 def _asks_anew(known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:

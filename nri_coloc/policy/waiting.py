@@ -13,6 +13,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Phase, QoSClass, Wish
 from nri_coloc.policy import change, ownership, supply, words
 
@@ -55,7 +56,7 @@ def _age(assignment: Assignment) -> tuple[int, int, str]:
     return assignment.container.created_at, assignment.admitted_in, assignment.id
 
 
-def placed_again(state: NodeState, most_tried: int = MOST_TRIED) -> Outcome:
+def placed_again(state: NodeState, tuning: Tuning, most_tried: int = MOST_TRIED) -> Outcome:
     """Give the oldest pod whose containers wait, and of which one can have its CPUs now, a second chance.
 
     `most_tried`: different requests that are tried in vain, at most.
@@ -66,7 +67,7 @@ def placed_again(state: NodeState, most_tried: int = MOST_TRIED) -> Outcome:
         outcome = Outcome(state)
         for one in waiting:
             if one.container.pod_id == pod_id:
-                outcome += _placed(outcome.state, one.id, in_vain)
+                outcome += _placed(outcome.state, one.id, tuning, in_vain)
         if outcome.state is not state:
             return _moved(state, outcome)
         if len(in_vain) >= most_tried:
@@ -74,14 +75,16 @@ def placed_again(state: NodeState, most_tried: int = MOST_TRIED) -> Outcome:
     return Outcome(state)
 
 
-def _placed(state: NodeState, container_id: str, in_vain: set[tuple[Wish, int, int]]) -> Outcome:
+def _placed(
+    state: NodeState, container_id: str, tuning: Tuning, in_vain: set[tuple[Wish, int, int]]
+) -> Outcome:
     """Place one container if its CPUs are free; requests that were tried `in_vain` are not tried again."""
     waiting = state.containers[container_id]
     count = missing(state, waiting)
     asked = (waiting.wish, count, waiting.exclusive)
     if not count or asked in in_vain or not supply.sources(state, waiting.wish, count):
         return Outcome(state)
-    found = ownership.resized(state, waiting)
+    found = ownership.resized(state, waiting, tuning.reserved_memory)
     if found is None or not found.is_met:
         in_vain.add(asked)
         return Outcome(state)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Numa, Placement, Resources
 from nri_coloc.node_sim import machines
@@ -228,6 +229,16 @@ class TestTheDecision:
         node.free()
         assert (node.cpus("web"), node["web"].mems, node["web"].knobs.mems) == ("0-1", 0b1, "0")
 
+    def test_reserved_memory_is_promised_to_nobody(self):
+        """As at creation: half of each node is reserved, so that no node alone has ten GiB left."""
+        bound = replace(DEDICATED, numa=Numa.SINGLE, knobs=Knobs(memory_limit=10 << 30))
+        node = Node(tuning=Tuning(reserved_memory=16 << 30))
+        node.run("other", 7000, on="other")
+        node.run("web", 2000, bound)
+        node.stop("other")
+        node.free()
+        assert node["web"].mems == 0b11
+
 
 class TestWhoWaitsForNothing:
     def test_an_attempt_that_has_not_started(self):
@@ -274,9 +285,9 @@ class TestWhatItMayCost:
 
     def test_twins_are_tried_once(self):
         state = self.hopeless(differ=False).state
-        assert "young" in waiting.placed_again(state, most_tried=2).state.owners
+        assert "young" in waiting.placed_again(state, Tuning(), most_tried=2).state.owners
 
     def test_different_requests_are_tried_up_to_a_number(self):
         state = self.hopeless(differ=True).state
-        assert waiting.placed_again(state, most_tried=9).state is state
-        assert "young" in waiting.placed_again(state).state.owners
+        assert waiting.placed_again(state, Tuning(), most_tried=9).state is state
+        assert "young" in waiting.placed_again(state, Tuning()).state.owners
