@@ -12,6 +12,7 @@ from nri_coloc.daemon.actuator import LONGEST_SWEEP_S
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.neighbours import Neighbours
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.unwritten import Unwritten
 
 FAST_WITHIN_S: Final = 5.0
 """Ten of the fast loop's slowest periods."""
@@ -108,6 +109,11 @@ def without(problem: Sentence) -> Finding:
     """Say that all is well unless there is a problem."""
     wrong = problem()
     return Finding(ok=not wrong, detail=wrong)
+
+
+def writes(known: Unwritten, now: Callable[[], float]) -> Finding:
+    """Say which values are in force nowhere."""
+    return without(lambda: known.words(now()))
 
 
 def neighbours(known: Neighbours, now: Callable[[], float]) -> Finding:

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.neighbours import Neighbours
+from nri_coloc.daemon.unwritten import Unwritten
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
@@ -25,10 +26,6 @@ from nri_coloc.policy.candidates import candidates
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog, Record, pod_of, worded
 from nri_coloc.telemetry.metrics import Metrics
-
-REFUSALS_KEPT: Final = 4096
-"""Refused files that are remembered, so that a sweep every two seconds does not say the same for ever."""
-
 
 Subject = Assignment | str
 """Whom a record is about: a container, or a pod by its id."""
@@ -48,10 +45,10 @@ class Report:
         self.audit = audit
         self.metrics = metrics
         self.neighbours = Neighbours()
+        self.unwritten = Unwritten()
         self.lacking: Lacking = _nothing
         self.log = logs.logger("daemon")
         self._numbers = count(1)
-        self._refusals: dict[str, str] = {}
         self._listeners: tuple[list[str], ...] = ()
 
     def decided(
@@ -66,9 +63,32 @@ class Report:
         for decision in decisions:
             pod = pod_of(decision, state, previous)
             # not the states themselves: a record that waits must not keep their containers alive
-            told = partial(_record, decision, pod, state.topology, decision_id, latency_us)
-            self.audit.submit(partial(told, self.lacking))
+            absent = NO_KNOBS if decision.after is NO_KNOBS else self.lacking(decision.after)
+            set_here = decision if absent == NO_KNOBS else _without(decision, absent)
+            self.audit.submit(partial(_record, set_here, pod, state.topology, decision_id, latency_us))
             self.metrics.decided(decision)
+            if absent != NO_KNOBS:
+                self._not_set(decision, absent, pod, decision_id)
+
+    def _not_set(self, decision: Decision, absent: Knobs, pod: Pod, decision_id: str) -> None:
+        """Write that values of a decision are in force nowhere: nothing here takes them."""
+        values = absent.named()
+        names = ", ".join(values)
+        said = Decision(
+            AuditEvent.WRITE_FAILED,
+            Reason.NO_FILE,
+            f"not set: this machine has no file for it ({names})",
+            subject=decision.subject,
+            pod_id=decision.pod_id,
+            pool=decision.pool,
+            qos=decision.qos,
+            inputs=values,
+        )
+        record = worded(said, pod, decision_id, None)
+        self.audit.submit(replace(record, extra={"inputs": values}))
+        self.metrics.decided(said)
+        self.metrics.without_file(values)
+        self.unwritten.absent(values)
 
     def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
         """Write one record that is not the policy's decision."""
@@ -121,12 +141,8 @@ class Report:
     def refused_by_kernel(self, failure: KernelInterfaceError, subject: Subject, state: NodeState) -> None:
         """Say that a file could not be written or read; the same refusal again is counted, not said again."""
         self.metrics.write_failed(failure.path)
-        if self._refusals.get(failure.path) == failure.reason:
-            return
-        if len(self._refusals) >= REFUSALS_KEPT:
-            self._refusals.clear()
-        self._refusals[failure.path] = failure.reason
-        self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, str(failure)))
+        if self.unwritten.refused(failure.path, failure.reason, time.monotonic()):
+            self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.REFUSED, str(failure)))
 
 
 def _named(subject: Subject, state: NodeState) -> str:
@@ -150,10 +166,9 @@ def _record(
     topology: Topology,
     decision_id: str,
     latency_us: int | None,
-    lacking: Lacking,
 ) -> Record:
     """Word a decision, with the nodes that a dedicated container could have got, for `explain`, or what it used."""
-    record = worded(_as_set(decision, lacking), pod, decision_id, latency_us)
+    record = worded(decision, pod, decision_id, latency_us)
     if decision.inputs:
         return replace(record, extra={"inputs": dict(decision.inputs)})
     if decision.considered is None or decision.subject is None:
@@ -162,11 +177,7 @@ def _record(
     return replace(record, extra={"candidates": [candidate.as_json() for candidate in found]})
 
 
-def _as_set(decision: Decision, lacking: Lacking) -> Decision:
-    """Return a decision without the values that are set nowhere, which its sentence names instead."""
-    absent = NO_KNOBS if decision.after is NO_KNOBS else lacking(decision.after)
-    if absent == NO_KNOBS:
-        return decision
-    because = f"{decision.because}; not set, for this machine has no such thing: {', '.join(absent.named())}"
+def _without(decision: Decision, absent: Knobs) -> Decision:
+    """Return a decision without the values that nothing here takes."""
     before, after = (knobs.without(absent) for knobs in (decision.before, decision.after))
-    return decision._replace(before=before, after=after, because=because)
+    return decision._replace(before=before, after=after)

@@ -215,6 +215,7 @@ class Daemon:
         return (
             *required,
             Check("state", partial(readiness.state_folder, self._options.state_dir)),
+            Check("writes", partial(readiness.writes, self.report.unwritten, clock)),
             Check("neighbours", partial(readiness.neighbours, self.report.neighbours, clock)),
         )
 
@@ -419,7 +420,7 @@ class Daemon:
 
     def _journal_failed(self, sentence: str) -> None:
         self.report.log.error(sentence)
-        self.report.said(AuditEvent.WRITE_FAILED, Reason.KERNEL_REFUSED, sentence)
+        self.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, sentence)
 
     def _mode(self) -> str:
         return "observe: nothing is changed" if self.settings.tuning.observe else "enforce"

@@ -5,6 +5,9 @@ from typing import Final
 
 from nri_coloc.model.knobs import Knobs
 
+_BURST_FILES: Final = frozenset({"cpu.max.burst", "cpu.cfs_burst_us"})
+_IO_FILES: Final = frozenset({"io.weight", "io.bfq.weight", "blkio.weight", "blkio.bfq.weight"})
+
 
 @dataclass(frozen=True, slots=True)
 class Capability:
@@ -30,6 +33,8 @@ class Capability:
         """Return the values that nothing here takes; what is only guessed to be missing is not among them."""
         seen = self.seen_on_pods
         return Knobs(
+            burst=wanted.burst if seen and not self.files & _BURST_FILES else None,
+            io_weight=wanted.io_weight if seen and not self.files & _IO_FILES else None,
             memory_high=wanted.memory_high if seen and "memory.high" not in self.files else None,
             memory_low=wanted.memory_low if seen and "memory.low" not in self.files else None,
             memory_min=wanted.memory_min if seen and "memory.min" not in self.files else None,

@@ -102,6 +102,7 @@ class Metrics:
         self._neutral = self._counter("neutral_replies", "Hooks answered without a decision.", "hook")
         self._reconnects = self._counter("reconnects", "Connections made again after the first.")
         self._failures = self._counter("write_failures", "Writes that the kernel refused.", "file")
+        self._absent = self._counter("values_without_file", "Values that nothing here takes.", "knob")
         self._drift = self._counter("drift_repairs", "Values found changed by others and put back.")
         self._unmet = self._counter("unmet_requests", "Dedicated requests that ran in share: no free CPUs.")
         self._late = self._counter("late_exclusivity", "Starts that came before the former users had moved.")
@@ -226,6 +227,11 @@ class Metrics:
     def write_failed(self, path: str) -> None:
         """Count a refused write, by the file's name alone: its folder names a container."""
         self._failures.labels(PurePath(path).name).inc()
+
+    def without_file(self, knobs: Iterable[str]) -> None:
+        """Count values that nothing here takes, by their names in the audit."""
+        for name in knobs:
+            self._absent.labels(name).inc()
 
     def drift_repaired(self) -> None:
         """Count one value that was put back."""

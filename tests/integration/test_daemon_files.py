@@ -163,7 +163,7 @@ def test_a_rival_writer_shows_in_readiness(node, daemon):
     settled(daemon)
     daemon.wait_ready()
     assert {name for name, check in daemon.readyz()["checks"].items() if check["ok"]} == {
-        *("connected", "synchronised", "readings", "config", "cgroups", "state", "neighbours")
+        *("connected", "synchronised", "readings", "config", "cgroups", "state", "writes", "neighbours")
     }
     cgroup = node.runtime.containers[batch].pod.cgroup
 
@@ -184,5 +184,7 @@ def test_the_audit_claims_no_value_that_the_machine_has_nothing_for(lasting):
     admitted = daemon.audited("container.admit", container_id=app)
     high = {"memory.high": 64 * MI} if node.tree.version == 2 else {}
     assert admitted["after"] == {"cpus": "0-7", **high}
-    absent = "rdt_class" if high else "memory.high, rdt_class"
-    assert admitted["because"].endswith(f"; not set, for this machine has no such thing: {absent}")
+    failed = daemon.audited("write.failed", container_id=app)
+    assert (failed["reason"], failed["decision_id"]) == ("no_file", admitted["decision_id"])
+    assert failed["inputs"] == {**({} if high else {"memory.high": 64 * MI}), "rdt_class": "gold"}
+    assert "rdt_class (" in daemon.check("writes")["detail"]

@@ -150,7 +150,7 @@ class TestPodsBandwidths:
         rig = Rig(wish=self.BURSTING)
         rig.files.failures = (KernelInterfaceError("/cpu.max.burst", "write", "Invalid argument"),)
         rig.bandwidths.place("app")
-        assert rig.heard.said() == [("write.failed", "kernel_refused")]
+        assert rig.heard.said() == [("write.failed", "refused")]
 
     def test_a_pod_that_is_gone_is_forgotten(self):
         rig = Rig(wish=self.BURSTING)

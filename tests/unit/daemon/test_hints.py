@@ -164,7 +164,7 @@ def test_the_same_refusal_of_many_is_said_once(rig):
     create(rig.node, "second")
     rig.tasks.refuses = KernelInterfaceError("/proc/7/sched", "tell", "Operation not permitted")
     rig.hints.sweep()
-    assert rig.heard.said() == [("write.failed", "kernel_refused")]
+    assert rig.heard.said() == [("write.failed", "refused")]
     assert rig.heard.records[0].because == "cannot tell /proc/PID/sched: Operation not permitted"
 
 

@@ -148,7 +148,7 @@ def test_a_refusal_is_told_once_and_the_others_are_served(rig):
     broken.mkdir()
     for _ in range(3):
         rig.worker.write({**bounds(), **bounds(pod="second")})
-    assert rig.heard.said() == [("write.failed", "kernel_refused")]
+    assert rig.heard.said() == [("write.failed", "refused")]
     assert rig.of(SECOND) == rig.expected(GIB, 2 * GIB)
 
 

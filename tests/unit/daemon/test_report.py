@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon.drift import Drift
-from nri_coloc.daemon.report import REFUSALS_KEPT
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Decision
@@ -44,19 +43,23 @@ def test_what_a_decision_used_goes_out_by_name_beside_its_sentence():
 def test_what_this_machine_does_not_take_is_said_and_not_claimed():
     node = a_node()
     report, heard = a_report(node)
-    report.lacking = Capability(1, frozenset({"cpu.shares"}), seen_on_pods=True).lacking
+    report.lacking = Capability(1, frozenset({"cpu.shares", "io.weight"}), seen_on_pods=True).lacking
     before = node.state
     wish = replace(kit.SHARED, knobs=Knobs(memory_high=4096, io_weight=300, rdt_class="gold"))
     report.decided(create(node, "app", wish).decisions, node.state, before)
-    admitted, of_the_pod = heard.records
+    admitted, failed, of_the_pod = heard.records
     assert (admitted.after, of_the_pod.after) == ({"cpus": "0-7", "io.weight": 300}, {"io.weight": 300})
-    assert admitted.because.endswith("; not set, for this machine has no such thing: memory.high, rdt_class")
+    assert (failed.event, failed.reason, failed.after) == ("write.failed", "no_file", {})
+    assert (failed.decision_id, failed.container) == (admitted.decision_id, "app")
+    assert failed.extra == {"inputs": {"memory.high": 4096, "rdt_class": "gold"}}
+    assert 'values_without_file_total{knob="rdt_class"} 1.0' in report.metrics.render().decode()
+    assert "memory.high (1 times), rdt_class (1 times)" in report.unwritten.words(0.0)
 
 
 def test_what_this_machine_does_not_take_was_not_there_before_either():
     node = a_node()
     report, heard = a_report(node)
-    report.lacking = Capability(1, frozenset({"cpu.shares"}), seen_on_pods=True).lacking
+    report.lacking = Capability(1, frozenset({"cpu.shares", "io.weight"}), seen_on_pods=True).lacking
     said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, "it asked", pod_id="web")
     said = said._replace(before=Knobs(memory_min=0, shares=2), after=Knobs(memory_min=4096, shares=4))
     report.decided((said,), node.state, node.state)
@@ -98,7 +101,7 @@ def test_the_same_refusal_is_said_once_and_counted_each_time():
     create(node, "app")
     for _ in range(5):
         report.refused_by_kernel(refusal(), node.state.containers["app"], node.state)
-    assert heard.said() == [("write.failed", "kernel_refused")]
+    assert heard.said() == [("write.failed", "refused")]
     assert (heard.records[0].pod, heard.records[0].container) == ("web", "app")
     assert 'nri_coloc_write_failures_total{file="cpuset.cpus"} 5.0' in report.metrics.render().decode()
 
@@ -110,11 +113,3 @@ def test_another_reason_or_another_file_is_said():
     report.refused_by_kernel(refusal(reason="Device or resource busy"), "", node.state)
     report.refused_by_kernel(refusal("/y/cpuset.cpus"), "", node.state)
     assert len(heard.records) == 3
-
-
-def test_what_is_remembered_of_refusals_has_a_bound():
-    node = a_node()
-    report, _ = a_report(node)
-    for number in range(REFUSALS_KEPT + 10):
-        report.refused_by_kernel(refusal(f"/{number}/cpu.weight"), "", node.state)
-    assert len(report._refusals) <= REFUSALS_KEPT

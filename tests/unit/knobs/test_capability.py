@@ -57,7 +57,7 @@ def test_a_score_travels_only_where_it_cannot_fail_the_creation(can, wanted, for
     assert can.oom_by_answer(wanted, former) is may
 
 
-THREE = frozenset({"memory.high", "memory.low", "memory.min"})
+ALL = frozenset({"memory.high", "memory.low", "memory.min", "io.weight", "cpu.max.burst"})
 MEMORY = Knobs(memory_high=1, memory_low=2, memory_min=3)
 
 
@@ -65,17 +65,17 @@ MEMORY = Knobs(memory_high=1, memory_low=2, memory_min=3)
     ("can", "lacking"),
     [
         (
-            Capability(2, THREE, resctrl=True, seen_on_pods=True),
+            Capability(2, ALL, resctrl=True, seen_on_pods=True),
             Knobs(),
         ),
-        (Capability(1, seen_on_pods=True), MEMORY._replace(rdt_class="gold")),
+        (Capability(1, seen_on_pods=True), MEMORY._replace(rdt_class="gold", io_weight=5, burst=6)),
         (
             Capability(2, FILES, resctrl=True, seen_on_pods=True),
-            MEMORY._replace(memory_high=None),
+            MEMORY._replace(memory_high=None, io_weight=5, burst=6),
         ),
         (Capability(1), Knobs(rdt_class="gold")),
     ],
     ids=["everything", "nothing", "a part", "guessed"],
 )
 def test_what_nothing_here_takes_is_known_once_pods_were_seen(can, lacking):
-    assert can.lacking(MEMORY._replace(cpus="0", io_weight=5, rdt_class="gold")) == lacking
+    assert can.lacking(MEMORY._replace(cpus="0", io_weight=5, burst=6, rdt_class="gold")) == lacking
