@@ -75,14 +75,16 @@ def _without_failed_attempts(
     listed: tuple[tuple[Container, Wish], ...],
 ) -> tuple[tuple[Container, Wish], ...]:
     """Leave out attempts that never started where the list has a later one: that one runs, or is the younger."""
+    if all(container.phase is not Phase.CREATED for container, _ in listed):
+        return listed
     attempts: dict[tuple[str, str], list[Container]] = defaultdict(list)
     for container, _ in listed:
         attempts[container.pod_id, container.name].append(container)
-    return tuple(
-        (container, wish)
-        for container, wish in listed
-        if not any(_is_later(other, container) for other in attempts[container.pod_id, container.name])
-    )
+
+    def is_over(former: Container) -> bool:
+        return any(_is_later(other, former) for other in attempts[former.pod_id, former.name])
+
+    return tuple((container, wish) for container, wish in listed if not is_over(container))
 
 
 def _is_later(other: Container, former: Container) -> bool:
