@@ -36,7 +36,22 @@ class TransportLost(ColocError):
 
 
 class SettingsError(ColocError):
-    """The operator's configuration cannot be used; the text says what, where and how to mend it."""
+    """The operator's configuration cannot be used; each problem says what is wrong, where, and how to mend it.
+
+    `str` has one problem a line, for a terminal. `sentence` has them on one line, for logs, audit and readiness.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+    @property
+    def sentence(self) -> str:
+        """Return all problems on one line; more than one are counted and numbered."""
+        if len(self.problems) < 2:
+            return "".join(self.problems)
+        numbered = (f"({number}) {problem}" for number, problem in enumerate(self.problems, 1))
+        return f"{len(self.problems)} problems: {'; '.join(numbered)}"
 
 
 class KernelInterfaceError(ColocError):

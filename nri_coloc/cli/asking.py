@@ -6,6 +6,7 @@ terminal must not obey them: `plain` makes them fit to print.
 
 import http.client
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -18,6 +19,9 @@ from nri_coloc.model import endpoint
 TIMEOUT_S: Final = 30.0
 PAGE: Final = 1000
 """The most records that `/v1/audit` gives at once."""
+
+
+_WHITE_SPACE: Final = re.compile(r"\s+")
 
 
 class DaemonSilent(ColocError):
@@ -77,5 +81,5 @@ def understood(address: str) -> Iterator[None]:
 
 
 def plain(text: object) -> str:
-    """Return a text with what a terminal could take for an order replaced."""
-    return "".join(sign if sign.isprintable() else "?" for sign in str(text))
+    """Return a text on one line, each run of white space as one space, other control characters as "?"."""
+    return "".join(sign if sign.isprintable() else "?" for sign in _WHITE_SPACE.sub(" ", str(text)))

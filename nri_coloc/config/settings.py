@@ -96,7 +96,7 @@ def _refused(where: str, problems: list[Problem], more: int = 0) -> SettingsErro
     more += len(problems) - len(lines)
     if more:
         lines.append(f"{where}: and {more} problems more")
-    return SettingsError("\n".join(lines).encode("utf-8", "backslashreplace").decode())
+    return SettingsError(*(line.encode("utf-8", "backslashreplace").decode() for line in lines))
 
 
 def _line(where: str, problem: Problem) -> str:

@@ -356,7 +356,7 @@ class Daemon:
         try:
             found = self._options.over(reader.load(text, "the runtime's plugin configuration"))
         except SettingsError as error:
-            self._steering.refuse(str(error))
+            self._steering.refuse(error.sentence)
             return
         self.settings = found
         self._cri.socket_path = found.cri_socket

@@ -70,7 +70,7 @@ class SettingsWatch:
         try:
             return Change(self._overlay(reader.read(self._path)))
         except SettingsError as error:
-            return Change(None, str(error))
+            return Change(None, error.sentence)
 
     def _is_still(self, identity: Identity | None, now: float) -> bool:
         if identity != self._written:

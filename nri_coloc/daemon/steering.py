@@ -132,7 +132,7 @@ class Steering:
         try:
             refuse_full_reserve(self._crew.node.state.topology.usable, settings)
         except SettingsError as error:
-            self.refuse(str(error))
+            self.refuse(error.sentence)
             return
         self.config_problem = ""
         logs.configure(settings.log_level)

@@ -160,3 +160,12 @@ def test_flags_are_laid_over_whatever_is_read(file):
     assert change is not None
     assert change.settings is not None
     assert change.settings.http == "off"
+
+
+def test_several_problems_share_one_line(watch, file):
+    file.write_text("mode: fast\nstrict: 7\n")
+    change = when_still(watch)
+    assert change is not None
+    first, second = "mode: 'fast' does not fit; allowed: enforce or observe", "strict: 7 does not fit"
+    assert change.problem.startswith(f"2 problems: (1) {file}:1: {first}; (2) {file}:2: {second}")
+    assert "\n" not in change.problem
