@@ -57,6 +57,8 @@ TELL_EVERY_S: Final = 0.5
 
 AFTER_FAILURE_S: Final = 1.0
 
+NO_RECLAIMED_POD: Final = "no reclaimed pod is left: the reclaim pool has no size of its own"
+
 _FORGOTTEN: Final = LoopMemory()
 
 
@@ -123,8 +125,10 @@ class Lending:
         before, tuning = self._node.state, self._node.tuning
         if tuning.observe or not tuning.reclaim.enabled or RECLAIM in before.pools.counts:
             return
-        because = "reclaimed pods come; the box has what was measured last, its floor where nothing was"
-        outcome = self._node.decide(PoolsSized({RECLAIM: self._memory.lent.box}, because))
+        measured = self._memory.lent.box
+        source = "last measurement" if measured else "floor"
+        because = f"reclaim pool sized before the first reclaimed pod (source={source})"
+        outcome = self._node.decide(PoolsSized({RECLAIM: measured}, because))
         self._report.decided(outcome.decisions, outcome.state, before)
 
     @contextmanager
@@ -144,9 +148,10 @@ class Lending:
         self._found = self._actuator.former_box()
         if self._found:
             because = (
-                f"{self._found} CPUs are what members of the box have, kept until all that runs was measured"
+                "reclaim pool keeps the size that the previous process left, until the first measurement"
+                f" (cpus={self._found})"
             )
-            outcome = self._node.decide(PoolsSized({RECLAIM: self._found}, because))
+            outcome = self._node.decide(PoolsSized({RECLAIM: self._found}, because, Reason.RESTORED))
             self._report.decided(outcome.decisions, outcome.state, before)
 
     def look_now(self) -> None:
@@ -315,17 +320,31 @@ class Lending:
             if self._found:  # decided before it was known how many CPUs the box has
                 return before.pools.reclaim, before.pools.reclaim
             counts = self._counts(tick, before)  # a pod may have come since the tick began
-            outcome = self._node.decide(PoolsSized(counts, sentence.because(tick.grounds)))
+            because = sentence.because(tick.grounds) if counts else NO_RECLAIMED_POD
+            outcome = self._node.decide(PoolsSized(counts, because))
         self._relocation.carry_out(outcome, before)
+        # records of ticks fold changes of a size; that a size begins or ends is a record of its own
+        begins_or_ends = [d for d in outcome.decisions if d.event is AuditEvent.POOL_RESIZE]
+        self._report.decided(begins_or_ends, outcome.state, before)
         after = outcome.state.pools.reclaim
-        return (before.pools.reclaim if counts else after), after
+        return (after if begins_or_ends else before.pools.reclaim), after
 
     def _observed(self, tick: Tick, state: NodeState) -> tuple[CPUMask, CPUMask]:
-        """Return the CPUs that the box would have had, and would have now."""
-        before = self._would_have or state.pools.reclaim
+        """Return the CPUs that the box would have had, and would have now; record its first size."""
+        before = self._would_have
         if tick.target.change is not Change.KEEP:
-            self._would_have = _sized_near(before, tick.target.cpus, state)
-        return before, self._would_have or before
+            self._would_have = _sized_near(before or state.pools.reclaim, tick.target.cpus, state)
+            if not before:
+                self._say_first_size(state)
+        now = self._would_have or state.pools.reclaim
+        return before or now, now
+
+    def _say_first_size(self, state: NodeState) -> None:
+        had, has = (Knobs(cpus=cpuset.render(cpus)) for cpus in (state.pools.reclaim, self._would_have))
+        because = "reclaim pool would have a size of its own from now on"
+        event, reason = AuditEvent.POOL_RESIZE, Reason.FIRST_SIZE
+        decision = Decision(event, reason, because, pool=RECLAIM, before=had, after=has)
+        self._report.decided((decision,), state, state)
 
     def _counts(self, tick: Tick, state: NodeState) -> Mapping[str, int]:
         """Return which pools have a size in a state, and which."""

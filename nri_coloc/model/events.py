@@ -8,6 +8,7 @@ get lost around a registration, and the policy then takes the event's own facts.
 from collections.abc import Mapping
 
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.value import value
 from nri_coloc.model.workload import Container, Pod, Resources, Wish
@@ -91,13 +92,15 @@ class Reconfigured:
 
 @value
 class PoolsSized:
-    """The loop's whole picture of how many CPUs pools shall have; which ones is the policy's choice.
+    """How many CPUs each pool shall have, from the lending loop; the policy chooses the CPUs.
 
-    `counts`: by pool; a pool that is not named is as if no loop ran. `because`: the figures behind them, for the audit.
+    `counts`: by pool; a pool that is not named has no size of its own. `because`: the figures behind them, for the
+    audit. `reason`: where the counts do not tell it; by default the policy derives it from them.
     """
 
     counts: Mapping[str, int]
     because: str
+    reason: Reason | None = None
 
 
 @value

@@ -71,6 +71,8 @@ class Reason(StrEnum):
     CPUS_CLAIMED = "cpus_claimed"
     CPUS_FREED = "cpus_freed"
     MEMBERS_ASKED = "members_asked"
+    FIRST_SIZE = "first_size"
+    NO_MEMBERS = "no_members"
     HEADROOM = "headroom"
     TIER_LOAD = "tier_load"
     REBALANCED = "rebalanced"

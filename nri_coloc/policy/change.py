@@ -150,8 +150,11 @@ def changed_pools(before: Pools, after: Pools) -> list[str]:
 
 
 def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
-    """Say which pools changed, for the audit; pools without members are said only for `share` and
-    where the loop told a size."""
+    """Return a decision for each pool whose CPUs changed and that has members.
+
+    `share` and pools that have or had a size of their own are told without members too.
+    """
+    sized = {SHARE, *before.pools.counts, *after.pools.counts}
     return tuple(
         Decision(
             AuditEvent.POOL_RESIZE,
@@ -162,7 +165,7 @@ def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: s
             after=Knobs(cpus=cpuset.render(after.pools.cpus(pool))),
         )
         for pool in changed_pools(before.pools, after.pools)
-        if (members := after.containers.in_pool(pool)) or pool == SHARE or pool in after.pools.counts
+        if (members := after.containers.in_pool(pool)) or pool in sized
     )
 
 

@@ -3,6 +3,7 @@
 The loop speaks up to fifty times a second and mostly says what holds already, so that costs one comparison.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from nri_coloc.model.events import (
     Synchronized,
 )
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, SHARE, NodeState
+from nri_coloc.model.state import RECLAIM, SHARE, NodeState, Pools
 from nri_coloc.policy import change, pools
 
 _OF_POOLS: Final = frozenset({AuditEvent.POOL_RESIZE, AuditEvent.RECLAIM_SUPPRESS, AuditEvent.RECLAIM_GROW})
@@ -31,15 +32,32 @@ def sized(state: NodeState, event: PoolsSized) -> Outcome:
     told = replace(known, counts=dict(event.counts))
     derived = pools.derive(state.topology, known.reserved, known.dedicated, known.kept, told)
     after = replace(state, pools=derived, generation=state.generation + 1)
-    # counts for `share` too lay pools apart, and such counts come from the tiers' load
-    reason = Reason.TIER_LOAD if SHARE in event.counts else Reason.HEADROOM
+    reason = event.reason or _reason(known.counts, event.counts)
     decisions = change.pool_decisions(state, after, reason, event.because)
-    said = tuple(_of_the_box(d) if d.pool == RECLAIM else d for d in decisions)
+    said = tuple(_lent_or_taken_back(d) if _resizes_what_is_lent(d, known) else d for d in decisions)
     return Outcome(after, said, change.moved(state, after))
 
 
-def _of_the_box(decision: Decision) -> Decision:
-    """Say of the box whether it shrank or grew; of other pools that they were resized."""
+def _reason(before: Mapping[str, int], now: Mapping[str, int]) -> Reason:
+    """Return why the counts changed; only the load of tiers gives `share` a count."""
+    if SHARE in now:
+        return Reason.TIER_LOAD
+    if RECLAIM not in now:
+        return Reason.NO_MEMBERS
+    return Reason.HEADROOM if RECLAIM in before else Reason.FIRST_SIZE
+
+
+def _resizes_what_is_lent(decision: Decision, before: Pools) -> bool:
+    """Whether a decision changes a size that the reclaim pool had: its first size takes nothing back from anybody."""
+    return (
+        decision.pool == RECLAIM
+        and decision.reason in (Reason.HEADROOM, Reason.TIER_LOAD)
+        and RECLAIM in before.counts
+    )
+
+
+def _lent_or_taken_back(decision: Decision) -> Decision:
+    """Return a decision about the reclaim pool with the event that names its direction."""
     before, after = (cpuset.parse(knobs.cpus or "") for knobs in (decision.before, decision.after))
     shrank = after.bit_count() < before.bit_count()
     return decision._replace(event=AuditEvent.RECLAIM_SUPPRESS if shrank else AuditEvent.RECLAIM_GROW)

@@ -152,7 +152,7 @@ def test_a_restart_leaves_the_box_as_large_as_it_was(lending: Lasting):
 
 
 def tells_of_the_found(record: dict[str, Any]) -> bool:
-    return "kept until all that runs was measured" in record["because"]
+    return (record["event"], record["reason"], record["pool"]) == ("pool.resize", "restored", "reclaim")
 
 
 def test_the_capacity_follows_the_load_and_says_why(lending: Lasting):
@@ -256,10 +256,9 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
         before = box(node, batch)
         with harness.daemon_of(node, config=LENDING, flags=["--observe"]) as daemon:
             harness.served(daemon)
-            daemon.audited("reclaim.suppress", GROWS_WITHIN_S)
-            shrank = daemon.audit("reclaim.suppress")[0]
-            assert shrank["before"] == {"cpus": EVERYTHING}
-            assert cpuset.parse(shrank["after"]["cpus"]).bit_count() == FLOOR
+            first = daemon.audited("pool.resize", GROWS_WITHIN_S, reason="first_size")
+            assert first["before"] == {"cpus": EVERYTHING}
+            assert cpuset.parse(first["after"]["cpus"]).bit_count() == FLOOR
             node.set_demand(web, CALM)
             grown = lambda: [  # noqa: E731 - asked twice; with less to lend it is on its way there
                 each for each in daemon.audit("reclaim.grow") if each["inputs"].get("lendable_cpus") == CPUS

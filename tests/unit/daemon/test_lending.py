@@ -16,7 +16,7 @@ from nri_coloc.model.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.reclaim.folding import Step
 from nri_coloc.reclaim.loop import LoopMemory, Tick
 from tests.rig.waiting import PATIENCE_SECONDS, poll
-from tests.unit.daemon.kit import a_node, a_report, create, start_pod
+from tests.unit.daemon.kit import Heard, a_node, a_report, create, start_pod
 from tests.unit.policy.kit import DEDICATED
 
 PATIENCE_S = PATIENCE_SECONDS
@@ -68,6 +68,30 @@ def test_a_box_that_nobody_is_in_has_no_size_of_its_own(node: Node, lending: Len
         assert node.state.pools.counts == {RECLAIM: FLOOR}
     assert poll(lambda: not node.state.pools.counts, PATIENCE_S)
     assert box(node) == 8
+
+
+class TestItsSizeBeginsAndEnds:
+    def lends(self, node: Node) -> tuple[Lending, Heard]:
+        report, heard = a_report(node)
+        stands = cast("Any", Nobody())
+        return Lending(node, stands, stands, stands, report), heard
+
+    def test_the_first_size_is_no_suppression(self, node: Node):
+        lending, heard = self.lends(node)
+        with lending.expecting_member():
+            pass
+        (record,) = heard.records
+        assert heard.said() == [("pool.resize", "first_size")]
+        assert (record.pool, record.before["cpus"], record.after["cpus"]) == ("reclaim", "0-7", "6-7")
+        assert record.because.startswith("reclaim pool sized before the first reclaimed pod (source=floor)")
+
+    def test_its_end_is_recorded(self, node: Node):
+        lending, heard = self.lends(node)
+        with lending.expecting_member():
+            pass
+        lending._act(Tick(LoopMemory(), CPUTarget(4), Headroom(), TICK_S), node.state, 1.0)
+        assert heard.said()[1:] == [("pool.resize", "no_members")]
+        assert heard.records[1].after["cpus"] == "0-7"
 
 
 def test_ticks_while_the_first_member_is_decided_about_leave_it_the_box_and_not_all_of_share(
@@ -267,6 +291,14 @@ class TestAnObserver:
     def test_tells_which_cpus_the_box_would_have_and_would_have_had(self):
         said = self.says(replace(TUNING, observe=True), 2, 4, 2)
         assert said == [("0-7", "6-7"), ("6-7", "2-3,6-7"), ("2-3,6-7", "6-7")]
+
+    def test_names_the_first_size_it_would_give(self):
+        node, stands = a_node(replace(TUNING, observe=True)), cast("Any", Nobody())
+        report, heard = a_report(node)
+        lending = Lending(node, stands, stands, stands, report)
+        ticked(lending, 100.0, 2)
+        ticked(lending, 200.0, 4)
+        assert heard.said() == [("pool.resize", "first_size"), ("reclaim.grow", "headroom")]
 
     def test_goes_by_what_an_operator_lets_the_box_have(self):
         bounded = replace(TUNING, observe=True, pools=(PoolTuning(RECLAIM, maximum=4),))

@@ -2,6 +2,7 @@
 
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import PoolsSized
+from nri_coloc.model.reasons import Reason
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, mask, moved, said
 
@@ -43,20 +44,30 @@ def test_boxed_pods_move_as_pods_and_others_one_by_one():
     assert moved(told(with_a_job(), reclaim=4)) == ({"jobs"}, {"helper"})
 
 
-def test_suppressing_and_growing_say_so_with_the_loops_figures():
+def test_a_size_that_changes_names_its_direction():
     node = with_a_job()
+    told(node, reclaim=4)
     shrunk = told(node, reclaim=2)
     (decision,) = shrunk.decisions
     assert said(shrunk) == [("reclaim.suppress", "headroom")]
-    assert (decision.pool, decision.before.cpus, decision.after.cpus) == ("reclaim", "0-7", "6-7")
+    assert (decision.pool, decision.before.cpus, decision.after.cpus) == ("reclaim", "2-3,6-7", "6-7")
     assert decision.because == f"{WHY}; 2 members follow"
     assert said(told(node, reclaim=6)) == [("reclaim.grow", "headroom")]
 
 
-def test_a_box_without_members_is_sized_all_the_same():
+def test_a_first_size_suppresses_nothing():
     outcome = told(Node(), reclaim=2)
-    assert said(outcome) == [("reclaim.suppress", "headroom")]
+    (decision,) = outcome.decisions
+    assert said(outcome) == [("pool.resize", "first_size")]
+    assert (decision.pool, decision.before.cpus, decision.after.cpus) == ("reclaim", "0-7", "6-7")
     assert moved(outcome) == (set(), set())
+
+
+def test_a_size_of_the_previous_process_is_restored():
+    node = with_a_job()
+    told(node, reclaim=2)
+    outcome = node.happen(PoolsSized({"reclaim": 6}, WHY, Reason.RESTORED))
+    assert said(outcome) == [("pool.resize", "restored")]
 
 
 def test_the_same_count_again_is_the_same_state():
@@ -78,7 +89,7 @@ def test_a_count_that_changes_no_set_moves_nobody():
 def test_no_counts_give_the_box_all_of_share_again():
     node = with_a_job()
     told(node, reclaim=2)
-    assert said(told(node)) == [("reclaim.grow", "headroom")]
+    assert said(told(node)) == [("pool.resize", "no_members")]
     assert node.pool("reclaim") == "0-7"
 
 

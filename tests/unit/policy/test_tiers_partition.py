@@ -45,10 +45,16 @@ class TestPartition:
         outcome = self.told(node, gold=2, share=2, reclaim=4)
         assert said(outcome) == [
             ("pool.resize", "tier_load"),
-            ("reclaim.suppress", "tier_load"),
+            ("pool.resize", "tier_load"),
             ("pool.resize", "tier_load"),
         ]
         assert moved(outcome) == ({"jobs"}, {"a", "online"})
+
+    def test_a_reclaim_pool_with_a_size_names_its_direction(self):
+        node = self.node()
+        self.told(node, gold=2, share=2, reclaim=4)
+        outcome = self.told(node, gold=4, share=2, reclaim=2)
+        assert ("reclaim.suppress", "tier_load") in said(outcome)
 
     def test_what_nobody_was_told_is_the_boxes(self):
         node = self.node()
