@@ -4,9 +4,9 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.state import DEDICATED, POOLS, SHARE, Assignment, NodeState
 from nri_coloc.model.workload import Finding, FindingKind, Pod
-from nri_coloc.policy import admission, box, protection
+from nri_coloc.policy import admission, box, claim, protection
 from nri_coloc.policy.admission import Admission
 
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
@@ -118,12 +118,32 @@ def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision 
 
 
 def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Decision:
-    """Say what a container gave back."""
-    cpus = cpuset.render(state.cpus_of(assignment))
-    owned = f"CPUs {cpus}, its own" if assignment.exclusive else f"CPUs {cpus} of pool {assignment.pool}"
+    """Return the decision that ends a container: the CPUs that it had, and the owner of those CPUs."""
+    cpus = cpuset.render(
+        claim.in_spec(assignment.container) if assignment.hands_off else state.cpus_of(assignment)
+    )
     did = "had" if reason is Reason.SUPERSEDED else "ran on"
-    because = f"{_ENDS.get(reason, f'it was {reason.value}')}; it {did} {owned}"
-    return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus))
+    because = f"{_ENDS.get(reason, f'it was {reason.value}')}; it {did} {_place(state, assignment, cpus)}"
+    return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus or None))
+
+
+def _place(state: NodeState, assignment: Assignment, cpus: str) -> str:
+    """Return the CPUs that a container ran on, with the container, pool or runtime that they belonged to."""
+    if assignment.hands_off:
+        return f"CPUs {cpus} of its own spec" if cpus else "the CPUs that the runtime gave it"
+    if assignment.exclusive:
+        return f"CPUs {cpus}, its own"
+    main = state.containers.get(assignment.follows)
+    if main is not None and main.exclusive:
+        return f"CPUs {cpus} of container {main.container.name} of its pod"
+    return f"CPUs {cpus} of pool {_pool_of(state, assignment)}"
+
+
+def _pool_of(state: NodeState, assignment: Assignment) -> str:
+    """Return the pool whose CPUs a container without CPUs of its own has; one without CPUs lends it those of share."""
+    has_cpus = assignment.pool != DEDICATED and state.pools.cpus(assignment.pool)
+    is_known = assignment.pool in POOLS or assignment.pool in state.pools.tiers
+    return assignment.pool if has_cpus and is_known else SHARE
 
 
 def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> Decision:

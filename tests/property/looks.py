@@ -1,21 +1,25 @@
 """What the properties of the placement look at: messages as bytes, a machine with less, a container's facts; and what
 must hold of a state's pools and of all that it says twice."""
 
+import re
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Final
 
 from nri_coloc.daemon.lookout import Acquaintance
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.reasons import AuditEvent
+from nri_coloc.model.state import POOLS, NodeState
 from nri_coloc.model.topology import CPU, Topology
 from nri_coloc.model.tuning import ReclaimTuning
 from nri_coloc.model.workload import Container
 from nri_coloc.policy import admission, record, tiers, whereabouts
 from tests.unit.policy.kit import EVERYTHING
+
+_OF_A_POOL: Final = re.compile(r"CPUs (?P<cpus>[\d,-]+) of pool (?P<pool>\S+)$")
 
 
 def rendered(outcome: Outcome) -> list[bytes]:
@@ -44,6 +48,17 @@ def as_before(now: Container, then: Container) -> Container:
     """Return a container without the news of how far it has come; a spec's CPUs are always ours, and no fact."""
     resources = replace(now.resources, cpus=then.resources.cpus)
     return replace(now, created_at=then.created_at, phase=then.phase, resources=resources)
+
+
+def releases_name_the_owner_of_the_cpus(before: NodeState, outcome: Outcome) -> None:
+    """A release that names a pool names CPUs of that pool, all of them."""
+    ends = (d for d in outcome.decisions if d.event is AuditEvent.RELEASE)
+    for end in ends:
+        named = _OF_A_POOL.search(end.because)
+        if named is not None:
+            assert named["pool"] in POOLS or named["pool"] in before.pools.tiers
+            assert cpuset.parse(named["cpus"]) == before.pools.cpus(named["pool"]), end.because
+            assert end.before.cpus == named["cpus"]
 
 
 def the_box_has_what_it_was_told(state: NodeState) -> None:

@@ -256,6 +256,7 @@ class PlacementMachine(RuleBasedStateMachine):
         outcome = happen()
         self.node.push()
         self.nobody_moves_in_silence(before, outcome, answered)
+        looks.releases_name_the_owner_of_the_cpus(before, outcome)
         joined = before.owners.keys() - outcome.state.owners.keys()
         self.lapsed = (self.lapsed | joined) & outcome.state.containers.keys()
         self.gained &= outcome.state.containers.keys()

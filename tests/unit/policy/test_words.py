@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
+from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.workload import Finding, FindingKind
+from nri_coloc.model.workload import Finding, FindingKind, Resources
 from nri_coloc.policy import admission, words
-from tests.unit.policy.kit import DEDICATED, SHARED, Node, asking, container, first, pod
+from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, asking, container, first, pod
 
 DENIED = Finding(FindingKind.DENIED, "coloc.nri.io/numa", "exclusive", "less", "single")
 INVALID = Finding(FindingKind.INVALID, "coloc.nri.io/priority", "high", "an integer", "0")
@@ -85,6 +88,45 @@ def test_a_release_says_what_was_given_back():
     decision = words.of_release(node.state, node["main"], Reason.VANISHED)
     assert (decision.before, decision.after) == (Knobs(cpus="0-1"), Knobs())
     assert decision.because == "the runtime does not list it as live any more; it ran on CPUs 0-1, its own"
+
+
+class TestWhereAReleasedContainerRan:
+    """The record names the owner of its CPUs, which is not always the pool that it is counted in."""
+
+    def released(self, node: Node, name: str) -> tuple[str, str | None]:
+        decision = words.of_release(node.state, node[name], Reason.STOPPED)
+        return decision.because.removeprefix("it was stopped; it ran on "), decision.before.cpus
+
+    def test_a_sidecar_ran_on_the_main_containers(self):
+        node = Node()
+        node.create("main", 2000)
+        node.create("side", 100)
+        assert self.released(node, "side") == ("CPUs 0-1 of container main of its pod", "0-1")
+
+    @pytest.mark.parametrize(
+        ("spec", "place"),
+        [("4-5", ("CPUs 4-5 of its own spec", "4-5")), ("", ("the CPUs that the runtime gave it", None))],
+        ids=["pinned", "not pinned"],
+    )
+    def test_hands_off_means_the_runtimes_cpus(self, spec, place):
+        node = Node()
+        left_alone = replace(SHARED, preserve=frozenset({"cpu"}))
+        node.create("own", wish=left_alone, resources=Resources(shares=2, cpus=spec))
+        assert self.released(node, "own") == place
+
+    def test_a_pool_that_is_gone_is_not_named(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        homeless = replace(node["app"], pool="gone")
+        decision = words.of_release(node.state, homeless, Reason.STOPPED)
+        assert decision.because.endswith("CPUs 0-7 of pool share")
+
+    def test_a_reclaimed_one_ran_on_the_reclaim_pool(self):
+        node = Node()
+        node.start_pod("jobs")
+        node.create("batch", wish=RECLAIMED, on="jobs")
+        node.happen(PoolsSized({"reclaim": 2}, "so it was told"))
+        assert self.released(node, "batch") == ("CPUs 6-7 of pool reclaim", "6-7")
 
 
 def test_a_join_names_the_main_container_and_its_cpus():
