@@ -1,30 +1,41 @@
 """The node as `/v1/state` shows it (DESIGN 4.5): a pure translation, stably sorted.
 
-`cpus` is what was decided, `actual_cpus` what was last read back; the difference is for the reader to see,
-nothing here compares them.
+`cpus` was decided, `actual_cpus` was read back last; the reader compares them. Where `actual_cpus` is empty,
+`actual_cpus_unknown` says why. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to; the key is there
+only if there are some.
 """
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.state import POOLS, Assignment, NodeState
 from nri_coloc.model.topology import NumaNode
 from nri_coloc.model.workload import Pod
 
+NOT_READ: Final = "not read back yet"
+
+
+class ReadBack(NamedTuple):
+    """What was found on the machine.
+
+    `cpus`: cpulists by container id. `unread`: by container id, why its CPUs could not be read. `host_groups`: paths.
+    """
+
+    cpus: Mapping[str, str]
+    unread: Mapping[str, str]
+    host_groups: tuple[str, ...]
+
 
 def state_json(
-    state: NodeState, *, observe: bool, actual: Mapping[str, str], waits_for: Mapping[str, str]
+    state: NodeState, *, observe: bool, found: ReadBack, waits_for: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the body of `/v1/state`.
-
-    By container id: `actual`, the CPUs that were read back, as lists; `waits_for`, in words.
-    """
+    """Return the body of `/v1/state`; `waits_for`: by container id, in words."""
     containers = [
         {
             **_container(state, assignment),
-            "actual_cpus": actual.get(assignment.id, ""),
+            **_actual(assignment.id, found),
             "waits_for": waits_for.get(assignment.id, ""),
         }
         for assignment in state.containers.values()
@@ -39,7 +50,16 @@ def state_json(
         },
         "pools": _pools(state),
         "containers": sorted(containers, key=lambda c: (c["namespace"], c["pod"], c["container"], c["id"])),
+        **({"host_groups": list(found.host_groups)} if found.host_groups else {}),
     }
+
+
+def _actual(container_id: str, found: ReadBack) -> dict[str, str]:
+    """Return the CPUs that were read back, or why they are unknown."""
+    cpus = found.cpus.get(container_id, "")
+    if cpus:
+        return {"actual_cpus": cpus}
+    return {"actual_cpus": "", "actual_cpus_unknown": found.unread.get(container_id, NOT_READ)}
 
 
 def _numa(node: NumaNode) -> dict[str, Any]:

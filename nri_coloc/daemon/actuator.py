@@ -17,7 +17,7 @@ from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.target import Later
-from nri_coloc.daemon import targets
+from nri_coloc.daemon import looks, targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import Drift, Drifts
@@ -57,7 +57,10 @@ TIDY_EVERY: Final = 30
 
 
 class Actuator:
-    """Orders in, kernel files out; `actual` holds what was last read back, by container id."""
+    """Orders in, kernel files out.
+
+    `actual` holds the CPUs last read back, by container id; `unread` why the last reading of a container failed.
+    """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.can = Capability()
@@ -66,6 +69,7 @@ class Actuator:
         self.later: Callable[[Later, Subject], object] = lambda later, _subject: later.write()
         self._looks = Looks(writer, report)
         self.actual = self._looks.actual
+        self.unread = self._looks.unread
         self.swept_at = 0.0
         self.bandwidths = PodBandwidths(node, writer, report)
         self.hints = Hints(node, writer, report)
@@ -175,7 +179,7 @@ class Actuator:
 
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""
-        self.actual.pop(container_id, None)
+        self._looks.forget(container_id)
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
         self.scores.forget(container_id)
@@ -313,7 +317,7 @@ class Actuator:
             self._writer.tidy()
 
     def _forget_gone(self) -> None:
-        known = {*self.actual, *self._barriers, *self._drifts.ids, *self.scores.ids}
+        known = {*self.actual, *self.unread, *self._barriers, *self._drifts.ids, *self.scores.ids}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
             self.forget(gone)
@@ -364,13 +368,15 @@ class Actuator:
             applied = self._writer.apply(target)
             drift = self._drifts.judge(container_id, target, applied)
         self.scores.keep(assignment)
-        cpus = applied.cpus if target.cpus else self._looks.at(assignment, state)
+        if target.cpus:
+            cpus, refusals = applied.cpus, (str(each) for each in applied.failures)
+            self._looks.note(container_id, cpus, next(refusals, looks.NO_CGROUP))
+        else:
+            cpus = self._looks.at(assignment, state)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, assignment, state)
         for later in applied.later:
             self.later(later, assignment)
-        if cpus is not None:
-            self.actual[container_id] = cpus
         self._settle("container", container_id, cpus)
         # one without a process is still being made: its cgroup is there before its values are
         return drift if assignment.container.pid else None

@@ -1,34 +1,64 @@
-"""What containers really have: their CPUs as they were last read back, by container id.
+"""The CPUs of each container as they were last read back, by container id.
 
-A file that refuses, or makes no sense, is told of as every refusal of the kernel; it is no reason for the others to go
-unread, and least of all for a cut of the box to end half way: who was cut is looked at in the midst of it.
+A cgroup file that cannot be read, or makes no sense, is recorded as every refusal of the kernel is. The value that was
+read before it counts no longer: `unread` has the reason. The other containers are read all the same, because the
+reclaim pool shrinks in the midst of these reads.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.report import Report, Subject
+from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import Assignment, NodeState
 
+NO_PATH: Final = "the runtime has not said which cgroup it has"
+NO_CGROUP: Final = "its cgroup, or the cpuset of that, is not there"
+
 
 class Looks:
-    """`actual` is read by anybody, and written by whoever looks."""
+    """Each container is in `actual`, in `unread`, or was not read yet; every thread may read both.
+
+    `unread`: why the last reading of a container failed, a sentence.
+    """
 
     def __init__(self, writer: CgroupWriter, report: Report) -> None:
         self.actual: dict[str, CPUMask] = {}
+        self.unread: dict[str, str] = {}
         self._writer = writer
         self._report = report
 
     def at(self, assignment: Assignment, state: NodeState) -> CPUMask | None:
-        """Read what a container has; None if its cgroup is gone or cannot be read."""
+        """Read the CPUs that a container has; None if its cgroup is gone or cannot be read."""
         path = targets.lives_in(state, assignment)
-        cpus = self._cpus(path, assignment, state) if path is not None else None
-        if cpus is not None:
-            self.actual[assignment.id] = cpus
+        if path is None:
+            self.note(assignment.id, None, NO_PATH)
+            return None
+        try:
+            cpus = self._writer.cpus(path)
+        except KernelInterfaceError as error:
+            self._report.refused_by_kernel(error.as_value(), assignment, state)
+            self.note(assignment.id, None, str(error))
+            return None
+        self.note(assignment.id, cpus)
         return cpus
+
+    def note(self, container_id: str, cpus: CPUMask | None, problem: str = NO_CGROUP) -> None:
+        """Keep the result of a reading; without CPUs the problem is kept, and the former CPUs are forgotten."""
+        if cpus is None:
+            self.actual.pop(container_id, None)
+            self.unread[container_id] = problem
+        else:
+            self.actual[container_id] = cpus
+            self.unread.pop(container_id, None)
+
+    def forget(self, container_id: str) -> None:
+        """Drop all of a container that ended."""
+        self.actual.pop(container_id, None)
+        self.unread.pop(container_id, None)
 
     def at_all(self, assignments: Iterable[Assignment], state: NodeState) -> None:
         """Read what each of them has."""
@@ -37,12 +67,12 @@ class Looks:
 
     def fewest(self, paths: Iterable[str], state: NodeState) -> int:
         """Return how many CPUs that one of some cgroups has that has the fewest; 0 where there is none."""
-        found = (self._cpus(path, "", state) for path in paths)
+        found = (self._cpus(path, state) for path in paths)
         return min((cpus.bit_count() for cpus in found if cpus), default=0)
 
-    def _cpus(self, path: str, subject: Subject, state: NodeState) -> CPUMask | None:
+    def _cpus(self, path: str, state: NodeState) -> CPUMask | None:
         try:
             return self._writer.cpus(path)
         except KernelInterfaceError as error:
-            self._report.refused_by_kernel(error.as_value(), subject, state)
+            self._report.refused_by_kernel(error.as_value(), "", state)
             return None

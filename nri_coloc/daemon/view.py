@@ -3,7 +3,7 @@
 import time
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.admin.state_view import state_json
+from nri_coloc.admin.state_view import ReadBack, state_json
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
@@ -59,7 +59,8 @@ class DaemonView:
         state = self._node.state
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
         waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
-        return state_json(state, observe=self._node.tuning.observe, actual=actual, waits_for=waits_for)
+        found = ReadBack(actual, self._actuator.unread.copy(), self._actuator.members_outside())
+        return state_json(state, observe=self._node.tuning.observe, found=found, waits_for=waits_for)
 
     def capacity(self) -> dict[str, Any]:
         """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""

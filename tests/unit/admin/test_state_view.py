@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from nri_coloc.admin import state_view
+from nri_coloc.admin.state_view import ReadBack
 from nri_coloc.model.crowd import Crowd
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import Assignment, NodeState, PodPlace, Pools
@@ -16,9 +17,11 @@ POOLS = Pools(dedicated=0b0000_0011, system=0b1111_1100, share=0b1111_1100, recl
 APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated", exclusive=0b11)
 
 
-def state_json(state: NodeState, *, observe: bool = False, **by_id: dict[str, str]) -> dict[str, Any]:
-    shown = {"actual": {}, "waits_for": {}, **by_id}
-    return state_view.state_json(state, observe=observe, **shown)
+def state_json(
+    state: NodeState, *host_groups: str, observe: bool = False, **by_id: dict[str, str]
+) -> dict[str, Any]:
+    found = ReadBack(by_id.get("actual", {}), by_id.get("unread", {}), host_groups)
+    return state_view.state_json(state, observe=observe, found=found, waits_for=by_id.get("waits_for", {}))
 
 
 def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
@@ -66,9 +69,20 @@ def test_observing_is_a_mode():
     assert state_json(node(), observe=True)["mode"] == "observe"
 
 
-def test_what_was_never_read_back_is_empty():
+def test_cpus_not_read_back_yet_say_so():
     (container,) = state_json(node(APP))["containers"]
-    assert container["actual_cpus"] == ""
+    assert (container["actual_cpus"], container["actual_cpus_unknown"]) == ("", "not read back yet")
+
+
+def test_cpus_that_cannot_be_read_say_why():
+    refused = "cannot read /sys/fs/cgroup/cpuset.cpus: Input/output error"
+    (container,) = state_json(node(APP), unread={"9c1b": refused})["containers"]
+    assert (container["actual_cpus"], container["actual_cpus_unknown"]) == ("", refused)
+
+
+def test_cgroups_outside_kubernetes_are_listed():
+    assert state_json(node(), "hadoop-yarn")["host_groups"] == ["hadoop-yarn"]
+    assert "host_groups" not in state_json(node())
 
 
 def test_a_container_of_an_unknown_pod_has_no_pod():

@@ -8,6 +8,7 @@ import pytest
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.looks import NO_CGROUP
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.sentry import Sentry
@@ -105,6 +106,35 @@ def test_an_observer_looks_at_the_others_too(tmp_path):
     rig.actuator._sweep()
     assert rig.actuator.actual.keys() == {"app-middle", "app-last"}
     assert len(rig.told) == 1
+
+
+@pytest.mark.parametrize("observe", [False, True], ids=["enforces", "observes"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_cpus_that_cannot_be_read_are_unknown(tmp_path, version, observe):
+    rig = Rig(tmp_path, version, Tuning(observe=observe))
+    rig.actuator._sweep()
+    assert "app-first" in rig.actuator.actual
+    rig.break_cpus("kubepods/podfirst/app-first")
+    rig.actuator._sweep()
+    assert "app-first" not in rig.actuator.actual
+    assert rig.actuator.unread["app-first"].startswith("cannot read")
+
+
+def test_cpus_of_a_cgroup_that_is_gone_are_unknown(rig):
+    rig.actuator._sweep()
+    rig.tree.remove("kubepods/podfirst/app-first")
+    rig.actuator._sweep()
+    assert "app-first" not in rig.actuator.actual
+    assert rig.actuator.unread == {"app-first": NO_CGROUP}
+
+
+def test_cpus_that_are_read_again_are_known(rig):
+    rig.tree.remove("kubepods/podfirst/app-first")
+    rig.actuator._sweep()
+    rig.tree.make("kubepods/podfirst/app-first")
+    rig.actuator._sweep()
+    assert "app-first" in rig.actuator.actual
+    assert rig.actuator.unread == {}
 
 
 def test_the_former_box_is_that_of_those_who_can_be_read(rig):
