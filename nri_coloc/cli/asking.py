@@ -21,7 +21,7 @@ PAGE: Final = 1000
 """The most records that `/v1/audit` gives at once."""
 
 
-_WHITE_SPACE: Final = re.compile(r"\s+")
+_WHITE_SPACE: Final = re.compile(r"[^\S ]+")
 
 
 class DaemonSilent(ColocError):
@@ -81,5 +81,5 @@ def understood(address: str) -> Iterator[None]:
 
 
 def plain(text: object) -> str:
-    """Return a text on one line, each run of white space as one space, other control characters as "?"."""
+    """Return a text on one line: a line break or tab as one space, other control characters as "?"."""
     return "".join(sign if sign.isprintable() else "?" for sign in _WHITE_SPACE.sub(" ", str(text)))

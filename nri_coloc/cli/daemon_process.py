@@ -29,7 +29,7 @@ class DaemonProcess:
     def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
         self._port = _free_port()
         self._log = folder / "daemon.log"
-        paths = {"--state-dir": folder / "state", "--admin-socket": folder / "run/admin.sock"}
+        paths = {"--state-dir": folder / "state", "--admin-socket": folder / "admin/admin.sock"}
         own = [part for flag, path in paths.items() for part in (flag, str(path))]
         self._command = [sys.executable, "-m", "nri_coloc", "run", *arguments, *own]
         self._command += ["--http", f"127.0.0.1:{self._port}"]

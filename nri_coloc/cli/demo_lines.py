@@ -16,6 +16,8 @@ Record = Mapping[str, Any]
 EVENT_WIDTH: Final = 18
 """As long as "annotation.invalid"."""
 
+_RESIZES: Final = ("pool.resize", "reclaim.suppress", "reclaim.grow")
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -54,7 +56,7 @@ class PlainLines:
 
     def news(self, scene: Scene, records: Sequence[Record]) -> None:
         for record in records:
-            self._out.write(f"{scene.clock(record)} {line(record, scene.state)}\n")
+            self._out.write(f"{scene.clock(record)} {line(record)}\n")
         if records:
             self._out.flush()
 
@@ -65,25 +67,22 @@ def clock(hour: float) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def line(record: Record, state: Mapping[str, Any]) -> str:
-    """Return a record in one line: what, whom, which CPUs, why."""
-    words = (record["event"].ljust(EVENT_WIDTH), subject(record), record["class"], placement(record, state))
+def line(record: Record) -> str:
+    """Return a record in one line: event, subject, class, CPUs, reason."""
+    words = (record["event"].ljust(EVENT_WIDTH), subject(record), record["class"], placement(record))
     said = " ".join(word for word in words if word)
     return plain(f"{said} {record['reason']}: {record['because']}")
 
 
 def subject(record: Record) -> str:
-    """Return whom a record is about: namespace/pod/container as far as it names them, else the pool."""
+    """Return the subject of a record: namespace/pod/container as far as it names them, else the pool."""
     parts = (record["namespace"], record["pod"], record["container"])
     return "/".join(part for part in parts if part) or record["pool"]
 
 
-def placement(record: Record, state: Mapping[str, Any]) -> str:
-    """Return the CPUs that a record gives, or where a container that it admits is according to the state."""
+def placement(record: Record) -> str:
+    """Return the CPUs that a record itself names; the state tells of a later moment."""
     before, after = record["before"].get("cpus", ""), record["after"].get("cpus", "")
-    if record["event"] == "pool.resize":
-        return f"CPUs {before or 'none'} -> {after or 'none'}"
-    if not after and record["event"] == "container.admit":
-        places = {one["id"]: one["cpus"] for one in state["containers"]}
-        after = places.get(record["container_id"], "")
+    if record["event"] in _RESIZES:
+        return f"CPUs {before or 'none'} -> {after or 'none'}" if before != after else ""
     return f"CPUs {after}" if after else ""

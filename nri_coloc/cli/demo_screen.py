@@ -46,7 +46,7 @@ class Screen:
         """Draw the scene; the records join the list of decisions."""
         for record in records:
             if record["event"] not in QUIET:
-                self._last.appendleft(Decision(scene.clock(record), record, placement(record, scene.state)))
+                self._last.appendleft(Decision(scene.clock(record), record, placement(record)))
         drawn = self._node.drawn(scene.state, self._last)
         self._live.update(Group(self._title(scene), drawn), refresh=True)
 
@@ -58,6 +58,6 @@ class Screen:
             Text("nri-coloc", "bold"),
             Text(clock(scene.hour), "bold cyan"),
             bar,
-            f"{self._machine}: CPUs {cpus}, mode {scene.state['mode']}",
+            f"{self._machine}: CPUs {cpus}, mode {scene.state['mode']}, simulated",
         )
         return row

@@ -1,21 +1,22 @@
-"""The node as a terminal draws it: coloured cells, pools, containers, decisions.
+"""The node in a terminal: CPUs by owner, pools, containers, last decisions.
 
-Everything is drawn anew from the daemon's /v1/state and its audit records; what is remembered is which colour an owner
-got. A colour says whose a CPU is, never how busy it is.
+All of it comes from the daemon's /v1/state and its audit records. Each CPU has its owner's sign beside its number, and
+the legend has the same sign: colours are never needed to read it. Only the owners' colours are remembered.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from nri_coloc.admin import overview
+from nri_coloc.admin.overview import Layout, Owner
 from nri_coloc.cli.asking import plain
 from nri_coloc.cli.demo_lines import Record, subject
-from nri_coloc.model import cpuset
 
 OWNERS: Final = (
     "dodger_blue2",
@@ -27,10 +28,18 @@ OWNERS: Final = (
     "purple4",
     "hot_pink3",
 )
-SHARED: Final = "green4"
-LENT: Final = "grey50"
-RESERVED: Final = "grey23"
-NOBODY: Final = "grey11"
+KINDS: Final = {
+    "share": "green4",
+    "lent": "orange4",
+    "reclaim": "grey50",
+    "pool": "steel_blue",
+    "reserved": "grey23",
+    "kubelet": "grey35",
+    "none": "grey11",
+}
+
+
+Colour = Callable[[Owner], str]
 
 
 class Decision(NamedTuple):
@@ -50,70 +59,75 @@ class NodePicture:
     def drawn(
         self, state: Mapping[str, Any], decisions: Iterable[Decision], rows: int = sys.maxsize
     ) -> Group:
-        """Return /v1/state and what was decided, as it is to be printed; of the containers at most `rows`."""
+        """Return /v1/state and the decisions, to be printed; of the containers at most `rows`."""
+        layout = overview.layout(state)
         return Group(
-            Panel(Group(*self._cells(state)), title="which CPU belongs to whom", title_align="left"),
-            self._pools(state),
-            self._containers(state, rows),
-            Panel(Group(*map(_line, decisions)), title="what was decided, and why", title_align="left"),
+            Panel(
+                Group(_Cells(layout, self._colour), Text(), _legend(layout, self._colour)),
+                title="CPUs by owner",
+                title_align="left",
+            ),
+            _pools(state),
+            self._containers(layout, rows, observes=state["mode"] == "observe"),
+            Panel(Group(*map(_line, decisions)), title="last decisions", title_align="left"),
         )
 
-    def _cells(self, state: Mapping[str, Any]) -> Iterator[Text]:
-        owners = self._owners(state)
-        for node in state["node"]["numa"]:
-            row = Text(f"node {node['id']}  ")
-            for cpu in cpuset.members(cpuset.parse(node["cpus"])):
-                row.append(f" {cpu:>3} ", f"bold white on {owners.get(cpu, ('', NOBODY))[1]}")
-                row.append(" ")
-            yield row
-        legend = Text()
-        for name, colour in dict.fromkeys(owners[cpu] for cpu in sorted(owners)):
-            legend.append("  ", f"on {colour}")
-            legend.append(f" {name}    ")
-        yield Text()
-        yield legend
+    def _colour(self, owner: Owner) -> str:
+        if owner.kind != "dedicated":
+            return KINDS[owner.kind]
+        return self._colours.setdefault(owner.id, OWNERS[len(self._colours) % len(OWNERS)])
 
-    def _owners(self, state: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
-        """Return each CPU's owner and colour; the innermost owner wins."""
-        pools = {name: cpuset.parse(pool["cpus"]) for name, pool in state["pools"].items()}
-        found: dict[int, tuple[str, str]] = {}
-        shared = "online pods, lent to batch" if pools["reclaim"] else "online pods"
-        layers = [
-            (pools["share"] & ~pools["reclaim"], "online pods only", SHARED),
-            (pools["share"] & pools["reclaim"], shared, SHARED),
-            (pools["reclaim"] & ~pools["share"], "batch pods only", LENT),
-            (pools["reserved"], "reserved", RESERVED),
-        ]
-        for one in state["containers"]:
-            if one["exclusive"]:
-                name = f"{one['namespace']}/{one['pod']}/{one['container']}"
-                layers.append((cpuset.parse(one["cpus"]), plain(name), self._colour(one["id"])))
-        for mask, name, colour in layers:
-            found.update(dict.fromkeys(cpuset.members(mask), (name, colour)))
-        return found
-
-    def _colour(self, container_id: str) -> str:
-        return self._colours.setdefault(container_id, OWNERS[len(self._colours) % len(OWNERS)])
-
-    def _pools(self, state: Mapping[str, Any]) -> Text:
-        line = Text("pools   ", "dim")
-        for name, pool in state["pools"].items():
-            line.append(f"{plain(name)} ", "not dim")
-            line.append(f"{pool['cpus'] or '-'}", "not dim bold")
-            line.append(f" ({pool['members']})   ")
-        return line
-
-    def _containers(self, state: Mapping[str, Any], rows: int) -> Table:
-        table = Table("container", "class", "CPUs", "read back", box=None, header_style="dim")
-        for one in state["containers"][:rows]:
-            name = plain(f"{one['namespace']}/{one['pod']}/{one['container']}")
-            style = self._colour(one["id"]) if one["exclusive"] else ""
-            agrees = one["actual_cpus"] == one["cpus"]
-            back = Text(one["actual_cpus"] or "-", "green" if agrees else "yellow")
-            table.add_row(Text(name, style), one["class"], one["cpus"], back)
-        if len(state["containers"]) > rows:
-            table.add_row(Text(f"and {len(state['containers']) - rows} more: /v1/state has them all", "dim"))
+    def _containers(self, layout: Layout, rows: int, *, observes: bool) -> Table:
+        heads = ("container", "class", "pool", "CPUs as they would be" if observes else "CPUs", "read back")
+        table = Table(*heads, box=None, header_style="dim")
+        for row in layout.rows[:rows]:
+            name = f"{row.name} ({row.sign})" if row.sign else row.name
+            style = "bold yellow" if row.warns else ""
+            cpus, back = (Text(plain(text), style) for text in (row.cpus, row.read_back))
+            table.add_row(Text(plain(name)), row.qos, plain(row.pool), cpus, back)
+        if len(layout.rows) > rows:
+            table.add_row(Text(f"and {len(layout.rows) - rows} more: /v1/state has them all", "dim"))
         return table
+
+
+class _Cells:
+    """A row of CPUs for each memory node, as many as the terminal is wide: 4, 8, 16… so that rows line up."""
+
+    def __init__(self, layout: Layout, colour: Colour) -> None:
+        self._layout = layout
+        self._colour = colour
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        owner_of = self._layout.owner_of
+        width = max((len(str(cpu)) for cpu in owner_of), default=1)
+        for node, cpus in self._layout.nodes:
+            title = f"node {node}  "
+            room = max((options.max_width - len(title)) // (width + 4), 1)
+            a_row = 1 << (room.bit_length() - 1)
+            for at in range(0, len(cpus), a_row):
+                row = Text(title if not at else " " * len(title), no_wrap=True)
+                for cpu in cpus[at : at + a_row]:
+                    owner = owner_of[cpu]
+                    row.append(f" {cpu:>{width}}{owner.sign} ", f"bold white on {self._colour(owner)}")
+                    row.append(" ")
+                yield row
+
+
+def _legend(layout: Layout, colour: Colour) -> Group:
+    lines = []
+    for owner, cpus in layout.legend.items():
+        line = Text(f" {owner.sign} ", f"bold white on {colour(owner)}")
+        lines.append(line.append(f" {plain(owner.name)}: CPUs {cpus}", "default on default not bold"))
+    return Group(*lines)
+
+
+def _pools(state: Mapping[str, Any]) -> Text:
+    line = Text("pools and their containers: ", "dim")
+    for name, pool in state["pools"].items():
+        line.append(f"{plain(name)} ", "not dim")
+        line.append(f"{pool['cpus'] or 'none'}", "not dim bold")
+        line.append(f" ({pool['members']})   ")
+    return line
 
 
 def _line(decision: Decision) -> Text:

@@ -12,13 +12,14 @@ import tty
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from nri_coloc.admin import overview
 from nri_coloc.cli import asking
 from nri_coloc.cli.demo_lines import placement
 from nri_coloc.cli.picture import Decision, NodePicture
@@ -28,8 +29,6 @@ SHOWN: Final = 10
 
 PLAIN_WIDTH: Final = 160
 """Columns where there is no terminal to ask."""
-
-MIB: Final = 1 << 20
 
 
 class Answers(NamedTuple):
@@ -75,6 +74,7 @@ class Top:
         self._seen = 0
         self._silent = ""
         self._answers = Answers({}, {}, {})
+        self._answered_at = datetime.now(UTC)
 
     def look(self) -> None:
         """Ask the daemon; DaemonSilent if it does not answer, or not as ours does."""
@@ -82,12 +82,11 @@ class Top:
         self._answers = Answers(
             ask(self._address, "/v1/state"), ask(self._address, "/v1/capacity"), ask(self._address, "/readyz")
         )
+        self._answered_at = datetime.now(UTC)
         try:
             for record in asking.records(self._address, since=self._seen):
                 at = datetime.fromisoformat(record["ts"]).astimezone()
-                self._last.appendleft(
-                    Decision(f"{at:%H:%M:%S}", record, placement(record, self._answers.state))
-                )
+                self._last.appendleft(Decision(f"{at:%H:%M:%S}", record, placement(record)))
                 self._seen = record["seq"]
             self.drawn()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -103,30 +102,20 @@ class Top:
 
     def drawn(self) -> RenderableType:
         """Return the picture of the last answers."""
-        head = [self._title(), self._lent()]
+        lines = list(self._head())
         if self._silent:
-            head.append(Text(f"{self._silent}; what follows is its last answer", "bold red"))
-        return Group(*head, self._node.drawn(self._answers.state, self._last, self._rows))
+            age = (datetime.now(UTC) - self._answered_at).total_seconds()
+            lines.append(Text(f"{self._silent}; all of this is as of {age:.0f} s ago", "bold red"))
+        return Group(*lines, self._node.drawn(self._answers.state, self._last, self._rows))
 
-    def _title(self) -> Text:
-        state, checks = self._answers.state, self._answers.readiness["checks"]
-        missing = [name for name, check in checks.items() if not check["ok"]]
-        text = Text("nri-coloc ", "bold").append(
-            f"CPUs {state['node']['cpus']}, mode {state['mode']}, ", "not bold"
-        )
-        if missing:
-            details = "; ".join(f"{name}: {checks[name]['detail']}" for name in missing)
-            return text.append(asking.plain(f"not ready: {details}"), "yellow")
-        return text.append("ready", "green")
-
-    def _lent(self) -> Text:
-        now = self._answers.capacity
-        text = Text("online  ", "dim").append(f"{now['online_cpu_milli']}m CPU used", "not dim")
-        text.append(
-            f"   lent now {now['headroom_cpu_milli']}m, {now['headroom_memory_bytes'] // MIB} MiB", "not dim"
-        )
-        text.append(f"   advertised {now['cpu_milli']}m, {now['memory_bytes'] // MIB} MiB", "not dim")
-        return text.append(asking.plain(f" ({now['reason']})"), "dim")
+    def _head(self) -> Iterator[Text]:
+        state, capacity, readiness = self._answers
+        head = overview.head(state, capacity, readiness, self._answered_at)
+        title = Text("nri-coloc ", "bold").append(f"CPUs {state['node']['cpus']}, ", "not bold")
+        yield title.append(head.status, "not bold" if head.is_ready else "bold yellow")
+        yield from (Text(asking.plain(problem), "bold yellow") for problem in head.problems)
+        yield from (Text(asking.plain(fact)) for fact in head.facts)
+        yield from (Text(asking.plain(warning), "bold yellow") for warning in head.warnings)
 
 
 @contextmanager

@@ -161,7 +161,7 @@ def test_in_a_terminal_it_draws_and_ends_with_the_summary(short):
     assert process.stderr.read() == b""
     process.stderr.close()
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode())
-    for part in ("which CPU belongs to whom", "shop/web/app", "what was decided, and why", "Check passed"):
+    for part in ("CPUs by owner", "shop/web/app", "last decisions", "Check passed"):
         assert part in text
 
 
@@ -194,6 +194,7 @@ CONTAINER = {
     "pod": "web",
     "container": "app",
     "class": "dedicated",
+    "pool": "dedicated",
     "cpus": "0-1",
     "actual_cpus": "0-1",
     "exclusive": True,
@@ -205,7 +206,8 @@ STATE = {
         "reserved": {"cpus": "", "members": 0},
         "dedicated": {"cpus": "0-1", "members": 1},
         "share": {"cpus": "2-3", "members": 0},
-        "reclaim": {"cpus": "3", "members": 0},
+        "system": {"cpus": "2-3", "members": 0},
+        "reclaim": {"cpus": "3", "members": 1},
     },
     "containers": [CONTAINER],
 }
@@ -220,12 +222,11 @@ def test_a_record_is_put_on_the_clock_of_the_simulated_day():
 
 def test_a_line_says_what_whom_where_and_why_and_steers_no_terminal():
     expected = "container.admit    shop/web/app dedicated CPUs 0-1 whole_core: asked 1.5 CPUs?[2J"
-    assert demo_lines.line(RECORD, STATE) == expected
+    assert demo_lines.line(RECORD) == expected
 
 
-def test_a_container_without_cpus_of_its_own_is_shown_where_the_state_has_it():
-    inheriting = RECORD | {"after": {}}
-    assert demo_lines.placement(inheriting, STATE) == "CPUs 0-1"
+def test_a_record_without_cpus_shows_none():
+    assert demo_lines.placement(RECORD | {"after": {}}) == ""
 
 
 def test_the_screen_colours_each_cpu_by_its_owner():
@@ -235,10 +236,10 @@ def test_the_screen_colours_each_cpu_by_its_owner():
     drawn = console.export_text()
     for part in (
         "09:30",
-        "0     1     2     3",
-        "shop/web/app",
-        "online pods only",
-        "online pods, lent to batch",
+        "0a   1a   2.   3~",
+        "a  shop/web/app: CPUs 0-1",
+        ".  online pods (pool share): CPUs 2",
+        "~  online pods, lent to reclaimed pods: CPUs 3",
     ):
         assert part in drawn
 

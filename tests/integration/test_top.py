@@ -72,7 +72,7 @@ def terminal(daemon):
 
 
 def test_q_ends_it_and_the_terminal_is_as_it_was(terminal):
-    assert terminal.shows(b"which CPU belongs to whom")
+    assert terminal.shows(b"CPUs by owner")
     os.write(terminal.keys, b"q")
     assert terminal.ends() == 0
     assert terminal.attributes() == terminal.before
@@ -85,7 +85,7 @@ def test_it_draws_anew_by_itself(terminal, daemon):
 
 
 def test_ctrl_c_is_a_way_to_leave(terminal):
-    assert terminal.shows(b"which CPU belongs to whom")
+    assert terminal.shows(b"CPUs by owner")
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.ends() == 0
     assert terminal.attributes() == terminal.before

@@ -13,6 +13,7 @@ from nri_coloc.cli import main
 from nri_coloc.cli import top as module
 from nri_coloc.cli.top import Top
 
+AT = "2026-01-01T00:00:00.000000Z"
 POOLS = ("reserved", "dedicated", "system", "share", "reclaim")
 
 
@@ -57,7 +58,7 @@ class View:
 
     def capacity(self) -> dict[str, Any]:
         now = {"headroom_cpu_milli": 3000, "headroom_memory_bytes": 1 << 30, "online_cpu_milli": 1250}
-        return {"cpu_milli": 2500, "memory_bytes": 1 << 29, "reason": "learning", **now}
+        return {"cpu_milli": 2500, "memory_bytes": 1 << 29, "reason": "learning", "at": AT, **now}
 
     def readiness(self) -> dict[str, Any]:
         return {"ready": all(check["ok"] for check in self.checks.values()), "checks": self.checks}
@@ -138,7 +139,9 @@ def not_without_end(*_: object) -> None:
 def test_what_is_used_lent_and_advertised_is_said(daemon):
     top = Top(daemon.address)
     top.look()
-    assert "1250m CPU used   lent now 3000m, 1024 MiB   advertised 2500m, 512 MiB (learning)" in screen(top)
+    shown = screen(top)
+    assert "online pods use 1.2 cores; headroom (may be lent now): 3.0 cores, memory 1.0 GiB" in shown
+    assert "advertised capacity: 2.5 cores, 512 MiB (use is still being learnt; measured" in shown
 
 
 def test_new_decisions_come_on_top_and_old_ones_are_not_asked_again(daemon):
@@ -155,7 +158,8 @@ def test_a_daemon_that_is_not_ready_is_told_why(daemon):
     daemon.view.checks["config"] = {"ok": False, "detail": "line 3: no such key"}
     top = Top(daemon.address)
     top.look()
-    assert "not ready: config: line 3: no such key" in screen(top)
+    assert "mode enforce (by the last valid configuration), not ready" in screen(top)
+    assert "config: line 3: no such key" in screen(top)
 
 
 def test_a_daemon_that_falls_silent_leaves_its_last_answer_and_the_reason(daemon):
@@ -164,7 +168,15 @@ def test_a_daemon_that_falls_silent_leaves_its_last_answer_and_the_reason(daemon
     daemon.silence()
     top.look_again()
     assert f"cannot ask the daemon at {daemon.address}" in screen(top)
+    assert "all of this is as of 0 s ago" in screen(top)
     assert "shop/web/app" in screen(top)
+
+
+def test_a_record_shows_no_cpus_of_a_later_state(daemon):
+    daemon.view.records = [daemon.view.record(1) | {"after": {}}]
+    top = Top(daemon.address)
+    top.look()
+    assert "shop/web/app whole_core: decision 1" in screen(top)
 
 
 def test_a_daemon_that_speaks_again_takes_the_reason_away(daemon):
