@@ -9,12 +9,13 @@ clients nor dear answers delay it (`http_loop`); all that has to be computed is 
 import json
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 from email.utils import formatdate
 from http import HTTPStatus
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
-from nri_coloc.admin import audit_query
+from nri_coloc.admin import audit_query, overview
 from nri_coloc.admin.http_answers import Answers, Target
 from nri_coloc.admin.http_loop import Connection, Loop, Outbox
 from nri_coloc.admin.http_request import Request
@@ -249,8 +250,14 @@ class _Route(NamedTuple):
     takes_query: bool = False
 
 
+def _page(view: View, _query: str) -> _Answer:
+    now = datetime.now(UTC)
+    return _json(overview.as_json(view.state(), view.capacity(), view.readiness(), now))
+
+
 _ROUTES: Final[dict[str, _Route]] = {
     "/": _Route(lambda _view, _query: _Answer(PAGE, HTML), at_once=True),
+    "/page.json": _Route(_page),
     "/metrics": _Route(lambda view, _query: _Answer(view.metrics(), PROMETHEUS)),
     "/healthz": _Route(_health, at_once=True),
     "/readyz": _Route(_readiness),

@@ -11,6 +11,7 @@ import pytest
 
 from nri_coloc.admin import http_loop, http_request
 from nri_coloc.admin.http import HttpServer
+from tests.unit.admin import test_overview
 
 NOBODYS = "192.0.2.1"
 """An address of documentation (RFC 5737): no machine has it, and no name server is asked for it."""
@@ -125,6 +126,14 @@ class TestPaths:
         status, headers, body = ask(server, "/")
         assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
         assert body.startswith(b"<!doctype html>")
+
+    def test_the_page_gets_its_words(self, server, view):
+        view.capacity = test_overview.capacity
+        view.state = lambda: test_overview.state(test_overview.WEB)
+        view.readiness = test_overview.ready
+        status, _, body = ask(server, "/page.json")
+        assert status == 200
+        assert json.loads(body)["status"] == "mode enforce, ready"
 
     def test_every_answer_is_safe_in_a_browser(self, server):
         for path in ("/", "/v1/state", "/nowhere"):

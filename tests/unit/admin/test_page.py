@@ -5,6 +5,7 @@ import re
 import pytest
 
 from nri_coloc.admin import page
+from nri_coloc.cli.picture import KINDS
 
 TEXT = page.PAGE.decode()
 
@@ -19,8 +20,17 @@ def test_no_text_is_ever_parsed_as_markup(way):
     assert way not in TEXT
 
 
-def test_it_asks_the_state_and_the_audit():
-    assert set(re.findall(r"/v1/\w+", page._SCRIPT)) == {"/v1/state", "/v1/audit"}
+def test_it_asks_for_its_words_and_the_audit():
+    asked = set(re.findall(r"/v1/\w+|/page\.json", page._SCRIPT))
+    assert asked == {"/page.json", "/v1/audit"}
+
+
+def test_every_kind_of_owner_has_a_colour():
+    assert all(f".{kind} " in page._STYLE or f".{kind}," in page._STYLE for kind in [*KINDS, "dedicated"])
+
+
+def test_lent_cpus_have_a_pattern():
+    assert ".lent, .reclaim { background: repeating-linear-gradient" in page._STYLE
 
 
 def test_it_has_a_light_and_a_dark_face():
@@ -29,4 +39,5 @@ def test_it_has_a_light_and_a_dark_face():
 
 
 def test_every_element_that_the_script_looks_for_exists():
-    assert set(re.findall(r'byId\("(\w+)"\)', page._SCRIPT)) <= set(re.findall(r'id="(\w+)"', page._BODY))
+    asked = set(re.findall(r'(?:byId|list)\("(\w+)"', page._SCRIPT))
+    assert asked == set(re.findall(r'id="(\w+)"', page._BODY))
