@@ -200,12 +200,17 @@ def _row(container: State, sign: str, *, observes: bool) -> Row:
         _cpus(container),
         f"{actual}, differs" if differs else read_back,
         sign,
-        warns=differs or not actual or lacks_own_cpus(container),
+        warns=differs or not actual or bool(container.get("waits_for")),
     )
 
 
 def _cpus(container: State) -> str:
-    cpus = container["cpus"]
+    cpus, waits_for = _place(container), container.get("waits_for")
+    return f"{cpus}; waits for {waits_for}" if waits_for else cpus
+
+
+def _place(container: State) -> str:
+    cpus = str(container["cpus"])
     if not cpus:
         return "left to the runtime"
     if container["exclusive"]:
@@ -216,9 +221,11 @@ def _cpus(container: State) -> str:
 
 
 def _warnings(state: State) -> Iterator[str]:
-    lacking = [name_of(each) for each in state["containers"] if lacks_own_cpus(each)]
-    if lacking:
-        yield f"dedicated, but without CPUs of its own: {_some(lacking)}"
+    waiting = [
+        f"{name_of(each)} for {each['waits_for']}" for each in state["containers"] if each.get("waits_for")
+    ]
+    if waiting:
+        yield f"waiting: {_some(waiting)}"
     if state["mode"] == "observe":
         return
     both = [each for each in state["containers"] if each["cpus"] and each["actual_cpus"]]

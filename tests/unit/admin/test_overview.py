@@ -108,9 +108,12 @@ class TestContainers:
         assert self.row(WEB) == ("0-1, its own", "0-1", False)
 
     def test_a_dedicated_one_in_share_stands_out(self):
-        late = container("late", "dedicated", "share")
-        assert self.row(late) == ("2-7, none of its own", "2-7", True)
-        assert head(state(WEB, late)).warnings == ("dedicated, but without CPUs of its own: shop/late/app",)
+        late = container("late", "dedicated", "share", waits_for="2 CPUs of its own")
+        assert self.row(late) == ("2-7, none of its own; waits for 2 CPUs of its own", "2-7", True)
+        assert head(state(WEB, late)).warnings == ("waiting: shop/late/app for 2 CPUs of its own",)
+
+    def test_an_init_container_in_share_is_no_warning(self):
+        assert self.row(container("init", "dedicated", "share")) == ("2-7, none of its own", "2-7", False)
 
     def test_a_sidecar_is_on_its_main_containers(self):
         side = container("side", "dedicated", "dedicated", cpus="0-1", actual_cpus="0-1")
