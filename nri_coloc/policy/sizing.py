@@ -66,7 +66,9 @@ def _lent_or_taken_back(decision: Decision) -> Decision:
 def folded(earlier: Decision, later: Decision) -> Decision:
     """Make one decision of two about one pool: what it had before the first, and has after the last."""
     both = later._replace(before=earlier.before)
-    return _of_the_box(both) if both.pool == RECLAIM else both
+    if AuditEvent.POOL_RESIZE in (earlier.event, later.event):
+        return both._replace(event=AuditEvent.POOL_RESIZE)
+    return _lent_or_taken_back(both)
 
 
 def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
