@@ -22,6 +22,7 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.workload import Pod
 from nri_coloc.nri.events import Hook
+from nri_coloc.policy import grant, request
 from nri_coloc.policy.candidates import candidates
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog, Record, pod_of, worded
@@ -173,8 +174,13 @@ def _record(
         return replace(record, extra={"inputs": dict(decision.inputs)})
     if decision.considered is None or decision.subject is None:
         return record
-    found = candidates(topology, decision.considered, decision.subject.exclusive)
-    return replace(record, extra={"candidates": [candidate.as_json() for candidate in found]})
+    subject, considered = decision.subject, decision.considered
+    found = candidates(topology, considered, subject.exclusive)
+    used = {
+        "request_milli": request.of_container(subject.container, subject.wish).milli,
+        **grant.inputs(topology, considered, subject.exclusive),
+    }
+    return replace(record, extra={"inputs": used, "candidates": [each.as_json() for each in found]})
 
 
 def _without(decision: Decision, absent: Knobs) -> Decision:

@@ -123,6 +123,32 @@ def figures(considered: Considered) -> str:
     return words
 
 
+def inputs(topology: Topology, considered: Considered, chosen: CPUMask) -> dict[str, int | str]:
+    """Return by name every figure that a choice used; the same figures give the same choice again.
+
+    `node`, `node_free`: where the CPUs lie, if that is one memory node. Keys of a binding are there only with one.
+    """
+    wish, room = considered.wish, considered.room
+    found: dict[str, int | str] = {"n": considered.count, "free": cpuset.render(considered.free)}
+    homes = [node for node in topology.nodes if node.cpus & chosen]
+    if len(homes) == 1:
+        found |= {"node": homes[0].id, "node_free": (homes[0].cpus & considered.free).bit_count()}
+    if wish.placement is not Placement.PACKED:
+        found["placement"] = wish.placement.value
+    if wish.pool == ISOLATED:
+        found["pool"] = ISOLATED
+    if wish.numa is Numa.NONE:
+        return found
+    found |= {
+        "numa": wish.numa.value,
+        "numa_count": wish.numa_count,
+        "numa_ids": cpuset.render(wish.numa_ids),
+    }
+    found |= {"numa_evenly": int(wish.evenly), "one_socket": int(wish.one_socket)}
+    found |= {"memory_bytes": room.bytes, "ownable": cpuset.render(room.ownable)}
+    return found | {f"memory_left_bytes_node_{node}": left for node, left in room.left}
+
+
 def wished(wish: Wish) -> str:
     """Return what of a wish steered the choice, for the audit; empty for one that left it to us."""
     numa = wish.numa is not Numa.NONE

@@ -6,9 +6,11 @@
 import pytest
 
 from nri_coloc.model import cpuset
+from nri_coloc.model.decisions import Considered, Room
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.workload import Numa, Placement
-from nri_coloc.policy.grant import Grant, wished
+from nri_coloc.policy import allocator
+from nri_coloc.policy.grant import Grant, inputs, wished
 from tests.unit.policy.kit import machine, mask
 from tests.unit.policy.test_allocator import grant, wish
 
@@ -88,3 +90,37 @@ class TestThreadWords:
         found = grant(2, "0-3", by=wish(placement=placement, numa=Numa.SINGLE))
         assert found.reason is Reason.THREADS
         assert found.because.startswith(words)
+
+
+class TestInputs:
+    def test_a_whole_core_has_the_designs_figures(self):
+        assert inputs(machine("8cpu"), Considered(0xFF, 2, wish()), 0b11) == {
+            "n": 2,
+            "free": "0-7",
+            "node": 0,
+            "node_free": 4,
+        }
+
+    @pytest.mark.parametrize("placement", Placement)
+    @pytest.mark.parametrize("numa", Numa)
+    @pytest.mark.parametrize("free", ["0-7", "1-6", "0-1,4-7"])
+    def test_the_choice_can_be_made_again(self, placement, numa, free):
+        wanted = wish(placement=placement, numa=numa)
+        room = Room(1 << 30, ((0, 2 << 30), (1, 4 << 30)), mask("0-7"))
+        topology = machine("8cpu")
+        found = allocator.allocate(topology, mask(free), 2, wanted, room)
+        assert found is not None
+        used = inputs(topology, Considered(mask(free), 2, wanted, room), found.cpus)
+        again = wish(
+            placement=Placement(str(used.get("placement", "packed"))),
+            numa=Numa(str(used.get("numa", "none"))),
+            numa_count=int(used.get("numa_count", 0)),
+            numa_ids=mask(str(used.get("numa_ids", ""))),
+        )
+        left = tuple(
+            (node, int(used[key])) for node in (0, 1) if (key := f"memory_left_bytes_node_{node}") in used
+        )
+        its_room = Room(int(used.get("memory_bytes", 0)), left, mask(str(used.get("ownable", ""))))
+        chosen = allocator.allocate(topology, mask(str(used["free"])), int(used["n"]), again, its_room)
+        assert chosen is not None
+        assert chosen.cpus == found.cpus
