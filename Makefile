@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test test-vm soak soak-pushes check bench bench-hook bench-colocation lock generate
+.PHONY: setup run test test-fast test-all test-vm soak soak-pushes check bench bench-hook bench-colocation lock generate
 
 setup: $(STAMP)
 
@@ -28,18 +28,27 @@ check: setup
 	$(BIN)/python api/generate.py --check
 	$(BIN)/python -m pytest -q tests/fuzz --fuzz-inputs=100000
 
-test: setup
-	$(BIN)/python -m pytest $(ARGS)
+# Pure and simulated tests, two minutes on two CPUs. The tiers are in tests/tiers.py.
+test-fast: setup
+	$(BIN)/python -m pytest --tier=fast $(ARGS)
 
-# Emulated machines alone; `make test` plays them too. One scenario: make test-vm ARGS="-k numa"
+# Adds the newest containerd on this machine, as root: twelve minutes.
+test: setup
+	$(BIN)/python -m pytest --tier=test $(ARGS)
+
+# Every test: adds the other containerd, every NRI version and emulated machines, as root.
+test-all: setup
+	$(BIN)/python -m pytest --tier=all $(ARGS)
+
+# The emulated machines alone. One scenario: make test-vm ARGS="-k numa"
 test-vm: setup
 	$(BIN)/python -m pytest tests/vm $(ARGS)
 
-# An hour of pods that come and go; `make test` plays five minutes of it. Figures: build/soak.json
+# An hour of pods that come and go, as root. Figures: build/soak.json
 soak: setup
 	$(BIN)/python -m pytest tests/soak/test_soak.py --soak-seconds=3600 $(ARGS)
 
-# Ten thousand pushes beside containers that come and go, on each containerd; `make test` plays 600. Figures: build/pushes.json
+# Ten thousand pushes beside containers that come and go, on each containerd, as root. Figures: build/pushes.json
 soak-pushes: setup
 	$(BIN)/python -m pytest tests/soak/test_pushes.py --pushes=10000 $(ARGS)
 

@@ -1,7 +1,7 @@
-"""Options of the whole suite, and what happens to tests that this machine cannot run.
+"""Options of the whole suite, and the outcome of tests that this machine cannot run.
 
-Nothing is left out in silence: on a plain machine the summary names what was left out and why; under CI=true
-leaving anything out is a failure.
+No test is left out in silence. The summary names each skipped test with its reason, and the command that plays the
+tests of other tiers (`tests/tiers.py`). Under CI=true a skipped test is a failure.
 """
 
 import os
@@ -11,6 +11,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
+from tests import tiers
 from tests.rig import lanes, memory
 from tests.rig.order import place
 from tests.rig.spent import Spent
@@ -30,9 +31,15 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 def pytest_configure(config: pytest.Config) -> None:
     memory.use_memory()
     config.pluginmanager.register(Spent())
+    if selection := tiers.selection(config):
+        config.pluginmanager.register(selection)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier", choices=tiers.NAMES, help="play this tier and the tiers before it (tests/tiers.py)"
+    )
+    parser.addoption("--beyond", choices=tiers.NAMES, help="with --tier: leave out the tiers up to this one")
     parser.addoption(
         "--fuzz-inputs",
         type=int,
@@ -55,26 +62,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # the order within a folder, by fixtures, is pytest's own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Emulated machines run beside what does not mind (`tests/vm/fleet.py`), so that comes before their own tests."""
+    """Sort tests so that each runs beside no more than it bears (`tests/rig/order.py`)."""
     items.sort(key=place)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Only now is it known which tests are chosen."""
+    """Begin lanes: only now is it known which tests are chosen."""
     if lanes.wanted(session.config, session.items):
         session.config.pluginmanager.register(lanes.Lanes(session.config, session.items))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where the report is made: where it is logged the session has already counted who failed, and exits by that."""
+    """Fail a skipped test where its report is made: when it is logged, the session has counted its failures."""
     report = yield
     return _must_have_run(report)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Likewise where a whole file would be left out."""
+    """Fail a skipped file likewise."""
     report = yield
     return _must_have_run(report)
 

@@ -1,7 +1,9 @@
-"""Fixtures of the tests on a real containerd: one for each version, shared by all that can share it.
+"""Fixtures of the tests on a real containerd: one containerd for each version, shared by tests.
 
-`version` groups the tests, so that one containerd at a time is up. Each test finds it without pods
-and leaves it so; one that was wedged is replaced. At the very end nothing may be left on the machine.
+The parameter `version` groups tests, so that one containerd runs at a time. `make test` plays the newest version,
+`make test-all` every version; a test marked `tests.rig.versions.ON_THE_NEWEST` runs on the newest alone. A test finds
+its containerd without pods and leaves it without pods; a wedged containerd is replaced. At the very end no remains may
+be left on the machine.
 """
 
 import logging
@@ -14,7 +16,7 @@ import grpc
 import pytest
 
 from tests.rig import RigError, cleanup, versions
-from tests.rig.configuration import VERSIONS, Options, Version
+from tests.rig.configuration import NEWEST, VERSIONS, Options, Version
 from tests.rig.containerd import Containerd, bring_up
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
@@ -24,6 +26,13 @@ LOG = pytest.StashKey[Containerd]()
 DAEMONS = pytest.StashKey[list[Daemon]]()
 VERSIONS_FOUND = pytest.StashKey[dict[str, str]]()
 _LOG = logging.getLogger(__name__)
+
+PLAYED = [
+    pytest.param(
+        version, id=f"containerd-{version}", marks=[] if version == NEWEST else [pytest.mark.tier("all")]
+    )
+    for version in VERSIONS
+]
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +45,7 @@ def brought_up() -> Iterator[list[Containerd]]:
             assert cleanup.leftovers(traces) == []
 
 
-@pytest.fixture(scope="session", params=VERSIONS, ids=[f"containerd-{version}" for version in VERSIONS])
+@pytest.fixture(scope="session", params=PLAYED)
 def version(request: pytest.FixtureRequest) -> Version:
     if os.geteuid() != 0:
         pytest.skip("a real containerd needs root")

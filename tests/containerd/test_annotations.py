@@ -14,7 +14,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.waiting import becomes, poll, wait_until
 from tests.rig.workloads import NODE_CPUS
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
 
 PREFIX = "coloc.nri.io/"
 OURS = "coloc.nri.io/record"

@@ -10,7 +10,7 @@ from tests.rig.inspector import Inspector
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
 
 OwnDaemon = Callable[..., Daemon]
 BROKEN = ("node: [", "classes: {rules: 7}\n", f"\0{'x' * 100_000}")

@@ -14,7 +14,7 @@ from tests.rig.rival import Rival
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
 
 OwnDaemon = Callable[..., Daemon]
 BEFORE_US, AFTER_US = "10", "90"

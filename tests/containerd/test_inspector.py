@@ -8,7 +8,7 @@ from tests.rig import cgroups
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
 
 
 @pytest.mark.usefixtures("own_daemon")  # which ends the module's daemon, and starts none

@@ -10,7 +10,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
 
-pytestmark = [pytest.mark.containerd, pytest.mark.usefixtures("daemon")]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, pytest.mark.usefixtures("daemon")]
 
 PREFIX = "coloc.nri.io/"
 

@@ -11,7 +11,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.waiting import becomes, wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD
 
-pytestmark = [pytest.mark.containerd, pytest.mark.usefixtures("daemon")]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, pytest.mark.usefixtures("daemon")]
 
 ALL = ",".join(map(str, sorted(NODE_CPUS)))
 

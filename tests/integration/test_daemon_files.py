@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from nri_coloc.model import cpuset
 from nri_coloc.model.workload import KubeQoS
 from nri_coloc.node_sim.node import Node
@@ -20,6 +22,8 @@ from tests.integration.harness import (
 )
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
+
+pytestmark = pytest.mark.tier("fast")
 
 MI = 1 << 20
 

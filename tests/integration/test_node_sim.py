@@ -20,6 +20,8 @@ from nri_coloc.nri.subscription import HookKind
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.node_sim.scripted_plugin import Answer, Refusal, ScriptedPlugin, adjustment, update_of
 
+pytestmark = pytest.mark.tier("fast")
+
 VERSIONS = ("1.7.24", "2.1.9", "2.4.0")
 APP = ContainerRequest("app", native(500))
 

@@ -13,6 +13,8 @@ from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import daemon_of, dedicated, served, shared
 from tests.rig.waiting import poll, wait_until
 
+pytestmark = pytest.mark.tier("fast")
+
 SPEC = "node.koordinator.sh/extended-resource-spec"
 BATCH = json.dumps(
     {

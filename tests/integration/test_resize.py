@@ -29,6 +29,8 @@ from tests.rig.daemon import SLOW_PROGRAM, Daemon
 from tests.rig.slow_daemon import SLOW_UPDATE
 from tests.rig.waiting import wait_until
 
+pytestmark = pytest.mark.tier("fast")
+
 RECORD = "coloc.nri.io/record"
 MI = 1 << 20
 

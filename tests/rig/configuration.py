@@ -14,7 +14,8 @@ from typing import Final, Literal
 from tests.rig import image
 
 Version = Literal["1.7", "2"]
-VERSIONS: Final[tuple[Version, ...]] = ("1.7", "2")
+VERSIONS: Final[tuple[Version, ...]] = ("2", "1.7")
+NEWEST: Final = VERSIONS[0]
 
 
 @dataclass(frozen=True, slots=True)

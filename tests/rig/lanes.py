@@ -1,9 +1,10 @@
-"""Files of tests that mostly wait are run side by side, each by a pytest of its own, and told here as if it were ours.
+"""Lanes: several processes of pytest play tests at once, and this process reports them as its own.
 
-A test of the daemon beside a simulated node waits for what comes every few seconds and hardly computes; one after the
-other they were a third of a whole run. Such a pytest writes each report to a file (`tests/rig/lane.py`), and where the
-test's turn comes here its reports are taken from there, with pytest's own hooks for reports of another process. Where
-one file is chosen, or somebody wants to look into a test, they are run here as any other.
+A test of the daemon beside a simulated node waits for the daemon's periods and hardly computes; tests of pure modules
+use one of the machine's CPUs. So lanes play them in batches (`tests/rig/order.py`), each by a pytest of its own. Such a
+pytest writes each report to a file (`tests/rig/lane.py`). When a test's turn comes here, its reports are taken from
+that file, with pytest's own hooks for reports of another process. A single batch, or a test that runs under a debugger,
+runs here.
 """
 
 import json
@@ -22,19 +23,21 @@ from typing import Any, Final
 import pytest
 
 from tests.rig.lane import LANE, RECORDS
-from tests.rig.order import is_side_by_side
+from tests.rig.order import batch, is_emulated, is_patient
 from tests.rig.waiting import poll
 
-LANES: Final = 3
+LANES: Final = min(1 + (os.cpu_count() or 1), 6)
+"""Two CPUs have three, for a batch waits for much of its time; there are ports for six (`tests/rig/lane.py`)."""
+
 ENDS_WITHIN_S: Final = 60
 TOLD: Final = 8_000
 """Characters of what a pytest said that did not get to a test."""
 
 
-class File:
-    """The chosen tests of one file, and the pytest that runs them."""
+class Batch:
+    """The chosen tests of one batch, and the pytest that plays them."""
 
-    def __init__(self, config: pytest.Config, path: Path, items: Iterable[pytest.Item]) -> None:
+    def __init__(self, config: pytest.Config, name: str, items: Iterable[pytest.Item]) -> None:
         self._config = config
         self._names = [item.nodeid for item in items]
         # forgiving, as pytest is with the folders of its tests
@@ -43,7 +46,7 @@ class File:
         self._process: subprocess.Popen[bytes] | None = None
         self._starting = Lock()
         self._is_ended = False
-        self._path = path
+        self._name = name
         self._read = 0
         self._reports: dict[str, list[pytest.TestReport]] = {}
 
@@ -113,7 +116,7 @@ class File:
         said = self._folder / "said"
         text = said.read_text(errors="replace") if said.exists() else ""
         code = self._process.poll() if self._process is not None else None
-        ended = f"the pytest of {self._path.name} ended with {code}, which no report of its tests explains"
+        ended = f"the pytest of {self._name} ended with {code}, which no report of its tests explains"
         return f"{ended}\n{text[-TOLD:]}"
 
     @property
@@ -132,26 +135,32 @@ class File:
 
 
 class Lanes:
-    """A plugin of pytest. Files begin in their order, `LANES` at a time, once the first of their tests has its turn."""
+    """A plugin of pytest: plays batches in their order, `LANES` at a time.
 
-    def __init__(self, config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-        by_path: dict[Path, list[pytest.Item]] = {}
+    They begin beside the first patient test. If emulated machines are chosen, which keep one CPU busy, they begin with
+    their own first test.
+    """
+
+    def __init__(self, config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+        by_name: dict[str, list[pytest.Item]] = {}
         for item in items:
-            if is_side_by_side(item):
-                by_path.setdefault(item.path, []).append(item)
-        self._files = {path: File(config, path, chosen) for path, chosen in by_path.items()}
+            if name := batch(item):
+                by_name.setdefault(name, []).append(item)
+        self._batches = {name: Batch(config, name, chosen) for name, chosen in by_name.items()}
+        self._begin_early = not any(map(is_emulated, items))
         self._free: SimpleQueue[int] = SimpleQueue()
         self._pool = ThreadPoolExecutor(LANES, "lane")
-        self._begun: dict[Path, Future[None]] = {}
+        self._begun: dict[str, Future[None]] = {}
         for lane in range(1, LANES + 1):
             self._free.put(lane)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Instead of running a test here, take over what is reported of it."""
-        if item.path not in self._files or not is_side_by_side(item):
+        """Report a test that a lane plays; leave any other to pytest."""
+        if batch(item) or (self._begin_early and is_patient(item)):
+            self._begin()
+        if not batch(item):
             return None
-        self._begin()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in self._reports(item):
             item.ihook.pytest_runtest_logreport(report=report)
@@ -161,34 +170,34 @@ class Lanes:
     def pytest_sessionfinish(self) -> None:
         """However the session ends."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for file in self._files.values():
-            file.interrupt()
-        for file in self._files.values():
-            file.end()
+        for each in self._batches.values():
+            each.interrupt()
+        for each in self._batches.values():
+            each.end()
         self._pool.shutdown()
-        for file in self._files.values():
-            file.close()
+        for each in self._batches.values():
+            each.close()
 
     def _begin(self) -> None:
         if not self._begun:
-            self._begun = {path: self._pool.submit(self._play, file) for path, file in self._files.items()}
+            self._begun = {name: self._pool.submit(self._play, each) for name, each in self._batches.items()}
 
-    def _play(self, file: File) -> None:
+    def _play(self, chosen: Batch) -> None:
         lane = self._free.get()
         try:
-            file.run(lane)
+            chosen.run(lane)
         finally:
             self._free.put(lane)
 
     def _reports(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
-        file, begun = self._files[item.path], self._begun[item.path]
-        poll(lambda: _is_whole(file.reports(item.nodeid)) or begun.done(), float("inf"))
-        found = file.reports(item.nodeid)
+        played, begun = self._batches[batch(item)], self._begun[batch(item)]
+        poll(lambda: _is_whole(played.reports(item.nodeid)) or begun.done(), float("inf"))
+        found = played.reports(item.nodeid)
         yield from found
-        if not _is_whole(found) or file.is_last(item.nodeid):
+        if not _is_whole(found) or played.is_last(item.nodeid):
             begun.result()
-        if not _is_whole(found) or (file.is_last(item.nodeid) and not file.is_sound):
-            yield _failed(item, file.last_words)
+        if not _is_whole(found) or (played.is_last(item.nodeid) and not played.is_sound):
+            yield _failed(item, played.last_words)
 
 
 def _is_whole(reports: Sequence[pytest.TestReport]) -> bool:
@@ -201,13 +210,13 @@ def _failed(item: pytest.Item, why: str) -> pytest.TestReport:
 
 
 def wanted(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
-    """Whether several files are to be run side by side, and nobody wants to look into one."""
+    """Return whether several batches are chosen, and no option asks for their tests in this very process."""
     option = config.option
     looked_into = option.usepdb or option.trace or option.capture == "no"
     not_run = option.collectonly or option.setupplan or option.setuponly
-    theirs_alone = option.basetemp or option.xmlpath  # one folder or file for all
+    one_for_all = option.basetemp or option.xmlpath
     is_one_itself = RECORDS in os.environ
     return (
-        not (looked_into or not_run or theirs_alone or is_one_itself)
-        and len({i.path for i in items if is_side_by_side(i)}) > 1
+        not (looked_into or not_run or one_for_all or is_one_itself)
+        and len({batch(item) for item in items if batch(item)}) > 1
     )

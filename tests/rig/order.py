@@ -1,71 +1,71 @@
-"""In which order the folders of tests are run, and what may run beside which of them: an emulated machine, a compiler,
-other tests."""
+"""The order in which tests run, and which tests may run beside an emulated machine, a compiler or other tests.
+
+Which command plays a test is another matter: `tests/tiers.py`.
+"""
 
 from typing import Final
 
 import pytest
 
-UNHURRIED: Final = frozenset(
-    {
-        "test_annotations.py",
-        "test_fault_configuration.py",
-        "test_fault_kill.py",
-        "test_fault_neighbour.py",
-        "test_inspector.py",
-        "test_knobs.py",
-        "test_updates.py",
-    }
-)
-"""Of the tests on a real containerd those that neither measure how long something takes nor lend: the box follows what
-the whole machine uses, so beside an emulator nothing would be lent. Nor do they kill containerd: on a busy
-machine 1.7 was seen to take 14 shims of a hundred for leaked ones when it came back, and to end their containers."""
+PATIENT: Final = frozenset({"conformance", "fuzz", "unit"})
+"""Tests that need one CPU. If they measure time, the bound is far off."""
 
-PATIENT: Final = frozenset({"conformance", "fuzz", "property", "scenario", "unit"})
-"""They need one CPU, and none of them measures how long something takes but against a bound that is far off."""
+IN_LANES: Final = frozenset({"integration", "property", "scenario"})
+"""Patient tests that lanes play beside this process (`tests/rig/lanes.py`)."""
 
-SIDE_BY_SIDE: Final = frozenset({"integration"})
-"""They are patient too, and wait for most of their time: several files at once do well with one CPU."""
+BY_FILE: Final = frozenset({"integration"})
+"""Folders whose files each wait for most of their time: a lane plays one file. Of other folders it plays all files."""
 
-LASTING: Final = frozenset({"soak"})
-"""What they bound is a rise over minutes, of times too, with room for a machine that others use as well; an emulator is
-busy all the while, and a compiler for the first of them."""
+EMULATED: Final = "vm"
+"""The mark of tests that an emulated machine plays (`tests/vm/conftest.py` sets it)."""
 
-EMULATED: Final = frozenset({"vm"})
+BEARS_LOAD: Final = "bears_load"
+"""The mark of tests on a real containerd that pass beside an emulated machine.
+
+No test has it that measures how long something takes, or that lends: the reclaim pool follows the use of the whole
+machine. No test has it that kills containerd: after its restart on a busy machine, 1.7 was seen to take 14 shims of a
+hundred for leaked ones and to end their containers.
+"""
 
 
 def folder(item: pytest.Item) -> str:
-    """The folder below tests/ that a test lies in."""
+    """Return the folder below tests/ that a test lies in."""
     return item.nodeid.partition("tests/")[2].partition("/")[0]
 
 
+def is_patient(item: pytest.Item) -> bool:
+    """Return whether other tests may run beside this one."""
+    return folder(item) in PATIENT | IN_LANES
+
+
 def bears_a_machine(item: pytest.Item) -> bool:
-    """Whether an emulated machine may run beside this test."""
-    return folder(item) in PATIENT | SIDE_BY_SIDE | LASTING or _is_unhurried(item)
+    """Return whether an emulated machine or a compiler may run beside this test."""
+    return is_patient(item) or item.get_closest_marker(BEARS_LOAD) is not None
 
 
-def is_lasting(item: pytest.Item) -> bool:
-    """Whether a compiler may run beside this test."""
-    return folder(item) in LASTING
+def is_emulated(item: pytest.Item) -> bool:
+    """Return whether an emulated machine plays this test."""
+    return item.get_closest_marker(EMULATED) is not None
 
 
-def is_side_by_side(item: pytest.Item) -> bool:
-    """Whether other files of its folder may be run beside this test's."""
-    return folder(item) in SIDE_BY_SIDE
+def batch(item: pytest.Item) -> str:
+    """Name the tests that a lane plays together with this one: its file or its folder; empty if no lane plays it."""
+    name = folder(item)
+    if name not in IN_LANES:
+        return ""
+    return item.nodeid.partition("::")[0] if name in BY_FILE else f"tests/{name}"
 
 
 def place(item: pytest.Item) -> int:
-    """First what measures times here; then what bears a machine beside it; then what these have to say.
+    """Return the place of a test in the order.
 
-    What is run side by side comes late: most of the machines' work is done by then.
+    First tests that run alone, then tests on a real containerd beside which a machine may run, then patient tests, then
+    tests in lanes: most of a machine's work is done by then. The machines' own tests come last.
     """
-    if folder(item) in EMULATED:
-        return 5
-    if is_side_by_side(item):
+    if is_emulated(item):
         return 4
-    if folder(item) in PATIENT:
+    if folder(item) in IN_LANES:
         return 3
-    return 2 if is_lasting(item) else int(_is_unhurried(item))
-
-
-def _is_unhurried(item: pytest.Item) -> bool:
-    return folder(item) == "containerd" and item.nodeid.partition("::")[0].rpartition("/")[2] in UNHURRIED
+    if folder(item) in PATIENT:
+        return 2
+    return int(bears_a_machine(item))

@@ -1,44 +1,47 @@
-"""Where the minutes of a run go, told at its end: the files whose tests took longest, and how long each folder took."""
+"""The ledger at the end of a long run: wall time and CPU time in all, and the folders and files that took longest."""
 
+import os
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pytest
 
-TOLD: Final = 15
-"""Files."""
-
+LONGEST_FILES: Final = 15
 WORTH_S: Final = 60.0
-"""Nobody asks where less than a minute went."""
+"""A run whose tests took less has no ledger."""
 
 
 class Spent:
-    """A plugin of pytest: seconds of set-up, call and teardown, by file."""
+    """A plugin of pytest: count each test's set-up, call and teardown, in seconds, by file."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
+        self._began = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one phase of one test."""
         self.seconds[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell, after a run that was worth it."""
+        """Write the ledger."""
+        if sum(self.seconds.values()) < WORTH_S:
+            return
+        cpu, wall, cpus = sum(os.times()[:4]), time.monotonic() - self._began, os.cpu_count()
+        terminalreporter.write_line(f"{wall:.0f} s by the clock, {cpu:.0f} s of CPU time, {cpus} CPUs")
         for line in lines(self.seconds):
             terminalreporter.write_line(line)
 
 
 def lines(seconds: Mapping[str, float]) -> Iterator[str]:
-    """Yield a line for the folders together and one for each of the longest files; none for a short run."""
-    in_all = sum(seconds.values())
-    if in_all < WORTH_S:
-        return
+    """Yield a line for all folders, then one for each of the longest files; lanes make their sum exceed the clock."""
     folders: dict[str, float] = defaultdict(float)
     for file, spent in seconds.items():
         folders["/".join(file.split("/")[:2])] += spent
+    in_all = sum(seconds.values())
     yield f"{in_all:.0f} s of tests: " + ", ".join(f"{name} {s:.0f}" for name, s in _longest_first(folders))
-    for file, spent in _longest_first(seconds)[:TOLD]:
+    for file, spent in _longest_first(seconds)[:LONGEST_FILES]:
         yield f"{spent:7.1f} s  {file}"
 
 

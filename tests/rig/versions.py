@@ -1,14 +1,22 @@
-"""Which versions the tests ran against, for the record: `build/versions.json`."""
+"""Versions that tests run against: a mark for tests of one version, and the record of a run, `build/versions.json`."""
 
 import json
 import platform
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.rig import cgroups, packages
+from tests.rig.configuration import NEWEST
 from tests.rig.containerd import Containerd
 
 RECORD: Final = Path("build/versions.json")
+
+ON_THE_NEWEST: Final = pytest.mark.parametrize(
+    "version", [NEWEST], indirect=True, ids=[f"containerd-{NEWEST}"]
+)
+"""For a test whose outcome does not depend on containerd's version: the daemon alone, or the kernel, decides it."""
 
 
 def record(containerd: Containerd) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Files that are run side by side are told as if they had been run here: what passed, what failed where, what died."""
+"""This process reports the tests of lanes as its own: outcomes, reasons, and a pytest that died."""
 
 import os
 import subprocess
@@ -13,10 +13,14 @@ PROJECT = Path(__file__).parents[2]
 
 CONFTEST = """
 from tests.rig import lanes
+from tests.rig.order import place
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=place)
 
 def pytest_collection_finish(session):
     if lanes.wanted(session.config, session.items):
-        session.config.pluginmanager.register(lanes.Lanes(session.config, session.items))
+        session.config.pluginmanager.register(lanes.Lanes(session.config, session.items), "lanes")
 """
 
 MIXED = """
@@ -69,20 +73,36 @@ def test_last():
 """
 
 
-@pytest.fixture
-def run(tmp_path: Path):
-    folder = tmp_path / "tests/integration"
-    folder.mkdir(parents=True)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
+BESIDE = """
+def test_beside(request):
+    assert bool(request.config.pluginmanager.get_plugin("lanes")._begun) is {begun}
+"""
 
-    def played(*arguments: str, **files: str) -> str:
-        for name, text in files.items():
-            (folder / f"test_{name}.py").write_text(text.replace("{records}", RECORDS))
+EMULATED = """
+import pytest
+
+@pytest.mark.vm
+def test_ok():
+    pass
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = vm\n")
+    return tmp_path
+
+
+@pytest.fixture
+def run(project: Path):
+    def played(*arguments: str, folder: str = "integration", **files: str) -> str:
+        write(project, folder, **files)
         command = [sys.executable, "-m", "pytest", "--import-mode=importlib", "-p", "no:cacheprovider", "-rA"]
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
         whole = [*command, *arguments]
         done = subprocess.run(
-            whole, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+            whole, check=False, cwd=project, env=environment, capture_output=True, text=True, timeout=300
         )
         assert done.stderr == ""
         return done.stdout
@@ -90,7 +110,15 @@ def run(tmp_path: Path):
     return played
 
 
-def test_each_files_tests_are_told_with_their_outcomes_and_reasons(run):
+def write(project: Path, folder: str, **files: str) -> None:
+    """Lay test files down, by name, in a folder of tests."""
+    where = project / "tests" / folder
+    where.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (where / f"test_{name}.py").write_text(text.replace("{records}", RECORDS))
+
+
+def test_outcomes_and_reasons_are_reported(run):
     said = run(first=MIXED, second=MIXED)
     assert "2 failed, 6 passed, 2 skipped, 2 errors" in said
     for file in ("first", "second"):
@@ -100,24 +128,42 @@ def test_each_files_tests_are_told_with_their_outcomes_and_reasons(run):
     assert "for a reason" in said
 
 
-def test_what_a_pytest_that_dies_did_not_get_to_has_failed_and_the_others_go_on(run):
+def test_a_pytest_that_dies_fails_its_remaining_tests(run):
     said = run(first=DYING, second=MIXED.replace("test_bad", "test_good").replace("found", "sought"))
     assert "2 failed, 5 passed, 1 skipped, 1 error" in said
-    assert said.count("the pytest of test_first.py ended with 3, which no report of its tests explains") == 2
+    reason = (
+        "the pytest of tests/integration/test_first.py ended with 3, which no report of its tests explains"
+    )
+    assert said.count(reason) == 2
 
 
-def test_a_pytest_that_fails_after_all_its_tests_has_failed_in_its_last(run):
+def test_a_failure_at_its_end_fails_the_last_test(run):
     said = run(first=LEAVING, second="def test_ok(): pass")
     assert "1 failed, 3 passed" in said
-    assert "the pytest of test_first.py ended with 9" in said
+    assert "the pytest of tests/integration/test_first.py ended with 9" in said
 
 
-def test_a_single_file_is_run_here(run):
+def test_a_single_file_runs_here(run):
     said = run(first=MIXED.replace("in os.environ", "not in os.environ"))
     assert "1 failed, 3 passed, 1 skipped, 1 error" in said
 
 
-def test_a_chosen_test_is_run_alone_in_its_file(run):
+def test_a_folder_of_pure_tests_is_one_batch(run, project: Path):
+    write(project, "scenario", other=MIXED)
+    said = run(folder="property", first=LEAVING, second="def test_ok(): pass")
+    assert "the pytest of tests/property ended with 9" in said
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["without machines", "with machines"])
+def test_lanes_begin_beside_patient_tests(run, project: Path, *, begun: bool):
+    write(project, "unit", beside=BESIDE.replace("{begun}", str(begun)))
+    if not begun:
+        write(project, "vm", machine=EMULATED)
+    said = run(first=MIXED, second=MIXED)
+    assert f"{7 + (not begun)} passed" in said
+
+
+def test_only_chosen_tests_run(run):
     said = run("-k", "test_ok", first=MIXED, second=DYING)
     assert "2 passed" in said
 

@@ -1,68 +1,79 @@
-"""Folders of tests are run so that emulated machines disturb nothing that measures time."""
+"""Tests are ordered so that an emulated machine disturbs no test that measures time."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
 from tests.rig.order import (
+    BEARS_LOAD,
+    BY_FILE,
     EMULATED,
-    LASTING,
+    IN_LANES,
     PATIENT,
-    SIDE_BY_SIDE,
-    UNHURRIED,
+    batch,
     bears_a_machine,
     folder,
-    is_lasting,
+    is_emulated,
     place,
 )
 
-TESTS = Path(__file__).parents[1]
+TESTS: Final = Path(__file__).parents[1]
 
 
-def item(nodeid: str) -> pytest.Item:
-    found: Any = SimpleNamespace(nodeid=nodeid)
+class Item:
+    """As much of a test as its place depends on."""
+
+    def __init__(self, file: str, *marks: str) -> None:
+        self.nodeid = f"tests/{file}.py::test_it"
+        self._marks = marks
+
+    def get_closest_marker(self, name: str) -> object:
+        return name if name in self._marks else None
+
+
+def item(file: str, *marks: str) -> pytest.Item:
+    found: Any = Item(file, *marks)
     return cast("pytest.Item", found)
 
 
-def test_what_measures_times_comes_first_and_the_machines_last():
-    names = ("conformance", "containerd", "fuzz", "integration", "soak", "unit", "vm")
-    chosen = [item(f"tests/{name}/test_it.py::test_it") for name in names]
-    in_order = ["containerd", "soak", "conformance", "fuzz", "unit", "integration", "vm"]
-    assert [folder(one) for one in sorted(chosen, key=place)] == in_order
+TIMED: Final = item("containerd/test_lending")
+BEARS: Final = item("containerd/test_knobs", BEARS_LOAD)
+MACHINES: Final = item("vm/scenarios/test_numa", EMULATED)
 
 
-def test_on_a_real_containerd_what_measures_times_or_lends_comes_before_what_bears_a_machine():
-    hurried, unhurried, soak = (
-        item(f"tests/{name}.py::test_it")
-        for name in (
-            "containerd/test_lending",
-            f"containerd/{min(UNHURRIED).removesuffix('.py')}",
-            "soak/test_soak",
-        )
-    )
-    assert place(hurried) < place(unhurried) < place(soak)
-    assert [bears_a_machine(one) for one in (hurried, unhurried, soak)] == [False, True, True]
+def test_timed_tests_come_first_machines_last():
+    names = ("conformance", "containerd", "fuzz", "integration", "property", "unit")
+    chosen = [*(item(f"{name}/test_it") for name in names), MACHINES, BEARS]
+    in_order = ["containerd", "containerd", "conformance", "fuzz", "unit", "integration", "property", "vm"]
+    ordered = sorted(chosen, key=place)
+    assert [folder(one) for one in ordered] == in_order
+    assert ordered[1] is BEARS
 
 
-def test_the_compiler_works_beside_what_lasts_and_before_what_needs_it():
-    assert not LASTING & PATIENT
-    soak, conformance = (item(f"tests/{name}/test_it.py::test_it") for name in ("soak", "conformance"))
-    assert (is_lasting(soak), is_lasting(conformance)) == (True, False)
-    assert place(soak) < place(conformance)
+def test_a_machine_runs_beside_patient_tests_only():
+    chosen = (TIMED, BEARS, item("unit/test_it"), item("integration/test_it"), item("soak/test_it"), MACHINES)
+    assert [bears_a_machine(one) for one in chosen] == [False, True, True, True, False, False]
 
 
-def test_a_machine_runs_beside_what_lasts_and_what_is_patient_and_not_beside_what_measures_times():
-    beside = {
-        name
-        for name in ("containerd", "soak", "unit", "vm")
-        if bears_a_machine(item(f"tests/{name}/test_it.py::test_it"))
-    }
-    assert beside == {"soak", "unit"}
+def test_only_marked_tests_are_a_machines():
+    assert is_emulated(MACHINES)
+    assert not is_emulated(item("vm/test_it"))
 
 
-def test_every_folder_and_file_that_is_named_exists():
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("integration/test_it", "tests/integration/test_it.py"),
+        ("integration/hostile/test_it", "tests/integration/hostile/test_it.py"),
+        ("property/test_it", "tests/property"),
+        ("unit/test_it", ""),
+    ],
+)
+def test_a_lane_plays_a_file_or_a_folder(file: str, name: str):
+    assert batch(item(file)) == name
+
+
+def test_every_named_folder_exists():
     folders = {path.name for path in TESTS.iterdir() if path.is_dir()}
-    assert folders >= PATIENT | SIDE_BY_SIDE | LASTING | EMULATED
-    assert {path.name for path in (TESTS / "containerd").iterdir()} >= UNHURRIED
+    assert folders >= PATIENT | IN_LANES >= BY_FILE

@@ -1,8 +1,8 @@
-"""The machines of one run: each is booted once, one at a time, and as early as it disturbs nobody.
+"""The machines of one run: each is booted once, one at a time, as soon as it disturbs no other test.
 
-An emulated machine keeps one CPU of the host busy for minutes. Beside tests that do well with the other machines run,
-one after another (`tests/rig/order.py`); whoever asks for a record later finds it written. What a fresh host lacks for
-them is fetched before that, beside the first tests of all: the network's time is nobody's.
+An emulated machine keeps one CPU of the host busy for minutes. So machines run, one after another, beside tests that
+need one CPU (`tests/rig/order.py`); a test that asks for a record later finds it written. Packages that a fresh host
+lacks are fetched beside the first tests of the run: fetching waits for the network and disturbs no test.
 """
 
 import subprocess

@@ -11,6 +11,8 @@ from nri_coloc.ttrpc.status import Code
 from tests.integration.harness import QOS, assert_unhurt, cpu_seconds
 from tests.integration.hostile.kit import RECORD, a_container, a_pod
 
+pytestmark = pytest.mark.tier("fast")
+
 # ---- events that no orderly runtime sends ----
 
 EVENTS = [
