@@ -31,7 +31,7 @@ from nri_coloc.config.vocabularies.claims import (
 )
 from nri_coloc.config.written import Written
 from nri_coloc.model import memory_request
-from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import (
     Container,
@@ -281,7 +281,7 @@ def _of_class(pod: Pod, tuning: Tuning, qos: QoSClass, because: str, given: _Giv
 def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, given: _Given) -> Wish:
     knobs = Knobs(
         shares=None if given.native else settings.cpu_shares,
-        memory_high=_class_bytes(settings.memory_high, given.limit),
+        memory_high=_class_limit(settings.memory_high, given.limit),
         memory_low=_class_protection(settings.memory_low, given.request),
         memory_min=_class_protection(settings.memory_min, given.request),
         oom_score_adj=settings.oom_score_adj,
@@ -299,6 +299,12 @@ def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, g
 
 def _class_bytes(text: str | None, base: int) -> int | None:
     return None if text is None else quantity.amount(text).of(base)
+
+
+def _class_limit(text: str | None, base: int) -> int | None:
+    """Return a default in bytes, at least the memory that a container starts with; None for nothing."""
+    found = _class_bytes(text, base)
+    return None if found is None else max(found, LEAST_MEMORY)
 
 
 def _class_protection(text: str | None, request: int) -> int | None:

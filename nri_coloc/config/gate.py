@@ -15,7 +15,7 @@ from nri_coloc.config.classes import BANDS, matches, tuned
 from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.membership import pools_of
 from nri_coloc.config.quantity import Amount
-from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, PAGE
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
@@ -104,7 +104,10 @@ def _bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
         raise UnfitError(
             FindingKind.INVALID, "a quantity such as 512Mi: there is no memory limit to be part of"
         )
-    return max(PAGE, found)
+    if found < LEAST_MEMORY:
+        words = f"at least {LEAST_MEMORY} bytes, for no container starts with less; this comes to {found}"
+        raise UnfitError(FindingKind.INVALID, words)
+    return found
 
 
 def _bytes_of_request(amount: Amount, subject: Subject) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from nri_coloc.config import quantity
 from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import PAGE
+from nri_coloc.model.knobs import LEAST_MEMORY
 from nri_coloc.model.workload import Numa, Placement, QoSClass, Wish
 
 PREFIX: Final = "coloc.nri.io/"
@@ -118,7 +118,7 @@ def _burst_used(wish: Wish) -> str:
     return "none" if wish.cpu_burst_percent is None else str(wish.cpu_burst_percent)
 
 
-_A_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory limit; {PAGE} bytes at least"
+_A_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory limit; {LEAST_MEMORY} bytes at least"
 _PROTECTED: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory request"
 _NAME_ALLOWED: Final = "a name of 1 to 63 letters, digits, '.', '_' and '-', starting with a letter or digit"
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from nri_coloc.model.knobs import PAGE
+from nri_coloc.model.knobs import LEAST_MEMORY
 
 QUANTITY_ALLOWED: Final = (
     "a Kubernetes quantity such as 512Mi, 1.5Gi or 2e9 (suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei)"
@@ -49,12 +49,11 @@ class Amount:
 def limit(text: str) -> Amount:
     """Read an amount that something is limited to; ValueError says what is allowed.
 
-    A limit of 0 bytes means "keep" to a runtime and "freeze" to the kernel: nobody wants either. The kernel counts
-    in pages, so that all below one is 0 to it.
+    No container starts with less than `LEAST_MEMORY`. A percentage is checked when its base is known.
     """
     found = amount(text)
-    if found.bytes < PAGE and not found.percent:
-        raise ValueError(f"{text!r} would let nothing run")
+    if found.bytes < LEAST_MEMORY and not found.percent:
+        raise ValueError(f"{text!r} lets no container start")
     return found
 
 

@@ -15,7 +15,7 @@ from nri_coloc.config.pool_schema import Pools
 from nri_coloc.config.reclaim_schema import Reclaim
 from nri_coloc.config.section import Glob, Section, Selector, decimal, listed, section, written
 from nri_coloc.model import cpuset, endpoint
-from nri_coloc.model.knobs import PAGE
+from nri_coloc.model.knobs import LEAST_MEMORY
 from nri_coloc.model.tuning import Settings, default_classes
 from nri_coloc.model.workload import QoSClass
 
@@ -115,7 +115,7 @@ Namespaces = Annotated[
         description="a list of namespaces or globs such as [kube-system, batch-*]",
     ),
 ]
-_OF_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED} of the limit, {PAGE} bytes at least, or null for none"
+_OF_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED} of the limit, {LEAST_MEMORY} bytes at least, or null for none"
 _OF_REQUEST: Final = f"{quantity.AMOUNT_ALLOWED} of the request, or null for none"
 
 

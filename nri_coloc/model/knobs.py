@@ -20,6 +20,11 @@ PAGE: Final = PAGESIZE
 """Bytes: this machine's page, 4096 or, on some of arm64 and ppc64le, 65536. Kernels keep memory limits in whole pages,
 rounded down (Documentation/admin-guide/cgroup-v2, "Memory")."""
 
+LEAST_MEMORY: Final = 4 << 20
+"""Bytes: the least memory with which a container starts. With less, runc fails at every start: the kernel refuses the
+limit (EBUSY) or kills the init process. Measured with busybox's `true` in steps of 256 KiB on kernel 6.18 and cgroup
+v1 (benchmarks/least_memory.py): 2.5 MiB with runc 1.1.5, 3.25 MiB with runc 1.3.2; rounded up to a whole MiB."""
+
 KERNELS_IO_WEIGHT: Final = 100
 """What a cgroup weighs to which nobody gave a weight (CGROUP_WEIGHT_DFL)."""
 

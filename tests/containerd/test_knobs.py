@@ -26,6 +26,22 @@ def test_an_annotated_memory_limit_holds_in_the_cgroup_and_the_spec(cri: Cri, as
     assert cri.info(web.id)["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == limit
 
 
+def test_the_least_memory_limit_starts_a_container(cri: Cri):
+    web = workloads.run(
+        cri, "web", annotations={f"{PREFIX}memory-limit": "4Mi"}, command=("/bin/sleep", "1000000")
+    )
+    assert cgroups.memory_limit(web.cgroup) == 4 << 20
+    assert cri.pid(web.id)
+
+
+@pytest.mark.parametrize(("asked", "memory"), [("4096", 64 << 20), ("4095Ki", 64 << 20), ("5%", 64 << 20)])
+def test_a_limit_with_which_nothing_starts_is_invalid(daemon: Daemon, cri: Cri, asked: str, memory: int):
+    web = workloads.run(cri, "web", annotations={f"{PREFIX}memory-limit": asked}, memory=memory)
+    record = daemon.audited("annotation.invalid", container_id=web.id)
+    assert (record["key"], record["value"]) == (f"{PREFIX}memory-limit", asked)
+    assert cgroups.memory_limit(web.cgroup) == memory
+
+
 @pytest.mark.parametrize(("asked", "weight"), [(1, 1), (100, 100), (300, 118), (10000, 1000)])
 def test_an_io_weight_acts_along_the_whole_path(cri: Cri, asked: int, weight: int):
     web = workloads.run(cri, "web", annotations={f"{PREFIX}io-weight": str(asked)}, request=0.1)

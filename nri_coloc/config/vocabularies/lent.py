@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from nri_coloc.config import gate, quantity
 from nri_coloc.config.vocabularies.claims import LENT_QUOTA, LENT_SHARES, Claims, Meaning
 from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
+from nri_coloc.model.knobs import LEAST_MEMORY, MAX_SHARES, MIN_SHARES
 from nri_coloc.model.workload import FindingKind, QoSClass
 
 
@@ -37,9 +37,6 @@ _LEAST_QUOTA_MILLI: Final = 10
 
 _MOST_SHARES: Final = 1024
 """One CPU's worth: an amount that nothing confirms may limit, and weighs no more (DESIGN 4.9)."""
-
-_LEAST_BYTES: Final = 1 << 20
-"""No process of any kind runs in less."""
 
 
 def take(
@@ -94,11 +91,11 @@ def _misread_milli(meant: str) -> gate.UnfitError:
 def _bytes(text: str) -> quantity.Amount | None:
     """Read bytes. "512m" is half a byte and "512" half a kilobyte; both mean mebibytes."""
     found = quantity.whole_bytes(text)
-    if found >= _LEAST_BYTES or not found:
+    if found >= LEAST_MEMORY or not found:
         return quantity.Amount(bytes=found) if found else None
     number = text.rstrip("mun")
     hint = f": did you mean {number}Mi?" if number.isdigit() and number.isascii() else ""
-    allowed = f"an amount of bytes such as 512Mi, from 1Mi on; m means thousandths{hint}"
+    allowed = f"an amount of bytes such as 512Mi, from {LEAST_MEMORY >> 20}Mi on; m means thousandths{hint}"
     raise gate.UnfitError(FindingKind.INVALID, allowed)
 
 

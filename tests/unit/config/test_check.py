@@ -18,7 +18,7 @@ def test_a_valid_file_is_shown_with_all_defaults(tmp_path):
     [
         "",
         "telemetry: {http: off}\nnode: {reservedCPUs: 0-1}\nruntime: {pluginIndex: 07}",
-        "classes: {rules: [{namespace: 'b-*', label: 'größe=1', class: system}], shared: {memoryHigh: 5000}}",
+        "classes: {rules: [{namespace: 'b-*', label: 'größe=1', class: system}], shared: {memoryHigh: 5000000}}",
     ],
     ids=["empty", "words that yaml reads as numbers", "rules"],
 )

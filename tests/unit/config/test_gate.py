@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.config import gate
 from nri_coloc.config.quantity import Amount
+from nri_coloc.model.knobs import LEAST_MEMORY
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import FindingKind, Pod, QoSClass
 
@@ -71,7 +72,7 @@ def test_who_may_be_throttled_needs_no_privilege():
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high"])
 def test_a_percentage_of_the_limit_becomes_bytes(key):
-    assert gate.judge(key, Amount(percent=50), subject(limit=1 << 20)) == 1 << 19
+    assert gate.judge(key, Amount(percent=50), subject(limit=1 << 30)) == 1 << 29
 
 
 @pytest.mark.parametrize("key", ["memory-low", "memory-min"])
@@ -79,8 +80,13 @@ def test_a_percentage_of_the_request_becomes_bytes(key):
     assert gate.judge(key, Amount(percent=50), subject(request=1000)) == 500
 
 
-def test_a_percentage_never_becomes_a_limit_of_less_than_a_page():
-    assert gate.judge("memory-limit", Amount(percent=1), subject(limit=10)) == 4096
+@pytest.mark.parametrize("key", ["memory-limit", "memory-high"])
+def test_a_part_with_which_nothing_starts_is_invalid(key):
+    assert gate.judge(key, Amount(percent=50), subject(limit=2 * LEAST_MEMORY)) == LEAST_MEMORY
+    assert refused(key, Amount(percent=49), subject(limit=2 * LEAST_MEMORY)) == (
+        FindingKind.INVALID,
+        "at least 4194304 bytes, for no container starts with less; this comes to 4110417",
+    )
 
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high", "memory-low", "memory-min"])

@@ -82,8 +82,8 @@ def test_a_limit_stands_in_for_a_request():
 
 
 def test_amounts_may_be_numbers():
-    found = lent_wish({CPU: 1}, {CPU: 10, MEMORY: 1 << 20})
-    assert found.annotated == Knobs(shares=2, quota=1000, period=100_000, memory_limit=1 << 20)
+    found = lent_wish({CPU: 1}, {CPU: 10, MEMORY: 4 << 20})
+    assert found.annotated == Knobs(shares=2, quota=1000, period=100_000, memory_limit=4 << 20)
 
 
 def test_an_amount_weighs_no_more_than_one_cpu():

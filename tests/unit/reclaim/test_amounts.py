@@ -58,7 +58,7 @@ def test_a_loan_is_found_in_what_the_configuration_makes_of_a_pod():
     cpu, memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
     told = {"containers": {"app": {"limits": {cpu: "2000", memory: "1Gi"}}}}
     found = vocabulary_kit.wish({"noderesource.dev/resources": told}, qos="reclaimed", shares=2)
-    assert lent(found) == cpus(2000, GIB)
+    assert lent(found) == cpus(2000, GIB)._replace(shares=1024)
 
 
 def test_a_memory_limit_in_our_own_words_is_the_authors_and_no_loan():
