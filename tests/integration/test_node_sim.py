@@ -1,6 +1,7 @@
 """node_sim as a whole: a scripted plugin over the real socket, and what containerd would do with its answers."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from threading import Event
 from typing import Any
 
@@ -158,6 +159,21 @@ def test_a_plugin_that_dies_in_a_hook_does_not_fail_it(node):
         plugin.answers[HookKind.START_CONTAINER] = lambda _: plugin._socket.close()
         container_id = run_one(node)
     assert node.runtime.containers[container_id].phase.name == "RUNNING"
+
+
+def test_a_task_that_runc_cannot_make_ends_in_silence(node):
+    broken = ContainerRequest("app", native(500), broken="mount /data: not a directory")
+    with connect(node) as plugin:
+        with pytest.raises(errors.RuntimeRefused, match="not a directory"):
+            run_one(node, request=broken)
+        assert plugin.kinds[-1] is HookKind.POST_CREATE_CONTAINER
+
+
+def test_attempts_of_a_container_are_numbered(node):
+    pod_id = node.run_pod(PodRequest("web", "shop"))
+    made = [node.runtime.create(pod_id, APP) for _ in range(2)]
+    with closing(CriClient(str(node.cri_socket))) as client:
+        assert [client.list_containers()[one].attempt for one in made] == [0, 1]
 
 
 def test_a_refused_creation_fails_and_is_told_as_an_end(node):

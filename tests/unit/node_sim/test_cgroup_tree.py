@@ -201,3 +201,24 @@ def test_a_cgroup_lists_the_task_that_entered_it(version, tmp_path):
     assert tree.task(POD) is None
     tree.enter(POD, 4711)
     assert tree.task(POD) == 4711
+
+
+class TestHotplug:
+    @staticmethod
+    def plugged(folder, version: int) -> CgroupTree:
+        """Return a tree whose CPUs 4-7 were offline for a while."""
+        tree = with_child(planted(folder, version))
+        tree.write(POD, "cpuset.cpus", "2-5")
+        tree.plug(cpuset.parse("0-3"))
+        assert tree.effective(POD) == cpuset.parse("2-3")
+        tree.plug(EIGHT)
+        return tree
+
+    def test_a_written_set_acts_again_when_its_cpus_are_back(self, tmp_path):
+        tree = self.plugged(tmp_path, 2)
+        assert tree.effective(POD) == cpuset.parse("2-5")
+        assert tree.read(POD, "cpuset.cpus.effective") == "2-5"
+
+    def test_on_v1_cpus_are_lost_for_good(self, tmp_path):
+        tree = self.plugged(tmp_path, 1)
+        assert [tree.read(path, "cpuset.cpus") for path in ("", "kubepods", POD)] == ["0-7", "0-3", "2-3"]
