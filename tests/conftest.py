@@ -5,6 +5,7 @@ tests of other tiers (`tests/tiers.py`). Under CI=true a skipped test is a failu
 """
 
 import os
+import signal
 from collections.abc import Generator
 from typing import TypeVar
 
@@ -30,6 +31,8 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 def pytest_configure(config: pytest.Config) -> None:
     memory.use_memory()
+    # a background job of a shell ignores Ctrl-C, and so would the programs that tests interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Spent())
     if selection := tiers.selection(config):
         config.pluginmanager.register(selection)

@@ -11,6 +11,7 @@ from tests.rig.configuration import Options
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import becomes, poll, wait_until
 from tests.rig.workloads import NODE_CPUS
 
@@ -46,6 +47,7 @@ def test_bad_values_give_the_class_defaults(daemon: Daemon, cri: Cri):
     assert (daemon.container(odd.id)["class"], daemon.container(odd.id)["pool"]) == ("shared", "share")
 
 
+@ON_THE_NEWEST
 def test_every_bad_value_is_audited_and_counted(daemon: Daemon, cri: Cri):
     before = {key: _counted(daemon, "invalid", key) for key in BAD}
     odd = _annotated(cri, BAD)
@@ -60,6 +62,7 @@ def test_every_bad_value_is_audited_and_counted(daemon: Daemon, cri: Cri):
     )
 
 
+@ON_THE_NEWEST
 @pytest.mark.parametrize(
     ("key", "value"),
     [

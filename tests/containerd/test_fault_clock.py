@@ -12,6 +12,7 @@ from tests.rig import load, unsteady_daemon, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import becomes, poll, wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 from tests.rig.writes import Writes
@@ -28,6 +29,7 @@ TICKS = "nri_coloc_tick_late_seconds_count"
 MANY_TICKS = 10  # more than come between a look and the stop
 
 
+@ON_THE_NEWEST
 @pytest.mark.invariant(1, 2, 3, 6, 7)
 @pytest.mark.parametrize(("before", "after"), [("0", DAYS), (DAYS, "0")], ids=["forward", "backward"])
 def test_clocks_that_stand_elsewhere_after_a_restart_move_nothing(
@@ -43,6 +45,7 @@ def test_clocks_that_stand_elsewhere_after_a_restart_move_nothing(
     assert inspector.breaches() == []
 
 
+@ON_THE_NEWEST
 @pytest.mark.invariant(1, 3, 8)
 def test_clocks_that_are_set_while_it_runs_stop_nothing(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
@@ -72,6 +75,7 @@ def test_a_container_that_came_while_the_plugin_stood_still_is_placed_when_it_go
     assert neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS)
 
 
+@ON_THE_NEWEST
 @pytest.mark.invariant(1, 5, 6)
 def test_a_loop_that_stood_still_lends_no_more_than_before(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector

@@ -7,10 +7,11 @@ import pytest
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
 
-pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 BROKEN = ("node: [", "classes: {rules: 7}\n", f"\0{'x' * 100_000}")

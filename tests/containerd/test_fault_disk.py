@@ -9,11 +9,12 @@ from tests.rig import checkpoint, disk, studious_daemon
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
 from tests.rig.writes import Writes
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 LENDING = "reclaim: {enabled: true}\n"

@@ -9,10 +9,11 @@ import pytest
 from tests.rig import cgroups, disk
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 REFUSED: Final = 'nri_coloc_write_failures_total{{file="{}"}}'

@@ -7,8 +7,9 @@ import pytest
 from tests.rig import cgroups
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
+from tests.rig.versions import ON_THE_NEWEST
 
-pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, ON_THE_NEWEST]
 
 
 @pytest.mark.usefixtures("own_daemon")  # which ends the module's daemon, and starts none

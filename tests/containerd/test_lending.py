@@ -13,9 +13,10 @@ from nri_coloc.cli.main import main
 from tests.rig import cgroups, kubepods, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"

@@ -10,6 +10,7 @@ import pytest
 from tests.rig import cgroups, slow_daemon, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import SLOW_PROGRAM, Daemon
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import becomes, wait_until
 from tests.rig.workloads import NODE_CPUS
 from tests.rig.writes import Writes
@@ -50,6 +51,7 @@ def test_observing_changes_nothing_but_says_what_it_would_do(cri: Cri, own_daemo
     assert daemon.state()["mode"] == "observe"
 
 
+@ON_THE_NEWEST
 def test_a_flag_makes_it_observe_whatever_the_file_says(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(flags=["--observe"], config="mode: enforce\n")
     assert workloads.dedicated(cri).first_cpus() == NODE_CPUS
@@ -80,6 +82,7 @@ def _end(daemon: Daemon) -> float:
     return time.monotonic() - began
 
 
+@ON_THE_NEWEST
 def test_a_reload_moves_only_what_differs(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     neighbour, batch, agent = workloads.shared(cri), workloads.reclaimed(cri), _agent(cri)
@@ -98,6 +101,7 @@ def test_a_reload_moves_only_what_differs(cri: Cri, own_daemon: OwnDaemon):
     wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 30, "the CPUs to come back")
 
 
+@ON_THE_NEWEST
 def test_an_invalid_reload_changes_nothing_and_is_reported_until_it_is_mended(
     cri: Cri, own_daemon: OwnDaemon
 ):
@@ -119,6 +123,7 @@ def test_an_invalid_reload_changes_nothing_and_is_reported_until_it_is_mended(
     assert "Traceback" not in daemon.log()
 
 
+@ON_THE_NEWEST
 def test_a_file_that_vanishes_changes_nothing(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=RESERVE)
     neighbour = workloads.shared(cri)
@@ -128,6 +133,7 @@ def test_a_file_that_vanishes_changes_nothing(cri: Cri, own_daemon: OwnDaemon):
     assert not daemon.is_dead
 
 
+@ON_THE_NEWEST
 def test_a_dedicated_container_leaves_cpus_that_become_reserved(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     web = workloads.dedicated(cri)

@@ -12,10 +12,11 @@ import pytest
 from tests.rig import cgroups, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 PARTITION: Final = "pools: {share: {band: [40, 60]}}\nreclaim: {sharing: partition}\n"
