@@ -258,4 +258,7 @@ def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Iterator[Check]:
         yield Check("daemon", "fail", f"it is not ready; {'; '.join(wrong) or 'it does not say why'}")
         return
     yield from (Check("daemon", "warn", sentence) for sentence in wrong)
-    yield Check("daemon", "ok", "it is ready")
+    remarks = [
+        f"{name}: {part['detail']}" for name, part in parts.items() if part.get("ok") and part.get("detail")
+    ]
+    yield Check("daemon", "ok", "; ".join(["it is ready", *remarks]))

@@ -106,7 +106,10 @@ def _place(container: Record) -> Iterator[str]:
     yield f"{_full(container)}  {plain(where)}"
     if container.get("waits_for"):
         yield f"  waits for {plain(container['waits_for'])}; it is placed again when they are free"
-    if container["actual_cpus"] and container["cpus"] and container["actual_cpus"] != container["cpus"]:
+    if not container["actual_cpus"]:
+        why = container.get("actual_cpus_unknown") or "not read back yet"
+        yield f"  the CPUs that it really has are unknown: {plain(why)}"
+    elif container["cpus"] and container["actual_cpus"] != container["cpus"]:
         yield f"  but read back were CPUs {plain(container['actual_cpus'])}"
 
 

@@ -194,6 +194,10 @@ class TestDaemon:
         found = [(one.verdict, one.sentence) for one in doctor.checks(patient) if one.name == "daemon"]
         assert found == [("warn", "state: /s: no such folder"), ("ok", "it is ready")]
 
+    def test_a_remark_of_a_check_that_is_ok_is_shown(self, patient, daemon):
+        daemon["ready"] = {"ready": True, "checks": {"config": {"ok": True, "detail": "no admin socket"}}}
+        assert check(patient, "daemon").sentence == "it is ready; config: no admin socket"
+
     def test_an_old_runtime_gets_the_note_about_pushed_updates(self, patient, daemon):
         daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24~ds1-6+b4, NRI 0.6.1"}]
         found = check(patient, "runtime")

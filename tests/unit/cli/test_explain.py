@@ -147,6 +147,11 @@ class TestLines:
         told = explain.lines(WEB, state(container(actual_cpus="0-7")), [record()])
         assert told[1] == "  but read back were CPUs 0-7"
 
+    def test_cpus_that_could_not_be_read_are_unknown(self):
+        lost = container(actual_cpus="", actual_cpus_unknown="cannot read x: EIO")
+        told = explain.lines(WEB, state(lost), [record()])
+        assert told[1] == "  the CPUs that it really has are unknown: cannot read x: EIO"
+
     def test_a_record_that_is_gone_is_said_to_be(self):
         assert explain.lines(WEB, state(container()), [])[1:] == [
             "  no record leads to CPUs 0-1 yet",
