@@ -17,7 +17,7 @@ from tests.rig.daemon import Daemon
 from tests.vm import slices
 from tests.vm.shapes import Shape
 
-__all__ = ["ROOT", "Container", "Node", "becomes", "cpus", "read", "until"]
+__all__ = ["ROOT", "Container", "Node", "becomes", "cpus", "lending", "read", "until"]
 
 ROOT: Final = Path("/sys/fs/cgroup")
 PERIOD: Final = 100_000
@@ -198,6 +198,15 @@ def read(cgroup: str, file: str) -> str:
 def cpus(text: str) -> frozenset[int]:
     """A list such as "0-3,8"."""
     return cgroups.members(text)
+
+
+def lending(size: int) -> str:
+    """Return a configuration that gives the reclaim pool this many CPUs, whatever the load.
+
+    No scenario waits for the pool to grow by itself: the emulator's own noise looks like online use, so growth may
+    take any time.
+    """
+    return f"reclaim: {{enabled: true}}\npools: {{reclaim: {{minCPUs: {size}, maxCPUs: {size}}}}}\n"
 
 
 def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE) -> None:

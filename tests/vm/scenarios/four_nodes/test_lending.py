@@ -1,7 +1,6 @@
-"""The box on four nodes: as much of each, far from a dedicated container that no node holds, and never on its CPUs.
+"""The reclaim pool on four nodes: equal parts of each, away from a dedicated container that is larger than a node.
 
-Where the box lies is what is looked at: its size is the operator's here (`pools.reclaim`), so that no load has to be
-waited for; sixteen emulated CPUs make a load of their own.
+The scenarios judge where the pool lies. Its size is ordered (`lending`): sixteen emulated CPUs are a load themselves.
 """
 
 from collections.abc import Iterator
@@ -9,18 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.vm.node import Container, Node, becomes, cpus, until
+from tests.vm.node import Container, Node, becomes, cpus, lending, until
 from tests.vm.sound import Crowd
 
 NODES = [cpus(f"{4 * n}-{4 * n + 3}") for n in range(4)]
 ALL = cpus("0-15")
 LENT = 8
 CORE = 2  # CPUs
-
-
-def lending(most: int) -> str:
-    """A configuration in which the box has so many CPUs, whatever the load."""
-    return f"reclaim: {{enabled: true}}\npools: {{reclaim: {{minCPUs: {most}, maxCPUs: {most}}}}}\n"
 
 
 @dataclass

@@ -1,7 +1,7 @@
-"""systemd as the first process makes the cgroups; what we wrote behind its back survives it, or comes back at once.
+"""systemd, as the first process, makes the cgroups; values that we wrote survive its writes or are repaired.
 
-Last, with lending: the box gives way and comes back, and what systemd writes in the middle of that is put right. The
-reload comes after the load there: beside it, it takes a minute.
+The last scenarios lend: the reclaim pool shrinks and grows, and values that systemd writes meanwhile are repaired. The
+daemon-reload comes after the load: beside it, a reload takes a minute.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,17 @@ import pytest
 
 from tests.vm import slices
 from tests.vm.load import burning
-from tests.vm.node import PERIOD, SYNCHRONISED_SECONDS, Container, Node, becomes, cpus, read, until
+from tests.vm.node import PERIOD, SYNCHRONISED_SECONDS, Container, Node, becomes, cpus, lending, read, until
 from tests.vm.sound import Crowd
 
 SWEEPS = 180  # seconds; the plugin looks every two, and everything is slower here
 ALL = cpus("0-7")
 FLOOR = 2  # CPUs: a core has two threads
 LENT = 4
-GROWS = 300  # seconds: a dwell of one to eight, whose clock a late tick stops, and ticks are often late here
+LENDING = "reclaim: {enabled: true}\n"
+SEEN_MILLI = 1000
+"""Online use that the plugin reads from the slices while the load runs: a quarter of it."""
+
 FILES = ("cpuset.cpus", "cpuset.mems", "cpu.weight", "cpu.max", "io.weight", "memory.high", "memory.max")
 CLASS = "kubepods.slice/kubepods-besteffort.slice"
 
@@ -127,39 +130,40 @@ def test_what_systemd_writes_while_nobody_looks_is_put_right_by_the_next_start(
 
 @pytest.fixture(scope="module")
 def crowd(node: Node, web: Container, batch: Container) -> Iterator[Crowd]:
-    """With an online pod without a limit, and a BestEffort system pod beside the box, while CPUs are lent."""
-    node.plugin.config.write("reclaim: {enabled: true}\n")
+    """Run an online pod without a limit, and a BestEffort system pod beside the reclaimed pod, while CPUs are lent."""
+    node.plugin.config.write(lending(LENT))
     shop = node.pod("shop")
     agent = node.pod("agent", kube_qos="besteffort", namespace="kube-system", oom=1000)
     yield Crowd((web,), (batch,), (shop, agent))
     node.plugin.config.write("")
 
 
-def box(batch: Container) -> int:
-    """How many CPUs the offline pod has, by its own slice's file."""
+def lent(batch: Container) -> int:
+    """Return how many CPUs the reclaimed pod has, by its slice's file."""
     return len(cpus(batch.pod_cgroup("cpuset.cpus")))
 
 
 def beside(agent: Container) -> dict[str, str]:
-    """Everything about the system pod beside the box, and about the class above both."""
+    """Return every value of the system pod, and of the class above it and the reclaimed pod."""
     found = {f"app {file}": agent.cgroup(file) for file in FILES}
     found |= {f"pod {file}": agent.pod_cgroup(file) for file in FILES}
     return found | {f"class {file}": read(CLASS, file) for file in FILES}
 
 
-def test_the_box_gives_way_and_comes_back_through_what_systemd_writes_meanwhile(
-    node: Node, batch: Container, crowd: Crowd
-):
+def test_the_pool_shrinks_and_grows_beside_systemds_writes(node: Node, batch: Container, crowd: Crowd):
     shop, agent = crowd.others
-    until(lambda: box(batch) >= LENT, "a box that has something to give", GROWS)
+    until(lambda: lent(batch) == LENT, "the reclaim pool to have its ordered size")
     before, repairs = beside(agent), len(told(node, "batch").get("cpus", []))
+    node.plugin.config.write(LENDING)  # from here on its size follows the load
     with burning(shop, LENT):
-        until(lambda: box(batch) == FLOOR, "the box at its floor", SWEEPS)
+        until(lambda: node.plugin.capacity()["online_cpu_milli"] >= SEEN_MILLI, "the online use to be read")
+        until(lambda: lent(batch) == FLOOR, "the reclaim pool to reach its floor", SWEEPS)
         overwritten(batch)
         until(lambda: len(told(node, "batch").get("cpus", [])) > repairs, "the repair in the audit", SWEEPS)
-        until(lambda: box(batch) == FLOOR, "the box at its floor again", SWEEPS)
+        until(lambda: lent(batch) == FLOOR, "the reclaim pool to be repaired", SWEEPS)
     slices.systemctl("daemon-reload")
-    until(lambda: LENT <= box(batch) < len(ALL), "the box to come back", GROWS)
+    node.plugin.config.write(lending(LENT))
+    until(lambda: lent(batch) == LENT, "the reclaim pool to have its ordered size again", SWEEPS)
     becomes(crowd.breaches, [], SWEEPS)
     becomes(lambda: beside(agent), before, SWEEPS)
 

@@ -1,4 +1,8 @@
-"""Lending: the box gives way while online pods burn and comes back when they rest, and nobody beside it is touched."""
+"""Lending: the reclaim pool shrinks while online pods burn, lies where it should, and changes no other pod.
+
+If a scenario needs a pool of some size, it orders that size (`lending`). That the pool grows by itself when online use
+falls is shown where ticks are in time: on the simulated node and on the real containerd.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.vm.load import burning
-from tests.vm.node import ROOT, Container, Node, becomes, cpus, until
+from tests.vm.node import ROOT, Container, Node, becomes, cpus, lending, until
 from tests.vm.sound import Crowd
 
 LENDING = "reclaim: {enabled: true}\n"
@@ -14,7 +18,6 @@ NODES = (cpus("0-3"), cpus("4-7"))
 CORES = tuple(cpus(f"{first}-{first + 1}") for first in range(0, 8, 2))
 FLOOR = 2  # CPUs: a core has two threads
 LENT = 4
-GROWS = 240  # seconds: a dwell of one to eight, whose clock a late tick stops, and ticks are often late here
 SHRINKS = 120
 BOX_FILES = ("cpuset.cpus", "cpu.weight", "io.weight")
 FILES = ("cpuset.cpus", "cpuset.mems", "cpu.weight", "cpu.max", "io.weight", "memory.high", "memory.max")
@@ -28,12 +31,12 @@ class Pods:
     agent: Container  # system, and BestEffort as the reclaimed ones
 
     @property
-    def box(self) -> frozenset[int]:
-        """What the reclaimed pods have, by their own file."""
+    def pool(self) -> frozenset[int]:
+        """The CPUs of the reclaim pool, by a reclaimed pod's own file."""
         return cpus(self.batch.pod_cgroup("cpuset.cpus"))
 
     def beside(self) -> dict[str, str]:
-        """Everything about the pod beside the box, and the class above both."""
+        """Return every value of the system pod, and of the class above it and the reclaimed pods."""
         found = {f"app {file}": self.agent.cgroup(file) for file in FILES}
         found |= {f"pod {file}": self.agent.pod_cgroup(file) for file in FILES}
         return found | {f"class {file}": (ROOT / "kubepods/besteffort" / file).read_text() for file in FILES}
@@ -41,7 +44,7 @@ class Pods:
 
 @pytest.fixture(scope="module")
 def pods(node: Node) -> Iterator[Pods]:
-    node.plugin.config.write(LENDING)
+    node.plugin.config.write(lending(LENT))
     yield Pods(
         shop=node.pod("shop"),
         batch=node.pod("batch", kube_qos="besteffort", oom=1000),
@@ -51,55 +54,54 @@ def pods(node: Node) -> Iterator[Pods]:
     node.plugin.config.write("")
 
 
-def is_whole_cores(box: frozenset[int]) -> bool:
-    return all(core <= box or not core & box for core in CORES)
+def is_whole_cores(pool: frozenset[int]) -> bool:
+    return all(core <= pool or not core & pool for core in CORES)
 
 
-def test_what_online_pods_leave_is_lent_in_whole_cores_of_both_nodes(pods: Pods):
-    until(lambda: len(pods.box) >= LENT, "a box of two cores", GROWS)
-    box = pods.box
-    assert is_whole_cores(box)
-    assert 0 <= len(box & NODES[1]) - len(box & NODES[0]) <= FLOOR
+def test_whole_cores_of_both_nodes_are_lent(pods: Pods):
+    until(lambda: len(pods.pool) == LENT, "a reclaim pool of two cores")
+    pool = pods.pool
+    assert is_whole_cores(pool)
+    assert len(pool & NODES[0]) == len(pool & NODES[1])
 
 
-def test_the_common_cpuset_is_on_the_pods_and_inherited_by_their_containers(pods: Pods):
+def test_containers_inherit_the_cpuset_of_their_pods(pods: Pods):
     def values(container: Container) -> list[str]:
         return [container.pod_cgroup(file) for file in BOX_FILES]
 
-    # the box may grow between two looks: each pair is looked at anew
     until(lambda: values(pods.second) == values(pods.batch), "the same values on both pods")
-    until(lambda: pods.second.cpus == pods.box, "the container on its pod's CPUs")
+    until(lambda: pods.second.cpus == pods.pool, "the container on its pod's CPUs")
     assert (pods.batch.cgroup("cpuset.cpus"), pods.second.cgroup("cpuset.cpus")) == ("", "")
 
 
-def test_the_box_goes_to_its_floor_and_back_and_a_system_pod_beside_it_is_left_alone(node: Node, pods: Pods):
+def test_a_burst_shrinks_the_pool_and_changes_no_other_pod(node: Node, pods: Pods):
+    until(lambda: len(pods.pool) == LENT, "a reclaim pool of two cores")
     before = pods.beside()
-    until(lambda: len(pods.box) >= LENT, "a box that has something to give", GROWS)
+    node.plugin.config.write(LENDING)  # from here on its size follows the load
     with burning(pods.shop, 6):
-        until(lambda: len(pods.box) == FLOOR, "the box at its floor", SHRINKS)
-        assert is_whole_cores(pods.box)
-        until(lambda: pods.batch.cpus == pods.box, "the container on its pod's CPUs")
+        until(lambda: len(pods.pool) == FLOOR, "the reclaim pool to reach its floor", SHRINKS)
+        assert is_whole_cores(pods.pool)
+        until(lambda: pods.batch.cpus == pods.pool, "the container on its pod's CPUs")
         assert pods.agent.cpus == cpus("0-7")
         assert pods.beside() == before
-    until(lambda: len(pods.box) >= LENT, "the box to come back", GROWS)
-    assert pods.beside() == before
     assert node.plugin.audited("reclaim.suppress")
-    assert node.plugin.audited("reclaim.grow")
+    node.plugin.config.write(lending(LENT))
+    until(lambda: len(pods.pool) == LENT, "the ordered size again")
+    assert pods.beside() == before
 
 
-def test_a_box_at_its_floor_lies_far_from_a_dedicated_container(node: Node, pods: Pods):
+def test_the_floor_lies_far_from_a_dedicated_container(node: Node, pods: Pods):
     web = node.pod("web", cpus=2, qos_class="dedicated", numa="single")
-    until(lambda: not pods.box & web.cpus, "the box off its CPUs")
-    with burning(pods.shop, 4):
-        until(lambda: len(pods.box) == FLOOR, "the box at its floor", SHRINKS)
-        at_home = next(members for members in NODES if web.cpus <= members)
-        until(lambda: len(pods.box) == FLOOR and not pods.box & at_home, "the floor on the other node")
-        crowd = Crowd((web,), (pods.batch, pods.second), (pods.shop, pods.agent))
-        becomes(crowd.breaches, [])
+    until(lambda: not pods.pool & web.cpus, "the reclaim pool to leave its CPUs")
+    node.plugin.config.write(lending(FLOOR))
+    at_home = next(members for members in NODES if web.cpus <= members)
+    until(lambda: len(pods.pool) == FLOOR and not pods.pool & at_home, "the floor on the other node")
+    crowd = Crowd((web,), (pods.batch, pods.second), (pods.shop, pods.agent))
+    becomes(crowd.breaches, [])
     node.remove(web)
 
 
-def test_what_somebody_writes_on_a_member_is_put_back_and_told(node: Node, pods: Pods):
+def test_foreign_writes_are_repaired_and_audited(node: Node, pods: Pods):
     folder = ROOT / pods.batch.pod_path.lstrip("/")
     (folder / "cpu.weight").write_text("100")
     (folder / "io.weight").write_text("default 500")
@@ -110,7 +112,7 @@ def test_what_somebody_writes_on_a_member_is_put_back_and_told(node: Node, pods:
 
 
 def told(node: Node, pod: str) -> dict[str, list[tuple[object, object]]]:
-    """What the audit says of each knob of a pod that it found otherwise: what it was, what it is."""
+    """Return each repaired knob of a pod in the audit, with the values before and after each repair."""
     found: dict[str, list[tuple[object, object]]] = {}
     for record in node.plugin.audit("drift.repair", pod=pod):
         for name, value in record["before"].items():
