@@ -51,7 +51,7 @@ class BoxMemory:
         self._control = MemoryControl()
         self._goal = MemoryTarget()
         self._parts: dict[str, Part] = {}
-        self._begun = ""
+        self._begun: dict[str, int] = {}
         self._cadence = Cadence()
         self._high_seen: int | None = None
         self._untold: tuple[Knobs, Extent] | None = None
@@ -91,7 +91,7 @@ class BoxMemory:
         found = {paths[path]: each for path, each in self._worker.found(paths).items()}
         self._control = box_memory.resumed(found, members, self._node.tuning.reclaim)
         if self._control.high is not None:
-            self._begun = f"; begins with {self._control.high}, which {len(found)} of a former life have"
+            self._begun = {"found_bytes": self._control.high, "found_members": len(found)}
 
     def _is_worth(self, goal: MemoryTarget, members: Members) -> bool:
         now, known = _amounts(goal), _amounts(self._goal)
@@ -150,7 +150,7 @@ class BoxMemory:
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
             Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,
-            f"{goal.binding.value}: {goal.because}{self._begun}{_divided(self._parts, members, state)}",
+            _because(goal, former, len(self._parts)),
             pool=RECLAIM,
             before=former.differing(now),
             after=now.differing(former),
@@ -160,10 +160,12 @@ class BoxMemory:
                 "low_bytes": extent.low,
                 "high_bytes": extent.high,
                 **goal.inputs,
+                **self._begun,
+                **_divided(self._parts, members, state),
             },
         )
         self._report.decided((decision,), state, state)
-        self._begun = ""
+        self._begun = {}
 
 
 def _amounts(goal: MemoryTarget) -> tuple[int, ...]:
@@ -201,17 +203,29 @@ def _knobs(goal: MemoryTarget) -> Knobs:
     return Knobs(memory_high=goal.high, memory_limit=goal.limit)
 
 
-def _divided(parts: Mapping[str, Part], members: Members, state: NodeState) -> str:
-    """Word who got what of it, the largest parts first."""
-    if not parts:
-        return ""
+def _because(goal: MemoryTarget, former: Knobs, members: int) -> str:
+    """Return `limit: <the bound> (figures)`; the division among members is in `inputs`."""
+    figures = (
+        f"memory.high={_gib(goal.high)}",
+        *(() if former.memory_high is None else (f"was={_gib(former.memory_high)}",)),
+        f"members={members}",
+    )
+    return f"limit: {goal.binding.value.replace('_', ' ')} bounds the reclaimed pods ({', '.join(figures)})"
+
+
+def _gib(amount: int | None) -> str:
+    return "none" if amount is None else f"{amount / (1 << 30):.2f} GiB"
+
+
+def _divided(parts: Mapping[str, Part], members: Members, state: NodeState) -> dict[str, int]:
+    """Return by name the parts of members, the largest ones, in bytes."""
     largest = sorted(parts, key=lambda name: (-parts[name].high, name))
-    told = [
-        f"{_name(name, state)} {parts[name].high} up to {parts[name].limit}, uses {members[name].use}"
-        for name in largest[:TOLD_MEMBERS]
-    ]
-    more = f" and {len(parts) - TOLD_MEMBERS} more" if len(parts) > TOLD_MEMBERS else ""
-    return f"; divided among {len(parts)}: {', '.join(told)}{more}"
+    found = {"members": len(parts)}
+    for name in largest[:TOLD_MEMBERS]:
+        high, limit = parts[name]
+        own = {"high": high, "max": limit, "use": members[name].use}
+        found |= {f"{_name(name, state)}.{key}_bytes": amount for key, amount in own.items()}
+    return found
 
 
 def _name(member: str, state: NodeState) -> str:

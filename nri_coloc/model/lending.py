@@ -100,12 +100,11 @@ class MemoryTarget:
     """memory.high and memory.max of the box as a whole, bytes; None is "no limit of ours".
 
     `pods`: those of its pods together, where kubepods' own limit bounds them and not all of the box.
-    `inputs`: what `because` words, by name.
+    `inputs`: every figure of the decision, by name.
     """
 
     high: int | None = None
     limit: int | None = None
     binding: Binding = Binding.NOT_MEASURED
-    because: str = ""
-    inputs: Mapping[str, int | float | None] = field(default_factory=dict)
+    inputs: Mapping[str, int | float | str | None] = field(default_factory=dict)
     pods: Part | None = None

@@ -74,7 +74,7 @@ def target(
     step to that floor.
     """
     if not tuning.enabled:
-        return MemoryControl(), MemoryTarget(binding=Binding.DISABLED, because="lending is switched off")
+        return MemoryControl(), MemoryTarget(binding=Binding.DISABLED)
     if headroom is None:
         return _unread(control, now_s, tuning)
     former = Course(control.high, control.since_s, control.borne)
@@ -86,10 +86,9 @@ def target(
         before = control.pods if control.pods.high is not None else former
         pods, of_pods = _next(before, headroom.pods, now_s, tuning)
     binding = course.held_by or headroom.binding
-    because = f"memory.high {part.high}, {_in_words(room)}{_pods_in_words(pods, headroom.pods)}"
     control = MemoryControl(*part, now_s, course.since_s, course.borne, pods, of_pods)
-    inputs = _inputs(headroom, tuning)
-    return control, MemoryTarget(*part, binding, f"{because}; {headroom.because}", inputs, of_pods)
+    inputs = {**_inputs(headroom, tuning), **_of_pods(pods, headroom.pods)}
+    return control, MemoryTarget(*part, binding, inputs, of_pods)
 
 
 def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tuple[Course, Part]:
@@ -107,17 +106,14 @@ def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tu
     return course, Part(high, limit)
 
 
-def _pods_in_words(course: Course, room: Room | None) -> str:
+def _of_pods(course: Course, room: Room | None) -> dict[str, int | str | None]:
+    """Return by name what bounds the pods alone, where something does."""
     if room is None:
-        return ""
-    return f"; its pods at most {course.high} ({course.held_by or Binding.KUBEPODS_LIMIT}), {_in_words(room)}"
+        return {}
+    return {"pods_high_bytes": course.high, "pods_binding": (course.held_by or Binding.KUBEPODS_LIMIT).value}
 
 
-def _in_words(room: Room) -> str:
-    return f"may hold {room.amount}, held {room.held}, {room.unreclaimable} of that not to be reclaimed"
-
-
-def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | float | None]:
+def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | float | str | None]:
     """Return every figure of a decision by name."""
     pods = headroom.pods._asdict() if headroom.pods is not None else {}
     in_bytes = {
@@ -165,26 +161,22 @@ def _unread(
 ) -> tuple[MemoryControl, MemoryTarget]:
     high = control.high
     if high is None:
-        return control, MemoryTarget(because="the node's memory was not read yet")
+        return control, MemoryTarget()
     control = replace(control, since_s=None, pods=control.pods._replace(since_s=None))
     gap_s = now_s - control.read_s
     if 0.0 <= gap_s <= tuning.memory_stale_s:
-        because = f"memory could not be read for {gap_s:.1f} s: nothing rises"
         inputs = _of_nothing(gap_s, tuning)
-        return control, MemoryTarget(high, control.limit, Binding.STALE, because, inputs, control.part)
+        return control, MemoryTarget(high, control.limit, Binding.STALE, inputs, control.part)
     floor = min(high, tuning.memory_floor)
     high = max(floor, high - tuning.memory_step)
     # memory.max stays: nobody knows how much is in use, and below that it kills
-    because = f"memory could not be read for {gap_s:.1f} s: down to the floor of {floor} step by step"
     binding = Binding.FLOOR if high == floor else Binding.STALE
     inputs = _of_nothing(gap_s, tuning)
     # what bounds the pods alone stays: they get no more than all of the box
-    return replace(control, high=high), MemoryTarget(
-        high, control.limit, binding, because, inputs, control.part
-    )
+    return replace(control, high=high), MemoryTarget(high, control.limit, binding, inputs, control.part)
 
 
-def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | None]:
+def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | str | None]:
     """Return the figures of a decision while nothing is read."""
     return {
         "unread_s": round(gap_s, 3),

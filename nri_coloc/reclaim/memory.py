@@ -83,14 +83,13 @@ class Room(NamedTuple):
 class MemoryHeadroom(NamedTuple):
     """What the box may hold in all, ≥ 0, by which bound, and of it by memory node; `held`: what it uses now.
 
-    `unreclaimable`: of `held`, what cannot be reclaimed. `terms`: what `because` words. `pods`: what kubepods' own
+    `unreclaimable`: of `held`, what cannot be reclaimed. `terms`: every figure of it. `pods`: what kubepods' own
     limit leaves of it for the box's pods; None where that is no bound of theirs alone, for there is none or nobody
     else.
     """
 
     amount: int
     binding: Binding
-    because: str
     held: int = 0
     unreclaimable: int = 0
     by_node: Mapping[int, int] = {}
@@ -132,8 +131,7 @@ def headroom_memory(
         amount, binding = by_limit, Binding.KUBEPODS_LIMIT
     of_pods = _room(by_limit, members.pods) if by_limit is not None and has_others else None
     amount, held, unreclaimable = _room(amount, members.all)
-    because, by_node = _in_words(terms, tuning), _by_node(node, amount)
-    return MemoryHeadroom(amount, binding, because, held, unreclaimable, by_node, terms, of_pods)
+    return MemoryHeadroom(amount, binding, held, unreclaimable, _by_node(node, amount), terms, of_pods)
 
 
 class _Members(NamedTuple):
@@ -171,21 +169,6 @@ def _held(node: NodeReading, members: list[MemoryReading]) -> int:
     """Return what members use and is not counted as available: of slab they have no more than there is."""
     held = sum(max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members)
     return max(0, held - min(node.slab_reclaimable, sum(m.most_slab for m in members)) // 2)
-
-
-def _in_words(terms: Terms, tuning: ReclaimTuning) -> str:
-    said = (
-        f"node: {terms.by_node} = {terms.free} free + {terms.page_cache} of the page cache and slab"
-        f" - {terms.kernel_watermark} of the kernel's + {terms.held_by_box} held by the box"
-        f" - {terms.claimed} claimed by online pods - {terms.growth} for their growth in {tuning.eviction_s:g} s"
-        f" - {terms.reserve} reserve - {terms.margin} above the watermark {tuning.memory_watermark:g}"
-    )
-    if terms.kubepods_limit is None:
-        return said
-    return (
-        f"{said}; kubepods: {terms.by_limit} = {terms.kubepods_limit} limit - {terms.kubepods_working_set} working set"
-        f" + {terms.box_working_set} of the box's pods - {terms.claimed} claimed - {terms.growth} for growth"
-    )
 
 
 def _bound_of_machine(amount: int, claim: Claim) -> Binding:

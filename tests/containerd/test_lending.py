@@ -91,7 +91,8 @@ def test_the_boxs_members_have_memory_limits_that_can_be_put_back(cri: Cri, own_
     batch, web = workloads.reclaimed(cri), workloads.shared(cri)
     agent = workloads.run(cri, "agent", "system", namespace="kube-system", parent=kubepods.BESTEFFORT)
     wait_until(lambda: cgroups.memory_limit(batch.pod.cgroup), SOON_S, "a limit of the reclaimed pod")
-    record = daemon.audited("reclaim.memory", saying="default/batch")
+    record = daemon.audited("reclaim.memory")
+    assert "default/batch.high_bytes" in record["inputs"]
     assert record["after"]["memory.limit"] > 0
     wait_until(lambda: daemon.check("readings")["ok"], 30, "a first sweep")
     for other in (web.pod.cgroup, agent.pod.cgroup, batch.cgroup, "/kubepods/besteffort", "/kubepods"):

@@ -16,7 +16,6 @@ HEADROOMS = st.builds(
     MemoryHeadroom,
     BYTES,
     st.just(Binding.FREE_MEMORY),
-    st.just(""),
     BYTES,
     BYTES,
     st.just({0: 1, 1: 2}),

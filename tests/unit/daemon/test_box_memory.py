@@ -105,15 +105,9 @@ def test_every_change_is_told_once_with_its_figures_and_what_bound_it(rig):
     assert record.pool == "reclaim"
     assert dict(record.before) == {}
     assert set(record.after) == {"memory.high", "memory.limit"}
-    for figure in (
-        "free_memory: ",
-        f"{8 * GIB} free",
-        "0.95",
-        f"shop/batch {rig.highs['batch']} up to",
-        f"uses {GIB}",
-    ):
-        assert figure in record.because
+    assert record.because == "limit: free memory bounds the reclaimed pods (memory.high=8.20 GiB, members=1)"
     inputs = record.extra["inputs"]
+    assert (inputs["shop/batch.high_bytes"], inputs["shop/batch.use_bytes"]) == (rig.highs["batch"], GIB)
     assert inputs["binding"] == "free_memory"
     assert inputs["may_hold_bytes"] == rig.memory.headroom_bytes
     assert (inputs["free_bytes"], inputs["holds_bytes"], inputs["before_bytes"]) == (8 * GIB, GIB, None)
@@ -145,15 +139,13 @@ def test_the_next_life_begins_with_what_members_have_and_rises_after_the_dwell(r
     before = rig.turn(free=0, pods={"batch": GIB}, yarn=GIB)
     rig.restart()
     assert rig.turn(pods={"batch": GIB}, yarn=GIB) == before
-    assert rig.heard.records[-1].because.startswith("dwell: ")
-    assert (
-        f"; begins with {sum(before.values())}, which 2 of a former life have;"
-        in rig.heard.records[-1].because
-    )
+    inputs = rig.heard.records[-1].extra["inputs"]
+    assert inputs["binding"] == "dwell"
+    assert (inputs["found_bytes"], inputs["found_members"]) == (sum(before.values()), 2)
     for _ in range(6):
         after = rig.turn(pods={"batch": GIB}, yarn=GIB)
     assert sum(after.values()) == sum(before.values()) + 4 * GIB
-    assert "begins with" not in rig.heard.records[-1].because
+    assert "found_bytes" not in rig.heard.records[-1].extra["inputs"]
 
 
 def test_who_came_between_two_lives_begins_with_what_it_uses(rig):
@@ -199,7 +191,7 @@ def test_kubepods_limit_bounds_the_boxs_pods_and_leaves_its_host_groups_what_the
     found = rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB)
     assert (found["batch"], found[""]) == (2 * GIB, (13 * GIB - WATERMARK) // 4096 * 4096 - 2 * GIB)
     assert rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB) == found
-    assert "its pods at most" in rig.heard.records[-1].because
+    assert "pods_high_bytes" in rig.heard.records[-1].extra["inputs"]
 
 
 def test_pods_that_use_more_than_they_may_alone_follow_every_fall(rig):
@@ -250,7 +242,7 @@ def test_switched_off_everything_is_given_back(rig):
     rig.node.tuning = Tuning(reclaim=ReclaimTuning(enabled=False))
     assert rig.turn(pods={"batch": GIB}) == {}
     assert rig.worker.bounds == {}
-    assert "lending_disabled" in rig.heard.records[-1].because
+    assert rig.heard.records[-1].because.startswith("limit: lending disabled bounds ")
 
 
 def test_without_readings_nothing_rises_and_after_a_minute_it_sinks_towards_the_floor(rig):
@@ -270,5 +262,6 @@ def test_many_members_are_not_all_named(rig):
     for number in range(20):
         start_pod(rig.node, f"p{number}")
     rig.turn(pods={})
-    assert "divided among 21: " in rig.heard.records[0].because
-    assert rig.heard.records[0].because.endswith("and 13 more")
+    inputs = rig.heard.records[0].extra["inputs"]
+    assert inputs["members"] == 21
+    assert sum(name.endswith(".high_bytes") for name in inputs) == 8

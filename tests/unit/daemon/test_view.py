@@ -36,7 +36,7 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
 def a_survey() -> Survey:
     offer = Capacity(1200, 5, Binding.FORECAST, "CPU 1200m = …")
     outlook = SimpleNamespace(capacity=offer)
-    memory = SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY, ""), headroom_bytes=7)
+    memory = SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY), headroom_bytes=7)
     return cast("Survey", SimpleNamespace(outlook=outlook, memory=memory, picture=None))
 
 
@@ -99,7 +99,7 @@ def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, becau
     assert told["because"].startswith(because)
 
 
-@pytest.mark.parametrize("measured", [MemoryHeadroom(7, Binding.FREE_MEMORY, ""), None], ids=["known", "not"])
+@pytest.mark.parametrize("measured", [MemoryHeadroom(7, Binding.FREE_MEMORY), None], ids=["known", "not"])
 def test_before_the_runtime_has_told_who_there_is_nothing_is_offered_and_one_clause_says_so(measured, parts):
     view, node, _ = parts
     node.told, view._loops.survey.memory.headroom = False, measured

@@ -114,8 +114,8 @@ def test_headroom(case):
     of_pods = None if case.of_pods is None else case.of_pods * GIB
     assert (None if found.pods is None else found.pods.amount) == of_pods
     assert (found.amount, found.binding) == (case.amount * GIB, case.binding)
-    assert f"{case.node.memory_free} free" in found.because
-    assert ("limit" in found.because) == (limit is not None)
+    assert found.terms is not None
+    assert (found.terms.free, found.terms.kubepods_limit) == (case.node.memory_free, limit)
 
 
 def test_what_pods_and_host_groups_hold_is_told_apart_where_their_bounds_are():
