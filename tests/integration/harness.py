@@ -5,7 +5,7 @@ Used by every test of this folder that runs the product; nothing here is a test.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -24,6 +24,17 @@ from tests.rig.slow_daemon import SLOW, SLOW_UPDATE
 from tests.rig.waiting import wait_until
 
 QOS: Final = "coloc.nri.io/qos-class"
+LONGEST_SENTENCE: Final = 160
+
+LONG_YET: Final = frozenset(
+    {
+        *("container.admit", "container.update", "pod.limit", "pool.resize", "annotation.invalid"),
+        *("annotation.denied", "write.failed", "admin.call", "config.reload", "drift.repair", "path.limit"),
+        *("push.failed", "hook.failed", "runtime.compare", "runtime.lost"),
+    }
+)
+"""Events whose sentences may still be longer; an event that is not among them never is."""
+
 ENDS_WITHIN_S: Final = 2.0
 """What DESIGN promises between SIGTERM and the exit."""
 
@@ -133,9 +144,18 @@ def assert_unhurt(daemon: Daemon) -> dict[str, Any]:
     assert "failed inside" not in log, log
     assert "internal error" not in log, log
     assert daemon.audit("hook.failed") == []
+    assert list(long_sentences(daemon)) == []
     state = daemon.state()
     assert list(broken_invariants(state)) == []
     return state
+
+
+def long_sentences(daemon: Daemon) -> Iterator[str]:
+    """Yield sentences of the audit that are longer than one may be."""
+    for record in daemon.audit():
+        is_open = record["event"] in LONG_YET or record["reason"] == "tier_load"
+        if len(record["because"]) > LONGEST_SENTENCE and not is_open:
+            yield f"{record['event']}: {record['because']}"
 
 
 def broken_invariants(state: Mapping[str, Any]) -> list[str]:
