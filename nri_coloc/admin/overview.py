@@ -263,7 +263,9 @@ def _facts(state: State, capacity: Capacity, checks: Mapping[str, Any], now: dat
     headroom, online = capacity["headroom_cpu_milli"], capacity["online_cpu_milli"]
     is_measured = reason not in _WITHOUT_FIGURES or bool(headroom or online)
     memory = "unknown" if reason in _WITHOUT_FIGURES else amount(capacity["headroom_memory_bytes"])
-    if is_measured:
+    if reason == "lending_paused":
+        yield f"online pods use {cores(online)}; lending is paused: CPUs at the floor, no more memory is lent"
+    elif is_measured:
         yield f"online pods use {cores(online)}; headroom (may be lent now): {cores(headroom)}, memory {memory}"
     else:
         yield "online use and headroom: unknown, nothing was measured yet"

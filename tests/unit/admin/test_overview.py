@@ -177,8 +177,10 @@ class TestFacts:
     def test_an_observer_lends_nothing(self):
         assert "would be lent: CPUs 4-7" in facts(state(JOB, mode="observe"))
 
-    def test_a_pause_is_named(self):
-        assert "(lending is paused; measured" in facts(state(JOB), capacity("lending_paused"))
+    def test_a_pause_lends_no_more_memory(self):
+        told = facts(state(JOB), capacity("lending_paused"))
+        assert told.startswith("online pods use 1.9 cores; lending is paused: CPUs at the floor")
+        assert "30.0 GiB" not in told
 
 
 class TestStatus:
