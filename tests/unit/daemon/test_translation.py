@@ -56,13 +56,13 @@ def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
     told = hook(HookKind.CREATE_CONTAINER, "shared")
     told.pod.annotations["coloc.nri.io/memory-limit"] = "50%"
     assert told.container is not None
-    told.container.linux.resources.memory.limit.value = 1 << 20
+    told.container.linux.resources.memory.limit.value = 1 << 30
     node = a_node()
     node.decide(translator.pod_started(told, TUNING))
     node.decide(translator.creating(told, node.state, TUNING))
-    assert node.state.containers["c"].wish.knobs.memory_limit == 1 << 19
-    told.container.linux.resources.memory.limit.value = 1 << 19
-    for limit, part in ((None, 1 << 19), (3 << 20, 3 << 19)):
+    assert node.state.containers["c"].wish.knobs.memory_limit == 1 << 29
+    told.container.linux.resources.memory.limit.value = 1 << 29
+    for limit, part in ((None, 1 << 29), (3 << 30, 3 << 29)):
         wanted = nri_pb2.LinuxResources()
         wanted.cpu.shares.value = 512
         if limit:
@@ -70,7 +70,7 @@ def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
         event = translator.updating(told._replace(resources=wanted), node.state, TUNING)
         assert event.wish.knobs.memory_limit == part
     unknown = translator.updating(told._replace(resources=wanted), a_node().state, TUNING)
-    assert unknown.wish.knobs.memory_limit == 3 << 19
+    assert unknown.wish.knobs.memory_limit == 3 << 29
 
 
 def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):
