@@ -9,7 +9,8 @@ FILES = ("io.weight", "io.bfq.weight")
 
 @pytest.fixture(scope="module")
 def batch(node: Node) -> Container:
-    return node.pod("batch", kube_qos="besteffort", io_weight="300")
+    asked = {"namespace": "kube-system", "qos_class": "reclaimed", "io_weight": "300"}
+    return node.pod("batch", kube_qos="besteffort", **asked)
 
 
 def weights(container: Container) -> list[str]:
