@@ -60,12 +60,13 @@ def place(item: pytest.Item) -> int:
     """Return the place of a test in the order.
 
     First tests that run alone, then tests on a real containerd beside which a machine may run, then patient tests, then
-    tests in lanes: most of a machine's work is done by then. The machines' own tests come last.
+    tests in lanes: most of a machine's work is done by then. Whole folders come before files, for they take longest.
+    The machines' own tests come last.
     """
     if is_emulated(item):
-        return 4
+        return 5
     if folder(item) in IN_LANES:
-        return 3
+        return 3 + (folder(item) in BY_FILE)
     if folder(item) in PATIENT:
         return 2
     return int(bears_a_machine(item))

@@ -45,7 +45,7 @@ MACHINES: Final = item("vm/scenarios/test_numa", EMULATED)
 def test_timed_tests_come_first_machines_last():
     names = ("conformance", "containerd", "fuzz", "integration", "property", "unit")
     chosen = [*(item(f"{name}/test_it") for name in names), MACHINES, BEARS]
-    in_order = ["containerd", "containerd", "conformance", "fuzz", "unit", "integration", "property", "vm"]
+    in_order = ["containerd", "containerd", "conformance", "fuzz", "unit", "property", "integration", "vm"]
     ordered = sorted(chosen, key=place)
     assert [folder(one) for one in ordered] == in_order
     assert ordered[1] is BEARS
