@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test test-fast test-all test-vm soak soak-pushes check bench bench-hook bench-colocation lock generate
+.PHONY: setup run test test-fast test-all test-vm test-cluster soak soak-pushes check bench bench-hook bench-colocation lock generate
 
 setup: $(STAMP)
 
@@ -43,6 +43,10 @@ test-all: setup
 # The emulated machines alone. One scenario: make test-vm ARGS="-k numa"
 test-vm: setup
 	$(BIN)/python -m pytest tests/vm $(ARGS)
+
+# A real Kubernetes node, as root: compiles kubelet and control plane the first time (30 minutes).
+test-cluster: setup
+	$(BIN)/python -m pytest tests/cluster $(ARGS)
 
 # An hour of pods that come and go, as root. Figures: build/soak.json
 soak: setup

@@ -6,6 +6,7 @@
 | `make test` | adds the rest of those, and as root this machine's kernel and the newest containerd | 12 minutes |
 | `make test-all` | adds the other containerd, every NRI version and emulated machines, as root | 35 minutes |
 | `make soak`, `make soak-pushes` | an hour of churn, ten thousand pushes; no part of CI | an hour, minutes |
+| `make test-cluster` | a real Kubernetes node, as root; no part of CI yet | 10 minutes, a first time 30 more |
 
 A test has the tier of its folder (`FOLDERS`). A file, a test or a parameter of another tier carries a mark:
 `pytestmark = pytest.mark.tier("all")`. If a test has several such marks, the latest tier counts.
@@ -22,15 +23,17 @@ from tests.rig.order import folder
 
 
 class Tier(IntEnum):
-    """Each tier's command plays the tiers before it too; soak is played alone."""
+    """Each tier's command plays the tiers before it too; soak and cluster are played alone."""
 
     FAST = 1
     TEST = 2
     ALL = 3
     SOAK = 4
+    CLUSTER = 5
 
 
 FOLDERS: Final = {
+    "cluster": Tier.CLUSTER,
     "conformance": Tier.ALL,
     "containerd": Tier.TEST,
     "fuzz": Tier.FAST,
@@ -47,9 +50,10 @@ COMMANDS: Final = {
     Tier.TEST: "make test",
     Tier.ALL: "make test-all",
     Tier.SOAK: "make soak, make soak-pushes",
+    Tier.CLUSTER: "make test-cluster",
 }
 
-NAMES: Final = tuple(tier.name.lower() for tier in Tier if tier is not Tier.SOAK)
+NAMES: Final = tuple(tier.name.lower() for tier in Tier if tier <= Tier.ALL)
 """The tiers that the options `--tier` and `--beyond` take."""
 
 

@@ -1,0 +1,70 @@
+"""Fixtures of the tests on a real Kubernetes node: one cluster for each pair of versions, shared by all modules."""
+
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.cluster import binaries
+from tests.cluster.binaries import Pair
+from tests.cluster.cluster import Cluster, bring_up
+from tests.cluster.product import Product
+from tests.cluster.running import Pods
+
+CLUSTER = pytest.StashKey[Cluster]()
+
+
+@pytest.fixture(scope="session", params=binaries.PAIRS, ids=str)
+def pair(request: pytest.FixtureRequest) -> Pair:
+    if os.geteuid() != 0:
+        pytest.skip("a real Kubernetes node needs root")
+    found: Pair = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(pair: Pair) -> Iterator[Cluster]:
+    cluster = bring_up(pair)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_product(shared_cluster: Cluster) -> Product:
+    product = Product(shared_cluster)
+    product.install()
+    return product
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
+    """The running cluster of this pair, with the DaemonSet where a test also asks for `product`."""
+    request.node.stash[CLUSTER] = shared_cluster
+    return shared_cluster
+
+
+@pytest.fixture
+def product(shared_product: Product, cluster: Cluster) -> Product:
+    """The daemon as the DaemonSet, ready."""
+    shared_product.wait_ready()
+    return shared_product
+
+
+@pytest.fixture
+def pods(cluster: Cluster) -> Iterator[Pods]:
+    """Pods of this test; they are gone when it ends."""
+    found = Pods(cluster)
+    yield found
+    found.remove_all()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of every program's log below a failure."""
+    report = yield
+    cluster = item.stash.get(CLUSTER, None)
+    if report.failed and cluster is not None:
+        report.sections.append(("the node's logs", cluster.words()))
+    return report

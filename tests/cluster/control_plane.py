@@ -1,0 +1,137 @@
+"""etcd, API server, controller manager and scheduler, each a process in the node's namespaces."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.namespace import NODE_ADDRESS, Namespace, ends
+from tests.rig import RigError
+from tests.rig.waiting import comes
+
+ADMIN: Final = "admin"
+NODE: Final = "node"
+NODE_NAME: Final = "node"
+SERVER: Final = f"https://{NODE_ADDRESS}:6443"
+ORDER: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_SERVICES: Final = "10.78.0.0/24"
+
+
+class ControlPlane:
+    """The four programs; `start` returns when the API server answers and has a service account to give."""
+
+    def __init__(self, namespace: Namespace, folder: Path, kube: Path, etcd: Path) -> None:
+        self._namespace = namespace
+        self._folder = folder
+        self._kube = str(kube)
+        self._etcd = str(etcd)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Write keys and credentials, start all four in order."""
+        self._write_keys()
+        for user in (ADMIN, NODE):
+            self._write_kubeconfig(user)
+        for name in ORDER:
+            self.start_one(name)
+            if name == "kube-apiserver":
+                self._wait_for_server()
+
+    def start_one(self, name: str) -> None:
+        """Start one of the four."""
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = self._namespace.spawn(self._command(name), log)
+
+    def stop_one(self, name: str) -> None:
+        """End one and wait for its end: two API servers cannot have one port."""
+        ends(self._processes.pop(name, None))
+
+    def stop(self) -> None:
+        """End all four, the last started first."""
+        for name in reversed(ORDER):
+            self.stop_one(name)
+
+    def kubeconfig(self, user: str) -> Path:
+        """Return the file with a user's credentials."""
+        return self._folder / f"{user}.kubeconfig"
+
+    def is_up(self) -> bool:
+        """Whether the API server is ready; RigError when it has ended."""
+        process = self._processes.get("kube-apiserver")
+        if process is None or process.poll() is not None:
+            raise RigError(f"the API server ended:\n{self.log_tail('kube-apiserver')}")
+        ask = [self._kube, "kubectl", f"--kubeconfig={self.kubeconfig(ADMIN)}", "get", "--raw=/readyz"]
+        return subprocess.run(self._namespace.inside(ask), capture_output=True, check=False).returncode == 0
+
+    def log_tail(self, name: str, lines: int = 30) -> str:
+        """Return the end of one program's log."""
+        path = self._folder / f"{name}.log"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+    def _wait_for_server(self) -> None:
+        if not comes(self.is_up):
+            raise RigError(f"the API server did not come up:\n{self.log_tail('kube-apiserver')}")
+
+    def _command(self, name: str) -> list[str]:
+        folder = self._folder
+        if name == "etcd":
+            return [self._etcd, f"--data-dir={folder}/etcd", "--name=node", "--snapshot-count=10000"]
+        admin = f"--kubeconfig={folder}/{ADMIN}.kubeconfig"
+        arguments = {
+            "kube-apiserver": self._server_arguments(),
+            "kube-controller-manager": [
+                admin,
+                "--leader-elect=false",
+                f"--service-account-private-key-file={folder}/accounts.key",
+                f"--root-ca-file={folder}/apiserver/apiserver.crt",
+            ],
+            "kube-scheduler": [admin, "--leader-elect=false"],
+        }
+        return [self._kube, name, *arguments[name]]
+
+    def _server_arguments(self) -> list[str]:
+        folder = self._folder
+        return [
+            "--etcd-servers=http://127.0.0.1:2379",
+            f"--service-cluster-ip-range={_SERVICES}",
+            f"--bind-address={NODE_ADDRESS}",
+            f"--advertise-address={NODE_ADDRESS}",
+            f"--cert-dir={folder}/apiserver",
+            f"--token-auth-file={folder}/tokens.csv",
+            "--authorization-mode=Node,RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={folder}/accounts.pub",
+            f"--service-account-signing-key-file={folder}/accounts.key",
+            # the node's name means nothing to any resolver here
+            "--kubelet-preferred-address-types=InternalIP",
+            "--allow-privileged=true",
+        ]
+
+    def _write_keys(self) -> None:
+        folder = self._folder
+        key, public = folder / "accounts.key", folder / "accounts.pub"
+        for command in (
+            ["openssl", "genrsa", "-out", str(key), "2048"],
+            ["openssl", "rsa", "-in", str(key), "-pubout", "-out", str(public)],
+        ):
+            subprocess.run(command, check=True, capture_output=True)
+        users = (
+            f'{ADMIN}-token,{ADMIN},1,"system:masters"',
+            f'{NODE}-token,system:node:{NODE_NAME},2,"system:nodes"',
+        )
+        (folder / "tokens.csv").write_text("\n".join(users) + "\n")
+
+    def _write_kubeconfig(self, user: str) -> None:
+        cluster = {
+            "server": SERVER,
+            "certificate-authority": f"{self._folder}/apiserver/apiserver.crt",
+        }
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "rig", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": f"{user}-token"}}],
+            "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": user}}],
+            "current-context": "rig",
+        }
+        self.kubeconfig(user).write_text(json.dumps(config))

@@ -1,0 +1,214 @@
+"""containerd and the kubelet of the one node, in the node's namespaces and under a cgroup root of their own."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster.control_plane import NODE_NAME
+from tests.cluster.namespace import BRIDGE, NODE_ADDRESS, Namespace, ends
+from tests.rig import RigError, image, kubepods, packages
+from tests.rig.waiting import comes
+
+CGROUP_ROOT: Final = "/kubelet"
+"""As in a kind node. With `/` the kubelet would end whatever another rig has below `/kubepods`."""
+
+SOCKET: Final = "/run/containerd/containerd.sock"
+SYSCTLS: Final = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
+"""The kubelet sets them for the whole machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Paths: `kube` is the binary of every Kubernetes part; `containerd` and `cni` are folders."""
+
+    kube: Path
+    containerd: Path
+    runc: Path
+    cni: Path
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletOptions:
+    """Settings that a test wants otherwise, by the names of KubeletConfiguration."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Node:
+    """containerd and kubelet; each can be killed and started again."""
+
+    def __init__(self, namespace: Namespace, folder: Path, programs: Programs) -> None:
+        self._namespace = namespace
+        self._folder = folder
+        self._programs = programs
+        self._options = KubeletOptions()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._sysctls: dict[str, str] = {}
+
+    def prepare(self, options: KubeletOptions) -> None:
+        """Write configuration, make the cgroup root, note the machine's settings that the kubelet changes."""
+        self._options = options
+        kubepods.create(CGROUP_ROOT)
+        self._sysctls = {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
+        self._write_files()
+
+    def start_containerd(self) -> None:
+        """Start containerd and wait until it answers; import the small images the first time."""
+        environment = {"PATH": f"{self._programs.containerd}:{os.environ.get('PATH', os.defpath)}"}
+        command = [self._programs.containerd / "containerd", "--config", self._folder / "containerd.toml"]
+        self._spawn("containerd", [str(part) for part in command], environment)
+        if not comes(lambda: self._has_ended("containerd") or self._answers()) or self._has_ended(
+            "containerd"
+        ):
+            raise RigError(f"containerd did not come up:\n{self.log_tail('containerd')}")
+        if not (self._folder / "images.tar").exists():
+            busybox = packages.unpacked("busybox").program("busybox")
+            self.import_image(image.write_archive(busybox, self._folder / "images.tar"))
+
+    def start_kubelet(self, kubeconfig: Path | None) -> None:
+        """Start the kubelet; without credentials it runs static pods alone."""
+        command = [
+            str(self._programs.kube),
+            "kubelet",
+            f"--config={self._folder}/kubelet.json",
+            f"--hostname-override={NODE_NAME}",
+            f"--node-ip={NODE_ADDRESS}",
+        ]
+        self._spawn("kubelet", [*command, *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])])
+
+    def kill(self, name: str) -> None:
+        """End `containerd` or `kubelet` at once; containers live on."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def terminate(self, name: str) -> None:
+        """End one of them politely; containers live on."""
+        ends(self._processes.pop(name, None))
+
+    def stop(self) -> None:
+        """End both; give the machine its settings back."""
+        for name in ("kubelet", "containerd"):
+            self.terminate(name)
+        for name, text in self._sysctls.items():
+            Path("/proc/sys", name).write_text(text)
+
+    def import_image(self, archive: Path) -> None:
+        """Give the node an image from a docker-archive."""
+        self._ctr("images", "import", str(archive))
+
+    def reconfigure(self, options: KubeletOptions) -> None:
+        """Write another configuration for the kubelet's next start."""
+        self._options = options
+        self._write_kubelet()
+
+    def log_tail(self, name: str, lines: int = 40) -> str:
+        """Return the end of one program's log."""
+        path = self._folder / f"{name}.log"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+    def _spawn(self, name: str, command: list[str], environment: Mapping[str, str] | None = None) -> None:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = self._namespace.spawn(command, log, environment)
+
+    def _has_ended(self, name: str) -> bool:
+        return self._processes[name].poll() is not None
+
+    def _answers(self) -> bool:
+        try:
+            self._ctr("version")
+        except RigError:
+            return False
+        return True
+
+    def _ctr(self, *arguments: str) -> str:
+        ctr = str(self._programs.containerd / "ctr")
+        return self._namespace.run(
+            [ctr, "--address", SOCKET, "--namespace", "k8s.io", *arguments], seconds=600
+        )
+
+    def _write_files(self) -> None:
+        for name in ("cni", "cniconf", "nriplugins", "nriconf", "manifests"):
+            (self._folder / name).mkdir()
+        for plugin in ("bridge", "host-local", "loopback", "portmap"):
+            shutil.copy(self._programs.cni / plugin, self._folder / "cni")
+        (self._folder / "cniconf/10-rig.conflist").write_text(json.dumps(_NETWORK))
+        values = {"D": str(self._folder), "RUNC": str(self._programs.runc), "PAUSE": image.PAUSE}
+        text = _CONTAINERD
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", value)
+        (self._folder / "containerd.toml").write_text(text)
+        self._write_kubelet()
+
+    def _write_kubelet(self) -> None:
+        settings = {**_KUBELET, "staticPodPath": f"{self._folder}/manifests", **self._options.settings}
+        (self._folder / "kubelet.json").write_text(json.dumps(settings))
+
+
+_NETWORK: Final[Mapping[str, Any]] = {
+    "cniVersion": "1.0.0",
+    "name": "rig",
+    "plugins": [
+        {
+            "type": "bridge",
+            "bridge": BRIDGE,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": "10.77.0.0/24", "rangeStart": "10.77.0.10"}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }
+    ],
+}
+
+_KUBELET: Final[Mapping[str, Any]] = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "containerRuntimeEndpoint": f"unix://{SOCKET}",
+    "cgroupRoot": CGROUP_ROOT,
+    "cgroupDriver": "cgroupfs",
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "protectKernelDefaults": False,
+    # root here may not lower an oom_score_adj
+    "oomScoreAdj": 0,
+    # the kubelet finds no image file system in these namespaces
+    "localStorageCapacityIsolation": False,
+    "imageGCHighThresholdPercent": 100,
+    "evictionHard": {"memory.available": "100Mi"},
+    "resolvConf": "/dev/null",
+    "syncFrequency": "10s",
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+    "registerWithTaints": [],
+}
+
+_CONTAINERD: Final = """\
+version = 3
+root = "@D@/containerd-root"
+state = "/run/containerd"
+[grpc]
+  address = "/run/containerd/containerd.sock"
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "@PAUSE@"
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ["@D@/cni"]
+    conf_dir = "@D@/cniconf"
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      BinaryName = "@RUNC@"
+[plugins.'io.containerd.nri.v1.nri']
+  disable = false
+  socket_path = "/var/run/nri/nri.sock"
+  plugin_path = "@D@/nriplugins"
+  plugin_config_path = "@D@/nriconf"
+"""

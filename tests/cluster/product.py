@@ -1,0 +1,134 @@
+"""The daemon as the DaemonSet of deploy/daemonset.yaml, with the manifest's mounts, probes and environment.
+
+One change, named here: a capability that this machine's root lacks itself cannot be granted, so it is left out.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.cluster import product_image
+from tests.cluster.cluster import Cluster
+from tests.rig import RigError
+
+MANIFEST: Final = product_image.PROJECT / "deploy/daemonset.yaml"
+NAMESPACE: Final = "kube-system"
+NAME: Final = "nri-coloc"
+PORT: Final = 9744
+_CAPABILITY_BITS: Final = {"SYS_RESOURCE": 24, "SYS_NICE": 23, "DAC_OVERRIDE": 1}
+
+
+class Product:
+    """The DaemonSet on a cluster's node, and what the daemon says of itself over HTTP."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._config = ""
+
+    def install(self, config: str = "") -> None:
+        """Give the node the image, apply the manifest, wait until the daemon is ready."""
+        self._cluster.node.import_image(product_image.archive())
+        self.apply(config)
+
+    def apply(self, config: str = "") -> None:
+        """Apply the manifest with another configuration and wait until the daemon is ready."""
+        self._config = config or self._config
+        self._cluster.apply(*manifests(self._config))
+        self.wait_ready()
+
+    def remove(self) -> None:
+        """Delete all that the manifest made and wait until its pod is gone."""
+        items = {"apiVersion": "v1", "kind": "List", "items": manifests(self._config)}
+        self._cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=json.dumps(items))
+        self._cluster.wait(lambda: not self.pods(), "the end of the daemon's pod")
+
+    def wait_ready(self) -> None:
+        """Wait until the one pod is Ready by its own probe, and the daemon says so."""
+        self._cluster.wait(self._is_ready, "a ready daemon")
+
+    def kill(self) -> None:
+        """Kill the daemon's process; the kubelet starts its container again."""
+        for pid in self.pids():
+            subprocess.run(["kill", "-9", str(pid)], check=False)
+
+    def pids(self) -> list[int]:
+        """Return the processes of the daemon's container."""
+        words = ["exec", f"--namespace={NAMESPACE}", f"daemonset/{NAME}", "--", "cat", "/proc/self/cgroup"]
+        cgroup = self._cluster.kubectl(*words)
+        path = next(
+            line.rpartition(":")[2]
+            for line in cgroup.splitlines()
+            if ":cpuset" in line or line.startswith("0::")
+        )
+        return [
+            int(word)
+            for word in Path("/sys/fs/cgroup/cpuset", path.lstrip("/"), "cgroup.procs").read_text().split()
+        ]
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Return the DaemonSet's pods."""
+        found = json.loads(
+            self._cluster.kubectl(
+                "get",
+                "pods",
+                f"--namespace={NAMESPACE}",
+                f"--selector=app.kubernetes.io/name={NAME}",
+                "--output=json",
+            )
+        )
+        items: list[dict[str, Any]] = found["items"]
+        return items
+
+    def log(self) -> str:
+        """Return what the daemon wrote: audit lines and log."""
+        return self._cluster.kubectl("logs", f"--namespace={NAMESPACE}", f"daemonset/{NAME}")
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Return what the daemon serves at a path; empty while none answers."""
+        found: dict[str, Any] = json.loads(self._cluster.namespace.get(PORT, path)[1] or "{}")
+        return found
+
+    def container(self, pod: str, container: str = "app", namespace: str = "default") -> dict[str, Any]:
+        """Return one row of /v1/state; empty if it is not there."""
+        wanted = (namespace, pod, container)
+        rows = self.json("/v1/state").get("containers", [])
+        return next((r for r in rows if (r["namespace"], r["pod"], r["container"]) == wanted), {})
+
+    def audit(self, pod: str = "", event: str = "") -> list[dict[str, Any]]:
+        """Return the records that the daemon keeps, oldest first."""
+        records = self.json(f"/v1/audit?limit=4096{f'&pod={pod}' if pod else ''}").get("records", [])
+        return [record for record in records if not event or record["event"] == event]
+
+    def _is_ready(self) -> bool:
+        pods = self.pods()
+        conditions = pods[0].get("status", {}).get("conditions", []) if len(pods) == 1 else []
+        is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        return is_ready and bool(self.json("/readyz").get("ready"))
+
+
+def missing_capabilities() -> tuple[str, ...]:
+    """Return the capabilities of the manifest that this machine cannot grant."""
+    line = next(
+        text for text in Path("/proc/self/status").read_text().splitlines() if text.startswith("CapBnd:")
+    )
+    bound = int(line.split()[1], 16)
+    return tuple(name for name, bit in _CAPABILITY_BITS.items() if not bound >> bit & 1)
+
+
+def manifests(config: str = "") -> list[dict[str, Any]]:
+    """Return the objects of deploy/daemonset.yaml, less what cannot be granted here."""
+    objects: list[dict[str, Any]] = list(yaml.safe_load_all(MANIFEST.read_text()))
+    for found in objects:
+        if found["kind"] == "DaemonSet":
+            for container in found["spec"]["template"]["spec"]["containers"]:
+                added = container["securityContext"]["capabilities"]["add"]
+                unknown = [name for name in added if name not in _CAPABILITY_BITS]
+                if unknown:
+                    raise RigError(f"a capability that the rig does not know: {unknown}")
+                added[:] = [name for name in added if name not in missing_capabilities()]
+        if found["kind"] == "ConfigMap" and config:
+            found["data"]["config.yaml"] = config
+    return objects

@@ -1,0 +1,123 @@
+"""The product's own image, built by deploy/Dockerfile with buildah on a base that debootstrap makes.
+
+The base stands for `python:3.11-slim-bookworm`, because no registry of images is asked: Debian 12 with its own Python
+3.11. The base is kept in the cache; the image is built anew when one of its inputs changed.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.rig import RigError, packages
+
+NAME: Final = "nri-coloc:0.1.0"
+BASE: Final = "localhost/python-base:1"
+PROJECT: Final = Path(__file__).parents[2]
+INPUTS: Final = (
+    "deploy/Dockerfile",
+    "requirements.lock",
+    "requirements-dev.lock",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
+CERTIFICATES: Final = "/etc/ssl/certs"
+"""Mounted into the build, so pip trusts what this machine trusts."""
+
+
+def archive() -> Path:
+    """Return a docker-archive of the image; build it where the cached one is of other inputs."""
+    target = _folder() / f"nri-coloc-{_hash()}.tar"
+    with packages.locked(_folder() / ".lock"):
+        if not target.exists():
+            _install_tools()
+            _build(target)
+            for old in set(_folder().glob("nri-coloc-*.tar")) - {target}:
+                old.unlink()
+    return target
+
+
+def _folder() -> Path:
+    folder = packages.cache().parent / "cluster" / "image"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _hash() -> str:
+    digest = hashlib.sha256(BASE.encode())
+    sources = sorted((PROJECT / "nri_coloc").rglob("*.py*"))
+    for path in [*(PROJECT / name for name in INPUTS), *(p for p in sources if "__pycache__" not in p.parts)]:
+        digest.update(str(path.relative_to(PROJECT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _install_tools() -> None:
+    missing = [name for name in ("buildah", "debootstrap") if shutil.which(name) is None]
+    if missing:
+        command = ["apt-get", "install", "-yq", "--no-install-recommends", *missing]
+        _run(command, {"DEBIAN_FRONTEND": "noninteractive"})
+
+
+def _build(target: Path) -> None:
+    if not _buildah("images", "--quiet", "--filter", f"reference={BASE}"):
+        _make_base()
+    options = ["--layers", "--isolation=chroot", "--network=host"]
+    volume = [f"--volume={CERTIFICATES}:{CERTIFICATES}:ro"]
+    base = [f"--build-arg=PYTHON={BASE}"]
+    with tempfile.TemporaryDirectory(prefix="context-") as context:
+        _copy_context(Path(context))
+        file = ["--file", str(PROJECT / "deploy/Dockerfile"), "--tag", NAME, context]
+        _buildah("bud", *options, *volume, *base, *file)
+    scratch = target.with_suffix(".new")
+    scratch.unlink(missing_ok=True)
+    _buildah("push", "--quiet", NAME, f"docker-archive:{scratch}:docker.io/library/{NAME}")
+    scratch.rename(target)
+
+
+def _copy_context(folder: Path) -> None:
+    """Copy what the Dockerfile takes, without bytecode: layers are the same for the same sources."""
+    for name in INPUTS:
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(PROJECT / name, place)
+    shutil.copytree(PROJECT / "nri_coloc", folder / "nri_coloc", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _make_base() -> None:
+    with tempfile.TemporaryDirectory(prefix="base-") as scratch:
+        tree = Path(scratch, "tree")
+        include = "--include=python3-minimal,python3-venv,ca-certificates"
+        suite = packages.own_suite()
+        _run(["debootstrap", "--variant=minbase", include, suite, str(tree), packages.mirror()])
+        (tree / "usr/bin/python").symlink_to("python3")
+        shutil.rmtree(tree / "var/lib/apt/lists")
+        container = _buildah("from", "scratch")
+        _buildah("add", "--quiet", container, str(tree), "/")
+        _buildah("commit", "--quiet", "--rm", container, BASE)
+
+
+def _buildah(*arguments: str) -> str:
+    store = _folder() / "store"
+    places = [f"--root={store}", f"--runroot={store}-run", "--storage-driver=overlay"]
+    return _run(["buildah", *places, *arguments]).strip()
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(
+            ["nice", *command],
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+            env={**os.environ, **(environment or {})},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RigError(f"{command[0]} could not be run: {error}") from error
+    if done.returncode:
+        raise RigError(f"{' '.join(command[:2])} failed ({done.returncode}):\n{done.stderr[-4000:]}")
+    return done.stdout

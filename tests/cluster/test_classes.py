@@ -1,0 +1,28 @@
+"""The four classes on a real node: CPUs by the kernel's own files."""
+
+from tests.cluster.pods import container, pod
+from tests.cluster.product import Product
+from tests.cluster.running import Pods
+from tests.rig import cgroups
+
+
+def test_dedicated_container_owns_its_cpu(product: Product, pods: Pods):
+    pods.run(pod("web", container(requests={"cpu": "500m"})))
+    pods.run(pod("db", container(requests={"cpu": "1"}), qos_class="dedicated"))
+    own = pods.cpus("db")
+    assert own is not None
+    assert len(own) == 1
+    assert pods.cpus("web") == cgroups.online() - own
+
+
+def test_best_effort_pod_is_reclaimed(product: Product, pods: Pods):
+    pods.run(pod("batch"))
+    row = product.container("batch")
+    assert (row["class"], row["pool"]) == ("reclaimed", "reclaim")
+    pids = cgroups.pids(pods.cgroup("batch"))
+    assert {cgroups.oom_score_adj(pid) for pid in pids} == {1000}
+
+
+def test_kube_system_pod_is_system(product: Product, pods: Pods):
+    pods.run(pod("agent", namespace="kube-system"))
+    assert product.container("agent", namespace="kube-system")["class"] == "system"
