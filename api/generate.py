@@ -34,6 +34,7 @@ class Contract(NamedTuple):
 
 CONTRACTS = (
     Contract("nri/v1alpha1/nri.proto", "nri_coloc/_pb"),
+    Contract("nri/v1alpha1/told.proto", "nri_coloc/_pb"),
     Contract("ttrpc/ttrpc.proto", "nri_coloc/ttrpc/_pb"),
     Contract("cri/v1/cri.proto", "nri_coloc/_pb", grpc=True),
     Contract("admin/v1/admin.proto", "nri_coloc/_pb", grpc=True),

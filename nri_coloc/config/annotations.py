@@ -32,6 +32,7 @@ from nri_coloc.config.vocabularies.claims import (
 from nri_coloc.config.written import Written
 from nri_coloc.model import memory_request
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.model.metadata import MAX_BYTES
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import (
     Container,
@@ -77,7 +78,7 @@ def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: i
     if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
         found = _of_class(pod, tuning, qos, because, _Given(native, limit, request, score))
-        return membership.joined(found, pod, tuning)
+        return _without_excess(membership.joined(found, pod, tuning), pod)
     subject = gate.Subject(
         pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources, score=score
     )
@@ -103,13 +104,23 @@ def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
     if carried is order.NOTHING:
         qos, because = classes.by_operator_or_kubernetes(pod, tuning)
         if classes.is_given(qos, pod, tuning) and not classes.tuned(tuning, qos).has_memory:
-            found = _of_class(pod, tuning, qos, because, _Given(native=False))
-            return _plain(membership.joined(found, pod, tuning))
+            found = membership.joined(_of_class(pod, tuning, qos, because, _Given(native=False)), pod, tuning)
+            return _without_excess(found, pod) if pod.excess_bytes else _plain(found)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
     reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
     knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
-    return replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos))
+    found = replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos))
+    return _without_excess(found, pod)
+
+
+def _without_excess(wish: Wish, pod: Pod) -> Wish:
+    """Return a wish with the finding that a pod has more on it than is read, if it has."""
+    if not pod.excess_bytes:
+        return wish
+    allowed = f"{MAX_BYTES} bytes of names and values that are read, together"
+    written_there = f"{pod.excess_bytes} bytes"
+    return replace(wish, findings=(Finding(FindingKind.INVALID, keys.ALL, written_there, allowed, "none"),))
 
 
 @lru_cache(maxsize=1024)

@@ -15,12 +15,15 @@ from typing import Any, Final
 from nri_coloc.config import quantity
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import LEAST_MEMORY
+from nri_coloc.model.metadata import PREFIX
 from nri_coloc.model.workload import Numa, Placement, QoSClass, Wish
 
-PREFIX: Final = "coloc.nri.io/"
 CONTAINERS: Final = "containers"
 RECORD: Final = "record"
 QOS_CLASS: Final = "qos-class"
+
+ALL: Final = "*"
+"""The key of a finding about all keys of a pod together."""
 
 MAX_VALUE: Final = 1024
 """Characters of one value: room for a cpulist of a large machine, not for a novel."""
@@ -54,7 +57,7 @@ def base_of(name: str) -> str:
     For metric labels: a label must not take whatever a pod's author makes up.
     """
     key = name.removeprefix(PREFIX).partition(".")[0].partition("[")[0]
-    return key if key in KEYS or key in (CONTAINERS, RECORD) else "unknown"
+    return key if key in KEYS or key in (CONTAINERS, RECORD, ALL) else "unknown"
 
 
 def _integer(low: int, high: int, sign: str = "") -> Callable[[str], int]:

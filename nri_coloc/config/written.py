@@ -7,12 +7,15 @@ any order and the same pod must give the same findings.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
-from nri_coloc.config.keys import CONTAINERS, KEYS, PREFIX, QOS_CLASS, RECORD
+from nri_coloc.config.keys import CONTAINERS, KEYS, QOS_CLASS, RECORD
+from nri_coloc.model.metadata import PREFIX
 from nri_coloc.model.workload import Finding, FindingKind
 
 Pairs = tuple[tuple[str, str], ...]
@@ -22,11 +25,12 @@ MAX_FINDINGS: Final = 16
 """Per pod: enough to mend any honest mistake, too few to flood the audit."""
 
 _MAX_TEXT: Final = 256
-MAX_JSON: Final = 65536
-"""Characters of one annotation that holds JSON: a quarter of what Kubernetes allows for all annotations of a pod."""
+_MAX_ESCAPED: Final = 512
+"""Characters of a text that is shown, and of the same text in an audit line: there an emoji takes twelve."""
 
-_CACHED_LENGTH: Final = 4096
-"""Characters up to which a pod's annotations are kept: 1024 entries are then at most a few MiB."""
+PODS_KEPT: Final = 8
+"""The last pods, whose sorted annotations are kept while their containers are created. The annotations of one pod take
+at most 2 MiB when they are sorted."""
 
 _EXAMPLE: Final = '{"<container>": {"<key>": "<value>"}}'
 
@@ -84,22 +88,30 @@ def ours(annotations: Mapping[str, str]) -> Pairs:
     return tuple((name, annotations[name]) for name in sorted(mine)) if mine else ()
 
 
+def shown(text: str) -> str:
+    """Cut a stranger's text to the length that an audit record may hold, and make it encodable."""
+    return _shown(text[:_MAX_TEXT])
+
+
+@lru_cache(maxsize=256)
+def _shown(text: str) -> str:
+    """The containers of a pod are told the same, one after another, and share it."""
+    text = text.encode("utf-8", "backslashreplace").decode()[:_MAX_TEXT]
+    if text.isascii() and text.isprintable():
+        return text
+    return text[: bisect_right([*accumulate(map(_escaped, text))], _MAX_ESCAPED)]
+
+
+def _escaped(sign: str) -> int:
+    """Return how many characters of an audit line a sign takes at most, as JSON in ASCII."""
+    if sign > "\uffff":
+        return 12
+    return 1 if " " <= sign <= "~" else 6
+
+
+@lru_cache(maxsize=PODS_KEPT)
 def read(pairs: Pairs) -> Written:
     """Sort out annotations; the same ones are sorted out once (a pod's containers come one by one)."""
-    return _remembered(pairs) if is_short(pairs) else _sorted_out(pairs)
-
-
-def is_short(pairs: Pairs) -> bool:
-    """Whether annotations are short enough to be kept with what was made of them."""
-    return sum(len(name) + len(value) for name, value in pairs) <= _CACHED_LENGTH
-
-
-def shown(text: str) -> str:
-    """Cut a stranger's text to what an audit record may hold, and make it encodable."""
-    return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()[:_MAX_TEXT]
-
-
-def _sorted_out(pairs: Pairs) -> Written:
     written = Written()
     for name, value in pairs:
         key, _, container = name.removeprefix(PREFIX).partition(".")
@@ -111,9 +123,6 @@ def _sorted_out(pairs: Pairs) -> Written:
         elif name.startswith(PREFIX + CONTAINERS + "."):
             written.refuse(name, value, f"{PREFIX}{CONTAINERS} for all containers together")
     return written
-
-
-_remembered = lru_cache(maxsize=1024)(_sorted_out)
 
 
 def _read_containers(written: Written, name: str, text: str) -> None:
@@ -128,8 +137,6 @@ def _read_containers(written: Written, name: str, text: str) -> None:
 
 
 def _parsed(text: str) -> dict[str, dict[str, str]]:
-    if len(text) > MAX_JSON:
-        raise ValueError(f"longer than {MAX_JSON} characters")
     found = json.loads(text, object_pairs_hook=_unique)
     if not isinstance(found, dict) or "" in found or not all(_is_texts(values) for values in found.values()):
         raise ValueError("not containers with keys and texts")

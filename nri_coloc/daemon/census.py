@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.trunk import RETRY_CAP_S, connect_to
 from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.nri import events
@@ -28,7 +29,7 @@ PAUSE_S: Final = 0.01
 """An old runtime opens its socket a few milliseconds after it has configured what it launched."""
 
 
-def take(path: str, name: str, patience_s: float = PATIENCE_S) -> events.Synchronize:
+def take(path: str, name: str, listing: Listing, patience_s: float = PATIENCE_S) -> Listing:
     """Register, take the list, leave; raises OSError or ColocError when it cannot be had now."""
     session = Session(f"{name}.census", INDEX)
     with connect_to(path) as connection:
@@ -40,24 +41,30 @@ def take(path: str, name: str, patience_s: float = PATIENCE_S) -> events.Synchro
                 raise TransportLost("the runtime closed the connection before it told its list")
             for event in session.receive_data(data):
                 if isinstance(event, events.Synchronize):
-                    connection.sendall(session.answer(event.call, None))
-                    return event
+                    listing.add(event)
+                    if not event.more:
+                        connection.sendall(session.answer(event.call, None))
+                        return listing
                 if isinstance(event, events.Configured):
                     connection.sendall(session.configure_answer(event.call, event.nri_version))
             connection.sendall(session.data_to_send())
 
 
 def take_in_time(
-    path: str, name: str, wait: Callable[[str], None], is_ending: Callable[[], bool]
-) -> events.Synchronize | None:
+    at: tuple[str, str],
+    listing: Callable[[], Listing],
+    wait: Callable[[str], None],
+    is_ending: Callable[[], bool],
+) -> Listing | None:
     """Take the list as soon as the runtime's socket is there, None if the end comes first.
 
-    `wait` is told why it cannot be had yet, "" once it was.
+    `at`: the socket's path and the plugin's name. `listing` makes an empty list. `wait` is told why it cannot be had
+    yet, "" once it was.
     """
     pause = PAUSE_S
     while not is_ending():
         try:
-            listed = take(path, name)
+            listed = take(*at, listing())
         except (OSError, ColocError) as error:
             wait(f"the runtime's list cannot be had: {error}")
             time.sleep(pause)

@@ -12,8 +12,12 @@ from typing import Any, Final, NamedTuple
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.state import NodeState, Pools
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import RECORD_KEY, QoSClass, Wish
+from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
+
+LONGEST: Final = 1024
+"""Bytes of a container's resources that an answer is kept by; a pod with many devices has more."""
 
 MOST: Final = 1024
 """Answers kept; a node has a handful of different ones."""
@@ -69,11 +73,14 @@ class Foresight:
             return None
         if place.wish.qos is QoSClass.DEDICATED or container.id in state.containers:
             return None
-        if RECORD_KEY in container.annotations:
+        if codec.has_record(container):
             return None
         linux = container.linux
+        resources = linux.resources.SerializeToString()
+        if len(resources) > LONGEST:
+            return None
         oom = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
-        return id(place.wish), place.boxed, linux.resources.SerializeToString(), oom
+        return id(place.wish), place.boxed, resources, oom
 
 
 def _names_cpus(hook: Hook) -> bool:

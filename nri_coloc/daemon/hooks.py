@@ -19,6 +19,7 @@ from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
 from nri_coloc.daemon.creation import Creation
 from nri_coloc.daemon.exchange import Answers, Exchange
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
@@ -154,21 +155,17 @@ class Hooks:
 
     # ---- the runtime's list ----
 
-    def synchronize(self, listed: events.Synchronize, answers: Answers) -> None:
-        """Take the runtime's whole list, answer at once without updates, then compare everything."""
-        self._list(listed, lambda: answers.answer(listed.call, nri_pb2.SynchronizeResponse()))
+    def listing(self) -> Listing:
+        """Return an empty list, for the parts of a Synchronize."""
+        return self._translator.listing()
 
-    def learn(self, listed: events.Synchronize) -> None:
-        """Take the runtime's list that came over a connection made for it alone."""
-        self._list(listed, lambda: None)
-
-    def _list(self, listed: events.Synchronize, answer: Callable[[], None]) -> None:
+    def learn(self, listed: Listing) -> None:
+        """Take the runtime's whole list, then compare everything with it."""
         node = self._node
         event = self._translator.synchronized(listed.pods, listed.containers, node.state, node.tuning)
         with self.expecting_list(event):
             before = self._node.state
             outcome = self._node.decide(event)
-            answer()
         self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
         self._report.decided(outcome.decisions, outcome.state, before)
         self._consequences.act(outcome)

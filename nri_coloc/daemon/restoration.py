@@ -17,10 +17,13 @@ from nri_coloc.actuation import restoration as files
 from nri_coloc.actuation.restoration import Restored
 from nri_coloc.daemon import census
 from nri_coloc.daemon.cri_side import CriSide
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
 from nri_coloc.errors import ColocError
 from nri_coloc.knobs.originals import SPEC_FILES
 from nri_coloc.model import kubepods
+from nri_coloc.model.metadata import KnownKeys
+from nri_coloc.nri import codec
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
@@ -98,7 +101,9 @@ def restore(
     if busy:
         return Undone(put_back, SpecsRestored(), busy, unwritten=put_back.unwritten)
     try:
-        listed = census.take(runtime.nri_socket, runtime.plugin_name, runtime.patience_s)
+        # of a pod's metadata a restore reads nothing but whether it claims a record
+        listing = Listing(codec.Reader(KnownKeys()))
+        listed = census.take(runtime.nri_socket, runtime.plugin_name, listing, runtime.patience_s)
     except (OSError, ColocError) as error:
         unreachable = f"{runtime.nri_socket}: {error}"
         return Undone(put_back, SpecsRestored(), unreachable, unwritten=put_back.unwritten)

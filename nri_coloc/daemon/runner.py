@@ -126,10 +126,17 @@ class Daemon:
         self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
         self.actuator.hints.can = probe.scheduling(options.host_root, self.report.log.warning)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
-        self._translator = Translator(memory, partial(specs.journalled, writer))
+        self._translator = Translator(memory, tuning, partial(specs.journalled, writer))
         self._wire_runtime(settings, writer)
         self._wire_lending(writer)
-        crew = Crew(self.node, self.actuator, self.pusher, self._translator, self.report)
+        crew = Crew(
+            node=self.node,
+            actuator=self.actuator,
+            pusher=self.pusher,
+            translator=self._translator,
+            report=self.report,
+            runtime=self.trunk,
+        )
         self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
         staff = Staff(self.node, self._steering, self.lending, self.survey, self.actuator, self._comparison)
         self._admin = AdminSide(options.admin_socket, staff, self.report)
@@ -148,8 +155,10 @@ class Daemon:
         self.pusher.place = self.actuator.bring
         self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
         self._hooks.is_there = writer.is_there
-        name = (settings.plugin_name, settings.plugin_index)
-        self.trunk = trunk.Trunk(self._connector(), name, self._hooks, self.report, self._configured)
+        name, launched = (settings.plugin_name, settings.plugin_index), self._options.launched is not None
+        self.trunk = trunk.Trunk(
+            self._connector(), name, self._hooks, self.report, self._configured, once=launched
+        )
         updates.native = self.trunk
         self._comparison = Comparison(self.node, self.trunk, self.actuator, self.report, self._cri)
         self._comparison.vanished = self.pusher.forget
@@ -260,7 +269,7 @@ class Daemon:
     def _serve(self) -> None:
         launched = self._options.launched is not None
         try:
-            self.trunk.run(once=launched)
+            self.trunk.run()
         except Exception as error:
             self.report.log.exception("the trunk's thread failed; leaving", exc_info=error)
             self._failed = True
@@ -330,8 +339,8 @@ class Daemon:
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
-        path, name = self.settings.nri_socket, self.settings.plugin_name
-        listed = census.take_in_time(path, name, self._wait_for, lambda: self._ending.asked)
+        at = self.settings.nri_socket, self.settings.plugin_name
+        listed = census.take_in_time(at, self._hooks.listing, self._wait_for, lambda: self._ending.asked)
         if listed is not None:
             self._hooks.learn(listed)
             self.trunk.took_list_from_elsewhere()

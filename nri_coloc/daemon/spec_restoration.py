@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.actuation import files, former_values, oom_scores
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.pusher import PAUSE_S
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
 from nri_coloc.knobs import originals
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, Original
 from nri_coloc.model.workload import Container, Phase
-from nri_coloc.nri import codec
-from nri_coloc.nri.events import Synchronize
 from nri_coloc.policy import record
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
@@ -69,7 +68,7 @@ class SpecRestoration:
         self._texts = _by_folder(entries, host_root.rstrip("/"))
         self._pause = pause
 
-    def run(self, listed: Synchronize, until: float = float("inf")) -> SpecsRestored:
+    def run(self, listed: Listing, until: float = float("inf")) -> SpecsRestored:
         """Go through the runtime's list; whoever's turn does not come before `until` (monotonic) is left."""
         done: list[str] = []
         refused: list[str] = []
@@ -95,13 +94,11 @@ class SpecRestoration:
 
     # ---- whom it concerns ----
 
-    def _subjects(self, listed: Synchronize) -> Iterator[_Subject]:
-        pods = {message.id: codec.pod_of(message) for message in listed.pods}
-        for message in listed.containers:
-            pod = pods.get(message.pod_sandbox_id)
+    def _subjects(self, listed: Listing) -> Iterator[_Subject]:
+        for container in listed.containers:
+            pod = listed.pods.get(container.pod_id)
             if pod is None:
                 continue  # without its pod nobody can tell whether a record is ours
-            container = codec.container_of(message, pod)
             try:
                 path = cgroup_layout.container_path(container.cgroups_path)
             except ValueError:

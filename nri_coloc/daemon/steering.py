@@ -6,7 +6,7 @@ moves. An invalid file changes nothing and is reported.
 
 import time
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from nri_coloc.admin.orders import OrderDeclined
 from nri_coloc.daemon.actuator import Actuator
@@ -28,6 +28,12 @@ from nri_coloc.sampling import topology as machine
 from nri_coloc.sampling.topology import Glimpse
 from nri_coloc.telemetry import logs
 
+LIST_WITHIN_S: Final = 10.0
+"""How long settings wait for the runtime's list. Without it they hold for pods that run already when it comes."""
+
+UNREAD: Final = "; pods that run already lack the labels and annotations that it newly names"
+"""Of settings of a daemon that the runtime launched: it cannot have the list again."""
+
 TOPOLOGY_EVERY_S: Final = 1.0
 """A glimpse takes some 50 µs. Until it is seen that a CPU went offline, it counts among those that are lent."""
 
@@ -42,6 +48,24 @@ FIXED: Final = {
 """Settings that hold from the start to the end of a process, by their keys in the file."""
 
 
+class Runtime(Protocol):
+    """Tells its whole list anew when it is asked; `synchronized_at`: when it last did, 0 while it is not connected."""
+
+    @property
+    def synchronized_at(self) -> float: ...
+
+    def relist(self, why: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """Settings that are put in force when the runtime has told its list anew: they read more of a pod than was kept."""
+
+    settings: Settings
+    listed_before: float
+    until: float
+
+
 @dataclass(frozen=True, slots=True)
 class Crew:
     """Everything that follows new settings."""
@@ -51,6 +75,7 @@ class Crew:
     pusher: Pusher
     translator: Translator
     report: Report
+    runtime: Runtime
 
 
 class Steering:
@@ -69,6 +94,7 @@ class Steering:
         self._kubelet = kubelet
         self._crew = crew
         self.pause = Pause()
+        self._awaited: _Awaited | None = None
         self._has_retuned = False
         self._topology_at = time.monotonic()
         self._glimpses: tuple[Glimpse | None, Glimpse | None] = (None, None)
@@ -81,6 +107,7 @@ class Steering:
             self._has_retuned = False
             self._catch_up()
         self._look_at_settings(now)
+        self._look_for_list(now)
         self._look_at_kubelet()
         if now - self._topology_at >= TOPOLOGY_EVERY_S:
             self._topology_at = now
@@ -135,9 +162,28 @@ class Steering:
             self.refuse(error.sentence)
             return
         self.config_problem = ""
+        self._awaited = None
+        runtime, now = self._crew.runtime, time.monotonic()
+        if not self._crew.translator.read_also(settings.tuning):
+            self._put_in_force(settings)
+        elif runtime.relist("the configuration names labels or annotations that were not read"):
+            self._awaited = _Awaited(settings, now, now + LIST_WITHIN_S)
+        else:
+            self._put_in_force(settings, UNREAD if runtime.synchronized_at else "")
+
+    def _look_for_list(self, now: float) -> None:
+        """Put awaited settings in force once the runtime has told its list, or when it does not for long."""
+        awaited = self._awaited
+        if awaited is None:
+            return
+        if self._crew.runtime.synchronized_at > awaited.listed_before or now >= awaited.until:
+            self._awaited = None
+            self._put_in_force(awaited.settings)
+
+    def _put_in_force(self, settings: Settings, note: str = "") -> None:
         logs.configure(settings.log_level)
         fixed = _fixed_at_start(self.settings, settings)
-        note = f"; only a restart changes {', '.join(fixed)}" if fixed else ""
+        note += f"; only a restart changes {', '.join(fixed)}" if fixed else ""
         self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
         self.settings = replace(settings, **{name: getattr(self.settings, name) for name in FIXED})
         self._retune(self._crew.node.state.topology)

@@ -4,11 +4,12 @@ A pod that the state knows is not decoded again; one that it does not know is ta
 events get lost around a registration. No I/O.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from nri_coloc.config import annotations
+from nri_coloc.config.vocabularies import order
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import (
     ContainerCreating,
@@ -18,6 +19,7 @@ from nri_coloc.model.events import (
     Synchronized,
 )
 from nri_coloc.model.knobs import Original
+from nri_coloc.model.metadata import KnownKeys
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import KEPT_BY_DRA, KEPT_BY_KUBELET, Container, Pod, QoSClass, Resources, Wish
@@ -25,18 +27,38 @@ from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 from nri_coloc.policy import claim, record
 from nri_coloc.policy.update import merge
-
-
-def _nothing(_container: Container) -> Original:
-    return Original(frozenset())
+from nri_coloc.reclaim import workload
 
 
 class Translator:
-    """Holds what every translation needs: the machine's memory, for shares of it, and what a former life journalled."""
+    """Reads pods and containers, and their wishes.
 
-    def __init__(self, memory_bytes: int, journalled: Callable[[Container], Original] = _nothing) -> None:
+    memory_bytes: the machine's memory, for parts of it.
+    tuning: of the start; its rules name labels and annotations that are read.
+    journalled: the figures that a previous process changed in a container's spec, by its journal.
+    """
+
+    def __init__(
+        self, memory_bytes: int, tuning: Tuning, journalled: Callable[[Container], Original]
+    ) -> None:
         self._memory_bytes = memory_bytes
         self._journalled = journalled
+        self._reader = codec.Reader(_known_keys(tuning))
+
+    def listing(self) -> Listing:
+        """Return an empty list, for the parts of a Synchronize."""
+        return Listing(self._reader)
+
+    def read_also(self, tuning: Tuning) -> bool:
+        """Read from now on the names of another tuning's rules, too; return whether there are more than before.
+
+        Pods that were read before lack it until the runtime lists them again.
+        """
+        known = self._reader.known.with_also(_known_keys(tuning))
+        if known == self._reader.known:
+            return False
+        self._reader = codec.Reader(known)
+        return True
 
     def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
         """Read a container's wish from its pod's annotations and the kubelet's own values."""
@@ -61,11 +83,11 @@ class Translator:
     def pod_of(self, hook: Hook, state: NodeState) -> Pod:
         """Return the pod of a hook, from the state if it is known."""
         place = state.pods.get(hook.pod.id)
-        return place.pod if place is not None else codec.pod_of(hook.pod)
+        return place.pod if place is not None else self._reader.pod_of(hook.pod)
 
     def pod_started(self, hook: Hook, tuning: Tuning) -> PodStarted:
         """Translate RunPodSandbox."""
-        pod = codec.pod_of(hook.pod)
+        pod = self._reader.pod_of(hook.pod)
         return PodStarted(pod, self.pod_wish(pod, tuning))
 
     def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
@@ -89,15 +111,21 @@ class Translator:
         return ContainerUpdating(pod, container, self.wish(pod, asked, tuning), requested)
 
     def synchronized(
-        self, pods: Sequence[Any], containers: Sequence[Any], state: NodeState, tuning: Tuning
+        self, pods: Mapping[str, Pod], containers: Sequence[Container], state: NodeState, tuning: Tuning
     ) -> Synchronized:
         """Translate the runtime's whole list; a container whose pod is not in it gets an empty pod."""
-        known = {message.id: codec.pod_of(message) for message in pods}
-        listed = []
-        for message in containers:
-            pod = known.get(message.pod_sandbox_id) or Pod(message.pod_sandbox_id)
-            listed.append(self._listed(codec.container_of(message, pod), pod, state, tuning))
-        return Synchronized(tuple((pod, self.pod_wish(pod, tuning)) for pod in known.values()), tuple(listed))
+        in_pods: dict[str, list[int]] = {pod_id: [] for pod_id in pods}
+        for place, container in enumerate(containers):
+            in_pods.setdefault(container.pod_id, []).append(place)
+        listed: dict[int, tuple[Container, Wish]] = {}
+        wishes: list[tuple[Pod, Wish]] = []
+        for pod_id, places in in_pods.items():  # pod by pod: a pod's annotations are parsed once
+            pod = pods.get(pod_id)
+            if pod is not None:
+                wishes.append((pod, self.pod_wish(pod, tuning)))
+            for place in places:
+                listed[place] = self._listed(containers[place], pod or Pod(pod_id), state, tuning)
+        return Synchronized(tuple(wishes), tuple(listed[place] for place in range(len(containers))))
 
     def _listed(
         self, container: Container, pod: Pod, state: NodeState, tuning: Tuning
@@ -141,17 +169,26 @@ class Translator:
 
     def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
         """Read every wish anew under another tuning: by container id and by pod id."""
-        containers = {}
+        containers: dict[str, Wish] = {}
+        pods: dict[str, Wish] = {}
+        for pod_id, place in state.pods.items():
+            pods[pod_id] = self.pod_wish(place.pod, tuning)
+            for assignment in state.of_pod(pod_id):
+                containers[assignment.id] = self.wish(place.pod, assignment.container, tuning)
         for assignment in state.containers.values():
-            place = state.pods.get(assignment.container.pod_id)
-            pod = place.pod if place else Pod(assignment.container.pod_id)
-            containers[assignment.id] = self.wish(pod, assignment.container, tuning)
-        return containers, {k: self.pod_wish(place.pod, tuning) for k, place in state.pods.items()}
+            if assignment.id not in containers:
+                pod = Pod(assignment.container.pod_id)
+                containers[assignment.id] = self.wish(pod, assignment.container, tuning)
+        return containers, pods
 
     def _subject(self, hook: Hook, state: NodeState) -> tuple[Pod, Container]:
         assert hook.container is not None  # the session gives one to every hook of a container
         pod = self.pod_of(hook, state)
         return pod, codec.container_of(hook.container, pod)
+
+
+def _known_keys(tuning: Tuning) -> KnownKeys:
+    return order.known_keys(tuning).with_also(KnownKeys(labels=workload.LABELS))
 
 
 def _unless_anothers(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon.hooks import Hooks
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.own_calls import OwnCalls, outcome
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
@@ -39,7 +40,11 @@ OnConfigured = Callable[[events.Configured], None]
 
 
 class Trunk:
-    """`connect` makes a socket; a launched plugin has one that it was given, and only that."""
+    """The connection to the runtime.
+
+    connect: makes a socket.
+    once: the plugin was launched, and has only the socket that it was given.
+    """
 
     def __init__(
         self,
@@ -48,7 +53,10 @@ class Trunk:
         hooks: Hooks,
         report: Report,
         on_configured: OnConfigured,
+        *,
+        once: bool = False,
     ) -> None:
+        self._once = once
         self.synchronized_at = 0.0
         self.connected = False
         self._connect = connect
@@ -58,6 +66,7 @@ class Trunk:
         self._on_configured = on_configured
         self._socket: socket.socket | None = None
         self._session: Session | None = None
+        self._listing: Listing | None = None
         self._version = version.OLDEST
         self._sending = Lock()
         self._stopping = Event()
@@ -65,8 +74,8 @@ class Trunk:
         self._own_calls = OwnCalls()
         self._watchdog = Watchdog(self.answer_neutral)
 
-    def run(self, *, once: bool = False) -> None:
-        """Serve connection after connection until `stop`; `once` for a socket that cannot be had again."""
+    def run(self) -> None:
+        """Serve connection after connection until `stop`; one only where the socket cannot be had again."""
         self._watchdog.start()
         delay = FIRST_RETRY_S
         attempts = 0
@@ -84,9 +93,9 @@ class Trunk:
             found_before = found
             pause_s = delay * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
             if lost is not None:
-                self._lost(lost, attempts, "" if once else f"; reconnecting in {pause_s:.1f} s")
+                self._lost(lost, attempts, "" if self._once else f"; reconnecting in {pause_s:.1f} s")
             attempts += 1
-            if once:
+            if self._once:
                 return
             self._stopping.wait(pause_s)
             delay = min(delay * 2, RETRY_CAP_S)
@@ -126,6 +135,16 @@ class Trunk:
                 current.shutdown(socket.SHUT_RDWR)
             except OSError:
                 return
+
+    def relist(self, why: str) -> bool:
+        """Have the runtime tell its list anew, over a new connection; return False if that cannot be had now.
+
+        A plugin that the runtime launched has no other connection than the one that it was given.
+        """
+        if self._once or self._socket is None:
+            return False
+        self.drop(why)
+        return True
 
     # ---- the hooks' face ----
 
@@ -243,26 +262,44 @@ class Trunk:
         because = f"{configured.runtime_name} {configured.runtime_version}, NRI {nri}"
         self._report.said(AuditEvent.RUNTIME_CONNECT, Reason.CONNECTED, because)
 
-    def _synchronize(self, listed: events.Synchronize, read_at: float) -> None:
-        try:
-            self._hooks.synchronize(listed, self)
-        except (OSError, TransportLost, ProtocolError):
-            raise
-        except Exception as error:
-            self._report.log.exception("Synchronize failed inside; it is not answered", exc_info=error)
-            because = f"Synchronize failed inside: {type(error).__name__}: {error}; asking for it again"
-            self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
-            raise TransportLost("without the runtime's list nothing can be placed") from error
-        took = time.monotonic() - read_at
+    def _synchronize(self, part: events.Synchronize, read_at: float) -> None:
+        """Take one part of the list; answer the last one before anything dear is done.
+
+        The runtime grants all parts two seconds together and holds its global lock meanwhile. A hook that follows the
+        answer waits in the socket until the list has been placed.
+        """
+        listing = self._listing or self._hooks.listing()
+        listing.add(part)
+        self._listing = listing if part.more else None
+        if part.more:
+            return
+        self.answer(part.call, nri_pb2.SynchronizeResponse())
+        answered_at = time.monotonic()
+        self._place(listing)
         self.synchronized_at = time.monotonic()
         self._report.log.info(
-            "synchronised", containers=len(listed.containers), pods=len(listed.pods), seconds=round(took, 4)
+            "synchronised",
+            containers=len(listing.containers),
+            pods=len(listing.pods),
+            seconds=round(self.synchronized_at - read_at, 4),
+            answered_after=round(answered_at - read_at, 4),
         )
-        budget = listed.call.timeout_nano / 1e9
+        took, budget = answered_at - read_at, part.call.timeout_nano / 1e9
         if budget and took > budget and version.late_sync_leaves_zombie(self._version):
             raise TransportLost(
                 f"Synchronize took {took:.2f} s of {budget:.2f} s: the runtime has dropped us silently"
             )
+
+    def _place(self, listing: Listing) -> None:
+        try:
+            self._hooks.learn(listing)
+        except (OSError, TransportLost, ProtocolError):
+            raise
+        except Exception as error:
+            self._report.log.exception("Synchronize failed inside", exc_info=error)
+            because = f"Synchronize failed inside: {type(error).__name__}: {error}; asking for it again"
+            self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
+            raise TransportLost("without the runtime's list nothing can be placed") from error
 
     def _send(self, data: bytes) -> None:
         """Send framed bytes whole; requires holding the sending lock."""
@@ -278,6 +315,7 @@ class Trunk:
     def _forget(self) -> None:
         with self._sending:
             self._socket = self._session = None
+        self._listing = None
         self._own_calls.lost()
         was = self.connected
         self.connected = False

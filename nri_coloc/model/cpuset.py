@@ -18,6 +18,7 @@ LONGEST_ID: Final = 20
 """Digits, leading zeros among them: more are no id, and of more than 4300 int() says nothing that helps."""
 
 LONGEST_KEPT: Final = 1024
+"""Characters of a text, and CPUs of a mask, whose reading is kept: a pod's author may make up longer ones."""
 
 
 def parse(text: str) -> CPUMask:
@@ -54,9 +55,12 @@ def _is_id(word: str) -> bool:
 _known = lru_cache(maxsize=256)(_parsed)
 
 
-@lru_cache(maxsize=4096)
 def render(mask: CPUMask) -> str:
     """Write a mask as the shortest cpulist; the empty set is the empty text."""
+    return _known_text(mask) if mask.bit_length() <= LONGEST_KEPT else _rendered(mask)
+
+
+def _rendered(mask: CPUMask) -> str:
     parts = []
     while mask:
         first = (mask & -mask).bit_length() - 1
@@ -65,6 +69,9 @@ def render(mask: CPUMask) -> str:
         parts.append(str(first) if length == 1 else f"{first}-{first + length - 1}")
         mask &= ~(((1 << length) - 1) << first)
     return ",".join(parts)
+
+
+_known_text = lru_cache(maxsize=1024)(_rendered)
 
 
 def of(ids: Iterable[int]) -> CPUMask:

@@ -12,6 +12,7 @@ from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
+from nri_coloc.model.metadata import PREFIX
 from nri_coloc.model.value import value
 
 
@@ -88,8 +89,13 @@ class Resources:
 
 @value
 class Pod:
-    """A pod sandbox; `cgroup_parent` is the pod's cgroup in the driver's own notation. `overhead_bytes`: memory that
-    its runtime class takes beside its containers."""
+    """A pod sandbox, with those labels and annotations that are read (`model.metadata`).
+
+    cgroup_parent: the pod's cgroup in the driver's own notation.
+    overhead_bytes: memory that its runtime class takes beside its containers.
+    excess_bytes: the size of its known labels and annotations where that is over the bound; then none is kept.
+    claims_record: it carries the annotation that only the plugin may write, on containers.
+    """
 
     id: str
     uid: str = ""
@@ -101,6 +107,8 @@ class Pod:
     handler: str = ""
     resources: Resources | None = None
     overhead_bytes: int = 0
+    excess_bytes: int = 0
+    claims_record: bool = False
 
     @property
     def kube_qos(self) -> KubeQoS:
@@ -208,7 +216,10 @@ KEPT_BY_DRA: Final = "dra"
 KEPT_BY_KUBELET: Final = "kubelet"
 """In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
 
-RECORD_KEY: Final = "coloc.nri.io/record"
+RECORD_KEY: Final = f"{PREFIX}record"
 """The annotation that we give to each container and get back after restarts (DESIGN invariant 3)."""
+
+RECORD_LENGTH: Final = 4096
+"""Characters of a record: the longest that is written is a 768-CPU list and fourteen numbers."""
 
 DEFAULT_WISH: Final = Wish(QoSClass.SHARED)

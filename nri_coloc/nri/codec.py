@@ -1,45 +1,70 @@
 """From the wire's messages to the model: the only translator inward.
 
-Only the fields that placement uses are touched; mounts and devices are never decoded further, and of the
-environment only the DRA CPU driver's variables. What
-a stranger could abuse is dropped here: a record annotation counts only where the pod carries no such key, since
-a runtime may be configured to copy pod annotations onto containers.
+Only the fields that placement uses are declared (`told.proto`); of labels and annotations only names that are known
+are kept, up to a bound, and of the environment only the DRA CPU driver's variables. A record annotation counts only
+where the pod carries no such key, since a runtime may be configured to copy pod annotations onto containers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from nri_coloc._pb import nri_pb2
+from google.protobuf.message import DecodeError
+
+from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.workload import RECORD_KEY, Container, Phase, Pod, Resources
+from nri_coloc.model.metadata import MAX_BYTES, PREFIX, KnownKeys, Texts
+from nri_coloc.model.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
 
-_CLAIM_PREFIX: Final = "DRA_CPUSET_"
+_CLAIM_PREFIX: Final = b"DRA_CPUSET_"
 """Before a claim's uid in the name of a variable whose value is a cpulist (kubernetes-sigs/dra-driver-cpu)."""
 
-_PHASES: Final = {nri_pb2.CONTAINER_RUNNING: Phase.RUNNING, nri_pb2.CONTAINER_PAUSED: Phase.RUNNING}
+_PHASES: Final[Mapping[int, Phase]] = {
+    nri_pb2.CONTAINER_RUNNING: Phase.RUNNING,
+    nri_pb2.CONTAINER_PAUSED: Phase.RUNNING,
+}
+
+_KEY_FIRST: Final = b"\x0a"
+"""Tag of an entry's key: every encoder writes it before the value."""
+
+_RECORD_ENTRY: Final = _KEY_FIRST + bytes([len(RECORD_KEY)]) + RECORD_KEY.encode()
+_HEAD: Final = 2
+"""Bytes of an entry before a key of up to 127 bytes: its tag and its length."""
 
 
-def pod_of(message: nri_pb2.PodSandbox) -> Pod:
-    """Read a pod."""
-    return Pod(
-        id=message.id,
-        uid=message.uid,
-        name=message.name,
-        namespace=message.namespace,
-        labels=dict(message.labels),
-        annotations=dict(message.annotations),
-        cgroup_parent=message.linux.cgroup_parent,
-        handler=message.runtime_handler,
-        resources=resources_of(message.linux.pod_resources),
-        overhead_bytes=max(0, message.linux.pod_overhead.memory.limit.value),
-    )
+class Reader:
+    """Reads pods; `known` names the labels and annotations that are kept."""
+
+    def __init__(self, known: KnownKeys) -> None:
+        self.known = known
+        self._annotations = frozenset(name.encode() for name in known.annotations)
+        self._labels = frozenset(name.encode() for name in known.labels)
+
+    def pod_of(self, message: told_pb2.PodSandbox) -> Pod:
+        """Read a pod."""
+        labels = dict(_known(message.labels, self._labels))
+        annotations = dict(_known(message.annotations, self._annotations, PREFIX.encode()))
+        size = sum(len(name) + len(value) for kept in (labels, annotations) for name, value in kept.items())
+        fits = size <= MAX_BYTES
+        return Pod(
+            id=message.id,
+            uid=message.uid,
+            name=message.name,
+            namespace=message.namespace,
+            labels=_texts(labels if fits else {}),
+            annotations=_texts(annotations if fits else {}),
+            cgroup_parent=message.linux.cgroup_parent,
+            handler=message.runtime_handler,
+            resources=resources_of(message.linux.pod_resources),
+            overhead_bytes=max(0, message.linux.pod_overhead.memory.limit.value),
+            excess_bytes=0 if fits else size,
+            claims_record=RECORD_KEY.encode() in annotations,
+        )
 
 
-def container_of(message: nri_pb2.Container, pod: Pod) -> Container:
+def container_of(message: told_pb2.Container, pod: Pod) -> Container:
     """Read a container of a pod that was read before."""
     linux = message.linux
-    record = "" if RECORD_KEY in pod.annotations else message.annotations.get(RECORD_KEY, "")
     resources = resources_of(linux.resources)
     return Container(
         message.id,
@@ -49,7 +74,7 @@ def container_of(message: nri_pb2.Container, pod: Pod) -> Container:
         message.pid,
         linux.cgroups_path,
         message.created_at,
-        record,
+        "" if pod.claims_record else _record(message),
         linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
         resources,
         # only what another plugin has pinned can be such a one, and a creation mostly names no CPUs yet
@@ -57,19 +82,69 @@ def container_of(message: nri_pb2.Container, pod: Pod) -> Container:
     )
 
 
-def _claimed(env: Iterable[str]) -> CPUMask:
-    """Return the CPUs of all claims in an environment; 0 for none, and if one of them is no cpulist."""
+def has_record(message: told_pb2.Container) -> bool:
+    """Return whether a container carries the plugin's annotation."""
+    return any(entry.startswith(_RECORD_ENTRY) for entry in message.annotations)
+
+
+def _record(message: told_pb2.Container) -> str:
+    for entry in message.annotations:
+        if entry.startswith(_RECORD_ENTRY):
+            found = _entry(entry).value
+            return found.decode(errors="replace") if len(found) <= RECORD_LENGTH else ""
+    return ""
+
+
+def _known(
+    entries: Iterable[bytes], names: frozenset[bytes], prefix: bytes = b""
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the entries whose names are known, undecoded."""
+    lengths = [len(name) for name in (*names, *filter(None, (prefix,)))]
+    least = _HEAD + min(lengths, default=0)
+    for entry in entries if lengths else ():
+        if len(entry) <= least:  # spares most of a hostile pod's 87,000 annotations of three bytes
+            continue
+        key = _key(entry)
+        if key in names or (prefix and key.startswith(prefix)):
+            yield key, _entry(entry).value
+
+
+def _key(entry: bytes) -> bytes:
+    if not entry.startswith(_KEY_FIRST):
+        return _entry(entry).key
+    size, begin = entry[1], _HEAD
+    if size > 127:  # a varint of two bytes; no key of Kubernetes is longer than 317
+        size, begin = (size & 127) | entry[2] << 7, _HEAD + 1
+    return entry[begin : begin + size]
+
+
+def _entry(entry: bytes) -> told_pb2.Entry:
+    """Decode an entry; one that cannot be decoded is empty."""
+    try:
+        return told_pb2.Entry.FromString(entry)
+    except DecodeError:
+        return told_pb2.Entry()
+
+
+def _texts(encoded: dict[bytes, bytes]) -> Texts:
+    return Texts({name.decode(errors="replace"): value for name, value in encoded.items()})
+
+
+def _claimed(env: Iterable[bytes]) -> CPUMask:
+    """Return the CPUs of all claims in an environment; 0 for none, if one is no cpulist, and for too many."""
+    claims = [variable for variable in env if variable.startswith(_CLAIM_PREFIX)]
+    if sum(map(len, claims)) > MAX_BYTES:
+        return 0
     union = 0
-    for variable in env:
-        if variable.startswith(_CLAIM_PREFIX):
-            try:
-                union |= cpuset.parse(variable.partition("=")[2])
-            except ValueError:
-                return 0
+    for claim in claims:
+        try:
+            union |= cpuset.parse(claim.partition(b"=")[2].decode())
+        except ValueError:
+            return 0
     return union
 
 
-def resources_of(message: nri_pb2.LinuxResources) -> Resources:
+def resources_of(message: told_pb2.LinuxResources | nri_pb2.LinuxResources) -> Resources:
     """Read resources; a wrapper that is absent is None, in an update a zero means "keep"."""
     cpu, memory = message.cpu, message.memory
     return Resources(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nri_coloc._pb import nri_pb2
+from nri_coloc._pb import told_pb2
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.nri.version import NriVersion
 
@@ -42,11 +42,12 @@ class Configured:
 
 @dataclass(frozen=True, slots=True)
 class Synchronize:
-    """Everything that exists, after the last part of it has come."""
+    """A part of everything that exists. `more`: further parts follow, and this one is answered already."""
 
     call: Call
-    pods: Sequence[nri_pb2.PodSandbox]
-    containers: Sequence[nri_pb2.Container]
+    pods: Sequence[told_pb2.PodSandbox]
+    containers: Sequence[told_pb2.Container]
+    more: bool
 
 
 class Hook(NamedTuple):
@@ -54,9 +55,9 @@ class Hook(NamedTuple):
 
     call: Call
     kind: HookKind
-    pod: nri_pb2.PodSandbox
-    container: nri_pb2.Container | None  # None for events of pods
-    resources: nri_pb2.LinuxResources | None  # only in the two updates
+    pod: told_pb2.PodSandbox
+    container: told_pb2.Container | None  # None for events of pods
+    resources: told_pb2.LinuxResources | None  # only in the two updates
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError, Message
 
-from nri_coloc._pb import nri_pb2
+from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from nri_coloc.multiplex import trunk
 from nri_coloc.nri import calls, events, subscription
@@ -27,9 +27,6 @@ from nri_coloc.ttrpc.connection import Connection, Request, Response, Role
 from nri_coloc.ttrpc.errors import TtrpcError
 from nri_coloc.ttrpc.status import Code
 
-# All parts of one Synchronize. containerd's largest single one is 16 MiB; four times that would be
-# some thousand containers, on nodes that run a few hundred.
-MAX_SYNCHRONIZE_BYTES = 64 << 20
 # Automatic answers are short; this many bytes unsent means that the owner stopped sending.
 MAX_UNSENT_BYTES = 2 * frames.MESSAGE_LIMIT
 
@@ -52,8 +49,6 @@ class Session:
         self._server = Connection(Role.SERVER, receive_limit=frames.UNCHECKED_PEER_LIMIT)
         self._client = Connection(Role.CLIENT)
         self._registration = 0
-        self._parts = nri_pb2.SynchronizeRequest()
-        self._parts_bytes = 0
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._cause: ProtocolError | None = None
@@ -187,7 +182,7 @@ class Session:
 
     def _on_request(self, request: Request, found: list[events.Event]) -> None:
         method = request.method
-        expected = calls.REQUESTS.get(method)
+        expected = calls.READ_AS.get(method)
         if request.service != calls.PLUGIN:
             self._refuse_unasked(request, Code.UNIMPLEMENTED, f"service {request.service}")
             return
@@ -223,7 +218,7 @@ class Session:
         found.append(events.Hook(call, shape.kind, message.pod, container, resources))
 
     def _on_state_change(
-        self, call: events.Call, message: nri_pb2.StateChangeEvent, found: list[events.Event]
+        self, call: events.Call, message: told_pb2.StateChange, found: list[events.Event]
     ) -> None:
         shape = calls.HOOKS_BY_EVENT.get(message.event)
         if shape is None:
@@ -246,20 +241,12 @@ class Session:
         found.append(configured)
 
     def _on_synchronize(
-        self, call: events.Call, message: nri_pb2.SynchronizeRequest, found: list[events.Event]
+        self, call: events.Call, message: told_pb2.Synchronize, found: list[events.Event]
     ) -> None:
         self._move(Input.SYNCHRONIZE)
-        self._parts_bytes += message.ByteSize()
-        if self._parts_bytes > MAX_SYNCHRONIZE_BYTES:
-            self._blame(f"Synchronize is over {MAX_SYNCHRONIZE_BYTES} bytes")
-        if message.more or self._parts.more:
-            self._parts.MergeFrom(message)
         if message.more:
             self._queue(self._server.send_response(call.stream, _MORE))
-            return
-        whole = self._parts if self._parts.more else message
-        self._parts, self._parts_bytes = nri_pb2.SynchronizeRequest(), 0
-        found.append(events.Synchronize(call, whole.pods, whole.containers))
+        found.append(events.Synchronize(call, message.pods, message.containers, message.more))
 
     # ---- the runtime's answers ----
 

@@ -17,10 +17,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, KnobValue
 from nri_coloc.model.state import RECLAIM, Assignment
-from nri_coloc.model.workload import Container, QoSClass, Resources, Wish
-
-MAX_LENGTH: Final = 4096
-"""Longer text is not ours: the longest we write is a 768-CPU list and fourteen numbers."""
+from nri_coloc.model.workload import RECORD_LENGTH, Container, QoSClass, Resources, Wish
 
 _VERSION: Final = 1
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -83,7 +80,7 @@ def _text(
 
 def read(text: str) -> Record | None:
     """Read a record; None for none, for another version's, and for anything we would not have written."""
-    if not text or len(text) > MAX_LENGTH:
+    if not text or len(text) > RECORD_LENGTH:
         return None
     try:
         entry = json.loads(text)

@@ -28,6 +28,8 @@ _SCHEDULED: Final = re.compile(r"(?P<owner>.+)-[0-9]{8,10}")
 _HASH_LABEL: Final = "pod-template-hash"
 _ORDINAL_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 _JOB_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
+LABELS: Final = frozenset({_HASH_LABEL, _ORDINAL_LABEL, *_JOB_LABELS})
+"""All labels that are read here."""
 
 
 class OnlinePod(NamedTuple):

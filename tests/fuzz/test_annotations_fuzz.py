@@ -14,6 +14,7 @@ import pytest
 from nri_coloc.config import keys, settings
 from nri_coloc.config.annotations import resolve, resolve_pod
 from nri_coloc.errors import SettingsError
+from nri_coloc.model.metadata import PREFIX
 from nri_coloc.model.tuning import Settings, Tuning
 from nri_coloc.model.workload import Container, Pod, Resources, Wish
 from tests.fuzz import corpus
@@ -186,7 +187,7 @@ def scraps(pieces: tuple[str, ...], count: int, seed: int) -> Iterator[str]:
 def test_any_annotation_gives_a_wish(inputs):
     dice = random.Random(11)
     for text in scraps(PIECES, inputs // 2, seed=12):
-        names = (keys.PREFIX + dice.choice(NAMES) + dice.choice(SUFFIXES) for _ in range(dice.randint(1, 3)))
+        names = (PREFIX + dice.choice(NAMES) + dice.choice(SUFFIXES) for _ in range(dice.randint(1, 3)))
         pod = Pod("p", annotations=dict.fromkeys(names, text), cgroup_parent=dice.choice(PARENTS))
         assert isinstance(resolve(pod, CONTAINER, TUNING, 1 << 36), Wish), repr(pod.annotations)
         assert isinstance(resolve_pod(pod, TUNING), Wish), repr(pod.annotations)

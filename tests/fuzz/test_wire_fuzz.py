@@ -7,7 +7,7 @@ with a few bytes changed: pure noise rarely gets past the first header.
 
 import random
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 import pytest
 from google.protobuf.message import Message
@@ -114,8 +114,15 @@ def feed_connection(source: random.Random, role: Role) -> None:
 
 
 def answer(source: random.Random, session: Session, event: events.Event) -> None:
-    if isinstance(event, events.Hook | events.Synchronize | events.Configured) and source.random() < 0.8:
+    if is_asked(event) and source.random() < 0.8:
         session.neutral(event.call)
+
+
+def is_asked(event: events.Event) -> TypeGuard[events.Hook | events.Synchronize | events.Configured]:
+    """Whether an event waits for an answer; an early part of Synchronize has got one."""
+    if isinstance(event, events.Synchronize):
+        return not event.more
+    return isinstance(event, events.Hook | events.Configured)
 
 
 def feed_session(source: random.Random) -> None:
@@ -152,7 +159,7 @@ def check(data: bytes) -> None:
 
 def _hear(session: Session, data: bytes) -> None:
     for event in session.receive_data(data):
-        if isinstance(event, events.Hook | events.Synchronize | events.Configured):
+        if is_asked(event):
             session.neutral(event.call)
     assert len(session.data_to_send()) <= MAX_UNSENT_BYTES
 

@@ -18,6 +18,7 @@ from nri_coloc.node_sim.plugin_link import PluginLink
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
+from tests.rig.told import texts
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.node_sim.scripted_plugin import Answer, Refusal, ScriptedPlugin, adjustment, update_of
 
@@ -125,14 +126,17 @@ def test_an_adjustment_is_in_the_files_and_comes_back_after_reconnect_and_restar
         wait_until(lambda: not node.runtime.plugins.names, 20, "the farewell")
         with connect(node) as again:
             (told,) = again.synchronized[0].containers
-            assert told.annotations["coloc.nri.io/record"] == "mine"
+            assert texts(told.annotations)["coloc.nri.io/record"] == "mine"
             assert told.linux.resources.cpu.cpus == "2-3"
             node.kill_runtime()
             wait_until(lambda: again.ended, 20, "the end of the connection")
         node.start_runtime()
         with connect(node) as after_restart:
             (told,) = after_restart.synchronized[0].containers
-            assert (told.annotations["coloc.nri.io/record"], told.linux.resources.cpu.cpus) == ("mine", "2-3")
+            assert (texts(told.annotations)["coloc.nri.io/record"], told.linux.resources.cpu.cpus) == (
+                "mine",
+                "2-3",
+            )
 
 
 def test_a_plugin_that_is_late_is_closed_and_the_operation_goes_on(node):

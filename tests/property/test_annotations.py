@@ -11,6 +11,7 @@ from nri_coloc.config import annotations, keys, quantity
 from nri_coloc.config.classes import BANDS
 from nri_coloc.model import memory_request
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.metadata import PREFIX
 from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
 from nri_coloc.model.workload import Container, FindingKind, Pod, QoSClass, Resources, Wish
 
@@ -57,7 +58,7 @@ JSON = st.sampled_from(
     ]
 )
 OURS = st.builds(
-    lambda found, json: {keys.PREFIX + name: value for name, value in {**found, **json}.items()},
+    lambda found, json: {PREFIX + name: value for name, value in {**found, **json}.items()},
     st.dictionaries(NAMES, VALUES, max_size=8),
     st.dictionaries(st.just("containers"), JSON, max_size=1),
 )
@@ -131,7 +132,7 @@ def test_every_finding_is_fit_to_be_shown(pod, container, tuning):
         *resolve(pod, container, tuning).findings,
         *annotations.resolve_pod(pod, tuning).findings,
     ):
-        assert finding.key.startswith(keys.PREFIX)
+        assert finding.key.startswith(PREFIX)
         assert len(finding.key) <= 256 >= len(finding.value)
         assert finding.allowed
         assert finding.used
@@ -162,14 +163,14 @@ def test_a_native_request_keeps_its_shares_quota_and_limit(pod, container, tunin
 
 @given(PODS, CONTAINERS, TUNINGS)
 def test_a_pod_that_our_record_is_written_on_is_told(pod, container, tuning):
-    marked = replace(pod, annotations={**pod.annotations, keys.PREFIX + "record": "{}"})
+    marked = replace(pod, annotations={**pod.annotations, PREFIX + "record": "{}"})
     denied = [f.key for f in resolve(marked, container, tuning).findings if f.kind is FindingKind.DENIED]
-    assert keys.PREFIX + "record" in denied
+    assert PREFIX + "record" in denied
 
 
 @given(CONTAINERS, TUNINGS, st.dictionaries(st.text(max_size=30), st.text(max_size=30)))
 def test_annotations_of_others_change_nothing(container, tuning, others):
-    others = {name: text for name, text in others.items() if not name.startswith(keys.PREFIX)}
+    others = {name: text for name, text in others.items() if not name.startswith(PREFIX)}
     assert resolve(Pod("p", annotations=others), container, tuning) == resolve(Pod("p"), container, tuning)
 
 

@@ -58,7 +58,7 @@ class Bystander:
         match event:
             case events.Configured():
                 self._socket.sendall(self._session.configure_answer(event.call, event.nri_version))
-            case events.Synchronize():
+            case events.Synchronize(more=False):
                 self._socket.sendall(self._session.answer(event.call, nri_pb2.SynchronizeResponse()))
                 self._welcome.set()
             case events.Hook():

@@ -29,13 +29,14 @@ from nri_coloc.model.state import NodeState
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import step as brain
+from tests.rig.told import texts
 
 PROGRAM: Final = ("-m", "tests.rig.mortal_daemon")
 DOOMED: Final = "rig.test/doomed"
 
 HOOKS: Final[dict[str, tuple[str, ...]]] = {
     "Configure": ("asked", "answered"),
-    "Synchronize": ("asked", "decided", "answered", "journalled", "written"),
+    "Synchronize": ("asked", "answered", "decided", "journalled", "written"),
     "RunPodSandbox": ("asked", "decided", "journalled", "written", "answering", "answered"),
     "CreateContainer": ("asked", "decided", "answered", "written", "foreseen"),
     "PostCreateContainer": ("asked", "answered"),
@@ -99,7 +100,7 @@ class Fate:
 
     def serve(self, hooks: Hooks, hook: events.Hook, *others: Any) -> None:
         """`Hooks.serve`; an update begins where it is known to be no push of our own."""
-        self._doomed = DOOMED in hook.pod.annotations
+        self._doomed = DOOMED in texts(hook.pod.annotations)
         if self._doomed and hook.kind is not HookKind.UPDATE_CONTAINER and not self._of_push(hook):
             self.begin(hook.kind.value)
         _serve(hooks, hook, *others)
@@ -120,10 +121,10 @@ class Fate:
         _configure(trunk, configured)
         self.reach("answered")
 
-    def synchronize(self, hooks: Hooks, *others: Any) -> None:
-        """`Hooks.synchronize`."""
+    def synchronize(self, trunk: Trunk, *others: Any) -> None:
+        """`Trunk._synchronize`."""
         self.begin("Synchronize")
-        _synchronize(hooks, *others)
+        _synchronize(trunk, *others)
 
     def push(self, updates: SpecUpdates, *others: Any) -> None:
         """`SpecUpdates.push`."""
@@ -188,7 +189,7 @@ class Fate:
 
 _serve: Final[Callable[..., None]] = Hooks.serve
 _configure: Final[Callable[..., None]] = Trunk._configure
-_synchronize: Final[Callable[..., None]] = Hooks.synchronize
+_synchronize: Final[Callable[..., None]] = Trunk._synchronize
 _push: Final[Callable[..., None]] = SpecUpdates.push
 _carry_out: Final[Callable[..., None]] = Relocation.carry_out
 _save: Final[Callable[..., None]] = ForecastFile.save
@@ -201,7 +202,7 @@ def _weave(fate: Fate) -> None:
     """Put the steps into the product's own classes, which is what this program is for."""
     places: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (Hooks, "serve", fate.serve),
-        (Hooks, "synchronize", fate.synchronize),
+        (Trunk, "_synchronize", fate.synchronize),
         (Trunk, "_configure", fate.configure),
         (SpecUpdates, "push", fate.push),
         (Relocation, "carry_out", fate.carry_out),

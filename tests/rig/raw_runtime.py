@@ -15,6 +15,7 @@ from google.protobuf.message import Message as Protobuf
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.multiplex import trunk
+from nri_coloc.node_sim.adaptation import ENVELOPE_ROOM, split
 from nri_coloc.node_sim.go_reader import GoReader, Message
 from nri_coloc.nri import calls
 from nri_coloc.ttrpc import frames
@@ -132,10 +133,17 @@ class RawPlugin:
     def synchronize(
         self, pods: Sequence[nri_pb2.PodSandbox] = (), containers: Sequence[nri_pb2.Container] = ()
     ) -> nri_pb2.SynchronizeResponse:
-        """Tell everything that exists."""
-        reply = self.call("Synchronize", nri_pb2.SynchronizeRequest(pods=pods, containers=containers))
-        assert reply.code == 0, reply.text
+        """Tell everything that exists, in parts as a runtime does, and wait until it was placed."""
+        parts = split(pods, containers, frames.MESSAGE_LIMIT - ENVELOPE_ROOM)
+        for part in parts:
+            reply = self.call("Synchronize", part)
+            assert reply.code == 0, reply.text
+        self.is_done()
         return nri_pb2.SynchronizeResponse.FromString(reply.payload)
+
+    def is_done(self) -> None:
+        """Wait until the plugin has finished: it answers one call after the other."""
+        self.call("StateChange", nri_pb2.StateChangeEvent())
 
     def welcome(self, **version: str) -> Self:
         """Do the whole handshake on an empty node."""

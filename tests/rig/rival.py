@@ -11,6 +11,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
 from tests.rig.bystander import Bystander
+from tests.rig.told import texts
 
 PIN: Final = "rig.test/rival-pins"
 """The annotation by which a pod asks the rival for CPUs; it keeps its hands off all others."""
@@ -29,9 +30,10 @@ class Rival(Bystander):
         """Return the CPUs that a pod asks it for, after the time that it asks it to think."""
         if hook.kind is not HookKind.CREATE_CONTAINER:
             return None
-        Event().wait(float(hook.pod.annotations.get(SLOW, "0")))
-        if PIN not in hook.pod.annotations:
+        annotations = texts(hook.pod.annotations)
+        Event().wait(float(annotations.get(SLOW, "0")))
+        if PIN not in annotations:
             return None
         answer = nri_pb2.CreateContainerResponse()
-        answer.adjust.linux.resources.cpu.cpus = hook.pod.annotations[PIN]
+        answer.adjust.linux.resources.cpu.cpus = annotations[PIN]
         return answer

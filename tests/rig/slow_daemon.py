@@ -14,9 +14,11 @@ from threading import Event
 from typing import Final
 
 from nri_coloc.cli import main
+from nri_coloc.daemon import translation
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerCreating, ContainerUpdating
 from nri_coloc.model.events import Event as Happening
+from nri_coloc.model.metadata import KnownKeys
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.policy import step as brain
@@ -26,6 +28,7 @@ SLOW: Final = "rig.test/slow"
 SLOW_UPDATE: Final = "rig.test/slow-update"
 LOOK_AGAIN_S: Final = 0.02
 _quick: Final = brain.step
+_known: Final = translation._known_keys
 
 
 def step(state: NodeState, event: Happening, tuning: Tuning) -> Outcome:
@@ -35,6 +38,11 @@ def step(state: NodeState, event: Happening, tuning: Tuning) -> Outcome:
     if isinstance(event, ContainerUpdating) and event.answered and SLOW_UPDATE in event.pod.annotations:
         think(event.pod.annotations[SLOW_UPDATE])
     return _quick(state, event, tuning)
+
+
+def known_keys(tuning: Tuning) -> KnownKeys:
+    """Return the product's own names, and the annotations of this program."""
+    return _known(tuning).with_also(KnownKeys(frozenset({SLOW, SLOW_UPDATE})))
 
 
 def think(until: str) -> None:
@@ -49,4 +57,5 @@ def think(until: str) -> None:
 if __name__ == "__main__":
     be_patient()
     brain.step = step
+    translation._known_keys = known_keys
     sys.exit(main.main(sys.argv[1:], os.environ))

@@ -2,18 +2,20 @@
 
 A claim is a value that is read already but not yet judged: `annotations` asks for the claims of a key after
 our own annotations, in the order in which they were made, and sends each through the gate. Knows no foreign
-key. A pod's author decides what is written, so texts are bounded in length, and JSON in length and depth.
+key. A pod's author decides what is written, so texts are bounded in length, and JSON is parsed once for all containers
+of a pod.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.config import gate, keys
-from nri_coloc.config.written import MAX_JSON, shown
+from nri_coloc.config.written import shown
 from nri_coloc.model import cpuset
 from nri_coloc.model.workload import Finding, FindingKind, Wish
 
@@ -39,6 +41,9 @@ USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
     }
 )
 """What others can say and our own keys cannot, and how to say what a wish ended up with."""
+
+DOCUMENTS_KEPT: Final = 8
+"""Parsed annotations that are kept: as many as one pod can have. The annotations of one pod take 2 MiB when parsed."""
 
 MAX_TEXT: Final = 4096
 """Characters of one inner value: the cpulist of every other CPU of a 768-CPU machine, and room."""
@@ -121,13 +126,12 @@ class Claims:
             self.by_key.setdefault(meaning.key, []).append(claim)
         return not problem
 
-    def json_of(self, name: str, text: str, example: str) -> dict[str, Any]:
+    def json_of(self, name: str, text: str, example: str) -> Mapping[str, Any]:
         """Return the object that an annotation holds; an empty one, and a finding, if it holds none."""
-        try:
-            return _object(text)
-        except (ValueError, RecursionError):
+        found = _object(text)
+        if found is None:
             self.refuse(name, text, example)
-            return {}
+        return found or {}
 
     def refuse(self, name: str, text: str, example: str) -> None:
         """Note an annotation of which nothing counts."""
@@ -158,7 +162,7 @@ def one_of(key: str, values: dict[str, Any], fit: Fit | None = None) -> Meaning:
     return Meaning(key, parse, "one of " + ", ".join(values), fit)
 
 
-def child(found: dict[str, Any], name: str) -> dict[str, Any]:
+def child(found: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return an object inside of an object, an empty one where there is none; ValueError for anything else."""
     inner = found.get(name)
     if inner is not None and not isinstance(inner, dict):
@@ -174,10 +178,11 @@ def _text(value: object, *, numbers: bool) -> str:
     return value
 
 
-def _object(text: str) -> dict[str, Any]:
-    if len(text) > MAX_JSON:
-        raise ValueError(f"longer than {MAX_JSON} characters")
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("no object")  # noqa: TRY004 - to the caller it is text that cannot be read, like all other
-    return found
+@lru_cache(maxsize=DOCUMENTS_KEPT)
+def _object(text: str) -> Mapping[str, Any] | None:
+    """Return the object that a text holds, None if it holds none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

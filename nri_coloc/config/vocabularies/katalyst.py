@@ -153,6 +153,9 @@ _SIMPLE: Final[Mapping[str, Meaning]] = MappingProxyType(
 )
 
 
+_INNER: Final = frozenset({*_SIMPLE, *(key for pair in _PAIRS for key in (pair.finer, pair.ruling))})
+
+
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container: str, claims: Claims) -> None:
     """Make claims of what Katalyst's annotations say; they are the pod's and hold for every container."""
     if _LEVEL in annotations:
@@ -161,7 +164,7 @@ def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container:
     for outer in (_CPU, _MEMORY, _NETWORK):
         if outer in annotations:
             found = claims.json_of(outer, annotations[outer], _EXAMPLE)
-            inner.update({key: (f"{outer}[{key}]", value) for key, value in found.items()})
+            inner.update({key: (f"{outer}[{key}]", found[key]) for key in _INNER & found.keys()})
     for pair in _PAIRS:
         _paired(pair, inner, claims)
     for key, meaning in _SIMPLE.items():

@@ -105,7 +105,7 @@ def _read_lent(text: str, container: str, claims: Claims) -> None:
     lent.take(claims, f"{_LENT}[{container}]", requests, limits, lent.BATCH)
 
 
-def _read_status(found: dict[str, Any], claims: Claims) -> None:
+def _read_status(found: Mapping[str, Any], claims: Claims) -> None:
     if "cpuset" in found:
         claims.take(_CPUS, f"{_STATUS}[cpuset]", found["cpuset"])
     nodes = found.get("numaNodeResources")
@@ -125,13 +125,13 @@ def _listed(nodes: object) -> str | None:
     return ",".join(map(str, ids)) if all(type(found) is int for found in ids) else None
 
 
-def _read_spec(found: dict[str, Any], claims: Claims) -> None:
+def _read_spec(found: Mapping[str, Any], claims: Claims) -> None:
     for kind, meaning in (("requiredCPUBindPolicy", _REQUIRED), ("preferredCPUBindPolicy", _PREFERRED)):
         if found.get(kind):  # an empty text is Go's way to say nothing
             claims.take(meaning, f"{_SPEC}[{kind}]", found[kind])
 
 
-def _read_burst(found: dict[str, Any], claims: Claims) -> None:
+def _read_burst(found: Mapping[str, Any], claims: Claims) -> None:
     """A percentage counts where the policy lets the kernel burst, or where the policy is left open."""
     policy = found.get("policy") or ""
     if policy in ("", "cpuBurstOnly", "auto") and "cpuBurstPercent" in found:

@@ -70,7 +70,7 @@ def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: 
         lent.take(claims, name, requests, limits, lender)
 
 
-def _own(found: dict[str, Any], container: str) -> tuple[str, dict[str, Any]]:
+def _own(found: Mapping[str, Any], container: str) -> tuple[str, dict[str, Any]]:
     for where in ("containers", "initContainers"):
         own = child(child(found, where), container)
         if own:

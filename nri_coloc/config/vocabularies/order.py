@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from nri_coloc.config.vocabularies import katalyst, koordinator, noderesource, volcano
 from nri_coloc.config.vocabularies.claims import Claims, Handling
-from nri_coloc.config.written import Pairs, is_short, ours
+from nri_coloc.config.written import PODS_KEPT, Pairs, ours
+from nri_coloc.model.metadata import KnownKeys
+from nri_coloc.model.tuning import ClassRule, Selector, Tuning
 from nri_coloc.model.workload import Pod
 
 
@@ -39,6 +41,19 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = MappingProxyType(
 
 _ANNOTATIONS: Final = frozenset(name for each in VOCABULARIES.values() for name in each.annotations)
 _LABELS: Final = frozenset(label for each in VOCABULARIES.values() for label in each.labels)
+
+
+def known_keys(tuning: Tuning) -> KnownKeys:
+    """Return the names that a vocabulary, or a rule of the operator, reads."""
+    annotations, labels = set(_ANNOTATIONS), set(_LABELS)
+    members = (member for pool in tuning.pools for member in pool.members)
+    selectors: tuple[ClassRule | Selector, ...] = (*tuning.rules, *members)
+    for selector in selectors:
+        annotations.update(pair[0] for pair in (selector.annotation,) if pair is not None)
+        labels.update(pair[0] for pair in (selector.label,) if pair is not None)
+    for kind, _, key in (pool.group_by.partition(":") for pool in tuning.pools):
+        {"annotation": annotations, "label": labels}.get(kind, set()).add(key)
+    return KnownKeys(frozenset(annotations), frozenset(labels))
 
 
 class Found(NamedTuple):
@@ -75,15 +90,12 @@ def claims_of(carried: Found, container: str) -> Claims:
     """Return what the others say about a container ("" for the pod); the same ones are read once."""
     if not carried.theirs and not carried.labels:
         return SILENT
-    short = is_short(carried.theirs) and is_short(carried.labels)
-    return (_remembered if short else _read)(carried.theirs, carried.labels, container)
+    return _read(carried.theirs, carried.labels, container)
 
 
+@lru_cache(maxsize=PODS_KEPT)
 def _read(annotations: Pairs, labels: Pairs, container: str) -> Claims:
     claims = Claims()
     for vocabulary in VOCABULARIES.values():
         vocabulary.read(dict(annotations), dict(labels), container, claims)
     return claims
-
-
-_remembered = lru_cache(maxsize=1024)(_read)

@@ -368,3 +368,26 @@ def test_another_vocabularys_burst_goes_before_the_classs_too():
 
 def test_a_class_without_a_burst_orders_none():
     assert burst(pod(), Tuning()) == (None, "")
+
+
+# --- more than is read ----------------------------------------------------------------------------------
+
+
+def test_an_excess_is_one_finding_and_no_key_counts():
+    over = Pod("p", excess_bytes=70_000, cgroup_parent=PARENTS["burstable"])
+    for found in (wish(over), resolve_pod(over, Tuning())):
+        assert (found.qos, found.because) == (QoSClass.SHARED, "default")
+        (finding,) = found.findings
+        assert (finding.kind, finding.key, finding.value) == (FindingKind.INVALID, "*", "70000 bytes")
+        assert "65536 bytes" in finding.allowed
+
+
+def test_an_excess_is_found_for_each_container():
+    over = Pod("p", excess_bytes=70_000, cgroup_parent=PARENTS["burstable"])
+    assert resolve_as_pod(resolve_pod(over, Tuning()), container()) is None
+
+
+def test_an_excess_is_found_beside_a_class_default_of_memory():
+    over = Pod("p", excess_bytes=70_000, cgroup_parent=PARENTS["burstable"])
+    tuning = Tuning(classes={QoSClass.SHARED: ClassTuning(memory_high="50%")})
+    assert [finding.key for finding in resolve_pod(over, tuning).findings] == ["*"]

@@ -212,8 +212,8 @@ def test_what_is_no_text_loses_its_key_and_leaves_its_neighbours(value, shown):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "7", "[" * 3000, '{"a":' * 3000, json.dumps({"a": "x" * 70000}), "9" * 5000],
-    ids=["empty", "cut off", "a list", "a number", "deep list", "deep object", "long", "big number"],
+    ["", "{", "[]", "7", "[" * 3000, '{"a":' * 3000, "9" * 5000],
+    ids=["empty", "cut off", "a list", "a number", "deep list", "deep object", "big number"],
 )
 def test_json_that_cannot_be_read_is_one_finding(text):
     found = wish({MEMORY: text})

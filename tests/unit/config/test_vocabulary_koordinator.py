@@ -1,6 +1,5 @@
 """Koordinator's labels and annotations: what each becomes, for whom, and what is made of a bad one."""
 
-import json
 from typing import Any
 
 import pytest
@@ -291,9 +290,7 @@ def test_a_bad_burst_is_told(burst, inner, percent):
 
 
 @pytest.mark.parametrize("name", [LENT, STATUS, SPEC, BURST])
-@pytest.mark.parametrize(
-    "text", ["[" * 5000, '{"a":' * 5000, json.dumps({"a": "x" * 70000}), "9" * 5000, '"\\ud800"', "nul"]
-)
+@pytest.mark.parametrize("text", ["[" * 5000, '{"a":' * 5000, "9" * 5000, '"\\ud800"', "nul"])
 def test_no_json_is_more_than_a_finding(name, text):
     found = wish({name: text})
     (finding,) = found.findings

@@ -4,13 +4,14 @@ import json
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nri_coloc.config.annotations import resolve, resolve_as_pod, resolve_pod
 from nri_coloc.config.vocabularies import order
 from nri_coloc.config.vocabularies.claims import Claims
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.tuning import ClassRule, PoolTuning, Selector, Tuning
 from nri_coloc.model.workload import Container, Pod, QoSClass, Resources, Wish
 from tests.unit.config.vocabulary_kit import wish
 
@@ -141,3 +142,41 @@ def test_whatever_strangers_write_gives_a_wish_with_findings_fit_to_be_shown():
         for finding in found.findings:
             assert len(finding.key) <= 256 >= len(finding.value)
             assert all((finding.allowed, finding.used, (finding.key + finding.value).encode()))
+
+
+def test_the_keys_of_vocabularies_and_rules_are_known():
+    tuning = Tuning(
+        rules=(ClassRule(QoSClass.RECLAIMED, label=("caster.io/resource-type", "colocation")),),
+        pools=(
+            PoolTuning("a", members=(Selector(annotation=("team", "x")),), group_by="label:group"),
+            PoolTuning("b", group_by="annotation:tier"),
+            PoolTuning("c", group_by="namespace"),
+        ),
+    )
+    plain, known = order.known_keys(Tuning()), order.known_keys(tuning)
+    assert known.annotations - plain.annotations == {"team", "tier"}
+    assert known.labels - plain.labels == {"caster.io/resource-type", "group"}
+    assert {"volcano.sh/qos-level", "katalyst.kubewharf.io/qos_level"} < plain.annotations
+    assert "koordinator.sh/qosClass" in plain.labels
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the documents that are parsed."""
+    texts: list[str] = []
+    loads = json.loads
+
+    def counted(text: str) -> Any:
+        texts.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", counted)
+    return texts
+
+
+@pytest.mark.parametrize("form", ['{{"containers": {{}}, "{}": 0}}', "no document {}"], ids=["good", "bad"])
+def test_a_document_is_parsed_once_for_all_containers(parsed, form):
+    pod = Pod("p", annotations={"noderesource.dev/resources": form.format(random.random())})
+    for name in "abc":
+        resolve(pod, Container(name, "p", name), Tuning(), 0)
+    assert len(parsed) == 1

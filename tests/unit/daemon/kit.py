@@ -1,26 +1,32 @@
 """The daemon's parts without a process: a real node and policy, audit records in a list, a writer that remembers."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from nri_coloc._pb import told_pb2
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.config import keys
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
+from nri_coloc.model.knobs import Original
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Wish
+from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.policy import pools
 from nri_coloc.telemetry.audit import AuditLog, Record
 from nri_coloc.telemetry.metrics import Metrics
 from tests.unit.policy import kit
 
 MEMORY = 16 << 30
+NOTHING_JOURNALLED = Original(frozenset())
 
 
 class Heard:
@@ -43,6 +49,22 @@ def a_node(tuning: Tuning | None = None) -> Node:
     node = Node(pools.initial(kit.machine(), tuning), tuning, MEMORY)
     node.told = True
     return node
+
+
+def a_translator(tuning: Tuning, journalled: Original = NOTHING_JOURNALLED) -> Translator:
+    """Return a translator for a machine whose previous process has left a journal of every container."""
+    return Translator(MEMORY, tuning, lambda _container: journalled)
+
+
+def listed(
+    translator: Translator,
+    pods: Sequence[told_pb2.PodSandbox],
+    containers: Sequence[told_pb2.Container],
+) -> Listing:
+    """Return a list as the runtime tells it in one part."""
+    listing = translator.listing()
+    listing.add(Synchronize(Call(1, "Synchronize", 0), pods, containers, more=False))
+    return listing
 
 
 def a_report(node: Node) -> tuple[Report, Heard]:

@@ -20,7 +20,6 @@ from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.steering import Crew, Steering
-from nri_coloc.daemon.translation import Translator
 from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.policy import pools
 from tests.rig.waiting import wait_until
@@ -43,7 +42,14 @@ class Rig:
         self.swept: Future[int] = Future()
         self.compared: list[Future[str]] = []
         nobody = cast("Any", SimpleNamespace(submit=lambda *_: None))
-        crew = Crew(self.node, nobody, nobody, Translator(1 << 30), self.report)
+        crew = Crew(
+            node=self.node,
+            actuator=nobody,
+            pusher=nobody,
+            translator=kit.a_translator(settings.tuning),
+            report=self.report,
+            runtime=nobody,
+        )
         watch = SettingsWatch(str(self.file), lambda found: found)
         self.steering = Steering(settings, str(folder), watch, KubeletWatch(str(folder)), crew)
         staff = SimpleNamespace(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc._pb import nri_pb2
+from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.config import annotations
 from nri_coloc.daemon.foresight import MOST, Foresight, Terms
 from nri_coloc.daemon.node import Node
@@ -15,6 +15,7 @@ from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import RECORD_KEY, Pod
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.nri.subscription import HookKind
+from tests.rig.told import entry
 from tests.unit.daemon.kit import a_node, create
 from tests.unit.policy import kit
 
@@ -32,11 +33,11 @@ def started(node: Node, name: str, **facts: Any) -> Hook:
 
 
 def creation(pod: str, shares: int = 512, oom: int = 900) -> Hook:
-    container = nri_pb2.Container(id=f"{pod}-app", pod_sandbox_id=pod, name="app")
+    container = told_pb2.Container(id=f"{pod}-app", pod_sandbox_id=pod, name="app")
     container.linux.resources.cpu.shares.value = shares
     container.linux.oom_score_adj.value = oom
     return Hook(
-        Call(1, "CreateContainer", 0), HookKind.CREATE_CONTAINER, nri_pb2.PodSandbox(id=pod), container, None
+        Call(1, "CreateContainer", 0), HookKind.CREATE_CONTAINER, told_pb2.PodSandbox(id=pod), container, None
     )
 
 
@@ -79,7 +80,7 @@ def test_a_container_with_cpus_or_a_record_in_its_spec_is_decided_first():
     assert pinned.container is not None
     assert recorded.container is not None
     pinned.container.linux.resources.cpu.cpus = "0-1"
-    recorded.container.annotations[RECORD_KEY] = "{}"
+    recorded.container.annotations.append(entry(RECORD_KEY, "{}"))
     assert foreseen(foresight, node, pinned) is None
     assert foreseen(foresight, node, recorded) is None
 

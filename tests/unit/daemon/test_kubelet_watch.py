@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
-from nri_coloc.daemon.translation import Translator
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import KEPT_BY_KUBELET, Container, Pod
 from nri_coloc.sampling import kubelet
+from tests.unit.daemon.kit import a_translator
 
 REFUSE, PRESERVE = Tuning(), Tuning(preserve_kubelet=True)
 
@@ -84,7 +84,7 @@ class TestWatch:
 
 
 class TestWishes:
-    translator = Translator(1 << 30)
+    translator = a_translator(Tuning())
 
     def wish(self, kept: dict[str, dict[str, int]], **pod: Any) -> Any:
         found = Pod("p", "uid", "web", "shop", **pod)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nri_coloc._pb import nri_pb2
+from nri_coloc._pb import told_pb2
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
@@ -81,11 +81,11 @@ def test_a_repair_says_what_was_found_and_for_whom():
 
 def test_who_a_hook_was_about_is_named_also_where_nobody_knows_it():
     report, heard = a_report(a_node())
-    pod = nri_pb2.PodSandbox(namespace="shop", name="web", uid="0f6d")
+    pod = told_pb2.PodSandbox(namespace="shop", name="web", uid="0f6d")
     what = (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, "it failed")
     call = Call(1, "any", 0)
     report.about_hook(Hook(call, HookKind.RUN_POD_SANDBOX, pod, None, None), what)
-    container = nri_pb2.Container(name="app", id="9c1b")
+    container = told_pb2.Container(name="app", id="9c1b")
     report.about_hook(Hook(call, HookKind.CREATE_CONTAINER, pod, container, None), what)
     named = [(r.namespace, r.pod, r.pod_uid, r.container, r.container_id) for r in heard.records]
     assert named == [("shop", "web", "0f6d", "", ""), ("shop", "web", "0f6d", "app", "9c1b")]

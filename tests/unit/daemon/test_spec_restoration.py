@@ -3,21 +3,25 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.actuation import former_values, journal
 from nri_coloc.daemon import restoration
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.pusher import PAUSE_S
 from nri_coloc.daemon.restoration import RuntimeAt
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
 from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.metadata import KnownKeys
 from nri_coloc.model.workload import RECORD_KEY
+from nri_coloc.nri import codec
 from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.sampling import cgroup_layout
+from tests.rig import told
 
 PATH = "kubepods/podu"
 V1 = {
@@ -48,7 +52,6 @@ class Rig:
         self.entries: dict[str, str] = {}
         self.containers: list[Any] = []
         self.pod = nri_pb2.PodSandbox(id="p", uid="u", name="web", namespace="shop")
-        self.listed = Synchronize(cast("Call", 0), [self.pod], self.containers)
         self.base = root / "sys/fs/cgroup"
         self._make(PATH, cpus="0-7")
         (root / "proc/7").mkdir(parents=True)
@@ -88,7 +91,10 @@ class Rig:
     def run(self, **options: Any) -> SpecsRestored:
         layout = cgroup_layout.detect(str(self.root))
         work = SpecRestoration(layout, str(self.root), self, self.entries, self.pauses.append)
-        return work.run(self.listed, **options)
+        listing = Listing(codec.Reader(KnownKeys()))
+        containers = [told.container(each) for each in self.containers]
+        listing.add(Synchronize(Call(1, "Synchronize", 0), [told.pod(self.pod)], containers, more=False))
+        return work.run(listing, **options)
 
     def file(self, name: str, controller: str = "", container: str = "c") -> Path:
         return self.base / (controller if self.version == 1 else "") / PATH / container / name

@@ -13,7 +13,6 @@ from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.steering import Crew, Steering
-from nri_coloc.daemon.translation import Translator
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerCreating, PodStarted, Reconfigured
@@ -29,6 +28,18 @@ ONLINE = "sys/devices/system/cpu/online"
 SETTINGS = reader.load("", "a test")
 
 
+class FakeRuntime:
+    """Counts how often its list was asked for."""
+
+    def __init__(self) -> None:
+        self.synchronized_at, self.has_list = 1.0, True
+        self.asked: list[str] = []
+
+    def relist(self, why: str) -> bool:
+        self.asked.append(why)
+        return self.has_list
+
+
 class Rig:
     """Steering over a planted machine; `reads` counts how often all of it was read."""
 
@@ -38,7 +49,15 @@ class Rig:
         self.node = Node(pools.initial(topology.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
         report, self.heard = kit.a_report(self.node)
         nobody = cast("Any", SimpleNamespace(submit=lambda *_: None))
-        crew = Crew(self.node, nobody, nobody, Translator(1 << 30), report)
+        self.runtime = FakeRuntime()
+        crew = Crew(
+            node=self.node,
+            actuator=nobody,
+            pusher=nobody,
+            translator=kit.a_translator(SETTINGS.tuning),
+            report=report,
+            runtime=self.runtime,
+        )
         watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
         self.steering = Steering(SETTINGS, str(root), watch, kubelet, crew)
         read = topology.read
@@ -191,3 +210,48 @@ def test_where_nobody_was_under_way_the_settings_are_put_in_force_once(rig, monk
     rig.steering.look(rig.now)
     rig.steering.look(rig.now)
     assert len(told) == 1
+
+
+# ---- settings that read more of a pod ----
+
+BY_LABEL = "classes: {rules: [{label: caster.io/resource-type=colocation, class: reclaimed}]}\n"
+
+
+def in_force(rig: Rig) -> bool:
+    return bool(rig.node.tuning.rules)
+
+
+def test_settings_with_new_keys_wait_for_the_list(rig):
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    assert (len(rig.runtime.asked), in_force(rig)) == (1, False)
+    rig.steering.look(time.monotonic())
+    assert not in_force(rig)
+    rig.runtime.synchronized_at = time.monotonic() + 1
+    rig.steering.look(time.monotonic())
+    assert in_force(rig)
+
+
+def test_settings_do_not_wait_for_ever(rig):
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    rig.steering.look(time.monotonic() + steering.LIST_WITHIN_S + 1)
+    assert in_force(rig)
+
+
+def test_a_key_that_is_read_already_needs_no_list(rig):
+    for _ in range(2):
+        rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    assert (len(rig.runtime.asked), in_force(rig)) == (1, True)
+
+
+def test_without_a_new_list_settings_hold_at_once(rig):
+    rig.runtime.has_list = False
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    assert in_force(rig)
+
+
+def test_the_newest_of_two_settings_is_awaited(rig):
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    rig.steering.apply(reader.load(BY_LABEL.replace("caster", "other"), "a test"))
+    rig.runtime.synchronized_at = time.monotonic() + 1
+    rig.steering.look(time.monotonic())
+    assert rig.node.tuning.rules[0].label == ("other.io/resource-type", "colocation")

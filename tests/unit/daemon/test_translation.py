@@ -1,33 +1,45 @@
 """From hooks to events: what is taken from the hook, what from the state, and what is never believed."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from nri_coloc._pb import nri_pb2
+from nri_coloc._pb import told_pb2
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
+from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import KEPT_BY_DRA, Phase, QoSClass
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import admission, record
-from tests.unit.daemon.kit import MEMORY, a_node
+from tests.rig.told import entry
+from tests.unit.daemon.kit import a_node, a_translator, listed
 
 TUNING = Tuning()
 
 
 @pytest.fixture
 def translator() -> Translator:
-    return Translator(MEMORY)
+    return a_translator(TUNING)
 
 
-def hook(kind: HookKind, qos: str = "", resources: nri_pb2.LinuxResources | None = None) -> Hook:
-    pod = nri_pb2.PodSandbox(id="p", name="web", namespace="shop", uid="u")
+def hook(kind: HookKind, qos: str = "", resources: told_pb2.LinuxResources | None = None) -> Hook:
+    pod = told_pb2.PodSandbox(id="p", name="web", namespace="shop", uid="u")
     if qos:
-        pod.annotations["coloc.nri.io/qos-class"] = qos
-    container = nri_pb2.Container(id="c", pod_sandbox_id="p", name="app", pid=7)
+        pod.annotations.append(entry("coloc.nri.io/qos-class", qos))
+    container = told_pb2.Container(id="c", pod_sandbox_id="p", name="app", pid=7)
     container.linux.resources.cpu.shares.value = 2048
     return Hook(Call(1, kind.value, 0), kind, pod, None if kind.about_pod else container, resources)
+
+
+def synchronized(
+    translator: Translator, pods: Sequence[Any], containers: Sequence[Any], state: NodeState
+) -> Any:
+    found = listed(translator, pods, containers)
+    return translator.synchronized(found.pods, found.containers, state, TUNING)
 
 
 def test_a_pod_that_the_state_knows_is_not_read_from_the_hook_again(translator):
@@ -54,7 +66,7 @@ def test_a_start_says_whether_it_runs_already(kind, running, translator):
 def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
     """A part of the limit is one of the new limit, and what holds our own value is not taken for the kubelet's."""
     told = hook(HookKind.CREATE_CONTAINER, "shared")
-    told.pod.annotations["coloc.nri.io/memory-limit"] = "50%"
+    told.pod.annotations.append(entry("coloc.nri.io/memory-limit", "50%"))
     assert told.container is not None
     told.container.linux.resources.memory.limit.value = 1 << 30
     node = a_node()
@@ -63,7 +75,7 @@ def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
     assert node.state.containers["c"].wish.knobs.memory_limit == 1 << 29
     told.container.linux.resources.memory.limit.value = 1 << 29
     for limit, part in ((None, 1 << 29), (3 << 30, 3 << 29)):
-        wanted = nri_pb2.LinuxResources()
+        wanted = told_pb2.LinuxResources()
         wanted.cpu.shares.value = 512
         if limit:
             wanted.memory.limit.value = limit
@@ -74,7 +86,7 @@ def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
 
 
 def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):
-    wanted = nri_pb2.LinuxResources()
+    wanted = told_pb2.LinuxResources()
     wanted.cpu.shares.value = 512
     event = translator.updating(hook(HookKind.UPDATE_CONTAINER, resources=wanted), a_node().state, TUNING)
     assert (event.requested.shares, event.container.resources.shares) == (512, 2048)
@@ -83,8 +95,8 @@ def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):
 
 
 def test_a_container_whose_pod_is_not_listed_gets_an_empty_one(translator):
-    container = nri_pb2.Container(id="c", pod_sandbox_id="gone", name="app")
-    event = translator.synchronized([], [container], a_node().state, TUNING)
+    container = told_pb2.Container(id="c", pod_sandbox_id="gone", name="app")
+    event = synchronized(translator, [], [container], a_node().state)
     assert event.pods == ()
     ((listed, wish),) = event.containers
     assert (listed.pod_id, wish.qos) == ("gone", QoSClass.SHARED)
@@ -101,7 +113,7 @@ class Listed:
     def __init__(self, translator: Translator, limit: str, qos: str = "shared") -> None:
         self.translator, self.node = translator, a_node()
         self.hook = hook(HookKind.CREATE_CONTAINER, qos)
-        self.hook.pod.annotations["coloc.nri.io/memory-limit"] = limit
+        self.hook.pod.annotations.append(entry("coloc.nri.io/memory-limit", limit))
         assert self.hook.container is not None
         self.container = self.hook.container
         self.container.linux.resources.memory.limit.value = GI
@@ -109,7 +121,7 @@ class Listed:
         created = self.node.decide(translator.creating(self.hook, self.node.state, TUNING)).state.containers[
             "c"
         ]
-        self.container.annotations["coloc.nri.io/record"] = record.write(created)
+        self.container.annotations.append(entry("coloc.nri.io/record", record.write(created)))
         self.holds(created.knobs.memory_limit or GI)
 
     def holds(self, limit: int) -> "Listed":
@@ -118,7 +130,7 @@ class Listed:
 
     def resized(self, limit: int) -> "Listed":
         """Have the kubelet ask for another limit, and the spec hold what we answered."""
-        wanted = nri_pb2.LinuxResources()
+        wanted = told_pb2.LinuxResources()
         wanted.memory.limit.value = limit
         event = self.translator.updating(self.hook._replace(resources=wanted), self.node.state, TUNING)
         orders = self.node.decide(event).orders_for("c")
@@ -126,7 +138,7 @@ class Listed:
 
     def limit_after(self, node: Node) -> int | None:
         """What is asked for once the runtime has listed it."""
-        event = self.translator.synchronized([self.hook.pod], [self.container], node.state, TUNING)
+        event = synchronized(self.translator, [self.hook.pod], [self.container], node.state)
         state = node.decide(event).state
         assert self.translator.wishes_again(state, TUNING)[0]["c"] == state.containers["c"].wish
         return admission.orders(state, state.containers["c"]).memory_limit
@@ -161,7 +173,7 @@ def test_an_amount_is_no_part_and_holds_whatever_the_spec_says(translator, holds
 
 def test_what_a_loan_was_cut_to_tells_of_no_resize(translator):
     listed = Listed(translator, "50%", "reclaimed").holds(32 << 20)
-    event = translator.synchronized([listed.hook.pod], [listed.container], a_node().state, TUNING)
+    event = synchronized(translator, [listed.hook.pod], [listed.container], a_node().state)
     ((_, wish),) = event.containers
     assert wish.annotated.memory_limit == GI // 2
 
@@ -174,11 +186,11 @@ class Adopted:
 
     def __init__(self, limit: str, *, says: int, journalled: Original) -> None:
         self.hook = hook(HookKind.CREATE_CONTAINER)
-        self.hook.pod.annotations["coloc.nri.io/memory-limit"] = limit
+        self.hook.pod.annotations.append(entry("coloc.nri.io/memory-limit", limit))
         assert self.hook.container is not None
         self.hook.container.linux.resources.memory.limit.value = says
-        translator = Translator(MEMORY, lambda _container: journalled)
-        event = translator.synchronized([self.hook.pod], [self.hook.container], a_node().state, TUNING)
+        translator = a_translator(TUNING, journalled)
+        event = synchronized(translator, [self.hook.pod], [self.hook.container], a_node().state)
         ((self.container, self.wish),) = event.containers
 
     @property
@@ -208,9 +220,11 @@ def test_what_a_former_life_did_not_change_is_the_kubelets():
 
 
 def test_a_record_in_a_pod_that_carries_the_key_itself_is_dropped(translator):
-    pod = nri_pb2.PodSandbox(id="p", annotations={"coloc.nri.io/record": "x"})
-    container = nri_pb2.Container(id="c", pod_sandbox_id="p", annotations={"coloc.nri.io/record": "x"})
-    ((listed, _),) = translator.synchronized([pod], [container], a_node().state, TUNING).containers
+    pod = told_pb2.PodSandbox(id="p", annotations=[entry("coloc.nri.io/record", "x")])
+    container = told_pb2.Container(
+        id="c", pod_sandbox_id="p", annotations=[entry("coloc.nri.io/record", "x")]
+    )
+    ((listed, _),) = synchronized(translator, [pod], [container], a_node().state).containers
     assert listed.record == ""
 
 
@@ -225,7 +239,7 @@ def test_every_wish_is_read_again_under_another_tuning(translator):
 def driven_hook(kind: HookKind, cpus: str = "4-5", qos: str = "reclaimed") -> Hook:
     found = hook(kind, qos)
     assert found.container is not None
-    found.container.env.append("DRA_CPUSET_0b6e=4-5")
+    found.container.env.append(b"DRA_CPUSET_0b6e=4-5")
     found.container.linux.resources.cpu.cpus = cpus
     return found
 

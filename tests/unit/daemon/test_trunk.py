@@ -11,9 +11,11 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.daemon import trunk
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
-from nri_coloc.nri import events
+from nri_coloc.model.metadata import KnownKeys
+from nri_coloc.nri import codec, events
 from nri_coloc.nri.session import Session
 from nri_coloc.nri.subscription import HookKind
 from tests.rig.raw_runtime import RawPlugin, RawRuntime
@@ -146,8 +148,11 @@ def test_who_waited_long_for_a_runtime_is_back_within_a_second_of_its_first_loss
 class Empty:
     """Stands for the hooks of a node on which nothing runs."""
 
-    def synchronize(self, listed: events.Synchronize, answers: Trunk) -> None:
-        answers.answer(listed.call, None)
+    def listing(self) -> Listing:
+        return Listing(codec.Reader(KnownKeys()))
+
+    def learn(self, listed: Listing) -> None:
+        """Place nothing."""
 
     def serve(self, hook: events.Hook, answers: Trunk, *_: Any) -> None:
         answers.answer(hook.call, None)

@@ -77,7 +77,8 @@ class ScriptedPlugin:
                 self._socket.sendall(self.session.configure_answer(event.call, event.nri_version))
             case events.Synchronize():
                 self.synchronized.append(event)
-                self._socket.sendall(self.session.answer(event.call, self._on_synchronize(event)))
+                if not event.more:
+                    self._socket.sendall(self.session.answer(event.call, self._on_synchronize(event)))
             case events.Hook():
                 self.hooks.append(event)
                 self._answer(event)

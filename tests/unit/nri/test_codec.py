@@ -2,9 +2,11 @@
 
 import pytest
 
-from nri_coloc._pb import nri_pb2
-from nri_coloc.model.workload import RECORD_KEY, Container, Phase, Pod, Resources
+from nri_coloc._pb import nri_pb2, told_pb2
+from nri_coloc.model.metadata import MAX_BYTES, KnownKeys
+from nri_coloc.model.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
 from nri_coloc.nri import codec
+from tests.rig import told
 
 POD = nri_pb2.PodSandbox(
     id="p1",
@@ -18,9 +20,20 @@ POD = nri_pb2.PodSandbox(
 )
 
 
+KNOWN = KnownKeys(frozenset({"volcano.sh/qos-level"}), frozenset({"app"}))
+
+
+def pod_of(message: nri_pb2.PodSandbox) -> Pod:
+    return codec.Reader(KNOWN).pod_of(told.pod(message))
+
+
+def container_of(message: nri_pb2.Container, pod: Pod) -> Container:
+    return codec.container_of(told.container(message), pod)
+
+
 class TestPods:
     def test_every_field_that_placement_uses_is_read(self):
-        assert codec.pod_of(POD) == Pod(
+        assert pod_of(POD) == Pod(
             "p1",
             "u1",
             "web",
@@ -35,22 +48,55 @@ class TestPods:
     def test_its_own_resources_are_read(self):
         message = nri_pb2.PodSandbox(id="p1")
         message.linux.pod_resources.cpu.shares.value = 512
-        assert codec.pod_of(message).resources == Resources(shares=512)
+        assert pod_of(message).resources == Resources(shares=512)
 
     def test_the_memory_that_its_runtime_class_takes_is_read(self):
         message = nri_pb2.PodSandbox(id="p1")
         message.linux.pod_overhead.memory.limit.value = 128 << 20
-        assert codec.pod_of(message).overhead_bytes == 128 << 20
+        assert pod_of(message).overhead_bytes == 128 << 20
 
     def test_an_empty_message_is_an_empty_pod(self):
-        assert codec.pod_of(nri_pb2.PodSandbox()) == Pod("", resources=Resources())
+        assert pod_of(nri_pb2.PodSandbox()) == Pod("", resources=Resources())
 
-    def test_the_pod_does_not_change_with_the_message(self):
-        message = nri_pb2.PodSandbox()
-        message.CopyFrom(POD)
-        pod = codec.pod_of(message)
-        message.annotations["later"] = "x"
-        assert "later" not in pod.annotations
+    def test_of_its_metadata_only_known_names_are_kept(self):
+        message = nri_pb2.PodSandbox(
+            labels={"app": "web", "other": "x"},
+            annotations={
+                "coloc.nri.io/anything": "a",
+                "volcano.sh/qos-level": "b",
+                "example.com/" + "long" * 50: "c",
+            },
+        )
+        pod = pod_of(message)
+        assert dict(pod.labels) == {"app": "web"}
+        assert dict(pod.annotations) == {"coloc.nri.io/anything": "a", "volcano.sh/qos-level": "b"}
+
+    @pytest.mark.parametrize("sign", ["x", "\N{GRINNING FACE}"], ids=["letter", "emoji"])
+    def test_what_is_known_may_take_so_many_bytes(self, sign):
+        name = "coloc.nri.io/containers"
+        room = MAX_BYTES - len(name) - len(sign.encode())
+        message = nri_pb2.PodSandbox(annotations={name: "x" * room + sign, "unknown": "x" * MAX_BYTES})
+        assert pod_of(message).annotations[name] == "x" * room + sign
+        message.labels["app"] = ""
+        pod = pod_of(message)
+        assert (len(pod.annotations), len(pod.labels), pod.excess_bytes) == (0, 0, MAX_BYTES + len("app"))
+
+    def test_long_names_are_known_too(self):
+        name = "coloc.nri.io/io-weight." + "x" * 200
+        assert dict(pod_of(nri_pb2.PodSandbox(annotations={name: "5"})).annotations) == {name: "5"}
+
+    def test_text_is_whatever_its_author_wrote(self):
+        told_pod = told_pb2.PodSandbox(
+            labels=[b"\x0a\x03app\x12\x01\xff", b"\x12\x01x\x0a\x03app", b"\x0a", b"\x0a\x03app\x12"]
+        )
+        assert dict(codec.Reader(KNOWN).pod_of(told_pod).labels) == {"app": ""}
+
+    def test_a_pod_that_claims_a_record_is_known(self):
+        assert not pod_of(nri_pb2.PodSandbox()).claims_record
+        message = nri_pb2.PodSandbox(annotations={RECORD_KEY: ""})
+        assert pod_of(message).claims_record
+        message.annotations["coloc.nri.io/x"] = "x" * MAX_BYTES
+        assert pod_of(message).claims_record
 
 
 class TestContainers:
@@ -64,7 +110,7 @@ class TestContainers:
         return message
 
     def test_every_field_that_placement_uses_is_read(self):
-        assert codec.container_of(self.message(), Pod("p1")) == Container(
+        assert container_of(self.message(), Pod("p1")) == Container(
             "c1",
             "p1",
             "app",
@@ -77,10 +123,10 @@ class TestContainers:
         )
 
     def test_one_that_names_no_pod_is_in_the_pod_at_hand(self):
-        assert codec.container_of(nri_pb2.Container(id="c1"), Pod("p1")).pod_id == "p1"
+        assert container_of(nri_pb2.Container(id="c1"), Pod("p1")).pod_id == "p1"
 
     def test_without_a_score_there_is_none(self):
-        assert codec.container_of(nri_pb2.Container(), Pod("p")).oom_score_adj is None
+        assert container_of(nri_pb2.Container(), Pod("p")).oom_score_adj is None
 
     @pytest.mark.parametrize(
         ("state", "phase"),
@@ -96,7 +142,7 @@ class TestContainers:
     def test_a_state_says_whether_it_has_run(self, state, phase):
         message = nri_pb2.Container(id="c1")
         message.MergeFromString(nri_pb2.Container(state=state).SerializeToString())
-        assert codec.container_of(message, Pod("p")).phase is phase
+        assert container_of(message, Pod("p")).phase is phase
 
 
 class TestRecords:
@@ -106,15 +152,19 @@ class TestRecords:
         return nri_pb2.Container(id="c1", annotations={RECORD_KEY: "ours"})
 
     def test_it_is_handed_back(self):
-        assert codec.container_of(self.message(), Pod("p")).record == "ours"
+        assert container_of(self.message(), Pod("p")).record == "ours"
+
+    def test_one_that_is_too_long_is_none(self):
+        long = nri_pb2.Container(annotations={RECORD_KEY: "x" * (RECORD_LENGTH + 1)})
+        assert container_of(long, Pod("p")).record == ""
 
     def test_there_may_be_none(self):
-        assert codec.container_of(nri_pb2.Container(id="c1"), Pod("p")).record == ""
+        assert container_of(nri_pb2.Container(id="c1"), Pod("p")).record == ""
 
     @pytest.mark.parametrize("value", ["forged", ""], ids=["forged", "empty"])
     def test_none_is_trusted_where_the_pod_carries_such_a_key(self, value):
-        pod = Pod("p", annotations={RECORD_KEY: value})
-        assert codec.container_of(self.message(), pod).record == ""
+        pod = pod_of(nri_pb2.PodSandbox(id="p", annotations={RECORD_KEY: value}))
+        assert container_of(self.message(), pod).record == ""
 
 
 class TestClaims:
@@ -123,7 +173,7 @@ class TestClaims:
     def claimed(self, *env: str, cpus: str = "4-5") -> int:
         message = nri_pb2.Container(id="c1", env=env)
         message.linux.resources.cpu.cpus = cpus
-        return codec.container_of(message, Pod("p")).claimed
+        return container_of(message, Pod("p")).claimed
 
     @pytest.mark.parametrize(
         ("env", "cpus"),
@@ -139,6 +189,11 @@ class TestClaims:
     )
     def test_all_claims_count_together(self, env, cpus):
         assert self.claimed(*env) == cpus
+
+    def test_too_many_claims_are_none(self):
+        one = "DRA_CPUSET_a=" + "4," * 1000 + "5"
+        assert self.claimed(one) == 0b110000
+        assert self.claimed(*[one] * 40) == 0
 
     def test_without_cpus_in_the_spec_nobody_has_pinned_it(self):
         assert self.claimed("DRA_CPUSET_a=4-5", cpus="") == 0

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.config import annotations
-from nri_coloc.config.keys import PREFIX
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerCreating, PodStarted
+from nri_coloc.model.metadata import PREFIX
 from nri_coloc.model.tuning import ClassTuning, Tuning
 from nri_coloc.model.workload import Finding, FindingKind, Pod, QoSClass, Wish
 from nri_coloc.policy import news

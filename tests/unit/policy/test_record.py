@@ -9,7 +9,7 @@ import pytest
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import ATTRIBUTES, NO_KNOBS, Knobs
 from nri_coloc.model.state import DEDICATED, RECLAIM, SHARE, Assignment
-from nri_coloc.model.workload import Container, QoSClass, Resources, Wish
+from nri_coloc.model.workload import RECORD_LENGTH, Container, QoSClass, Resources, Wish
 from nri_coloc.policy import record
 from nri_coloc.policy.record import Record
 
@@ -58,7 +58,7 @@ class TestWriting:
         texts = {"cpus": "0", "mems": "0", "blockio_class": "x" * 63, "rdt_class": "x" * 63}
         full = Knobs._make(texts.get(name, 2**63 - 1) for name in ATTRIBUTES)
         written = record.write(assignment(exclusive=alternating, mems=0xFF, knobs=full, original=spec))
-        assert len(written) <= record.MAX_LENGTH
+        assert len(written) <= RECORD_LENGTH
         assert record.read(written) is not None
 
 
