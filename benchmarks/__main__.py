@@ -1,13 +1,26 @@
 """`make bench`: every benchmark, or those named on the command line; prints a table, writes build/bench.json.
 
-`side-by-side` (`make bench-hook`) needs Go and runs only when it is named; so does `colocation` (`make
-bench-colocation`), which takes options of its own.
+A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`) needs Go and runs only when
+it is named; so does `colocation` (`make bench-colocation`), which takes options of its own.
 """
 
 import os
 import sys
+from collections.abc import Callable
 
-from benchmarks import beside, burst, cost, decision, figures, hook, pushes, real, sampling, side_by_side
+from benchmarks import (
+    beside,
+    burst,
+    cost,
+    decision,
+    figures,
+    hook,
+    pushes,
+    real,
+    sampling,
+    side_by_side,
+    synchronize,
+)
 from benchmarks.colocation import command
 from tests.rig import RigError
 
@@ -20,9 +33,10 @@ ALL = {
     "pushes": pushes.run,
     "real": real.run,
     "sampling": sampling.run,
+    "sync": synchronize.run,
 }
 NEEDS_ROOT = ("burst", "pushes", "real")
-NAMED = {**ALL, "side-by-side": side_by_side.run}
+NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {**ALL, "side-by-side": side_by_side.run}
 
 
 def main() -> None:
@@ -31,19 +45,31 @@ def main() -> None:
     if sys.argv[1:2] == ["colocation"]:
         _colocation()
         return
-    unknown = [name for name in sys.argv[1:] if name not in NAMED]
+    asked = _asked(sys.argv[1:] or list(ALL))
+    unknown = [name for name, _ in asked if name not in NAMED]
     if unknown:
         sys.exit(f"no benchmark {', '.join(unknown)}; there are {', '.join((*NAMED, 'colocation'))}")
-    for name in sys.argv[1:] or ALL:
+    for name, numbers in asked:
         if name in NEEDS_ROOT and os.geteuid() != 0:
             print(f"left out: {name}, which needs root")
             continue
         try:
-            results = NAMED[name]()
+            results = NAMED[name](*numbers)
         except RigError as error:
             sys.exit(f"{name}: {error}")
         figures.show(results)
         figures.write(results)
+
+
+def _asked(words: list[str]) -> list[tuple[str, list[int]]]:
+    """Return the benchmarks that are named, each with the numbers that follow its name."""
+    found: list[tuple[str, list[int]]] = []
+    for word in words:
+        if word.isdigit() and found:
+            found[-1][1].append(int(word))
+        else:
+            found.append((word, []))
+    return found
 
 
 def _colocation() -> None:
