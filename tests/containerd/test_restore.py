@@ -117,7 +117,9 @@ def at_work(daemon: Daemon, pods: dict[str, Workload]) -> None:
     wait_until(lambda: spec(pods["neighbour"])["cpus"] != "", 30, "its spec to say so")
     wait_until(lambda: spec(pods["lent"])["quota"] == PERIOD // 2, 30, "what was lent in the spec")
     wait_until(lambda: cgroups.memory_limit(pods["idle"].pod.cgroup), 120, "a limit of the box")
-    assert daemon.audit("write.failed") == []
+    failed = daemon.audit("write.failed")
+    # cgroup v1 has no memory.high for the reclaim pool, and a record says so
+    assert [record for record in failed if record["reason"] != "no_file"] == []
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
