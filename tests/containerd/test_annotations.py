@@ -68,7 +68,7 @@ def test_every_bad_value_is_audited_and_counted(daemon: Daemon, cri: Cri):
     [
         ("colour", "blue"),
         ("qos-classs", "dedicated"),
-        ("io-weight", "7" * 100_000),
+        ("io-weight", "7" * 60_000),
         ("memory-limit", "9" * 1000 + "Ei"),
         ("io-weight.app", "0"),
         ("containers", "{"),
@@ -79,7 +79,7 @@ def test_every_bad_value_is_audited_and_counted(daemon: Daemon, cri: Cri):
         ("qos-class", ""),
     ],
     ids=[
-        *("unknown key", "misspelt key", "100 kB", "astronomical", "for one container", "broken JSON"),
+        *("unknown key", "misspelt key", "60 kB", "astronomical", "for one container", "broken JSON"),
         *("number in JSON", "list in JSON", "bad value in JSON", "foreign digits", "empty"),
     ],
 )
@@ -91,6 +91,13 @@ def test_a_bad_annotation_is_ignored_and_audited(daemon: Daemon, cri: Cri, key: 
     record = daemon.audited("annotation.invalid", container_id=odd.id)
     assert record["key"].startswith(PREFIX + key)
     assert len(str(record)) < 5000
+
+
+def test_an_excess_leaves_no_key_in_force(daemon: Daemon, cri: Cri):
+    odd = _annotated(cri, {"io-weight": "300", "priority": "7" * 70_000})
+    record = daemon.audited("annotation.invalid", container_id=odd.id)
+    assert record["key"] == "*"
+    assert cgroups.weighs(odd.cgroup, 100)
 
 
 def test_a_bad_value_for_one_container_leaves_the_pods_own_in_force(daemon: Daemon, cri: Cri):
