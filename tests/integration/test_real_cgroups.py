@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -172,11 +173,18 @@ def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):
     assert open_files.below(machine.root) == 0
 
 
-def test_a_picture_shows_what_a_process_holds_and_writes(machine, tmp_path):
+@pytest.fixture
+def on_disk():
+    """A folder whose files are page cache: the tests' own folders may lie in memory."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def test_a_picture_shows_what_a_process_holds_and_writes(machine, on_disk):
     pod = machine.make("pod/app")
     script = (
         "import os, sys\nsys.stdin.readline()\nheld = bytearray(os.urandom(1 << 20)) * 64\n"
-        f"with open({str(tmp_path / 'file')!r}, 'wb') as f:\n f.write(held); f.flush(); os.fsync(f.fileno())\n"
+        f"with open({str(on_disk / 'file')!r}, 'wb') as f:\n f.write(held); f.flush(); os.fsync(f.fileno())\n"
         "print('done', flush=True)\nsys.stdin.readline()"
     )
     machine.run(pod, script)

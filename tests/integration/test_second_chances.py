@@ -64,13 +64,13 @@ def test_one_that_came_while_no_cpu_was_free_is_placed_later(node, daemon):
     neighbour, batch = shared(node), reclaimed(node)
     first = dedicated(node, "first", 7000)
     late = dedicated(node, "late")
-    assert waits_for(daemon) == {"late": "2 CPUs of its own"}
-    assert daemon.metric("nri_coloc_waiting_containers") == 1
+    becomes(lambda: waits_for(daemon), {"late": "2 CPUs of its own"})
+    becomes(lambda: daemon.metric("nri_coloc_waiting_containers"), 1)
     node.runtime.stop(first)
     record = owns(node, daemon, late)
     assert record["because"].startswith("placed again, for CPUs are free by now: asked 2 CPUs")
     becomes(lambda: (node.cpus(neighbour) | node.cpus(batch)) & node.cpus(late), 0)
-    assert (waits_for(daemon), daemon.metric("nri_coloc_waiting_containers")) == ({}, 0)
+    becomes(lambda: (waits_for(daemon), daemon.metric("nri_coloc_waiting_containers")), ({}, 0))
     assert_unhurt(daemon)
 
 
@@ -96,7 +96,7 @@ def test_sidecars_move_with_their_main_container(node, daemon):
 def test_a_refused_growth_is_made_good(node, daemon):
     first, web = dedicated(node, "first", 5000), dedicated(node, "web")
     node.runtime.update(web, native(4000, 4000))
-    assert waits_for(daemon) == {"web": "2 more CPUs of its own"}
+    becomes(lambda: waits_for(daemon), {"web": "2 more CPUs of its own"})
     node.runtime.stop(first)
     owns(node, daemon, web, 4)
 
@@ -144,7 +144,7 @@ class TestRestarts:
     def test_it_still_waits(self, node, daemon):
         first, late = dedicated(node, "first", 7000), dedicated(node, "late")
         self.again(daemon)
-        assert waits_for(daemon) == {"late": "2 CPUs of its own"}
+        becomes(lambda: waits_for(daemon), {"late": "2 CPUs of its own"})
         node.runtime.stop(first)
         owns(node, daemon, late)
 
