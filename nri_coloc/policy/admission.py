@@ -5,7 +5,7 @@ A request that cannot be met is never an error: the container runs in `share` an
 """
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from nri_coloc.model import cpuset
@@ -26,7 +26,18 @@ from nri_coloc.model.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.policy import allocator, claim, loans, membership, record, request, resize, supply, tiers
+from nri_coloc.policy import (
+    allocator,
+    change,
+    claim,
+    loans,
+    membership,
+    record,
+    request,
+    resize,
+    supply,
+    tiers,
+)
 from nri_coloc.policy.claim import Claim
 from nri_coloc.policy.grant import Grant, wished
 
@@ -120,7 +131,25 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
         return Admission(assignment, Reason.RESTORED, why)
     if partly := _around(state, container, wish, claimed):
         return partly
-    return _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
+    placed = _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
+    lent = _without_sidecars(state, placed)
+    if placed.assignment.exclusive or lent is state:
+        return placed
+    again = _allocate(lent, container, wish, asked, supply.room(lent, container, wish, reserved_memory))
+    return again if again.assignment.exclusive else placed
+
+
+def _without_sidecars(state: NodeState, main: Admission) -> NodeState:
+    """Return the state in which the pod's sidecars own no CPU: they will follow the main container.
+
+    A native sidecar starts before the main container, so on a full node it holds the CPU that the pod asked for.
+    """
+    if is_small(main.assignment.container, main.assignment.wish):
+        return state
+    owners = [a for a in state.of_pod(main.assignment.container.pod_id) if a.exclusive and not a.hands_off]
+    sidecars = [a for a in owners if follows(a, main.assignment) and a.qos is main.assignment.qos]
+    pooled = [replace(a, pool=SHARE, exclusive=0, mems=0) for a in sidecars]
+    return reduce(change.with_container, pooled, state)
 
 
 def _nothing_recorded(lapsed: CPUMask) -> str:

@@ -163,6 +163,27 @@ class TestMainAndSidecar:
         assert ("container.update", "main_came") in said(outcome)
         assert "side" in outcome.moves.containers
 
+    def test_main_container_takes_its_sidecars_last_cpu(self):
+        """A native sidecar comes first. On two CPUs it has the only CPU that anybody may own."""
+        node = Node("2cpu")
+        node.create("side", 100)
+        outcome = node.create("main", 1000)
+        assert node.owners() == {"main": "0"}
+        assert node["side"].follows == "main"
+        assert ("container.update", "main_came") in said(outcome)
+
+    def test_main_container_too_large_leaves_its_sidecar(self):
+        node = Node("2cpu")
+        node.create("side", 100)
+        node.create("main", 2000)
+        assert node.owners() == {"side": "0"}
+
+    def test_another_pods_sidecar_keeps_its_cpu(self):
+        node = Node("2cpu")
+        node.create("side", 100, on="other")
+        node.create("main", 1000)
+        assert node.owners() == {"side": "0"}
+
     def test_a_whole_container_does_not_join(self):
         node = Node()
         node.create("first", 1000)
