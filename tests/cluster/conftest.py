@@ -10,6 +10,7 @@ from tests.cluster.binaries import Pair
 from tests.cluster.cluster import Cluster, bring_up
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
+from tests.rig import RigError
 
 CLUSTER = pytest.StashKey[Cluster]()
 
@@ -58,6 +59,14 @@ def pods(cluster: Cluster) -> Iterator[Pods]:
     found.remove_all()
 
 
+def daemon_log(cluster: Cluster) -> str:
+    """Return the end of what the daemon wrote: audit lines and log; empty where it does not run."""
+    try:
+        return Product(cluster).log(lines=60)
+    except RigError as error:
+        return str(error)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -67,4 +76,5 @@ def pytest_runtest_makereport(
     cluster = item.stash.get(CLUSTER, None)
     if report.failed and cluster is not None:
         report.sections.append(("the node's logs", cluster.words()))
+        report.sections.append(("the daemon's log", daemon_log(cluster)))
     return report

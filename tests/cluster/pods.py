@@ -6,6 +6,8 @@ from typing import Any, Final
 from tests.rig import image
 
 KEY: Final = "coloc.nri.io/"
+SLEEP: Final = ("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait")
+"""Ends at once when it is asked to: PID 1 ignores SIGTERM unless it handles it, and the kubelet waits two seconds."""
 
 
 def container(
@@ -13,7 +15,7 @@ def container(
     *,
     requests: Mapping[str, str] | None = None,
     limits: Mapping[str, str] | None = None,
-    command: Sequence[str] = image.SLEEP,
+    command: Sequence[str] = SLEEP,
     **fields: Any,
 ) -> dict[str, Any]:
     """Return a container that sleeps, with requests and limits."""

@@ -82,9 +82,11 @@ class Product:
         items: list[dict[str, Any]] = found["items"]
         return items
 
-    def log(self) -> str:
-        """Return what the daemon wrote: audit lines and log."""
-        return self._cluster.kubectl("logs", f"--namespace={NAMESPACE}", f"daemonset/{NAME}")
+    def log(self, lines: int = -1) -> str:
+        """Return what the daemon wrote, or its last lines: audit lines and log."""
+        return self._cluster.kubectl(
+            "logs", f"--namespace={NAMESPACE}", f"daemonset/{NAME}", f"--tail={lines}"
+        )
 
     def json(self, path: str) -> dict[str, Any]:
         """Return what the daemon serves at a path; empty while none answers."""

@@ -1,0 +1,37 @@
+"""Restarts of kubelet, containerd and daemon in every order: containers keep their CPUs."""
+
+from itertools import permutations
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.pods import container, pod
+from tests.cluster.product import Product
+from tests.cluster.running import Pods
+
+ORDERS = list(permutations(("kubelet", "containerd", "daemon")))
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_restarts_move_no_container(cluster: Cluster, product: Product, pods: Pods, order: tuple[str, ...]):
+    pods.run(
+        pod("db", container(requests={"cpu": "1"}), qos_class="dedicated"),
+        pod("web", container(requests={"cpu": "100m"})),
+    )
+    before = _placed(pods)
+    for part in order:
+        _restart(cluster, product, part)
+    product.wait_ready()
+    cluster.wait(cluster.is_ready, "a ready node")
+    assert _placed(pods) == before
+
+
+def _placed(pods: Pods) -> dict[str, tuple[str, frozenset[int] | None]]:
+    return {name: (pods.container_id(name), pods.cpus(name)) for name in ("db", "web")}
+
+
+def _restart(cluster: Cluster, product: Product, part: str) -> None:
+    if part == "daemon":
+        product.kill()
+    else:
+        cluster.restart(part)
