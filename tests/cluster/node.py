@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ CGROUP_ROOT: Final = "/kubelet"
 """As in a kind node. With `/` the kubelet would end whatever another rig has below `/kubepods`."""
 
 SOCKET: Final = "/run/containerd/containerd.sock"
+HEALTH_PORT: Final = 10248
 SYSCTLS: Final = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
 """The kubelet sets them for the whole machine."""
 
@@ -71,7 +73,7 @@ class Node:
             self.import_image(image.write_archive(busybox, self._folder / "images.tar"))
 
     def start_kubelet(self, kubeconfig: Path | None) -> None:
-        """Start the kubelet; without credentials it runs static pods alone."""
+        """Start the kubelet and wait until it is healthy; without credentials it runs static pods alone."""
         command = [
             str(self._programs.kube),
             "kubelet",
@@ -80,6 +82,8 @@ class Node:
             f"--node-ip={NODE_ADDRESS}",
         ]
         self._spawn("kubelet", [*command, *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])])
+        if not comes(lambda: self._has_ended("kubelet") or self._is_healthy()) or self._has_ended("kubelet"):
+            raise RigError(f"the kubelet did not come up:\n{self.log_tail('kubelet')}")
 
     def kill(self, name: str) -> None:
         """End `containerd` or `kubelet` at once; containers live on."""
@@ -118,6 +122,9 @@ class Node:
 
     def _has_ended(self, name: str) -> bool:
         return self._processes[name].poll() is not None
+
+    def _is_healthy(self) -> bool:
+        return self._namespace.get(HEALTH_PORT, "/healthz")[0] == HTTPStatus.OK
 
     def _answers(self) -> bool:
         try:

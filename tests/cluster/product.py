@@ -4,7 +4,9 @@ One change, named here: a capability that this machine's root lacks itself canno
 """
 
 import json
-import subprocess
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +14,8 @@ import yaml
 
 from tests.cluster import product_image
 from tests.cluster.cluster import Cluster
-from tests.rig import RigError
+from tests.cluster.running import Pods
+from tests.rig import RigError, cgroups
 
 MANIFEST: Final = product_image.PROJECT / "deploy/daemonset.yaml"
 NAMESPACE: Final = "kube-system"
@@ -52,21 +55,12 @@ class Product:
     def kill(self) -> None:
         """Kill the daemon's process; the kubelet starts its container again."""
         for pid in self.pids():
-            subprocess.run(["kill", "-9", str(pid)], check=False)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
-    def pids(self) -> list[int]:
-        """Return the processes of the daemon's container."""
-        words = ["exec", f"--namespace={NAMESPACE}", f"daemonset/{NAME}", "--", "cat", "/proc/self/cgroup"]
-        cgroup = self._cluster.kubectl(*words)
-        path = next(
-            line.rpartition(":")[2]
-            for line in cgroup.splitlines()
-            if ":cpuset" in line or line.startswith("0::")
-        )
-        return [
-            int(word)
-            for word in Path("/sys/fs/cgroup/cpuset", path.lstrip("/"), "cgroup.procs").read_text().split()
-        ]
+    def pids(self) -> frozenset[int]:
+        """Return the processes of the daemon's container; the kubelet may be down."""
+        return cgroups.pids(Pods(self._cluster).cgroup(self.pods()[0]["metadata"]["name"], NAME, NAMESPACE))
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the DaemonSet's pods."""
