@@ -28,6 +28,11 @@ POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
 """The pools that always exist, in the order in which they are shown."""
 
 
+ENDED: Final = 64
+"""Ended containers that are remembered. The runtime may report the start of a container after its end, some
+milliseconds later; so the number of containers that end meanwhile counts."""
+
+
 class Asked(NamedTuple):
     """What the members of a pool ask for: thousandths of a CPU in all, and how many members there are."""
 
@@ -125,7 +130,7 @@ class NodeState:
     """Everything the policy knows. `generation` rises with each adopted event.
 
     `pods`: the oldest first. `owners` repeats, by container, the exclusive sets, and `box` the ids of the boxed pods:
-    few, while containers and pods are many.
+    few, while containers and pods are many. `ended`: ids of containers that stopped, the latest last, at most `ENDED`.
     """
 
     topology: Topology
@@ -135,6 +140,7 @@ class NodeState:
     owners: Mapping[str, CPUMask] = field(default_factory=dict)
     generation: int = 0
     box: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
     def of_pod(self, pod_id: str) -> Iterator[Assignment]:
         """Yield the assignments of one pod."""

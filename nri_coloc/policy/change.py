@@ -42,7 +42,10 @@ def _with_owners(
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
-    return NodeState(state.topology, derived, state.pods, containers, owners, state.generation + 1, state.box)
+    generation = state.generation + 1
+    return NodeState(
+        state.topology, derived, state.pods, containers, owners, generation, state.box, state.ended
+    )
 
 
 def with_pod(state: NodeState, place: PodPlace) -> NodeState:

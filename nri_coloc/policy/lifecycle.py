@@ -12,7 +12,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.state import ENDED, Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
 from nri_coloc.policy import admission, box, change, membership, news, path, record, words
@@ -58,7 +58,12 @@ def is_attempt_of(former: Container, container: Container) -> bool:
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
-    """Note that a container starts or runs; one that we never placed is placed now, by file."""
+    """Note that a container starts or runs; one that we never placed is placed now, by file.
+
+    PostStartContainer comes after StopContainer if the container ends at once.
+    """
+    if event.container.id in state.ended:
+        return Outcome(state)
     phase = Phase.RUNNING if event.running else Phase.STARTING
     known = state.containers.get(event.container.id)
     if known is None:
@@ -86,6 +91,8 @@ def admit(
 
     `by_file` is the reason why its creation was not answered by us, None while it still can be.
     """
+    if container.id in state.ended:  # the runtime has it after all
+        state = replace(state, ended=tuple(k for k in state.ended if k != container.id))
     before = state
     state, box_moves = box.with_member(state, pod, wish)
     state = membership.with_member(state, container, wish)
@@ -183,7 +190,8 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
         return Outcome(state)
     if event.vanished:
         return release(state, (known,), Reason.VANISHED)
-    return release(state, (known,), Reason.REMOVED if event.removed else Reason.STOPPED)
+    outcome = release(state, (known,), Reason.REMOVED if event.removed else Reason.STOPPED)
+    return replace(outcome, state=replace(outcome.state, ended=(*state.ended, known.id)[-ENDED:]))
 
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:

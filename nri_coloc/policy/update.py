@@ -28,9 +28,11 @@ _FIGURES: Final = Knobs(
 def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcome:
     """Take the kubelet's new values and lay ours over them; an unknown container is admitted first.
 
-    Another amount of CPU changes what a dedicated container owns.
+    Another amount of CPU changes what a dedicated container owns. The update of an ended container changes nothing.
     """
     outcome = Outcome(state)
+    if event.container.id in state.ended:
+        return outcome
     if event.container.id not in state.containers:
         outcome = lifecycle.admit(
             state, event.pod, event.container, event.wish, tuning, Reason.PLACED_AT_START

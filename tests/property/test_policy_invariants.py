@@ -102,6 +102,9 @@ class PlacementMachine(RuleBasedStateMachine):
         facts = known.container if known else container(name, on, 1000)
         where = pod(facts.pod_id)
         self.act(lambda: self.node.happen(ContainerStarting(where, facts, wish, running)))
+        if name in self.state.ended:
+            assert name not in self.state.containers
+            return
         self.listed_if_new(name, facts)
         if running:
             self.node.listed[name] = replace(self.node.listed[name], phase=Phase.RUNNING)
@@ -153,6 +156,10 @@ class PlacementMachine(RuleBasedStateMachine):
     def update(self, name, on, wish, requested):
         facts = self.node.listed.get(name) or container(name, on)
         asked = request.of_container(facts)
+        if name in self.state.ended:
+            self.act(lambda: self.node.update(name, requested, wish, on))
+            assert name not in self.state.containers
+            return
         self.act(lambda: self.node.update(name, requested, wish, on), answered=name)
         self.listed_if_new(name, replace(facts, resources=merge(facts.resources, requested)))
         pinned_elsewhere = self.node[name].hands_off and requested.cpus  # which no driver of claims would do

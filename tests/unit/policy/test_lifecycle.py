@@ -145,6 +145,26 @@ class TestStarting:
         assert first(outcome).because.endswith("; its creation was not answered by us")
         assert node["main"].by_file
 
+    @pytest.mark.parametrize("running", [False, True], ids=["start", "post-start"])
+    def test_start_after_stop_places_nothing(self, running):
+        """The runtime reports the start of a container that ends at once after its end."""
+        node = Node("2cpu")
+        node.create("init", 1000)
+        node.stop("init")
+        outcome = node.start("init", running=running)
+        assert outcome.decisions == ()
+        assert node.owners() == {}
+        node.create("main", 1000)
+        assert node.owners() == {"main": "0"}
+
+    def test_ended_containers_are_remembered_up_to_a_bound(self):
+        node = Node("2cpu")
+        for number in range(200):
+            node.create(f"c{number}", 1000)
+            node.stop(f"c{number}")
+        assert len(node.state.ended) < 200
+        assert node.start("c199").decisions == ()
+
     def test_the_time_of_creation_is_learned(self):
         node = Node()
         node.create("main", 2000)
