@@ -78,6 +78,13 @@ class Cluster:
         else:
             self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
 
+    def reconfigure(self, options: KubeletOptions) -> None:
+        """Start the kubelet anew with other settings; what its CPU manager pinned is forgotten."""
+        self.node.terminate("kubelet")
+        self.node.reconfigure(options)
+        self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
+        self.wait(self.is_ready, "a ready node")
+
     # ---- questions and orders ----
 
     def kubectl(self, *arguments: str, stdin: str = "", seconds: float = 120) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.cluster.control_plane import NODE_NAME
 from tests.cluster.namespace import BRIDGE, NODE_ADDRESS, Namespace, ends
-from tests.rig import RigError, image, kubepods, packages
+from tests.rig import RigError, cgroups, image, kubepods, packages
 from tests.rig.waiting import comes
 
 CGROUP_ROOT: Final = "/kubelet"
@@ -107,9 +107,31 @@ class Node:
         self._ctr("images", "import", str(archive))
 
     def reconfigure(self, options: KubeletOptions) -> None:
-        """Write another configuration for the kubelet's next start."""
+        """Write another configuration for the kubelet's next start.
+
+        The state file of the CPU manager goes: with one of another policy the kubelet refuses to start.
+        """
         self._options = options
         self._write_kubelet()
+        self._pins.unlink(missing_ok=True)
+
+    def pinned_cpus(self) -> frozenset[int]:
+        """Return the CPUs that the kubelet's static CPU manager gave containers, by its state file."""
+        state = json.loads(self._pins.read_text())
+        state = json.loads(state["data"]) if state.get("data") else state  # from Kubernetes 1.36 on
+        pods = state.get("entries") or {}
+        return frozenset(
+            cpu for pod in pods.values() for text in pod.values() for cpu in cgroups.members(text)
+        )
+
+    @property
+    def _pins(self) -> Path:
+        return self._folder / "at/var/lib/kubelet/cpu_manager_state"
+
+    @property
+    def manifests(self) -> Path:
+        """Return the folder of static pods."""
+        return self._folder / "manifests"
 
     def log_tail(self, name: str, lines: int = 40) -> str:
         """Return the end of one program's log."""
@@ -153,7 +175,7 @@ class Node:
         self._write_kubelet()
 
     def _write_kubelet(self) -> None:
-        settings = {**_KUBELET, "staticPodPath": f"{self._folder}/manifests", **self._options.settings}
+        settings = {**_KUBELET, "staticPodPath": str(self.manifests), **self._options.settings}
         (self._folder / "kubelet.json").write_text(json.dumps(settings))
 
 
@@ -190,6 +212,7 @@ _KUBELET: Final[Mapping[str, Any]] = {
     "evictionHard": {"memory.available": "100Mi"},
     "resolvConf": "/dev/null",
     "syncFrequency": "10s",
+    "fileCheckFrequency": "1s",
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "registerWithTaints": [],

@@ -23,6 +23,10 @@ def container(
     return {"name": name, "image": image.BUSYBOX, "command": list(command), "resources": resources, **fields}
 
 
+ONE_CPU: Final = {"cpu": "1"}
+"""The request of a container that owns one CPU where its pod is dedicated."""
+
+
 def pod(
     name: str,
     *containers: Mapping[str, Any],

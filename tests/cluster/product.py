@@ -42,6 +42,23 @@ class Product:
         self._cluster.apply(*manifests(self._config))
         self.wait_ready()
 
+    def reconfigure(self, config: str) -> None:
+        """Start the daemon with another configuration and wait until it knows all pods; it may not be ready.
+
+        A changed ConfigMap would reach the running daemon a minute later.
+        """
+        self._config = config
+        self._cluster.apply(*manifests(config))
+        self._cluster.kubectl("delete", "pod", self.pods()[0]["metadata"]["name"], f"--namespace={NAMESPACE}")
+        self._cluster.wait(lambda: self.check("synchronised").get("ok"), "a synchronised daemon")
+
+    def update(self) -> None:
+        """Replace the pod as a rolling update of the DaemonSet does, and wait for its end."""
+        workload = f"daemonset/{NAME}"
+        self._cluster.kubectl("rollout", "restart", workload, f"--namespace={NAMESPACE}")
+        self._cluster.kubectl("rollout", "status", workload, f"--namespace={NAMESPACE}", "--timeout=100s")
+        self.wait_ready()
+
     def remove(self) -> None:
         """Delete all that the manifest made and wait until its pod is gone."""
         items = {"apiVersion": "v1", "kind": "List", "items": manifests(self._config)}
@@ -85,6 +102,11 @@ class Product:
     def json(self, path: str) -> dict[str, Any]:
         """Return what the daemon serves at a path; empty while none answers."""
         found: dict[str, Any] = json.loads(self._cluster.namespace.get(PORT, path)[1] or "{}")
+        return found
+
+    def check(self, name: str) -> dict[str, Any]:
+        """Return one of the checks of /readyz; empty while none answers."""
+        found: dict[str, Any] = self.json("/readyz").get("checks", {}).get(name, {})
         return found
 
     def container(self, pod: str, container: str = "app", namespace: str = "default") -> dict[str, Any]:

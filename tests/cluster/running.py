@@ -1,10 +1,13 @@
 """Pods on the rig's node: run, awaited, looked at in the kernel's own files."""
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.control_plane import NODE_NAME
 from tests.cluster.node import CGROUP_ROOT
 from tests.rig import RigError, cgroups, kubepods
 
@@ -15,13 +18,18 @@ class Pods:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._created: list[tuple[str, str]] = []
+        self._static: list[tuple[str, str]] = []
 
     def run(self, *manifests: Mapping[str, Any]) -> None:
         """Create pods and wait until each is Running and ready."""
         self.create(*manifests)
-        for manifest in manifests:
-            name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
-            self._cluster.wait(partial(self.is_running, name, namespace), f"pod {namespace}/{name}")
+        wanted = {(each["metadata"]["name"], each["metadata"]["namespace"]) for each in manifests}
+        self._cluster.wait(lambda: wanted <= self._running(), f"pods {sorted(wanted)}")
+
+    def _running(self) -> set[tuple[str, str]]:
+        found = json.loads(self._cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))
+        running = (each["metadata"] for each in found["items"] if _is_ready(each.get("status", {})))
+        return {(each["name"], each["namespace"]) for each in running}
 
     def create(self, *manifests: Mapping[str, Any]) -> None:
         """Create pods without waiting."""
@@ -29,8 +37,28 @@ class Pods:
             self._created.append((manifest["metadata"]["name"], manifest["metadata"]["namespace"]))
         self._cluster.apply(*manifests)
 
+    def run_static(self, manifest: Mapping[str, Any]) -> str:
+        """Run a static pod and return its name, which ends with the node's."""
+        name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+        self._static.append((name, namespace))
+        self._manifest(name).write_text(json.dumps(manifest))
+        full = f"{name}-{NODE_NAME}"
+        self._cluster.wait(lambda: self.is_running(full, namespace), f"static pod {namespace}/{full}")
+        return full
+
+    def _manifest(self, name: str) -> Path:
+        return self._cluster.node.manifests / f"{name}.json"
+
+    def _remove_static(self) -> None:
+        for name, namespace in self._static:
+            self._manifest(name).unlink()
+            gone = partial(self._is_gone, f"{name}-{NODE_NAME}", namespace)
+            self._cluster.wait(gone, f"the end of static pod {namespace}/{name}")
+        self._static.clear()
+
     def remove_all(self) -> None:
         """Delete every pod that was created here; kubectl returns when the kubelet has ended them."""
+        self._remove_static()
         for namespace in {namespace for _, namespace in self._created}:
             names = [name for name, own in self._created if own == namespace]
             self._cluster.kubectl("delete", "pod", *names, f"--namespace={namespace}", "--ignore-not-found")
@@ -41,11 +69,12 @@ class Pods:
         found: dict[str, Any] = self._cluster.get("pod", name, namespace).get("status", {})
         return found
 
+    def _is_gone(self, name: str, namespace: str) -> bool:
+        return not self._cluster.get("pod", name, namespace)
+
     def is_running(self, name: str, namespace: str = "default") -> bool:
         """Whether all containers of a pod run and are ready."""
-        status = self.status(name, namespace)
-        states = status.get("containerStatuses", [])
-        return status.get("phase") == "Running" and bool(states) and all(each["ready"] for each in states)
+        return _is_ready(self.status(name, namespace))
 
     def container_id(self, name: str, container: str = "app", namespace: str = "default") -> str:
         """Return the runtime's id of a container; RigError if it has none."""
@@ -80,6 +109,15 @@ class Pods:
         """Return a container's memory limit in bytes; None when it has none."""
         return cgroups.memory_limit(self.cgroup(name, container, namespace))
 
+    def placed(self, *names: str) -> dict[str, tuple[str, frozenset[int] | None]]:
+        """Return the id and the CPUs of each pod's container: neither changes unless it is restarted or moved."""
+        return {name: (self.container_id(name), self.cpus(name)) for name in names}
+
     def settle(self, predicate: Callable[[], object], what: str) -> None:
         """Wait for a state that comes by itself, as a move of another container does."""
         self._cluster.wait(predicate, what)
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    states = status.get("containerStatuses", [])
+    return status.get("phase") == "Running" and bool(states) and all(each["ready"] for each in states)

@@ -18,16 +18,12 @@ def test_restarts_move_no_container(cluster: Cluster, product: Product, pods: Po
         pod("db", container(requests={"cpu": "1"}), qos_class="dedicated"),
         pod("web", container(requests={"cpu": "100m"})),
     )
-    before = _placed(pods)
+    before = pods.placed("db", "web")
     for part in order:
         _restart(cluster, product, part)
     product.wait_ready()
     cluster.wait(cluster.is_ready, "a ready node")
-    assert _placed(pods) == before
-
-
-def _placed(pods: Pods) -> dict[str, tuple[str, frozenset[int] | None]]:
-    return {name: (pods.container_id(name), pods.cpus(name)) for name in ("db", "web")}
+    assert pods.placed("db", "web") == before
 
 
 def _restart(cluster: Cluster, product: Product, part: str) -> None:

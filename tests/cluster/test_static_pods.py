@@ -1,0 +1,16 @@
+"""Static pods, which the kubelet starts from files: placed as all other pods are."""
+
+from tests.cluster.pods import ONE_CPU, container, pod
+from tests.cluster.product import Product
+from tests.cluster.running import Pods
+
+
+def test_static_pod_owns_its_cpu(product: Product, pods: Pods):
+    name = pods.run_static(pod("static", container(requests=ONE_CPU), qos_class="dedicated"))
+    assert product.container(name)["exclusive"]
+    assert pods.cpus(name) == frozenset({int(product.container(name)["cpus"])})
+
+
+def test_static_pod_of_kube_system_is_system(product: Product, pods: Pods):
+    name = pods.run_static(pod("static-agent", namespace="kube-system"))
+    assert product.container(name, namespace="kube-system")["class"] == "system"
