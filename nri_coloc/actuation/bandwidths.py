@@ -111,12 +111,14 @@ class Bandwidths:
         return _Found(folder, text, None if burst is None else number(burst))
 
     def _notice(self, file: str, shown: str | None) -> None:
-        """Give a file up that somebody else has written since we did, and one that has nothing of ours.
+        """Give a file up that another writer changed since we wrote it, and one that has nothing of ours.
 
         The second was noted and then not written: a former life ended in between, or its cgroup was made anew. What the
         kubelet writes there next is another original.
         """
-        if file not in self._wrote and shown is not None and self._journal.original(file) == shown:
+        if shown is not None:
+            self._journal.suspect(file, shown)
+        if file not in self._wrote and shown is not None and self._journal.holds(file, shown):
             self._journal.forget(file)
         if self._wrote.get(file, shown) != shown:
             self._journal.forget(file)

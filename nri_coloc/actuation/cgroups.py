@@ -56,6 +56,12 @@ class CgroupWriter:
         self._putting_back = PuttingBack(journal, self._overwritten, layout.version, self._proc)
         self._memory = MemoryFiles(journal, self._overwritten, self._lock)
 
+    def know_earlier(self) -> None:
+        """Know that an earlier process wrote on this node: found values are no originals where its journal was lost."""
+        with self._lock:
+            if self._journal.may_lack:
+                self._journal.distrust()
+
     def bandwidth(self, pod: PodBandwidth) -> Written:
         """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
         with self._lock:
@@ -239,19 +245,24 @@ class CgroupWriter:
             self._bandwidths.tidy()
             self._overwritten.tidy(time.monotonic())
 
-    def score(self, path: str, pids: Iterable[int], value: int) -> KernelInterfaceError | None:
-        """Set the oom_score_adj of a container's processes, its first one first; journalled.
+    def score(
+        self, path: str, pids: Iterable[int], value: int, kubelets: int | None = None
+    ) -> KernelInterfaceError | None:
+        """Set the oom_score_adj of a container's processes, its first one first.
 
-        The first refusal is returned, not raised, and ends it.
+        Journalled is the kubelet's score; where it is not known, the one that a process shows. The first refusal is
+        returned, not raised, and ends it.
         """
-        return oom_scores.give(self._proc, pids, str(value), lambda shown: self._note_score(path, shown))
+        return oom_scores.give(
+            self._proc, pids, str(value), lambda shown: self._note_score(path, shown, kubelets)
+        )
 
     def remember(self, path: str, changes: Knobs) -> None:
         """Journal what a container's files hold before the runtime is told to change them."""
         own = None if changes.cpus is None else self.text(path, "cpuset", "cpuset.cpus")
         if own is not None:
             with self._lock, suppress(KernelInterfaceError):
-                self._note_cpus(str(self._layout.folder("cpuset", path)), own)
+                self._note(f"{self._layout.folder('cpuset', path)}{former_values.CPUS}", own)
         for name in spec_files(changes, self._layout.version):
             controller: Controller = "memory" if name.startswith("memory") else "cpu"
             folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
@@ -264,13 +275,18 @@ class CgroupWriter:
         """Of the cgroups: 1 or 2."""
         return self._layout.version
 
-    def _note_score(self, path: str, score: str) -> None:
+    def _note_score(self, path: str, shown: str, kubelets: int | None) -> None:
         folder = (
             (self._layout.folder("cpuset", path) or self._layout.folder("memory", path)) if path else None
         )
-        if folder is not None:
-            with self._lock:
-                self._journal.note(f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}", score)
+        if folder is None:
+            return
+        file = f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}"
+        with self._lock:
+            if kubelets is None:
+                self._journal.note(file, shown)
+            else:
+                self._journal.note_known(file, str(kubelets))
 
     def _put_back(
         self, path: str, means: Callable[[str], bool], apart: Iterable[Apart] | None = None
@@ -307,7 +323,7 @@ class CgroupWriter:
             before = found.cpus
             if target.journalled:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
-                self._note_cpus(folder, found.own)
+                self._note(folder + former_values.CPUS, found.own)
             if found.holds(target.cpus, version) and (
                 not target.inherited or self._is_followed(folder, found)
             ):
@@ -318,13 +334,9 @@ class CgroupWriter:
             failures.append(error.as_value())
             return before, before
 
-    def _note_cpus(self, folder: str, own: str) -> None:
-        """Journal a cgroup's own set of before us: if it has what the pod above it has by our hand, what that had."""
-        above = folder.rpartition("/")[0] + former_values.CPUS
-        former = self._journal.original(above) if self._layout.version == 1 else None
-        if former is not None and former_values.has_its_parents(folder):
-            own = former
-        self._journal.note(folder + former_values.CPUS, own)
+    def _note(self, file: str, found: str) -> None:
+        """Journal the value that a file shows before our first write to it."""
+        self._journal.note(file, former_values.own(file, found, self._layout.version))
 
     def _is_followed(self, folder: str, found: cpusets.Found) -> bool:
         """Look whether a former life, or a refusal, left children behind; each look at them all costs as much again."""
@@ -342,8 +354,10 @@ class CgroupWriter:
                 writes.absent.append(value.name)
             elif not same(current, value.text):
                 self._change(target, value, Correction(path, current, value.text), writes)
-            elif target.journalled and self._journal.original(path) is not None:
-                self._overwritten.wrote(path, current)
+            elif target.journalled:
+                self._journal.suspect(path, current)
+                if self._journal.original(path) is not None:
+                    self._overwritten.wrote(path, current)
         except KernelInterfaceError as error:
             writes.failures.append(error.as_value())
 
@@ -352,7 +366,7 @@ class CgroupWriter:
         files.checked(path, current)
         if target.journalled:
             self._overwritten.found(path, current, time.monotonic())
-            self._journal.note(path, current)
+            self._note(path, current)
         if memory.reclaims(path, text):
             lower = self._memory.lower_journalled if target.journalled else self._memory.lower
             writes.later.append(Later(path, partial(lower, change)))

@@ -1,20 +1,22 @@
-"""What a file held before us, written back: a pod's CPUs with all below it, an empty set by what means the same.
+"""Write an original value back: a pod's CPUs with all below it, an empty set by a set that means the same.
 
-Two names in the journal are no files of ours, and writing them would move tasks: they stand for what the tasks and the
-processes of a cgroup were given.
+On cgroup v1, where no set is empty, the original "" of a cpuset says "as the parent's": a cgroup without a set of its
+own has its parent's, and is to have that again whatever the parent has by then.
+Two names in the journal are no files of ours, and to write them would move tasks: they stand for the scheduling policy
+and the score of a cgroup's tasks.
 """
 
 from collections.abc import Container, Iterable
 from typing import Final
 
 from nri_coloc.actuation import cpusets, files, oom_scores, tasks
+from nri_coloc.actuation.former import CPUSETS
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import originals
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 
 CPUS: Final = "/cpuset.cpus"
-CPUSETS: Final = (CPUS, "/cpuset.mems")
 
 
 def placed_in(journalled: Iterable[str]) -> set[str]:
@@ -22,15 +24,25 @@ def placed_in(journalled: Iterable[str]) -> set[str]:
     return {file.removesuffix(CPUS) for file in journalled if file.endswith(CPUS)}
 
 
-def has_its_parents(folder: str) -> bool:
-    """Whether a cgroup of v1 has the very CPUs of the one above it, as each has that was given none of its own."""
-    above = cpusets.actual(folder.rpartition("/")[0], 1)
-    return above is not None and cpusets.actual(folder, 1) == above
+def own(file: str, found: str, version: int) -> str:
+    """Return the original of a file that shows `found`: "" for a set that a cgroup of v1 has from its parent."""
+    is_a_set = version == 1 and file.rpartition("/")[2] in CPUSETS
+    return "" if is_a_set and is_as_its_parents(file, found) else found
+
+
+def is_as_its_parents(file: str, found: str | None = None) -> bool:
+    """Whether a set of a cgroup is its parent's; `found`: its text, where it was read already."""
+    folder, _, name = file.rpartition("/")
+    texts = files.read(f"{folder.rpartition('/')[0]}/{name}"), files.read(file) if found is None else found
+    sets = [files.mask(file, text) for text in texts if text]
+    return len(sets) == len(texts) and sets[0] == sets[1]
 
 
 def give_back(file: str, was: str, version: int, proc: str, apart: Container[str] | None = None) -> None:
-    """Undo what the journal has an entry for: a file, or what tasks or processes were told; raises
-    KernelInterfaceError. `apart` as for `restore`."""
+    """Restore an entry of the journal: a file, the policy of tasks, or the score of processes.
+
+    Raises KernelInterfaceError. `apart` as for `restore`.
+    """
     folder, _, name = file.rpartition("/")
     if name == tasks.NAME:
         failure = tasks.reset(folder, version, was)
@@ -49,10 +61,13 @@ def restore(file: str, was: str, version: int, apart: Container[str] | None = No
     `apart`: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other's.
     """
     folder, _, name = file.rpartition("/")
-    if name not in ("cpuset.cpus", "cpuset.mems"):
+    if name not in CPUSETS:
         return files.write(file, originals.written(name, was) or "\n")
-    if not was:
+    if not was and version == 2:
         return _emptied(folder, name)
+    was = was or files.read(f"{folder.rpartition('/')[0]}/{name}") or ""
+    if not was:
+        return False
     cpus = _said(file, was)
     if name == "cpuset.mems":
         return cpusets.write(file, was, version, inherited=apart is not None)

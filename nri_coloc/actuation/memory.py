@@ -30,6 +30,7 @@ class MemoryFiles:
             return False
         with self._lock:
             self._overwritten.found(file, current, time.monotonic())
+            self._journal.suspect(file, current)
             original = self._journal.original(file)
             if original is not None and self._overwritten.ours(file) is None and _is_above(current, original):
                 # no life of ours ever wrote that: it was raised while there was none
@@ -80,6 +81,7 @@ class MemoryFiles:
         current = files.value(file)
         if current is None:
             return False
+        self._journal.suspect(file, current)
         original, ours = self._journal.original(file), self._overwritten.ours(file)
         if original is None and not amount:
             return True

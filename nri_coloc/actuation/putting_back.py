@@ -1,8 +1,8 @@
-"""What a cgroup's files held before us, written back while the daemon runs; `restoration` does it for a whole node.
+"""Restore the files of a cgroup while the daemon runs; `restoration` does it for a whole node.
 
-A pod's CPUs go to all below it, but for who has a set of its own. On cgroup v1 such a one may have no more than the
-pod's in its file, given to it while the pod was ours: what it had before us is what the pod had then. That is noted
-before the pod's own entry goes, for afterwards nothing tells it.
+A pod's CPUs go to all cgroups below it but those with a set of their own. On cgroup v1 a container that we gave a set
+may show its pod's at this moment: before us it had its pod's, whatever that is. This is noted before the pod's set
+changes, for afterwards nothing tells it.
 """
 
 import time
@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nri_coloc.actuation import former_values
-from nri_coloc.actuation.former_values import CPUS, CPUSETS
+from nri_coloc.actuation.former import CPUSETS
+from nri_coloc.actuation.former_values import CPUS
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.overwritten import Overwritten
 from nri_coloc.errors import KernelInterfaceError
 
 
 class Apart(NamedTuple):
-    """A cgroup below a pod's that has a set of CPUs of its own; `ordered`: by us, not by whoever made it."""
+    """A cgroup below a pod's that has a set of CPUs of its own; `ordered`: by us, not by the kubelet."""
 
     path: str
     ordered: bool = True
@@ -52,16 +53,17 @@ class PuttingBack:
         self._overwritten.look(file, time.monotonic())
         original = self._journal.original(file) or ""
         not_following = None
-        if apart is not None and file.endswith(CPUSETS):
-            not_following = self._parted([*apart], original) if file.endswith(CPUS) else set()
+        if apart is not None and _name(file) in CPUSETS:
+            not_following = self._parted([*apart]) if file.endswith(CPUS) else set()
         former_values.give_back(file, original, self._version, self._proc, not_following)
         self._journal.forget(file)
 
-    def _parted(self, apart: list[Apart], original: str) -> set[str]:
+    def _parted(self, apart: list[Apart]) -> set[str]:
         """Return the folders that keep their own CPUs while their pod gets back its original ones."""
         for each in apart:
-            if self._version == 1 and each.ordered and former_values.has_its_parents(each.path):
-                self._journal.note(each.path + CPUS, original)
+            file = each.path + CPUS
+            if each.ordered and self._version == 1 and former_values.is_as_its_parents(file):
+                self._journal.note_known(file, "")
         return {*former_values.placed_in(self._journal.files()), *(each.path for each in apart)}
 
 

@@ -1,63 +1,68 @@
-"""`nri-coloc restore`: put back every journalled value that was there before us.
+"""Restore every value that the journal knows.
 
-Works on the journal alone, with the daemon stopped, also after a crash in the middle of anything. A file that is
-gone needs nothing; one that the kernel refuses is reported and kept in the journal for another try. What the
-runtime's own spec of a container says is `daemon.spec_restoration`'s work, which needs the runtime.
+Works on the journal alone, with the daemon stopped, also after a crash in the middle of anything. A file that is gone
+needs nothing. One that the kernel refuses is reported and kept in the journal for another try. Specs in the runtime
+are `daemon.spec_restoration`'s work, which needs the runtime.
 """
 
 import os
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from nri_coloc.actuation import former_values, journal
+from nri_coloc.actuation import former_values
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS
+from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model import kubepods
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came of it, by file as the host names it. `unwritten`: why the journal could not be written anew, or ""."""
+    """The outcome, by files as the host names them.
+
+    unknown: files whose original value is not known, with the value that they have now.
+    unwritten: why the journal could not be written again, "" if it was.
+    """
 
     done: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     refused: tuple[KernelInterfaceError, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
     unwritten: str = ""
+
+    @property
+    def settled(self) -> frozenset[str]:
+        """The files of which nothing is left to be done."""
+        return frozenset({*self.done, *self.gone, *(file for file, _ in self.unknown)})
 
 
 def restore(
-    path: str, host_root: str, version: int, also_kept: Callable[[str], bool] = lambda _file: False
+    journal: Journal, host_root: str, version: int, also_kept: Callable[[str], bool] = lambda _file: False
 ) -> Restored:
-    """Write back all originals in an order that the kernel takes; shorten the journal to what is refused.
+    """Write back all originals in an order that the kernel takes; shorten the journal to the refused ones.
 
-    `also_kept`: which entries somebody needs yet. What is refused is tried once more at the end: two files that bound
-    each other can be in each other's way.
+    also_kept: tells the entries that are needed later.
+    A refused value is tried once more at the end: two files that bound each other can be in each other's way.
     """
     root = host_root.rstrip("/")
-    originals = journal.load(path)
-    order = sorted(originals, key=_turn)
+    entries = journal.entries()
+    originals = {file: entries[file].text for file in sorted(entries, key=_turn)}
     apart = former_values.placed_in(root + file for file in originals)
-    refused = _put_all_back(root, {file: originals[file] for file in order}, version, apart)
+    refused = _put_all_back(root, originals, version, apart)
     if refused:
         refused = _put_all_back(root, {file: originals[file] for file in refused}, version, apart)
-    put_back = [file for file in order if file not in refused]
-    kept = {file: was for file, was in originals.items() if file in refused or also_kept(file)}
-    unwritten = rewrite(path, kept) if put_back else ""
+    put_back = [file for file in originals if file not in refused]
+    kept = [file for file in originals if file in refused or also_kept(file)]
+    unwritten = journal.keep(kept) if put_back else ""
     gone = tuple(file for file in put_back if not os.path.exists(root + file))  # noqa: PTH110 - never raises
-    return Restored(tuple(f for f in put_back if f not in gone), gone, tuple(refused.values()), unwritten)
-
-
-def rewrite(path: str, entries: Mapping[str, str]) -> str:
-    """Have the journal hold these entries alone; returns why it cannot be written, "" if it was.
-
-    To put a value back a second time does no harm, and to lose it does: a journal that is too long is well enough.
-    """
-    try:
-        journal.replace(Path(path), entries)
-    except OSError as error:
-        return f"the journal {path} cannot be written anew: {os.strerror(error.errno or 0)}"
-    return ""
+    there = [file for file in put_back if file not in gone]
+    return Restored(
+        done=tuple(file for file in there if entries[file].is_known),
+        gone=gone,
+        refused=tuple(refused.values()),
+        unknown=tuple((file, originals[file]) for file in there if not entries[file].is_known),
+        unwritten=unwritten,
+    )
 
 
 def _put_all_back(

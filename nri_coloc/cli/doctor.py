@@ -1,11 +1,10 @@
 """`nri-coloc doctor`: can this machine do what the daemon wants of it, and is the daemon well?
 
-Each check looks at one thing and says in a sentence how to mend it. Nothing is changed, and neither socket is connected
-to: a runtime would take a stranger on its NRI socket for a plugin. `fail` is what keeps pods from being placed, `warn`
-what makes some wish go without effect.
+Each check looks at one thing and says in a sentence how to mend it. Nothing is changed but for trials that are taken
+away at once: a small file in the state folder, an attribute of a cgroup. Neither socket is connected to: a runtime
+would take the command for a plugin. `fail`: pods are not placed; `warn`: some wish goes without effect.
 """
 
-import os
 import re
 import stat
 import textwrap
@@ -14,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from nri_coloc.actuation import journal_file
+from nri_coloc.actuation.marks import Marks
 from nri_coloc.cli import asking
 from nri_coloc.cli.asking import DaemonSilent, plain
-from nri_coloc.daemon import probe
+from nri_coloc.daemon import probe, state_folder
 from nri_coloc.daemon.host_groups import SETTING
+from nri_coloc.daemon.instance_lock import TROUBLE
+from nri_coloc.daemon.restoration import JOURNAL
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.readings import Signal
 from nri_coloc.model.reasons import Reason
@@ -84,6 +87,7 @@ def checks(patient: Patient) -> Iterator[Check]:
         ("pressure", _pressure),
         ("capabilities", _capability),
         ("state folder", _state_folder),
+        ("original values", _original_values),
     )
     for name, check in each:
         try:
@@ -174,15 +178,39 @@ def _capability(patient: Patient) -> Check:
 
 
 def _state_folder(patient: Patient) -> Check:
+    """Judge the folder by a real write; where there is none yet, by one in the folder in which it would be made."""
     folder = Path(patient.state_dir)
     nearest = next(path for path in (folder, *folder.absolute().parents) if _is_there(path))
-    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=True):
-        how = "can be written" if nearest == folder else "can be made"
-        return Check("state folder", "ok", f"{folder} {how}")
-    why = (
-        f"{nearest} cannot be written, so the daemon cannot start; be root, or name another with --state-dir"
-    )
-    return Check("state folder", "fail", why)
+    error = state_folder.tried(str(nearest), durably=True)
+    if error is not None:
+        return _unwritable(nearest, error)
+    complaint = journal_file.read(str(folder / JOURNAL)).complaint
+    if complaint:
+        why = f"the restore journal {folder / JOURNAL} {complaint}: the daemon's next start moves it aside"
+        return Check("state folder", "warn", why)
+    return Check("state folder", "ok", f"{folder} can be {'written' if nearest == folder else 'made'}")
+
+
+def _unwritable(folder: Path, error: OSError) -> Check:
+    """Word a refused write; a disk in trouble costs `restore` and no placement."""
+    if error.errno in TROUBLE:
+        why = "pods are placed all the same, but `restore` may not know every value; free space, or mend the disk"
+        return Check("state folder", "warn", f"{folder} cannot be written: {error.strerror}; {why}")
+    why = f"{folder} cannot be written, so the daemon cannot start: {error.strerror}"
+    return Check("state folder", "fail", f"{why}; be root, or name another with --state-dir")
+
+
+def _original_values(patient: Patient) -> Check:
+    """Tell whether original values outlive the state folder."""
+    marks = Marks(cgroup_layout.detect(patient.host_root).mounts)
+    marks.probe()
+    if marks.work:
+        where = "in the state folder and on the cgroups themselves"
+        return Check(
+            "original values", "ok", f"they are kept {where}: `restore` knows them without the folder too"
+        )
+    why = f"the kernel keeps none on cgroups ({marks.refusal or 'there are none'}; it does since 5.7)"
+    return Check("original values", "warn", f"{why}: if the state folder is lost, `restore` cannot know them")
 
 
 def _is_there(path: Path) -> bool:

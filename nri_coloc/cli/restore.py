@@ -1,18 +1,22 @@
-"""`nri-coloc restore`: what it did, in lines; refuses while a daemon holds the state folder."""
+"""`nri-coloc restore`: says in lines what was done; refuses while a daemon holds the state folder."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.marks import Marks
 from nri_coloc.cli.asking import plain
 from nri_coloc.cli.exit_codes import DONE, FAILED
 from nri_coloc.daemon import restoration
 from nri_coloc.daemon.instance_lock import InstanceLock
-from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt, Undone
+from nri_coloc.daemon.restoration import JOURNAL, Place, RuntimeAt, Undone
 from nri_coloc.errors import SettingsError
+from nri_coloc.sampling import cgroup_layout
 
 
 def is_absent(runtime: RuntimeAt) -> bool:
-    """Whether nothing is at the usual place of a runtime that nobody named; says so."""
+    """Whether nothing is at the usual place of a runtime, where no other was named; says so."""
     if _may_be_there(runtime.nri_socket):
         return False
     print(
@@ -33,15 +37,23 @@ def _may_be_there(path: str) -> bool:
 def run(state_dir: str, host_root: str, runtime: RuntimeAt | None) -> int:
     """Restore everything, without a runtime the kernel's files alone; 1 if anything was left."""
     _refuse_unreadable(state_dir)
-    lock = InstanceLock(state_dir, may_be_read_only=True)
+    lock = InstanceLock(state_dir)
     try:
         if not lock.take():
             raise SettingsError(
                 f"a daemon is using {state_dir}; stop it first, or it would undo the restoration"
             )
-        return _told(restoration.restore(state_dir, host_root, runtime), with_specs=runtime is not None)
+        place = _place(state_dir, host_root)
+        return _told(restoration.restore(place, runtime), place.journal, with_specs=runtime is not None)
     finally:
         lock.release()
+
+
+def _place(state_dir: str, host_root: str) -> Place:
+    layout = cgroup_layout.detect(host_root)
+    journal = Journal(str(Path(state_dir, JOURNAL)), host_root, Marks(layout.mounts))
+    journal.load()
+    return Place(journal, host_root, layout)
 
 
 def _refuse_unreadable(state_dir: str) -> None:
@@ -51,8 +63,8 @@ def _refuse_unreadable(state_dir: str) -> None:
         if journal in Path(state_dir).iterdir():
             journal.open("rb").close()
     except (FileNotFoundError, NotADirectoryError) as error:
-        what = f"there is no state folder {state_dir}; name the daemon's with --state-dir"
-        raise SettingsError(what) from error
+        mend = "name the daemon's with --state-dir, or, if it was deleted, make it again"
+        raise SettingsError(f"there is no state folder {state_dir}; {mend}") from error
     except OSError as error:
         raise SettingsError(
             f"{error.filename}: cannot be read: {error.strerror}; be the daemon's user (root), and name its state "
@@ -60,31 +72,57 @@ def _refuse_unreadable(state_dir: str) -> None:
         ) from error
 
 
-def _told(undone: Undone, *, with_specs: bool) -> int:
+def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:
     if undone.elsewhere:
         print(f"nri-coloc: {undone.elsewhere}", file=sys.stderr)
         return FAILED
     files, specs = undone.files, undone.specs
     for file in files.done:
         print(f"restored {plain(file)}")
+    for file, now in files.unknown:
+        print(
+            f"unknown {plain(file)}: its value before nri-coloc is not known; it is {plain(_shown(now))} now"
+        )
     for words in specs.done:
         print(f"told the runtime of {words}")
     for error in (*files.refused, *specs.refused):
         print(f"nri-coloc: {plain(error)}", file=sys.stderr)
-    print(f"{len(files.done)} restored, {len(files.gone)} gone, {len(files.refused)} refused")
-    if undone.unreachable:
-        print(
-            f"nri-coloc: the runtime's specs could not be looked at ({undone.unreachable}): containers keep what "
-            "theirs say; run restore again beside the runtime (--nri-socket, --cri-socket or --config name another "
-            "than the usual one), or with --files-only where there is none",
-            file=sys.stderr,
-        )
-    elif with_specs:
+    unknown = f", {len(files.unknown)} unknown" if files.unknown else ""
+    print(f"{len(files.done)} restored, {len(files.gone)} gone, {len(files.refused)} refused{unknown}")
+    if with_specs and not undone.unreachable:
         print(f"specs of containers: {len(specs.done)} restored, {len(specs.refused)} not")
-    if undone.unwritten:
-        print(
-            f"nri-coloc: {undone.unwritten}; what was put back stays so, and to run restore again does no harm",
-            file=sys.stderr,
+    for words in _remarks(undone, journal):
+        print(f"nri-coloc: {plain(words)}", file=sys.stderr)
+    is_left = files.refused or files.unknown or specs.refused or undone.unreachable or undone.unwritten
+    return FAILED if is_left or undone.lacking else DONE
+
+
+def _shown(value: str) -> str:
+    return value.strip() or "as its parent's"
+
+
+def _remarks(undone: Undone, journal: Journal) -> Iterator[str]:
+    """Yield sentences on the state folder and the runtime: what was amiss, and the remedy."""
+    if undone.unreachable:
+        yield (
+            f"the runtime's specs could not be looked at ({undone.unreachable}): containers keep what theirs say; "
+            "run restore again beside the runtime (--nri-socket, --cri-socket or --config name another than the "
+            "usual one), or with --files-only where there is none"
         )
-    is_left = files.refused or specs.refused or undone.unreachable or undone.unwritten
-    return FAILED if is_left else DONE
+    if undone.unwritten:
+        yield f"{undone.unwritten}; restored values stay, and to run restore again does no harm"
+    if journal.complaint:
+        yield f"the restore journal {journal.path} {journal.complaint}; {_left_of(journal, undone)}"
+    elif undone.lacking:
+        yield f"{undone.lacking}; settings of pods that are not listed here end with the pods"
+    if journal.dropped:
+        yield (
+            f"{journal.dropped} values of the journal were written before this machine's last start, and their cgroups "
+            "ended with it"
+        )
+
+
+def _left_of(journal: Journal, undone: Undone) -> str:
+    if not undone.lacking:
+        return "the cgroups' own marks told the original values"
+    return f"values that it alone knows were not put back; it is kept{journal.kept_as and f' as {journal.kept_as}'}"

@@ -162,6 +162,10 @@ class Actuator:
         members = {*self._host_groups.look(), *(targets.pod_path(state.pods[k].pod) for k in state.box)}
         return self._looks.fewest(members & self._writer.placed(), state)
 
+    def know_earlier(self) -> None:
+        """Know that containers of the runtime's first list carry the record of an earlier process."""
+        self._writer.know_earlier()
+
     def take_over(self) -> None:
         """Know that the runtime told everything: what a former life protected may be given back."""
         self._protections.take_over()

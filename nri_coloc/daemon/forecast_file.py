@@ -1,7 +1,7 @@
 """The file that the histories outlive the daemon in.
 
-Written beside and renamed, so that whoever is killed in between leaves the old one or the new one. Losing it costs the
-daemon what it had learnt and nothing else: a full disk is said once, and tried again the next time.
+Written beside and renamed, so that a kill in between leaves the old one or the new one. Losing it costs the daemon what
+it had learnt and nothing else: a full disk is a problem of the state folder, and tried again the next time.
 """
 
 import os
@@ -19,12 +19,12 @@ Say = Callable[[str], None]
 
 
 class ForecastFile:
-    """`say` is told, once each, what could not be read or written."""
+    """`say` is told why the file could not be read; `problem`: why it cannot be written, "" while it can."""
 
     def __init__(self, state_dir: str, say: Say) -> None:
+        self.problem = ""
         self._path = Path(state_dir) / NAME
         self._say = say
-        self._failed = False
 
     def load(self, now_s: float, tuning: ReclaimTuning) -> Forecast:
         """Return what was learnt before; nothing, where there is no file or it is not sound."""
@@ -48,13 +48,11 @@ class ForecastFile:
         try:
             fresh.write_text(checkpoint.write(forecast, now_s))
             fresh.replace(self._path)
-            self._failed = False
+            self.problem = ""
         except OSError as error:
             self._clean(fresh)
-            if not self._failed:
-                reason = os.strerror(error.errno or 0)
-                self._say(f"cannot write {self._path}: {reason}; what is learnt is lost at the next restart")
-            self._failed = True
+            reason = os.strerror(error.errno or 0)
+            self.problem = f"cannot write {self._path}: {reason}; what is learnt is lost at the next restart"
 
     def _clean(self, fresh: Path) -> None:
         try:

@@ -163,6 +163,8 @@ class Hooks:
         """Take the runtime's whole list, then compare everything with it."""
         node = self._node
         event = self._translator.synchronized(listed.pods, listed.containers, node.state, node.tuning)
+        if not node.told and any(container.record for container, _ in event.containers):
+            self._actuator.know_earlier()
         with self.expecting_list(event):
             before = self._node.state
             outcome = self._node.decide(event)

@@ -1,49 +1,93 @@
-"""One daemon acts on a node; a second copy (a rolling update, a mistake) waits here until the first has gone.
+"""One daemon acts on a node; a second copy (a rolling update, a mistake) waits here until the first has ended.
 
-An advisory lock on a file in the state folder: the kernel drops it with the process, however that ends.
+An advisory lock on a file in the state folder: the kernel drops it with the process, however that ends. A disk in
+trouble does not keep the daemon from its work: it goes on without a lock then, and the claim to the runtime keeps a
+second copy off.
 """
 
 import errno
 import fcntl
 import os
 from pathlib import Path
+from typing import Final
 
 from nri_coloc.errors import SettingsError
+
+TROUBLE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
+"""Errors of a disk that are not the operator's mistake."""
 
 
 class InstanceLock:
     """`take` never waits; the caller tries again while it shows itself as not ready.
 
-    `may_be_read_only`: the caller has something to do also where nothing can be written any more.
+    problem: why there is no lock, "" if there is one.
     """
 
-    def __init__(self, state_dir: str, *, may_be_read_only: bool = False) -> None:
+    def __init__(self, state_dir: str) -> None:
+        self.problem = ""
         self._path = Path(state_dir) / "lock"
+        self._fd: int | None = None
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._fd = self._opened(may_be_read_only=may_be_read_only)
+            self._fd = self._opened()
         except OSError as error:
             reason = os.strerror(error.errno or 0)
-            raise SettingsError(
-                f"cannot use the state folder {state_dir}: {reason}; choose another with --state-dir"
-            ) from error
-
-    def _opened(self, *, may_be_read_only: bool) -> int:
-        try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            if error.errno != errno.EROFS or not may_be_read_only:
-                raise
-        return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)  # flock(2) asks for no more
+            self.problem = f"cannot use the state folder {state_dir}: {reason}"
+            if error.errno not in TROUBLE:
+                raise SettingsError(f"{self.problem}; choose another with --state-dir") from error
 
     def take(self) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if no other process has it; True too where a disk in trouble has no place for one."""
+        if self._fd is None:
+            return True
+        if not _taken(self._fd):
+            return False
+        if self.is_in_place():
+            return True
+        self.renew()  # the folder was deleted, and its owner may have made it again
+        return not self.problem
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is locked is the one in the state folder."""
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            now, ours = self._path.stat(), os.fstat(-1 if self._fd is None else self._fd)
         except OSError:
             return False
-        return True
+        return (now.st_dev, now.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def renew(self) -> None:
+        """Make the folder and the file again, and lock that file; `problem` says why it cannot be done."""
+        try:
+            fd = self._opened()
+        except OSError as error:
+            self.problem = f"cannot use the state folder {self._path.parent}: {os.strerror(error.errno or 0)}"
+            return
+        if _taken(fd):
+            former, self._fd, self.problem = self._fd, fd, ""
+        else:
+            former, folder = fd, self._path.parent
+            self.problem = f"another process holds the lock in the state folder {folder}"
+        if former is not None:
+            os.close(former)
 
     def release(self) -> None:
-        """Let somebody else have it, for whoever needs it only for a while; it cannot be taken again."""
-        os.close(self._fd)
+        """Let another process have it; it cannot be taken again."""
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def _opened(self) -> int:
+        """Open the file; on a disk that is read-only by now open the present one, for flock(2) asks for no more."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno not in TROUBLE or not self._path.exists():
+                raise
+        return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _taken(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -3,8 +3,6 @@
 The registry is complete when it is constructed: each check is a name and a function that looks when it is asked.
 """
 
-import os
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -119,20 +117,3 @@ def writes(known: Unwritten, now: Callable[[], float]) -> Finding:
 def neighbours(known: Neighbours, now: Callable[[], float]) -> Finding:
     """Say which cgroups another writer keeps changing."""
     return without(lambda: known.words(now()))
-
-
-def state_folder(path: str) -> Finding:
-    """Say whether the state folder is there and may be written."""
-    try:
-        is_folder = stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - a Path costs more than the call
-    except OSError as error:
-        return Finding(
-            ok=False, detail=f"{path}: {error.strerror}; restore and explain lose what is decided now"
-        )
-    if not is_folder:
-        return Finding(ok=False, detail=f"{path} is no folder; choose another with --state-dir")
-    if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
-        return Finding(
-            ok=False, detail=f"{path} cannot be written; restore and explain lose what is decided now"
-        )
-    return Finding(ok=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from nri_coloc.daemon.state_folder import TRIED_EVERY_S
 from nri_coloc.telemetry.kept import MOST_CHARACTERS, KeptRecords
 
 NAME: Final = "records"
@@ -18,14 +19,15 @@ Say = Callable[[str], None]
 
 
 class RecordsFile:
-    """`say` hears once each that it cannot be read or written."""
+    """`say` hears why the file cannot be read; `problem`: why it cannot be written, "" while it can."""
 
     def __init__(self, state_dir: str, kept: KeptRecords, say: Say) -> None:
+        self.problem = ""
         self._path = Path(state_dir) / NAME
         self._kept = kept
         self._say = say
-        self._failed = False
         self._saved_at = 0.0
+        self._has_saved = False
 
     def load(self) -> None:
         """Take over the records of the previous process, if there are any."""
@@ -41,24 +43,23 @@ class RecordsFile:
             self._say(f"{self._path} is no file of kept records; older decisions cannot be explained")
 
     def save_if_due(self, now: float) -> None:
-        """Write when something changed, once a minute at most."""
-        if now - self._saved_at >= SAVED_EVERY_S:
+        """Write when something changed or the file was removed, once a minute at most."""
+        if now - self._saved_at >= (TRIED_EVERY_S if self.problem else SAVED_EVERY_S):
             self._saved_at = now
             self.save()
 
     def save(self) -> None:
-        """Write when something changed."""
-        if not self._kept.changed() and not self._failed:
+        """Write when something changed or the file was removed."""
+        is_removed = self._has_saved and not self._path.exists()
+        if not self._kept.changed() and not self.problem and not is_removed:
             return
         fresh = self._path.with_suffix(".new")
         try:
             fresh.write_text(self._kept.text())
             fresh.replace(self._path)
-            self._failed = False
+            self.problem, self._has_saved = "", True
         except OSError as error:
-            if not self._failed:
-                reason = os.strerror(error.errno or 0)
-                self._say(
-                    f"cannot write {self._path}: {reason}; after a restart older decisions cannot be explained"
-                )
-            self._failed = True
+            reason = os.strerror(error.errno or 0)
+            self.problem = (
+                f"cannot write {self._path}: {reason}; after a restart older decisions are unexplained"
+            )

@@ -1,21 +1,20 @@
-"""All that `restore` puts back, in the one order that works: kernel files by the journal, then the runtime's specs.
+"""All that `restore` writes, in the one order that works: kernel files by the journal, then the runtime's specs.
 
 Pods' cgroups come first because on cgroup v1 a container's set must lie within its pod's. The journal keeps the
-entries of containers until their specs were told, and of those whose specs could not be told, for another try: it is
-only ever shortened, for a full disk takes nothing that is longer.
+entries of containers until their specs were told, and of those whose specs could not be told, for another try.
 """
 
 import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from nri_coloc.actuation import journal
 from nri_coloc.actuation import restoration as files
+from nri_coloc.actuation.former import CPUSETS, Former
+from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.restoration import Restored
-from nri_coloc.daemon import census
+from nri_coloc.daemon import census, spec_restoration
 from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
@@ -24,7 +23,6 @@ from nri_coloc.knobs.originals import SPEC_FILES
 from nri_coloc.model import kubepods
 from nri_coloc.model.metadata import KnownKeys
 from nri_coloc.nri import codec
-from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 JOURNAL: Final = "restore.jsonl"
@@ -40,6 +38,12 @@ _ELSEWHERE: Final = (
     "nothing that the journal {journal} names is below {root}, not even what pods' ends leave there: nothing was put "
     "back and nothing forgotten; --host-root names the root that the daemon was given; if the kubelet and its cgroups "
     "are gone from this node for good, remove the journal"
+)
+
+
+_LACKING: Final = (
+    "the restore journal {journal} was lost, and this kernel keeps no original values on cgroups: settings that "
+    "nri-coloc made may be in force without being known"
 )
 
 
@@ -67,10 +71,21 @@ class Thread(Protocol):
     def ended(self, seconds: float) -> bool: ...
 
 
-class Undone(NamedTuple):
-    """What came of it. `unreachable`: why the runtime's specs could not be looked at, "" if they were.
+class Place(NamedTuple):
+    """The node whose values are restored: its journal, loaded, its root, and its hierarchies of cgroups."""
 
-    `elsewhere`: why nothing at all was done, "" if something was; `unwritten`: why the journal is too long, or "".
+    journal: Journal
+    host_root: str
+    layout: CgroupLayout
+
+
+class Undone(NamedTuple):
+    """What came of it.
+
+    unreachable: why the runtime's specs could not be looked at, "" if they were.
+    elsewhere: why nothing at all was done, "" if something was.
+    unwritten: why the journal could not be shortened, "" if it was.
+    lacking: why values of ours may be in force that nothing tells of, "" if there can be none.
     """
 
     files: Restored
@@ -78,68 +93,77 @@ class Undone(NamedTuple):
     unreachable: str = ""
     elsewhere: str = ""
     unwritten: str = ""
+    lacking: str = ""
 
 
-def restore(
-    state_dir: str, host_root: str, runtime: RuntimeAt | None, seconds: float = float("inf"), busy: str = ""
-) -> Undone:
-    """Put everything back; without a runtime files alone. No further spec is begun after so many seconds.
+def restore(place: Place, runtime: RuntimeAt | None, seconds: float = float("inf"), busy: str = "") -> Undone:
+    """Restore everything; without a runtime files alone. No further spec is begun after so many seconds.
 
-    `busy`: why the runtime is there and may not be asked now, or "". Containers are kept for another try then.
+    busy: why the runtime is there and may not be asked now, or "". Containers are kept for another try then.
     Below a root where nothing of it can be, nothing is done: all would be taken for gone, and be forgotten.
     """
     until = time.monotonic() + seconds
-    layout = cgroup_layout.detect(host_root)
-    path = str(Path(state_dir) / JOURNAL)
-    entries = journal.load(path)
-    if _is_elsewhere(entries, layout, host_root):
-        return Undone(Restored(), SpecsRestored(), elsewhere=_ELSEWHERE.format(root=host_root, journal=path))
+    journal, entries = place.journal, place.journal.entries()
+    if _is_elsewhere(entries, place):
+        words = _ELSEWHERE.format(root=place.host_root, journal=journal.path)
+        return Undone(Restored(), SpecsRestored(), elsewhere=words)
+    done = Undone(Restored(), SpecsRestored(), lacking=journal.lacking)
+    version, root = place.layout.version, place.host_root
     if runtime is None:
-        put_back = files.restore(path, host_root, layout.version)
-        return Undone(put_back, SpecsRestored(), unwritten=put_back.unwritten)
-    put_back = files.restore(path, host_root, layout.version, _is_of_a_container)
+        put_back = files.restore(journal, root, version)
+        return done._replace(files=put_back, unwritten=put_back.unwritten)
+    put_back = files.restore(journal, root, version, _is_of_a_container)
+    done = done._replace(files=put_back, unwritten=put_back.unwritten)
     if busy:
-        return Undone(put_back, SpecsRestored(), busy, unwritten=put_back.unwritten)
+        return done._replace(unreachable=busy)
     try:
         # of a pod's metadata a restore reads nothing but whether it claims a record
         listing = Listing(codec.Reader(KnownKeys()))
         listed = census.take(runtime.nri_socket, runtime.plugin_name, listing, runtime.patience_s)
     except (OSError, ColocError) as error:
-        unreachable = f"{runtime.nri_socket}: {error}"
-        return Undone(put_back, SpecsRestored(), unreachable, unwritten=put_back.unwritten)
-    cri = CriSide(runtime.cri_socket)
-    specs = SpecRestoration(layout, host_root, cri, entries).run(listed, until)
-    refused = {file: entries[file] for file in entries.keys() - {*put_back.done, *put_back.gone}}
-    kept = refused | _of(specs.failed, entries)
-    return Undone(put_back, specs, unwritten=files.rewrite(path, kept) if entries else "")
+        return done._replace(unreachable=f"{runtime.nri_socket}: {error}")
+    if journal.may_lack and spec_restoration.carries_records(listed):
+        done = done._replace(lacking=done.lacking or _LACKING.format(journal=journal.path))
+    texts = {file: one.text for file, one in entries.items() if one.is_known or _is_a_set(file)}
+    specs = SpecRestoration(place.layout, root, CriSide(runtime.cri_socket), texts).run(listed, until)
+    kept = (entries.keys() - put_back.settled) | _of(specs.failed, entries)
+    return done._replace(specs=specs, unwritten=journal.keep(kept) if entries else "")
+
+
+def _is_a_set(file: str) -> bool:
+    return file.rpartition("/")[2] in CPUSETS
 
 
 def at_exit(
-    place: tuple[str, str], runtime: RuntimeAt, writers: Iterable[Thread], pusher: Thread, log: Log
-) -> None:
-    """Put everything back at the daemon's end: all files, once nobody writes any more, and specs while there is time.
+    place: Place, runtime: RuntimeAt, writers: Iterable[Thread], pusher: Thread, log: Log
+) -> tuple[str, ...]:
+    """Restore everything at the daemon's end; returns sentences on values that were not restored.
 
-    `place`: state folder and host root. A push that is still in flight keeps the specs: a second call is no remedy.
+    Files are written once no thread writes any more, specs while there is time. A push that is still in flight keeps
+    the specs: a second call is no remedy.
     """
     if not all(writer.ended(ENDS_WITHIN_S) for writer in writers):
         log.warning("nothing is put back, for something is still being written; try `nri-coloc restore`")
-        return
+        return ("nothing: a thread was still writing",)
     busy = "" if pusher.ended(ENDS_WITHIN_S) else "a push is in flight"
-    undone = restore(*place, replace(runtime, patience_s=ENDS_WITHIN_S), SPECS_WITHIN_S, busy)
+    undone = restore(place, replace(runtime, patience_s=ENDS_WITHIN_S), SPECS_WITHIN_S, busy)
     log.info("put back", files=len(undone.files.done), specs=len(undone.specs.done))
-    why = undone.elsewhere or undone.unreachable
-    for words in (
-        *map(str, undone.files.refused),
-        *undone.specs.refused,
-        *filter(None, [why, undone.unwritten]),
-    ):
+    left = _left(undone)
+    for words in left:
         log.warning("not put back; try `nri-coloc restore`", because=words)
+    return left
 
 
-def _is_elsewhere(entries: Mapping[str, str], layout: CgroupLayout, host_root: str) -> bool:
-    root = host_root.rstrip("/")
-    folders = {layout.folder(controller, "") for controller in cgroup_layout.CONTROLLERS}
-    mounts = {folder.removeprefix(root) for folder in folders if folder is not None}
+def _left(undone: Undone) -> tuple[str, ...]:
+    """Return a sentence on each value that was not restored, and on each obstacle."""
+    unknown = (f"{file}: its original value is not known" for file, _ in undone.files.unknown)
+    obstacles = (undone.elsewhere or undone.unreachable, undone.unwritten, undone.lacking)
+    return (*map(str, undone.files.refused), *unknown, *undone.specs.refused, *filter(None, obstacles))
+
+
+def _is_elsewhere(entries: Mapping[str, Former], place: Place) -> bool:
+    root = place.host_root.rstrip("/")
+    mounts = {mount.removeprefix(root) for mount in place.layout.mounts}
     return kubepods.is_elsewhere(entries, mounts, lambda path: os.path.exists(root + path))  # noqa: PTH110 - never raises
 
 
@@ -149,10 +173,10 @@ def _is_of_a_container(file: str) -> bool:
     return name in SPEC_FILES and kubepods.is_a_pods(folder.rpartition("/")[0])
 
 
-def _of(paths: frozenset[str], entries: Mapping[str, str]) -> dict[str, str]:
+def _of(paths: frozenset[str], entries: Iterable[str]) -> set[str]:
     """Return the entries of some containers' files, by the containers' cgroups."""
     return {
-        file: was
-        for file, was in entries.items()
+        file
+        for file in entries
         if _is_of_a_container(file) and any(file.rpartition("/")[0].endswith(f"/{path}") for path in paths)
     }

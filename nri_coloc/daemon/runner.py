@@ -24,6 +24,7 @@ from typing import Final
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.marks import Marks
 from nri_coloc.admin.http import HttpServer
 from nri_coloc.config import keys
 from nri_coloc.config import settings as reader
@@ -60,11 +61,12 @@ from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.daemon.readiness import Check, Readiness, Reading
 from nri_coloc.daemon.records_file import RecordsFile
 from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.restoration import JOURNAL, RuntimeAt
+from nri_coloc.daemon.restoration import JOURNAL, Place, RuntimeAt
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
 from nri_coloc.daemon.second_chances import SecondChances
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.spec_updates import SpecUpdates
+from nri_coloc.daemon.state_folder import LABEL, StateFolder
 from nri_coloc.daemon.steering import Crew, Steering
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.translation import Translator
@@ -115,12 +117,15 @@ class Daemon:
         metrics = Metrics(_version(), lambda: self.node.state, keys.base_of)
         self.audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
         self.report = Report(self.audit, metrics)
-        self._records = RecordsFile(options.state_dir, self.audit.kept, self.report.log.warning)
+        self._records = RecordsFile(options.state_dir, self.audit.kept, self._say_unread)
         self._lock = InstanceLock(options.state_dir)
         self._claim = RuntimeClaim()
         self._layout = cgroup_layout.detect(options.host_root)
         path = str(Path(options.state_dir) / JOURNAL)
-        self._journal = Journal(path, self._journal_failed, options.host_root)
+        self._journal = Journal(path, options.host_root, Marks(self._layout.mounts))
+        self._forecasts = ForecastFile(options.state_dir, self._say_unread)
+        others = (self._forecasts, self._records)
+        self._state_folder = StateFolder(options.state_dir, self._lock, self._journal, others, self.report)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
         self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
@@ -197,8 +202,7 @@ class Daemon:
     def _make_survey(self) -> Survey:
         root = self._options.host_root
         memory = BoxMemory(self.node, self._memory_worker, self.report)
-        file = ForecastFile(self._options.state_dir, self.report.log.warning)
-        return Survey(self.node, PictureTaker(self._layout, root), memory, file, self.report)
+        return Survey(self.node, PictureTaker(self._layout, root), memory, self._forecasts, self.report)
 
     def _checks(self) -> tuple[Check, ...]:
         """Return all that `/readyz` shows, in its order."""
@@ -223,7 +227,7 @@ class Daemon:
         required = (Check(name, look, required=True) for name, look in looks.items())
         return (
             *required,
-            Check("state", partial(readiness.state_folder, self._options.state_dir)),
+            Check("state", partial(readiness.without, lambda: self._state_folder.problem)),
             Check("writes", partial(readiness.writes, self.report.unwritten, clock)),
             Check("neighbours", partial(readiness.neighbours, self.report.neighbours, clock)),
         )
@@ -243,7 +247,7 @@ class Daemon:
         self._wait_for_lock()
         if not self._ending.asked:
             self._serves = True
-            self._journal.load_again()
+            self._state_folder.begin()
             self._records.load()
             self.actuator.can = probe.capability(self._layout, (0, 0, 0), self._options.host_root)
             self.actuator.start()
@@ -292,6 +296,7 @@ class Daemon:
             "raising quotas": partial(self._quota_bursts.look, now),
         }
         if self._serves:
+            steps["keeping the state folder"] = partial(self._state_folder.look, now)
             steps["keeping the admin socket"] = partial(self._admin.look, now)
             steps["keeping records"] = partial(self._keep_records, now)
         return guarded.each(self.report.log, "a turn of housekeeping", steps)
@@ -332,10 +337,18 @@ class Daemon:
 
     def _restore(self) -> None:
         """Put back what was ours, once nobody writes any more."""
-        settings, place = self._steering.settings, (self._options.state_dir, self._options.host_root)
+        settings = self._steering.settings
+        place = Place(self._journal, self._options.host_root, self._layout)
         runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
         writers = (self.trunk, self.actuator, self.lending, self._memory_worker)
-        restoration.at_exit(place, runtime, writers, self.pusher, self.report.log)
+        for words in restoration.at_exit(place, runtime, writers, self.pusher, self.report.log):
+            self.report.metrics.write_failed(LABEL)
+            self.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, f"not restored at the end: {words}")
+
+    def _say_unread(self, sentence: str) -> None:
+        """Report a file of the state folder that the daemon cannot go on with."""
+        self.report.log.warning(sentence)
+        self.report.said(AuditEvent.STATE_FOLDER, Reason.TAKEN_OVER, sentence)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched us for its list, as soon as its socket is there."""
@@ -426,10 +439,6 @@ class Daemon:
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         name = failure.thread.name if failure.thread else "unknown"
         self.report.log.error("a thread ended by a failure of ours", thread=name, exc_info=failure.exc_value)
-
-    def _journal_failed(self, sentence: str) -> None:
-        self.report.log.error(sentence)
-        self.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, sentence)
 
     def _mode(self) -> str:
         return "observe: nothing is changed" if self.settings.tuning.observe else "enforce"

@@ -43,7 +43,8 @@ class Scores:
             return
         self._known[assignment.id] = score
         path = targets.container_path(assignment) or ""
-        failure = self._writer.score(path, self._processes(path, pid), score)
+        kubelets = assignment.container.oom_score_adj
+        failure = self._writer.score(path, self._processes(path, pid), score, kubelets)
         if failure is not None:
             self._report.refused_by_kernel(failure, assignment, self._node.state)
 

@@ -212,6 +212,11 @@ class SpecRestoration:
             return None
 
 
+def carries_records(listed: Listing) -> bool:
+    """Whether a container carries a record, so that a daemon of ours has run beside it."""
+    return any(container.record for container in listed.containers)
+
+
 def _worded(error: Exception) -> str:
     return str(error) if isinstance(error, ColocError) else f"a failure of ours: {error!r}"
 

@@ -21,6 +21,7 @@ from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.outlook import Online, Outlook, Scene
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.state_folder import TRIED_EVERY_S
 from nri_coloc.daemon.tolls import Tolls
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.readings import NodeReading, Picture
@@ -165,7 +166,8 @@ class Survey:
         return online
 
     def _keep(self) -> None:
-        if time.monotonic() - self._saved_at >= SAVED_EVERY_S:
+        pause_s = TRIED_EVERY_S if self._file.problem else SAVED_EVERY_S
+        if time.monotonic() - self._saved_at >= pause_s:
             self._save()
 
     def _save(self) -> None:

@@ -29,6 +29,23 @@ SPEC_FILES: Final = frozenset(
 )
 """The files of a container whose values its runtime's spec holds too."""
 
+KERNELS: Final[Mapping[str, str]] = {
+    "cpu.shares": str(KERNELS_SHARES),
+    "cpu.weight": KERNELS_WEIGHT,
+    "cpu.cfs_burst_us": "0",
+    "cpu.max.burst": "0",
+    "memory.limit_in_bytes": str(NO_LIMIT),
+    "memory.max": "max",
+    "memory.high": "max",
+    "memory.low": "0",
+    "memory.min": "0",
+    "io.weight": f"default {KERNELS_WEIGHT}",
+    "io.bfq.weight": KERNELS_WEIGHT,
+    "blkio.bfq.weight": KERNELS_WEIGHT,
+    "blkio.weight": KERNELS_BLKIO_WEIGHT,
+}
+"""The values that the kernel gives a new cgroup, by file."""
+
 UNIFIED: Final = ("memory.high", "memory.low", "memory.min", "io.weight", "io.bfq.weight")
 """The files of v2 that stand in a spec under their own names (`knobs.adjustment`)."""
 

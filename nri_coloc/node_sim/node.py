@@ -7,6 +7,7 @@ The daemon runs unchanged against it, as its own process. Time comes in with `ti
 `start_clock`; the other threads are the runtime's.
 """
 
+import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,6 +45,7 @@ class Node:
         self.nri_socket = folder / "run/nri.sock"
         self.cri_socket = folder / "run/cri.sock"
         machines.plant(spec, self.host_root)
+        self._boot()
         self.tree = CgroupTree(
             self.host_root, cgroup, topology.online, topology.all_mems, legacy=spec.legacy, psi=spec.psi
         )
@@ -55,6 +57,12 @@ class Node:
         self.workload = Workload(self.tree, self.host_root, topology.online)
         self._identity = Identity()
         self._ticker: Ticker | None = None
+
+    def _boot(self) -> None:
+        """Give this boot an id, as the kernel does (proc_sys_kernel(5))."""
+        file = self.host_root / "proc/sys/kernel/random/boot_id"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{uuid.uuid4()}\n")
 
     def __enter__(self) -> Self:
         self.start()

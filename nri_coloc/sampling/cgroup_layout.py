@@ -45,6 +45,12 @@ class CgroupLayout:
     unified: str | None = None
     cpuacct: str | None = None
 
+    @property
+    def mounts(self) -> tuple[str, ...]:
+        """The folders of the hierarchies in which we set anything, each once."""
+        found = (self.folder(controller, "") for controller in CONTROLLERS)
+        return tuple(dict.fromkeys(filter(None, found)))
+
     def folder(self, controller: Controller, path: str) -> str | None:
         """Return the folder of one cgroup in a controller's hierarchy; ValueError as `below_root`."""
         root: str | None = getattr(self, controller)

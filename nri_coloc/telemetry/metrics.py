@@ -78,6 +78,7 @@ class Metrics:
             "waiting_containers", "Dedicated containers that wait for CPUs of their own."
         )
         self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
+        self._state_writable = self._gauge("state_writable", "1 while the state folder can be written.")
         self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
         self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
         threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
@@ -197,6 +198,10 @@ class Metrics:
     def paused(self, *, now: bool) -> None:
         """Say whether lending is paused by an operator."""
         self._paused.set(now)
+
+    def state_writable(self, *, now: bool) -> None:
+        """Say whether the state folder and all files in it can be written."""
+        self._state_writable.set(now)
 
     def neutral_reply(self, hook: str) -> None:
         """Count a hook that was answered without a decision of ours."""

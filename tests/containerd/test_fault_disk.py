@@ -95,7 +95,8 @@ def test_a_full_disk_costs_what_was_learnt_last_and_leaves_the_former_checkpoint
     assert checkpoint.read(state / CHECKPOINT) == kept
     disk.free(tiny)
     wait_until(lambda: _saved_s(state) > kept["saved_s"], 60, "a newer checkpoint")
-    assert _complaints(daemon, state) == 1, "what holds is said once"
+    assert _complaints(daemon, state) == 1, "a problem is said once"
+    wait_until(lambda: daemon.metric("nri_coloc_state_writable") == 1, 60, "the folder to be well")
 
     _fill_until(tiny, lambda: _complaints(daemon, state) == 2, "a disk that is full again to be said again")
     kept, owned = checkpoint.read(state / CHECKPOINT), web.cpus

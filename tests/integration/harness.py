@@ -5,12 +5,13 @@ Used by every test of this folder that runs the product; nothing here is a test.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import pytest
 
+from nri_coloc.cli import main
 from nri_coloc.model import cpuset
 from nri_coloc.model.workload import KubeQoS
 from nri_coloc.node_sim.node import Node
@@ -211,9 +212,34 @@ def tree_of(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def journal(daemon: Daemon) -> list[dict[str, str]]:
-    """The entries of the restore journal."""
+    """The entries of the restore journal, without its header."""
     path = daemon.state_dir / "restore.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [entry for entry in map(json.loads, lines) if "file" in entry]
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def restore_of(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Return `nri-coloc restore` for a daemon's state folder and its node's runtime."""
+
+    def run(*more: str) -> Done:
+        paths = {
+            "--state-dir": daemon.state_dir,
+            "--host-root": node.host_root,
+            "--nri-socket": node.nri_socket,
+            "--cri-socket": node.cri_socket,
+        }
+        flags = [str(part) for pair in paths.items() for part in pair]
+        return Done(main.main(["restore", *flags, *more], {}), *capfd.readouterr())
+
+    return run
 
 
 class Lasting(NamedTuple):

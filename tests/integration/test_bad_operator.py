@@ -229,20 +229,16 @@ def test_a_full_disk_under_the_journal_costs_no_placement_and_the_journal_is_mad
 
 
 @needs_root
-def test_a_state_folder_on_a_read_only_disk_is_refused(node, tmp_path, run):
-    with small_disk(tmp_path / "disk", "size=64k,ro") as disk:
-        done = run("run", "--host-root", str(node.host_root), "--http", "off", "--state-dir", str(disk / "s"))
-        refused(done, "Read-only file system")
-
-
-def test_a_state_folder_that_disappears_costs_no_placement(node, tmp_path):
-    with daemon_of(node, state_dir=tmp_path / "state") as daemon:
+def test_a_read_only_disk_costs_no_placement(node, tmp_path):
+    with (
+        small_disk(tmp_path / "disk", "size=64k,ro") as disk,
+        daemon_of(node, state_dir=disk / "s") as daemon,
+    ):
         served(daemon)
-        (tmp_path / "state/lock").unlink()
-        (tmp_path / "state").rmdir()
-        reclaimed(node)
-        assert "restore journal" in daemon.audited("write.failed")["because"]
         dedicated(node)
+        daemon.audited("write.failed", saying="Read-only file system")
+        assert not daemon.check("state")["ok"]
+        daemon.wait_ready()
         assert_unhurt(daemon)
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation import restoration, scheduler
+from nri_coloc.actuation import scheduler
 from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS, PodBandwidth, Share
 from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal, load
+from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.scheduler import IDLE
 from nri_coloc.reclaim.hints import Hint, Policy
 from nri_coloc.sampling import cgroup_layout
 from tests.rig import kubepods
+from tests.rig.journals import load, restored
 from tests.rig.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cgroups")
@@ -43,7 +44,7 @@ def killed(file, text):
     return write(file, text)
 
 files.write = killed
-writer = CgroupWriter(cgroup_layout.detect("/"), Journal(journal, print), "/")
+writer = CgroupWriter(cgroup_layout.detect("/"), Journal(journal), "/")
 shares = {f"{path}/a": Share(100000, 150000, 50000), f"{path}/b": Share(100000, 300000, 100000)}
 writer.bandwidth(PodBandwidth(path, shares))
 """
@@ -71,7 +72,7 @@ class Pod:
         return {str(file): file.read_text() for file in every if file.exists()}
 
     def writer(self) -> CgroupWriter:
-        return CgroupWriter(self.layout, Journal(str(self.journal), print), "/")
+        return CgroupWriter(self.layout, Journal(str(self.journal)), "/")
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_writer_that_is_killed_anywhere_leaves_a_journal_that_gives_all_back(p
     before = pod.files()
     command = [sys.executable, "-c", KILLED_BEFORE, pod.path, str(pod.journal), str(survived)]
     subprocess.run(command, timeout=PATIENCE_SECONDS, check=False)
-    done = restoration.restore(str(pod.journal), "/", pod.layout.version)
+    done = restored(pod.journal, "/", pod.layout.version)
     assert done.refused == ()
     assert pod.files() == before
     assert load(str(pod.journal)) == {}
@@ -130,7 +131,7 @@ def test_hints_reach_every_task_of_a_cgroup_and_restore_finds_also_those_born_si
         members = [int(pid) for pid in procs.read_text().split()]
         assert len(members) == 3
         assert {getattr(scheduler.read(pid), "policy", None) for pid in members} == {IDLE}
-        done = restoration.restore(str(pod.journal), "/", pod.layout.version)
+        done = restored(pod.journal, "/", pod.layout.version)
         assert (done.refused, len(done.done)) == ((), 1)
         assert {scheduler.read(pid) for pid in members} == {before}
     finally:

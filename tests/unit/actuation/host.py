@@ -4,11 +4,12 @@ from pathlib import Path
 
 from nri_coloc.actuation import cgroups
 from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal, load
+from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model import cpuset
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from tests.rig.journals import load
 
 SHARES = FileValue("cpu", "cpu.shares", "2")
 WEIGHT = FileValue("cpu", "cpu.weight", "1")
@@ -25,8 +26,7 @@ class Host:
             for name in ("cpu", "cpuset", "memory", "blkio")
         }
         self.journal_path = root / "journal"
-        self.reports: list[str] = []
-        self.journal = Journal(str(self.journal_path), self.reports.append, str(root))
+        self.journal = Journal(str(self.journal_path), str(root))
         self.writer = CgroupWriter(CgroupLayout(version, **mounts), self.journal, str(root))
         self.root = root
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation import files, restoration
+from nri_coloc.actuation import files
 from nri_coloc.actuation.bandwidths import Bandwidths, PodBandwidth, Share, Write
-from nri_coloc.actuation.journal import Journal, load
+from nri_coloc.actuation.journal import Journal
 from nri_coloc.errors import KernelInterfaceError
+from tests.rig.journals import load, restored
 
 MS = 1000
 
@@ -24,7 +25,7 @@ class Kernel:
 
     def start(self) -> None:
         """A new life of the program."""
-        journal = Journal(str(self.journal_path), print)
+        journal = Journal(str(self.journal_path))
         self.bandwidths = Bandwidths(lambda path: str(self.root / path), self.version, journal)
 
     def make(self, path: str, quota: int, burst: int | None = 0) -> None:
@@ -246,7 +247,7 @@ def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(ker
     with pytest.raises(KeyboardInterrupt):
         kernel.bandwidths.apply(PodBandwidth("pod", shares))
     monkeypatch.setattr(files, "write", kernel.write)
-    done = restoration.restore(str(kernel.journal_path), "/", kernel.version)
+    done = restored(kernel.journal_path, "/", kernel.version)
     assert done.refused == ()
     assert {file: file.read_text() for file in before} == before
     assert kernel.noted() == {}

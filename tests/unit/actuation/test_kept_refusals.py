@@ -29,7 +29,7 @@ class Kernel:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.journal = Journal(str(root / "journal"), list[str]().append, str(root))
+        self.journal = Journal(str(root / "journal"), str(root))
         for name in ("cg/pod/cpu.weight", "cg/pod/memory.high", "proc/7/oom_score_adj"):
             self._refuses(name)
         for name in ("cpuset.cpus", "memory.low", "cpu.max"):

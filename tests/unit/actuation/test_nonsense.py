@@ -9,13 +9,13 @@ from typing import Final
 
 import pytest
 
-from nri_coloc.actuation import cpusets, files, restoration
+from nri_coloc.actuation import cpusets, files
 from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.journal import load
 from nri_coloc.actuation.target import Applied
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
 from nri_coloc.model.knobs import Knobs
+from tests.rig.journals import load, restored
 from tests.unit.actuation.host import SHARES, WEIGHT, Host
 
 NONSENSE: Final = {
@@ -132,7 +132,7 @@ def test_an_original_that_is_no_text_is_refused_and_kept_while_the_others_are_pu
         (tmp_path / name).write_text("1\n")
     journal = tmp_path / "journal"
     journal.write_text('{"file":"/cpu.weight","was":"\\ufffd"}\n{"file":"/memory.high","was":"max"}\n')
-    result = restoration.restore(str(journal), str(tmp_path), 2)
+    result = restored(journal, str(tmp_path), 2)
     assert result.done == ("/memory.high",)
     assert [str(error) for error in result.refused] == [
         f"cannot write '\N{REPLACEMENT CHARACTER}' to {tmp_path}/cpu.weight: it is not ASCII"

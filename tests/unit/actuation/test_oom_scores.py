@@ -8,6 +8,7 @@ from nri_coloc.actuation import oom_scores, restoration
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from tests.rig.journals import restored
 
 
 class Host:
@@ -20,7 +21,7 @@ class Host:
         (root / "cg/pod/tasks").write_text("")
         self.members("7", "8\n9\n0")
         layout = CgroupLayout(1, **dict.fromkeys(("cpu", "cpuset", "memory", "blkio"), str(root / "cg")))
-        self.writer = CgroupWriter(layout, Journal(self.journal, print, str(root)), str(root))
+        self.writer = CgroupWriter(layout, Journal(self.journal, str(root)), str(root))
 
     def members(self, own: str, below: str) -> None:
         (self.root / "cg/pod/cgroup.procs").write_text(own)
@@ -36,7 +37,7 @@ class Host:
         return (self.root / f"proc/{pid}/oom_score_adj").read_text().strip()
 
     def restore(self) -> restoration.Restored:
-        return restoration.restore(self.journal, str(self.root), 1)
+        return restored(self.journal, str(self.root), 1)
 
 
 @pytest.fixture

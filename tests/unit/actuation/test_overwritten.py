@@ -6,11 +6,12 @@ import pytest
 
 from nri_coloc.actuation import files
 from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal, load
+from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.overwritten import LASTS_S, MOST, Overwritten
 from nri_coloc.actuation.target import Target
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
+from tests.rig.journals import load
 from tests.unit.actuation.host import SHARES, Host
 
 FOLDER = "/cg/pod"
@@ -24,7 +25,7 @@ class Rig:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.journal = Journal(str(path), print)
+        self.journal = Journal(str(path))
         self.journal.note(FILE, "2")
         self.overwritten = Overwritten(self.journal)
         self.overwritten.wrote(FILE, "1")

@@ -44,10 +44,10 @@ class TestJournal:
         assert v1.noted() == {}
 
     def test_a_journal_that_cannot_be_written_costs_no_placement(self, v1):
-        v1.journal_path.symlink_to("/dev/full")
+        v1.journal_path.mkdir()
         assert v1.apply("2-7", SHARES, journalled=True).failures == ()
         assert (v1.text("cpuset.cpus"), v1.text("cpu.shares")) == ("2-7", "2")
-        assert len(v1.reports) == 1
+        assert v1.journal.problem
 
     def test_on_v1_members_that_a_former_life_left_behind_follow_their_pod(self, v1):
         v1.cgroup(cpuset_cpus="0-7")
@@ -114,7 +114,7 @@ class TestBandwidths:
         v2.writer.bandwidth(PodBandwidth("pod", {"pod/a": Share(100_000, 150_000), "pod/b": Share(100_000)}))
         v2.apply("2-7", WEIGHT, path="pod/b", journalled=True)
         layout = CgroupLayout(2, **dict.fromkeys(("cpu", "cpuset"), str(v2.base)))
-        successor = CgroupWriter(layout, Journal(str(v2.journal_path), print, str(v2.root)), str(v2.root))
+        successor = CgroupWriter(layout, Journal(str(v2.journal_path), str(v2.root)), str(v2.root))
         assert successor.held_back() == {"pod", "pod/a"}
 
 
@@ -205,7 +205,7 @@ class TestPuttingBack:
         self.in_the_box(v1)
         v1.writer.put_back("pod", frozenset(), [Apart("pod/app", ordered=ordered)])
         assert v1.text("cpuset.cpus", "pod/app") == "6-7"
-        assert v1.noted() == ({"cpuset.cpus": "0-7"} if ordered else {})
+        assert v1.noted() == ({"cpuset.cpus": ""} if ordered else {})
 
     def test_on_v1_who_had_other_cpus_than_its_pod_chose_them(self, v1):
         self.in_the_box(v1)

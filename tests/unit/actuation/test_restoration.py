@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nri_coloc.actuation import cpusets, files, restoration
-from nri_coloc.actuation.journal import load
 from nri_coloc.errors import KernelInterfaceError
+from tests.rig.journals import load, restored
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_every_file_has_its_first_value_again_the_outermost_first(root):
         ("/cg/pod/cpuset.cpus", ""),
         ("/cg/pod/cpu.weight", "7"),
     )
-    result = restoration.restore(path, str(root), 2)
+    result = restored(path, str(root), 2)
     assert result.done == ("/cg/cpu.weight", "/cg/pod/cpu.weight", "/cg/pod/cpuset.cpus")
     assert (root / "cg/pod/cpu.weight").read_text() == "50"
     assert (root / "cg/pod/cpuset.cpus").read_text().strip() == ""
@@ -45,7 +45,7 @@ def test_every_file_has_its_first_value_again_the_outermost_first(root):
 
 def test_what_is_gone_is_nothing_to_worry_about(root):
     path = journal(root, ("/cg/ended/cpu.weight", "100"))
-    result = restoration.restore(path, str(root), 2)
+    result = restored(path, str(root), 2)
     assert (result.done, result.gone, result.refused) == ((), ("/cg/ended/cpu.weight",), ())
     assert load(path) == {}
 
@@ -53,7 +53,7 @@ def test_what_is_gone_is_nothing_to_worry_about(root):
 def test_what_the_kernel_refuses_is_kept_for_another_try(root):
     (root / "cg/folder").mkdir()
     path = journal(root, ("/cg/folder", "1"), ("/cg/cpu.weight", "100"), ("/cg/cpuset.cpus", "zero"))
-    result = restoration.restore(path, str(root), 2)
+    result = restored(path, str(root), 2)
     assert result.done == ("/cg/cpu.weight",)
     assert len(result.refused) == 2
     assert load(path) == {"/cg/folder": "1", "/cg/cpuset.cpus": "zero"}
@@ -61,18 +61,18 @@ def test_what_the_kernel_refuses_is_kept_for_another_try(root):
 
 def test_what_was_given_back_already_is_left_alone(root):
     path = journal(root, ("/cg/cpu.weight", "100"), ("/cg/cpu.weight", None))
-    result = restoration.restore(path, str(root), 2)
+    result = restored(path, str(root), 2)
     assert (result.done, (root / "cg/cpu.weight").read_text()) == ((), "1\n")
 
 
 def test_a_file_that_was_given_back_and_written_again_has_its_newer_original(root):
     path = journal(root, ("/cg/cpu.weight", "100"), ("/cg/cpu.weight", None), ("/cg/cpu.weight", "40"))
-    restoration.restore(path, str(root), 2)
+    restored(path, str(root), 2)
     assert (root / "cg/cpu.weight").read_text() == "40"
 
 
 def test_without_a_journal_there_is_nothing_to_do_and_none_is_made(root):
-    result = restoration.restore(str(root / "none"), str(root), 2)
+    result = restored(root / "none", str(root), 2)
     assert result == restoration.Restored((), (), ())
     assert not (root / "none").exists()
 
@@ -82,7 +82,7 @@ def test_on_v1_the_cgroups_below_get_room_with_their_parent(tmp_path):
         (tmp_path / path).mkdir()
         (tmp_path / path / "cpuset.cpus").write_text("2-7\n")
     path = journal(tmp_path, ("/pod/cpuset.cpus", "0-7"))
-    restoration.restore(path, str(tmp_path), 1)
+    restored(path, str(tmp_path), 1)
     assert (tmp_path / "pod/cpuset.cpus").read_text().strip() == "0-7"
     assert (tmp_path / "pod/pause/cpuset.cpus").read_text().strip() == "0-7"
 
@@ -101,7 +101,7 @@ def test_on_v1_members_that_were_left_behind_follow_their_pod(tmp_path, name, ha
     for path, cpus in ((name, "0-7"), (f"{name}/app", "2-3")):
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "cpuset.cpus").write_text(f"{cpus}\n")
-    restoration.restore(journal(tmp_path, (f"/{name}/cpuset.cpus", "0-7")), str(tmp_path), 1)
+    restored(journal(tmp_path, (f"/{name}/cpuset.cpus", "0-7")), str(tmp_path), 1)
     assert (tmp_path / name / "app/cpuset.cpus").read_text().strip() == has
 
 
@@ -121,13 +121,13 @@ class TestAPodThatWasLeftHalfMovedOnV1:
     @pytest.mark.parametrize("pod", ["0-7", "2-5"], ids=["while it was narrowed", "while it was widened"])
     def test_all_below_follows(self, tmp_path, pod):
         self.tree(tmp_path, pod, app=pod, app_inner="2-3", pause="2-3")
-        restoration.restore(journal(tmp_path, (f"/{self.POD}/cpuset.cpus", "0-7")), str(tmp_path), 1)
+        restored(journal(tmp_path, (f"/{self.POD}/cpuset.cpus", "0-7")), str(tmp_path), 1)
         assert set(self.found(tmp_path).values()) == {"0-7"}
 
     def test_a_container_that_has_its_own_gets_that(self, tmp_path):
         self.tree(tmp_path, "2-3", app="2-3", pause="2-3")
         entries = ((f"/{self.POD}/app/cpuset.cpus", "4-5"), (f"/{self.POD}/cpuset.cpus", "0-7"))
-        restoration.restore(journal(tmp_path, *entries), str(tmp_path), 1)
+        restored(journal(tmp_path, *entries), str(tmp_path), 1)
         assert self.found(tmp_path) == {".": "0-7", "app": "4-5", "pause": "0-7"}
 
     def test_so_it_does_where_the_pod_is_put_back_at_the_second_try(self, tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ class TestAPodThatWasLeftHalfMovedOnV1:
             return release(folder, *arguments)
 
         monkeypatch.setattr(cpusets, "release", refuse_once)
-        assert restoration.restore(journal(tmp_path, *entries), str(tmp_path), 1).refused == ()
+        assert restored(journal(tmp_path, *entries), str(tmp_path), 1).refused == ()
         assert self.found(tmp_path) == {".": "0-7", "app": "2"}
 
 
@@ -162,6 +162,6 @@ def test_a_weight_whose_devices_have_their_own_is_put_back(root, monkeypatch):
     monkeypatch.setattr(files, "write", OneLineAWrite(files.write).write)
     (root / "cg/pod/io.weight").write_text("default 10\n8:0 200\n")
     path = journal(root, ("/cg/pod/io.weight", "default 100\n8:0 200"))
-    result = restoration.restore(path, str(root), 2)
+    result = restored(path, str(root), 2)
     assert (result.done, result.refused) == (("/cg/pod/io.weight",), ())
     assert (root / "cg/pod/io.weight").read_text().strip() == "default 100"

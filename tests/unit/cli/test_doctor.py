@@ -1,5 +1,6 @@
 """cli/doctor.py: each check says what is wrong and how to mend it; only what keeps pods unplaced fails."""
 
+import errno
 import json
 import os
 import socket
@@ -162,6 +163,59 @@ def test_a_state_folder_that_is_a_file_fails(patient, tmp_path):
     (tmp_path / "taken").write_text("")
     found = check(replace(patient, state_dir=str(tmp_path / "taken")), "state folder")
     assert (found.verdict, "--state-dir" in found.sentence) == ("fail", True)
+
+
+class TestStateFolder:
+    @pytest.fixture
+    def refusing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fsync(_fd: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    def test_one_that_takes_a_real_write_is_well(self, patient, tmp_path):
+        (tmp_path / "state").mkdir()
+        found = check(patient, "state folder")
+        assert (found.verdict, found.sentence) == ("ok", f"{tmp_path}/state can be written")
+        assert [*(tmp_path / "state").iterdir()] == []
+
+    def test_one_that_is_not_there_yet_can_be_made(self, patient, tmp_path):
+        assert check(patient, "state folder").sentence == f"{tmp_path}/state can be made"
+        assert not (tmp_path / "state").exists()
+
+    def test_a_full_disk_costs_restore_and_no_placement(self, patient, tmp_path, refusing):
+        (tmp_path / "state").mkdir()
+        found = check(patient, "state folder")
+        assert found.verdict == "warn"
+        assert "cannot be written: No space left on device; pods are placed all the same" in found.sentence
+
+    def test_a_journal_that_is_none_is_a_warning(self, patient, tmp_path):
+        (tmp_path / "state/restore.jsonl").mkdir(parents=True)
+        found = check(patient, "state folder")
+        assert found.verdict == "warn"
+        assert (
+            "cannot be read: it is no regular file: the daemon's next start moves it aside" in found.sentence
+        )
+
+    def test_marks_on_cgroups_are_told(self, patient, monkeypatch):
+        for name in ("setxattr", "removexattr"):
+            monkeypatch.setattr(os, name, lambda *_: None)
+        assert check(patient, "original values").verdict == "ok"
+
+    def test_a_kernel_without_marks_is_a_warning(self, patient, monkeypatch):
+        def setxattr(*_: object) -> None:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+        monkeypatch.setattr(os, "setxattr", setxattr)
+        found = check(patient, "original values")
+        assert found.verdict == "warn"
+        assert "Operation not supported; it does since 5.7" in found.sentence
+
+    def test_the_daemons_own_trouble_is_told(self, patient, daemon):
+        detail = "cannot write the restore journal: No space left on device"
+        daemon["ready"] = {"ready": True, "checks": {"state": {"ok": False, "detail": detail}}}
+        found = check(patient, "daemon")
+        assert (found.verdict, found.sentence) == ("warn", f"state: {detail}")
 
 
 class TestKubelet:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.actuation import journal
+from nri_coloc.actuation import journal_file
 from nri_coloc.cli import main, restore
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.restoration import RuntimeAt
@@ -116,11 +116,11 @@ def test_pods_that_ended_are_forgotten(state, capsys):
 def test_a_journal_that_cannot_be_shortened_is_a_sentence(state, tmp_path, capsys, monkeypatch):
     (tmp_path / "weight").write_text("1\n")
     (state / "restore.jsonl").write_text(json.dumps({"file": "/weight", "was": "100"}) + "\n")
-    monkeypatch.setattr(journal, "replace", refusing(errno.ENOSPC))
+    monkeypatch.setattr(journal_file, "replace", refusing(errno.ENOSPC))
     assert restore.run(str(state), str(tmp_path), None) == 1
     said = capsys.readouterr()
     assert said.out == "restored /weight\n1 restored, 0 gone, 0 refused\n"
-    words = f"nri-coloc: the journal {state}/restore.jsonl cannot be written anew: No space left on device; "
+    words = f"nri-coloc: cannot write the restore journal {state}/restore.jsonl: No space left on device; "
     assert said.err.startswith(words)
     assert (tmp_path / "weight").read_text() == "100"
 
@@ -133,13 +133,13 @@ def test_on_a_disk_that_is_read_only_by_now_files_are_put_back_all_the_same(
     (state / "restore.jsonl").write_text(json.dumps({"file": "/weight", "was": "100"}) + "\n")
     read_only(monkeypatch, state)
     assert restore.run(str(state), str(tmp_path), None) == 1
-    assert capsys.readouterr().err.endswith("Read-only file system; what was put back stays so, and to run restore "
+    assert capsys.readouterr().err.endswith("Read-only file system; restored values stay, and to run restore "
     "again does no harm\n")  # fmt: skip
     assert (tmp_path / "weight").read_text() == "100"
 
 
 def refusing(number: int) -> Callable[[Path, object], None]:
-    def replace(_path: Path, _originals: object) -> None:
+    def replace(_path: Path, _content: object) -> None:
         raise OSError(number, os.strerror(number))
 
     return replace
@@ -155,7 +155,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         return real(path, flags, *more, **named)
 
     monkeypatch.setattr(os, "open", opening)
-    monkeypatch.setattr(journal, "replace", refusing(errno.EROFS))
+    monkeypatch.setattr(journal_file, "replace", refusing(errno.EROFS))
 
 
 def test_without_a_journal_there_is_nothing_to_do(state, tmp_path, capsys):

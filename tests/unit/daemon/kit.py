@@ -118,6 +118,7 @@ class Cgroups:
         self.is_cluttered = False
         self.broken: set[str] = set()
         self.obeys = True
+        self.knows_earlier = False
         self.looked_again = False
 
     def as_writer(self) -> CgroupWriter:
@@ -181,9 +182,14 @@ class Cgroups:
     def members(self, path: str) -> tuple[int, ...]:
         return ()
 
-    def score(self, path: str, pids: Iterable[int], value: int) -> KernelInterfaceError | None:
+    def score(
+        self, path: str, pids: Iterable[int], value: int, kubelets: int | None
+    ) -> KernelInterfaceError | None:
         self.scores += ((pid, value) for pid in pids)
         return None
+
+    def know_earlier(self) -> None:
+        self.knows_earlier = True
 
     def tidy(self) -> None:
         self.is_cluttered = False

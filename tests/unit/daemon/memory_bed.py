@@ -37,7 +37,7 @@ class Rig:
         """A worker as a new process would have it."""
         report, self.heard = a_report(self.node)
         layout = cgroup_layout.detect(str(self.root))
-        journal = Journal(self.journal, lambda _: None, str(self.root))
+        journal = Journal(self.journal, str(self.root))
         self.writer = CgroupWriter(layout, journal, str(self.root))
         return MemoryWorker(self.node, self.writer, report)
 

@@ -35,7 +35,7 @@ class Start:
         self.layout = cgroup_layout.detect(self.host)
         self.node = a_node()
         report, self.heard = a_report(self.node)
-        writer = CgroupWriter(self.layout, Journal(str(root / "journal"), print), self.host)
+        writer = CgroupWriter(self.layout, Journal(str(root / "journal")), self.host)
         self.actuator = Actuator(self.node, writer, report)
         self.written: list[str] = []
         self.tree.make("kubepods/podweb")

@@ -80,15 +80,14 @@ def test_a_file_that_cannot_be_read_is_said(rig):
     assert "Is a directory; learning begins anew" in rig.said[0]
 
 
-def test_a_folder_that_cannot_be_written_is_said_once_until_it_can_be_again(tmp_path):
+def test_a_folder_that_cannot_be_written_is_a_problem_until_it_can(tmp_path):
     rig = Rig(tmp_path / "gone")
-    for _ in range(3):
-        rig.file.save(learnt(), NOON)
-    assert rig.said == [
-        f"cannot write {rig.path}: No such file or directory; what is learnt is lost at the next restart"
-    ]
+    rig.file.save(learnt(), NOON)
+    because = "No such file or directory; what is learnt is lost at the next restart"
+    assert rig.file.problem == f"cannot write {rig.path}: {because}"
     rig.path.parent.mkdir()
     rig.file.save(learnt(), NOON)
+    assert rig.file.problem == ""
     assert rig.load().histories
 
 
@@ -100,4 +99,4 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(rig):
     rig.file.save(learnt(), NOON + 60.0)
     assert rig.path.read_text() == old
     assert not fresh.is_symlink()
-    assert "No space left on device" in rig.said[0]
+    assert "No space left on device" in rig.file.problem

@@ -39,7 +39,7 @@ class Rig:
             start_pod(self.node, pod)
             create(self.node, f"app-{pod}", kit.RECLAIMED, on=pod)
         self.report, self.heard = a_report(self.node)
-        journal = Journal(str(root / "journal"), print, str(host))
+        journal = Journal(str(root / "journal"), str(host))
         self.writer = CgroupWriter(cgroup_layout.detect(str(host)), journal, str(host))
         self.actuator = Actuator(self.node, self.writer, self.report)
         pusher = Pusher(self.node, None, self.report, lambda: True)  # type: ignore[arg-type]  # never started

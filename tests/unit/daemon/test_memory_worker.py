@@ -5,7 +5,6 @@ from threading import Event
 
 import pytest
 
-from nri_coloc.actuation import restoration
 from nri_coloc.actuation.target import Later
 from nri_coloc.daemon import refusals, targets
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
@@ -15,6 +14,7 @@ from nri_coloc.model.events import PodRemoved
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Part
 from nri_coloc.reclaim.box_memory import Found
+from tests.rig.journals import restored
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import create
 from tests.unit.daemon.memory_bed import BATCH, FILES, GIB, NO_LIMIT, SECOND, Rig, becomes, bounds
@@ -83,7 +83,7 @@ def test_a_member_whose_writes_are_slow_keeps_no_other_from_its_turn(rig):
 
 def test_restore_puts_everything_back(rig):
     rig.worker.write({**bounds(), **bounds(pod="second")})
-    found = restoration.restore(rig.journal, str(rig.root), rig.version)
+    found = restored(rig.journal, str(rig.root), rig.version)
     assert len(found.done) == 2 * len(FILES[rig.version])
     assert (rig.of(BATCH), rig.of(SECOND)) == (rig.nothing, rig.nothing)
 

@@ -320,18 +320,6 @@ def test_remarks_do_not_fail_the_configuration(problem, finding):
     assert readiness.config(lambda: problem, remarks) == finding
 
 
-# ---- the state folder ----
-
-
-def test_a_state_folder_that_can_be_written_is_ok(tmp_path):
-    assert readiness.state_folder(str(tmp_path)) == Finding(ok=True)
-
-
-def test_a_state_folder_that_was_deleted_is_named(tmp_path):
-    found = readiness.state_folder(str(tmp_path / "gone"))
-    assert (found.ok, found.detail.split(";")[0]) == (False, f"{tmp_path}/gone: No such file or directory")
-
-
 # ---- other writers ----
 
 

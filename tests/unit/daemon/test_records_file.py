@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from nri_coloc.daemon.records_file import NAME, SAVED_EVERY_S, RecordsFile
+from nri_coloc.daemon.state_folder import TRIED_EVERY_S
 from nri_coloc.telemetry.kept import KeptRecords
 from tests.unit.telemetry.test_kept import record, times
 
@@ -44,6 +45,14 @@ def test_it_is_written_once_a_minute_at_most(tmp_path):
     assert rig.path.read_text() != written
 
 
+def test_after_a_failure_it_is_written_sooner(tmp_path):
+    rig = Rig(tmp_path / "state").decide(cpus="0-7")
+    rig.file.save_if_due(100.0)
+    rig.path.parent.mkdir()
+    rig.file.save_if_due(100.0 + TRIED_EVERY_S)
+    assert rig.path.exists()
+
+
 def test_nothing_new_is_not_written(tmp_path):
     rig = Rig(tmp_path)
     rig.file.save_if_due(100.0)
@@ -57,12 +66,19 @@ def test_a_broken_file_costs_explaining_only(tmp_path):
     assert "is no file of kept records" in rig.said[0]
 
 
-def test_a_folder_that_is_gone_is_named_once_and_tried_again(tmp_path):
+def test_a_folder_that_is_gone_is_a_problem_and_tried_again(tmp_path):
     folder = tmp_path / "state"
     rig = Rig(folder).decide(cpus="0-7")
     rig.file.save()
-    rig.file.save()
-    assert len(rig.said) == 1
+    assert rig.file.problem.startswith(f"cannot write {rig.path}: No such file or directory")
     folder.mkdir()
+    rig.file.save()
+    assert (rig.path.exists(), rig.file.problem) == (True, "")
+
+
+def test_a_file_that_was_removed_is_written_again(tmp_path):
+    rig = Rig(tmp_path).decide(cpus="0-7")
+    rig.file.save()
+    rig.path.unlink()
     rig.file.save()
     assert rig.path.exists()

@@ -70,7 +70,7 @@ class Rig:
         self.node = a_node()
         start_pod(self.node, "batch")
         self.report, self.heard = a_report(self.node)
-        journal = Journal(str(root / "journal"), print, str(self.root))
+        journal = Journal(str(root / "journal"), str(self.root))
         self.writer = CgroupWriter(cgroup_layout.detect(str(self.root)), journal, str(self.root))
         self.attempts: Counter[str] = Counter()
         self._refused: dict[str, int] = {}

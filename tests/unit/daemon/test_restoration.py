@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.actuation import journal
+from nri_coloc.actuation import journal_file
 from nri_coloc.daemon import restoration
 from nri_coloc.daemon.restoration import RuntimeAt
+from tests.rig.journals import load, place
 
 KUBEPODS = "/sys/fs/cgroup/kubepods"
 POD = f"{KUBEPODS}/podu/cpu.weight"
@@ -35,11 +36,11 @@ class Machine:
         return self.root / path.lstrip("/")
 
     def restore(self, runtime: RuntimeAt | None = None) -> restoration.Undone:
-        return restoration.restore(str(self.state), str(self.root), runtime)
+        return restoration.restore(place(self.state, self.root), runtime)
 
     @property
     def journalled(self) -> set[str]:
-        return {*journal.load(str(self.state / "restore.jsonl"))}
+        return {*load(self.state / "restore.jsonl")}
 
 
 class Ended:
@@ -73,13 +74,13 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def no_space(_path: Path, _originals: object) -> None:
+def no_space(_path: Path, _content: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "replace", no_space)
+    monkeypatch.setattr(journal_file, "replace", no_space)
 
 
 def nobody(machine: Machine) -> RuntimeAt:
@@ -88,8 +89,7 @@ def nobody(machine: Machine) -> RuntimeAt:
 
 def at_exit(machine: Machine, writers: Iterable[Ended] = (ENDED,), pusher: Ended = ENDED) -> list[str]:
     log = Log()
-    place = (str(machine.state), str(machine.root))
-    restoration.at_exit(place, nobody(machine), writers, pusher, log)
+    restoration.at_exit(place(machine.state, machine.root), nobody(machine), writers, pusher, log)
     return log.warned
 
 
@@ -97,12 +97,12 @@ def test_a_full_disk_keeps_nothing_from_being_put_back(machine, full_disk):
     undone = machine.restore()
     assert undone.files.done == (POD, APP)
     assert machine.file(POD).read_text() == "100"
-    assert undone.unwritten.endswith("restore.jsonl cannot be written anew: No space left on device")
+    assert undone.unwritten.endswith("restore.jsonl: No space left on device")
 
 
 def test_what_a_full_disk_kept_in_the_journal_is_put_back_once_more_without_harm(machine, monkeypatch):
     with monkeypatch.context() as full:
-        full.setattr(journal, "replace", no_space)
+        full.setattr(journal_file, "replace", no_space)
         machine.restore()
     assert machine.journalled == {POD, APP}
     assert machine.restore().unwritten == ""

@@ -29,7 +29,7 @@ class Rig:
         self.daemon.report.log = self  # type: ignore[assignment]  # as far as it is used
         for part in PARTS:
             monkeypatch.setattr(getattr(self.daemon, part), "stop", self.noting(part))
-        monkeypatch.setattr(restoration, "at_exit", self.noting("restore"))
+        monkeypatch.setattr(restoration, "at_exit", self.restoring)
         monkeypatch.setattr(self.daemon.audit, "close", self.noting("audit"))
 
     def pauses_of_two_turns(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -48,6 +48,10 @@ class Rig:
         monkeypatch.setattr(threading, "excepthook", threading.excepthook)
         self.daemon.run()
         return pauses
+
+    def restoring(self, *_: object) -> tuple[str, ...]:
+        self.told.append("restore")
+        return ("cpu.weight: Permission denied",)
 
     def noting(self, what: str) -> Any:
         return lambda *_: self.told.append(what)
@@ -85,6 +89,12 @@ class TestTheEnd:
         assert rig.daemon._end() == 1
         assert rig.told[-1] == "audit"
 
+    def test_values_that_were_not_restored_are_recorded(self, rig, monkeypatch):
+        said: list[str] = []
+        monkeypatch.setattr(rig.daemon.report, "said", lambda *what, **_: said.append(what[2]))
+        rig.daemon._end()
+        assert said[-1] == "not restored at the end: cpu.weight: Permission denied"
+
     def test_quotas_that_cannot_be_taken_back_keep_nothing_from_being_put_back(self, rig, monkeypatch):
         monkeypatch.setattr(rig.daemon._quota_bursts, "end", rig.failing)
         rig.daemon._end()
@@ -98,8 +108,10 @@ LOOKS = {
     "following settings and machine": ("_steering", "look"),
     "lending amounts": ("loans", "look"),
     "raising quotas": ("_quota_bursts", "look"),
+    "keeping the state folder": ("_state_folder", "look"),
     "keeping the admin socket": ("_admin", "look"),
 }
+OF_WHO_SERVES = {"keeping the state folder", "keeping the admin socket"}
 
 
 class TestATurn:
@@ -116,10 +128,10 @@ class TestATurn:
         rig.daemon._tick()
         assert (rig.told, rig.logged) == ([*LOOKS], [])
 
-    def test_before_it_serves_the_admin_socket_is_not(self, rig, looks):
+    def test_before_it_serves_nothing_of_its_own_is(self, rig, looks):
         rig.daemon._serves = False
         rig.daemon._tick()
-        assert rig.told == [step for step in LOOKS if "admin" not in step]
+        assert rig.told == [step for step in LOOKS if step not in OF_WHO_SERVES]
 
     @pytest.mark.parametrize("step", LOOKS)
     def test_whatever_one_look_meets_the_others_are_taken_and_it_is_told_whose_it_is(

@@ -241,7 +241,7 @@ class Box:
             self.pod[name].mkdir(parents=True)
             (self.pod[name] / file).write_text(text)
         layout = CgroupLayout(1, **{n: str(root / n) for n in ("cpu", "cpuset", "memory", "blkio")})
-        writer = CgroupWriter(layout, Journal(str(root / "journal"), print), str(root))
+        writer = CgroupWriter(layout, Journal(str(root / "journal")), str(root))
         self.node = a_node(Tuning(reclaim=ReclaimTuning(enabled=True)))
         report, self.heard = a_report(self.node)
         self.actuator = Actuator(self.node, writer, report)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.actuation import former_values, journal
+from nri_coloc.actuation import former_values
 from nri_coloc.daemon import restoration
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.pusher import PAUSE_S
@@ -22,6 +22,7 @@ from nri_coloc.nri import codec
 from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.sampling import cgroup_layout
 from tests.rig import told
+from tests.rig.journals import lines, load, place
 
 PATH = "kubepods/podu"
 V1 = {
@@ -318,22 +319,22 @@ def test_without_a_runtime_the_containers_entries_are_kept_for_another_try(rig, 
     of_container = f"/sys/fs/cgroup/{mount}{PATH}/c/cpuset.cpus"
     of_pod = f"/sys/fs/cgroup/{mount}{PATH}/cpuset.cpus"
     path = state / "restore.jsonl"
-    path.write_text(journal.lines({of_container: "0-7", of_pod: "0-7"}))
+    path.write_text(lines({of_container: "0-7", of_pod: "0-7"}))
     nowhere = RuntimeAt(str(tmp_path / "nri"), str(tmp_path / "cri"), "nri-coloc")
-    undone = restoration.restore(str(state), str(rig.root), nowhere)
+    undone = restoration.restore(place(state, rig.root), nowhere)
     assert set(undone.files.done) == {of_container, of_pod}
     assert "No such file" in undone.unreachable
-    assert journal.load(str(path)) == {of_container: "0-7"}
+    assert load(path) == {of_container: "0-7"}
 
 
 def test_files_alone_leave_no_entry(rig, tmp_path):
     rig.container("c")
     mount = "cpuset/" if rig.version == 1 else ""
     entry = {f"/sys/fs/cgroup/{mount}{PATH}/c/cpuset.cpus": "0-7"}
-    (tmp_path / "restore.jsonl").write_text(journal.lines(entry))
-    undone = restoration.restore(str(tmp_path), str(rig.root), None)
+    (tmp_path / "restore.jsonl").write_text(lines(entry))
+    undone = restoration.restore(place(tmp_path, rig.root), None)
     assert (undone.files.done, undone.unreachable) == (tuple(entry), "")
-    assert journal.load(str(tmp_path / "restore.jsonl")) == {}
+    assert load(tmp_path / "restore.jsonl") == {}
 
 
 # ---- at the daemon's end ----
@@ -363,10 +364,11 @@ class Heard:
 
 def at_exit(rig: Rig, state: Path, *, writes: bool = False, pushes: bool = False) -> list[str]:
     entry = f"/sys/fs/cgroup/{'cpuset/' if rig.version == 1 else ''}{PATH}/cpuset.cpus"
-    (state / "restore.jsonl").write_text(journal.lines({entry: "0-5"}))
+    (state / "restore.jsonl").write_text(lines({entry: "0-5"}))
     nowhere, heard = RuntimeAt(str(state / "nri"), str(state / "cri"), "nri-coloc"), Heard()
-    place = (str(state), str(rig.root))
-    restoration.at_exit(place, nowhere, [Ends(), Ends(done=not writes)], Ends(done=not pushes), heard)
+    restoration.at_exit(
+        place(state, rig.root), nowhere, [Ends(), Ends(done=not writes)], Ends(done=not pushes), heard
+    )
     return heard.said
 
 

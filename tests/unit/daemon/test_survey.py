@@ -285,6 +285,18 @@ def test_what_was_learnt_is_saved_every_few_minutes(rig, tmp_path, monkeypatch):
     assert (tmp_path / NAME).exists()
 
 
+def test_after_a_failure_it_is_saved_sooner(rig, tmp_path, monkeypatch):
+    now = [20_000 * 86_400.0]
+    rig.survey.wall = lambda: now[0]
+    monkeypatch.setattr(subject, "TRIED_EVERY_S", 0.0)
+    rig.survey._file.problem = "cannot write forecast: No space left on device"
+    for _ in range(15):
+        rig.survey.turn()
+        now[0] += 5.0
+    assert (tmp_path / NAME).exists()
+    assert rig.survey._file.problem == ""
+
+
 def test_nothing_learnt_overwrites_nothing(rig, tmp_path):
     (tmp_path / NAME).write_text("what there was")
     rig.survey._save()

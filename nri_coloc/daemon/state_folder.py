@@ -1,0 +1,125 @@
+"""The state folder while the daemon runs: made again when it was deleted, tried by real writes, and reported on.
+
+Losing it costs `restore` and the histories of use, never placement. So nothing here keeps the daemon from being ready.
+"""
+
+import errno
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.daemon.instance_lock import InstanceLock
+from nri_coloc.daemon.report import Report
+from nri_coloc.model.reasons import AuditEvent, Reason
+
+TRIED_EVERY_S: Final = 10.0
+"""Between two real writes, and between two tries after one that failed; a folder that is gone is seen at every look."""
+
+LABEL: Final = "state"
+"""The folder's name among the files of `nri_coloc_write_failures_total`."""
+
+_TRIAL: Final = b"\0" * 4096
+"""A page: less may find room where a journal finds none."""
+
+
+class Part(Protocol):
+    """A file of the folder; `problem` says why it cannot be written, "" while it can."""
+
+    @property
+    def problem(self) -> str: ...
+
+
+class StateFolder:
+    """`begin` and `look` belong to one thread, which looks once a second; `others`: files that it only reports on."""
+
+    def __init__(
+        self, folder: str, lock: InstanceLock, journal: Journal, others: tuple[Part, ...], report: Report
+    ) -> None:
+        self._folder = folder
+        self._parts: tuple[Part, ...] = (lock, journal, *others)
+        self._lock = lock
+        self._journal = journal
+        self._report = report
+        self._refused = ""
+        self._said: tuple[str, ...] = ()
+        self._tried_at = float("-inf")
+
+    @property
+    def problem(self) -> str:
+        """Why the folder, or a file in it, cannot be written; "" if all can."""
+        return "; ".join(self._problems())
+
+    def begin(self) -> None:
+        """Take the journal over, once the lock is ours."""
+        for because, inputs in self._journal.begin():
+            self._record(Reason.TAKEN_OVER, because, inputs)
+        self._say()
+
+    def look(self, now: float) -> None:
+        """Make the folder again if it is gone; try now and then to write in it, and report changes."""
+        if not self._lock.is_in_place():
+            self._lock.renew()
+        is_due = now - self._tried_at >= TRIED_EVERY_S
+        if is_due:
+            self._tried_at = now
+            error = tried(self._folder)
+            self._refused = "" if error is None else f"cannot write in {self._folder}: {error.strerror}"
+        before = self._journal.problem
+        if (is_due or not before) and self._journal.look():
+            self._say_written(before)
+        self._say()
+
+    def _say_written(self, before: str) -> None:
+        values = len(self._journal.files())
+        cause = "it could not be written before" if before else "it was missing"
+        because = f"restore journal written again: {cause} (values={values})"
+        inputs: dict[str, str | int] = {"file": self._journal.path, "values": values, "before": before}
+        self._record(Reason.REWRITTEN, because, inputs)
+
+    def _record(self, reason: Reason, because: str, inputs: Mapping[str, str | int]) -> None:
+        self._report.log.warning(because, **inputs)
+        self._report.said(AuditEvent.STATE_FOLDER, reason, because, extra={"inputs": dict(inputs)})
+
+    def _problems(self) -> tuple[str, ...]:
+        found = tuple(filter(None, (part.problem for part in self._parts)))
+        return found or tuple(filter(None, (self._refused,)))
+
+    def _say(self) -> None:
+        """Report each problem once, until it is over."""
+        problems = self._problems()
+        for problem in problems:
+            if problem not in self._said:
+                self._report.log.error(problem)
+                self._report.metrics.write_failed(LABEL)
+                self._report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, f"{problem}; placing goes on")
+        self._said = problems
+        self._report.metrics.state_writable(now=not problems)
+
+
+def tried(folder: str, *, durably: bool = False) -> OSError | None:
+    """Create, write, rename and remove a file in a folder; returns the error that this meets, None if it meets none.
+
+    durably: wait for the disk too. That can take seconds, so it is nothing for a thread for which others wait.
+    """
+    trial, renamed = (Path(folder, f".trial-{os.getpid()}{end}") for end in ("", ".renamed"))
+    try:
+        fd = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if os.write(fd, _TRIAL) < len(_TRIAL):
+                return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durably:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        trial.rename(renamed)
+        renamed.unlink()
+    except OSError as error:
+        return error
+    finally:
+        for left in (trial, renamed):
+            with suppress(OSError):
+                left.unlink()
+    return None

@@ -1,0 +1,253 @@
+"""DESIGN 3, invariant 9: whatever happened, `restore` ends at the kubelet's values, or names unknown ones.
+
+A state machine writes everything that the daemon writes to pods, containers and the cgroups above them, on a simulated
+tree. In between the process is killed, the state folder is deleted, its journal damaged, and pods are resized.
+"""
+
+import shutil
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from nri_coloc.actuation import restoration
+from nri_coloc.actuation.bandwidths import PodBandwidth, Share
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.marks import Marks
+from nri_coloc.actuation.target import Target
+from nri_coloc.knobs import files
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.model import cpuset
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.sampling import cgroup_layout
+from tests.rig import attributes
+
+QOS = ("kubepods/burstable", "kubepods/besteffort")
+PODS = ("kubepods/burstable/podweb", "kubepods/besteffort/podbatch")
+APPS = tuple(f"{pod}/app" for pod in PODS)
+OWN_QUOTA, KUBELETS_SCORE = 50_000, 900
+MIB = 1 << 20
+
+PLACES = st.sampled_from((*PODS, *APPS))
+CPUS = st.sampled_from(("0", "2-5", "6-7", "0-7"))
+AMOUNTS = st.sampled_from((1 * MIB, 64 * MIB, 512 * MIB))
+SHARES = st.sampled_from((2, 512, 1024, 4096))
+
+
+class NoMarks(Marks):
+    """A kernel before 5.7."""
+
+    def _set(self, _folder: str, _name: str, _text: bytes) -> None:
+        self.refusal = "Operation not supported"
+
+    def _remove(self, _folder: str, _name: str) -> None:
+        self.refusal = "Operation not supported"
+
+
+class RestoreMachine(RuleBasedStateMachine):
+    """One node, and one process of ours after another."""
+
+    marks: type[Marks] = Marks
+
+    @initialize(version=st.sampled_from((1, 2)), shares=SHARES)
+    def boot(self, version: int, shares: int) -> None:
+        self.folder = ExitStack()
+        self.root = self.folder.enter_context(attributes.folder())
+        self.state = self.root / "state"
+        self.tree = CgroupTree(self.root, version, 0xFF, 1)
+        self.tree.plant()
+        self.version = version
+        for path in (*PODS, *APPS):
+            self.tree.make(path)
+        for pod in PODS:
+            self.tree.write(pod, *self.tree.weight(shares))
+        for number, app in enumerate(APPS, 7):
+            self.tree.write(app, *self._quota(OWN_QUOTA))
+            self._process(app, number)
+        self.layout = cgroup_layout.detect(str(self.root))
+        self.can = Capability(cgroup=version, files=cgroup_layout.capabilities(self.layout, PODS[0]))
+        self.kubelets = self.shown()
+        self.start()
+
+    def teardown(self) -> None:
+        if hasattr(self, "root"):
+            self.restore()
+            self.folder.close()
+
+    def _process(self, path: str, pid: int) -> None:
+        for name in ("cgroup.procs", "tasks" if self.version == 1 else "cgroup.threads"):
+            for mount in self.layout_mounts():
+                (mount / path / name).write_text(f"{pid}\n")
+        folder = self.root / f"proc/{pid}"
+        folder.mkdir(parents=True)
+        (folder / "oom_score_adj").write_text(f"{KUBELETS_SCORE}\n")
+
+    def layout_mounts(self) -> Iterable[Path]:
+        return map(Path, cgroup_layout.detect(str(self.root)).mounts)
+
+    def _quota(self, quota: int) -> tuple[str, str]:
+        return ("cpu.cfs_quota_us", str(quota)) if self.version == 1 else ("cpu.max", f"{quota} 100000")
+
+    def shown(self) -> dict[str, str]:
+        """The text of every file that we ever write, by its name on the host."""
+        found = {}
+        for mount in self.layout_mounts():
+            for path in (*QOS, *PODS, *APPS):
+                for name in files._READERS.keys() | {"cpuset.cpus", "cpuset.mems"}:
+                    file = mount / path / name
+                    if file.exists():
+                        found[str(file.resolve())] = file.read_text().strip()
+        for score in self.root.glob("proc/*/oom_score_adj"):
+            found[str(score)] = score.read_text().strip()
+        return found
+
+    # ---- the life of the daemon ----
+
+    @rule()
+    def start(self) -> None:
+        """Begin again, as after a kill: nothing of the process before is left but files."""
+        earlier = hasattr(self, "journal")
+        self.state.mkdir(exist_ok=True)
+        self.journal = Journal(
+            str(self.state / "restore.jsonl"), str(self.root), self.marks(self.layout.mounts)
+        )
+        self.journal.begin()
+        self.writer = CgroupWriter(self.layout, self.journal, str(self.root))
+        if earlier:
+            self.writer.know_earlier()
+
+    @rule()
+    def delete_the_state_folder(self) -> None:
+        shutil.rmtree(self.state, ignore_errors=True)
+
+    @rule()
+    def keep_the_state_folder(self) -> None:
+        """Do the work of the housekeeping every few seconds."""
+        self.state.mkdir(exist_ok=True)
+        self.journal.look()
+        self.writer.tidy()
+
+    @rule(by=st.integers(1, 200))
+    def cut_the_journal_off(self, by: int) -> None:
+        """Cut it off within a line, as a full disk does."""
+        path = self.state / "restore.jsonl"
+        rest = path.read_bytes()[:-by].rstrip(b"\n") if path.exists() else b""
+        if rest:
+            path.write_bytes(rest[:-1])
+
+    @rule()
+    def write_into_the_journal(self) -> None:
+        if self.state.exists():
+            with (self.state / "restore.jsonl").open("ab") as file:
+                file.write(b"\nhello\n")
+
+    # ---- its writes ----
+
+    @rule(path=PLACES, cpus=CPUS, shares=SHARES, weight=st.sampled_from((None, 10, 100, 500)))
+    def place(self, path: str, cpus: str, shares: int, weight: int | None) -> None:
+        orders = Knobs(shares=shares, io_weight=weight, memory_limit=512 * MIB if path in APPS else None)
+        values = files.all_but_cpuset(orders, self.can)
+        target = Target(path, cpuset.parse(cpus), values, journalled=True, inherited=path in PODS)
+        assert self.writer.apply(target).failures == ()
+
+    @rule(path=PLACES, kept=st.sampled_from(((), ("cpuset.cpus",))))
+    def give_back(self, path: str, kept: tuple[str, ...]) -> None:
+        keep = frozenset(kept)
+        self.writer.put_back(path, keep, () if path in PODS else None)
+
+    @rule(pod=st.sampled_from(PODS), amount=AMOUNTS)
+    def bound_memory(self, pod: str, amount: int) -> None:
+        self.writer.bound(pod, files.memory_bounds(amount // 2, amount, self.version))
+
+    @rule(pod=st.sampled_from(PODS))
+    def unbound_memory(self, pod: str) -> None:
+        self.writer.unbound(pod)
+
+    @precondition(lambda self: self.version == 2)
+    @rule(path=st.sampled_from((*QOS, *PODS)), amount=st.sampled_from((0, MIB, 64 * MIB)))
+    def protect_memory(self, path: str, amount: int) -> None:
+        self.writer.protect(path, "memory.low", amount)
+        self.writer.protect(path, "memory.min", amount // 2)
+
+    @rule(which=st.sampled_from((0, 1)), raised=st.sampled_from((None, OWN_QUOTA, 75_000, 150_000)))
+    def raise_a_quota(self, which: int, raised: int | None) -> None:
+        share = Share(OWN_QUOTA, raised, None if raised is None else raised // 2)
+        self.writer.bandwidth(PodBandwidth(PODS[which], {APPS[which]: share}))
+
+    @rule(which=st.sampled_from((0, 1)), score=st.sampled_from((-500, 0, 1000)))
+    def score(self, which: int, score: int) -> None:
+        self.writer.score(APPS[which], [7 + which], score, KUBELETS_SCORE)
+
+    @rule(path=st.sampled_from(APPS), shares=SHARES)
+    def push(self, path: str, shares: int) -> None:
+        """Have the runtime write a container's file, as after a push of ours."""
+        self.writer.remember(path, Knobs(shares=shares))
+        self.tree.write(path, *self.tree.weight(shares))
+
+    # ---- the kubelet ----
+
+    @rule(pod=st.sampled_from(PODS), shares=SHARES)
+    def resize(self, pod: str, shares: int) -> None:
+        """Resize a pod whose weight is ours, and tell the runtime, as the kubelet does."""
+        name, text = self.tree.weight(shares)
+        self.place(pod, "2-5", 4096, None)
+        self.tree.write(pod, name, text)
+        self.writer.resized(pod)
+        self.writer.look_again()
+        file = str((Path(self.layout.folder("cpu", pod) or "") / name).resolve())
+        if self.tree.weight(4096)[1] != text:
+            self.kubelets[file] = text
+
+    # ---- what must be true ----
+
+    @rule()
+    def restore(self) -> None:
+        """Restore everything with the daemon stopped, and start it again."""
+        self.state.mkdir(exist_ok=True)
+        path = str(self.state / "restore.jsonl")
+        journal = Journal(path, str(self.root), self.marks(self.layout.mounts))
+        journal.load()
+        lacking = journal.lacking or ("it was lost" if journal.may_lack else "")
+        done = restoration.restore(journal, str(self.root), self.version)
+        assert done.refused == ()
+        wrong = {file for file, text in self.shown().items() if not self.is_kubelets(file, text)}
+        assert wrong <= self.unknown(done, lacking)
+        self.after_restore(wrong)
+        self.start()
+
+    def is_kubelets(self, file: str, text: str) -> bool:
+        return text.removeprefix("default ") == self.kubelets[file].removeprefix("default ")
+
+    def unknown(self, _done: restoration.Restored, _lacking: str) -> set[str]:
+        return set()
+
+    def after_restore(self, wrong: set[str]) -> None:
+        assert not wrong
+
+
+class OldKernelMachine(RestoreMachine):
+    """The same without marks: a value that is not the kubelet's is named, or the journal says that it lacks some."""
+
+    marks = NoMarks
+
+    def unknown(self, done: restoration.Restored, lacking: str) -> set[str]:
+        if not lacking:
+            return {str(self.root) + file for file, _ in done.unknown}
+        restored = {str(Path(f"{self.root}{file}").resolve()) for file in done.done}
+        return self.shown().keys() - restored
+
+    def after_restore(self, wrong: set[str]) -> None:
+        """Take what cannot be known for the kubelet's from here on."""
+        shown = self.shown()
+        self.kubelets |= {file: shown[file] for file in wrong}
+
+
+TestRestore = RestoreMachine.TestCase
+TestRestore.settings = settings(max_examples=40, stateful_step_count=20)
+TestOldKernel = OldKernelMachine.TestCase
+TestOldKernel.settings = settings(max_examples=40, stateful_step_count=20)
