@@ -75,14 +75,13 @@ def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: i
     request = memory_request.certain(pod, container, node_memory_bytes)
     native, score = _has_shares(container.resources), container.oom_score_adj
     carried = order.found(pod)
-    if carried is order.NOTHING:
-        qos, because = classes.by_operator_or_kubernetes(pod, tuning)
-        found = _of_class(pod, tuning, qos, because, _Given(native, limit, request, score))
-        return _without_excess(membership.joined(found, pod, tuning), pod)
     subject = gate.Subject(
         pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources, score=score
     )
-    return _annotated(_reading(carried, container.name), subject, native=native)
+    if carried is order.NOTHING and (known := _by_rules(subject)) is not None:
+        found = _of_class(pod, tuning, *known, _Given(native, limit, request, score))
+        return _without_excess(membership.joined(found, pod, tuning), pod)
+    return _without_excess(_annotated(_reading(carried, container.name), subject, native=native), pod)
 
 
 def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
@@ -91,7 +90,7 @@ def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
     Most containers are such ones, and this is a tenth of the cost. Only the class's CPU shares differ by
     container: with a request of its own, the kubelet's are left alone.
     """
-    if not pod_wish.plain:
+    if not pod_wish.plain or pod_wish.qos is QoSClass.DEDICATED:
         return None
     if pod_wish.knobs.shares is not None and _has_shares(container.resources):
         return None
@@ -101,12 +100,12 @@ def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
 def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
     """Return the pod's own wish, before any container is known: everything but memory, which has no base."""
     carried = order.found(pod)
-    if carried is order.NOTHING:
-        qos, because = classes.by_operator_or_kubernetes(pod, tuning)
-        if classes.is_given(qos, pod, tuning) and not classes.tuned(tuning, qos).has_memory:
-            found = membership.joined(_of_class(pod, tuning, qos, because, _Given(native=False)), pod, tuning)
-            return _without_excess(found, pod) if pod.excess_bytes else _plain(found)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
+    known = _by_rules(subject) if carried is order.NOTHING else None
+    is_given = known is not None and classes.is_given(known[0], pod, tuning)
+    if known is not None and is_given and not classes.tuned(tuning, known[0]).has_memory:
+        found = membership.joined(_of_class(pod, tuning, *known, _Given(native=False)), pod, tuning)
+        return _without_excess(found, pod) if pod.excess_bytes else _plain(found)
     reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
     knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
@@ -120,7 +119,8 @@ def _without_excess(wish: Wish, pod: Pod) -> Wish:
         return wish
     allowed = f"{MAX_BYTES} bytes of names and values that are read, together"
     written_there = f"{pod.excess_bytes} bytes"
-    return replace(wish, findings=(Finding(FindingKind.INVALID, keys.ALL, written_there, allowed, "none"),))
+    excess = Finding(FindingKind.INVALID, keys.ALL, written_there, allowed, "none")
+    return replace(wish, findings=(*wish.findings, excess))
 
 
 @lru_cache(maxsize=1024)
@@ -156,6 +156,7 @@ class _Reading:
     claims: Claims
     container: str
     noted: list[tuple[str, Finding]] = field(default_factory=list)
+    short: bool = False
 
     def first(self, key: str, subject: gate.Subject) -> _Answer | None:
         """Return the first value that can be read and may be had: ours, then the other vocabularies'."""
@@ -163,14 +164,14 @@ class _Reading:
             try:
                 return _Answer(gate.judge(key, keys.read(key, text), subject), f"annotation {name}")
             except gate.UnfitError as unfit:
-                self.note(key, unfit.kind, name, text, unfit.allowed)
+                self.deny(key, unfit, name, text)
             except ValueError:
                 self.note(key, FindingKind.INVALID, name, text, keys.KEYS[key].allowed)
         for claim in self.claims.of(key):
             try:
                 value = claim.judged(subject)
             except gate.UnfitError as unfit:
-                self.note(key, unfit.kind, claim.name, claim.text, unfit.allowed)
+                self.deny(key, unfit, claim.name, claim.text)
                 continue
             if value is not None:
                 return _Answer(value, f"{claim.source} {claim.name}", claim)
@@ -180,6 +181,11 @@ class _Reading:
         """Return the keys that anybody says something about, in the order in which they are judged."""
         present = {*self.written.asked(self.container), *self.claims.by_key}
         return [key for key in _JUDGED if key in present] if present else []
+
+    def deny(self, key: str, unfit: gate.UnfitError, name: str, text: str) -> None:
+        """Note a value that this subject cannot have."""
+        self.short = self.short or isinstance(unfit, gate.ShortError)
+        self.note(key, unfit.kind, name, text, unfit.allowed)
 
     def note(self, key: str, kind: FindingKind, name: str, text: str, allowed: str) -> None:
         self.noted.append((key, Finding(kind, written.shown(name), written.shown(text), allowed, "")))
@@ -235,14 +241,29 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
         base = replace(base, cpu_burst_percent=values["cpu-burst"], burst_because=burst_by)
     wish = membership.joined(_overlaid(base, values, tuple(origins)), subject.pod, subject.tuning, chosen_by)
     findings = reading.findings(wish)
-    return replace(wish, findings=findings) if findings else wish
+    return replace(wish, findings=findings, short=reading.short) if findings else wish
 
 
 def _class_of(reading: _Reading, subject: gate.Subject) -> tuple[QoSClass, str]:
     found = reading.first(keys.QOS_CLASS, subject)
     if found is not None:
         return found.value, written.shown(found.because)
-    return classes.by_operator_or_kubernetes(subject.pod, subject.tuning)
+    for rule, because in classes.by_operator(subject.pod, subject.tuning):
+        try:
+            return gate.admit_rule(rule, subject), because
+        except gate.UnfitError as unfit:
+            reading.deny(keys.QOS_CLASS, unfit, because, f"class {rule.qos}")
+    return classes.by_kubernetes(subject.pod)
+
+
+def _by_rules(subject: gate.Subject) -> tuple[QoSClass, str] | None:
+    """Return the class of a pod that carries no word of its own; None where the gate denies one of the rules."""
+    try:
+        for rule, because in classes.by_operator(subject.pod, subject.tuning):
+            return gate.admit_rule(rule, subject), because
+    except gate.UnfitError:
+        return None
+    return classes.by_kubernetes(subject.pod)
 
 
 def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, str, str], ...]) -> Wish:

@@ -5,7 +5,7 @@ words. Knows neither annotations, ours or foreign (`annotations` asks those firs
 the policy; only the band of oom_score_adj is written here, because settings and gate share it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import MappingProxyType
@@ -38,15 +38,15 @@ def matches(namespace: str, globs: tuple[str, ...]) -> bool:
     return any(fnmatchcase(namespace, glob) for glob in globs)
 
 
-def by_operator_or_kubernetes(pod: Pod, tuning: Tuning) -> tuple[QoSClass, str]:
-    """Return a class and where it came from; never fails, everything else is `shared`."""
+def by_operator(pod: Pod, tuning: Tuning) -> Iterator[tuple[ClassRule, str]]:
+    """Yield the operator's rules that fit a pod, each with its words; the first that the gate admits holds."""
     for number, rule in enumerate(tuning.rules, 1):
         if applies(rule, pod):
-            return rule.qos, _rule_in_words(rule, number)
-    return _by_kubernetes(pod)
+            yield rule, _rule_in_words(rule, number)
 
 
-def _by_kubernetes(pod: Pod) -> tuple[QoSClass, str]:
+def by_kubernetes(pod: Pod) -> tuple[QoSClass, str]:
+    """Return the class of a pod that no annotation, label or rule gives one, and where it comes from."""
     if pod.namespace == _KUBE_SYSTEM:
         return QoSClass.SYSTEM, "namespace kube-system"
     if pod.kube_qos is KubeQoS.BEST_EFFORT:
@@ -61,7 +61,7 @@ def is_given(qos: QoSClass, pod: Pod, tuning: Tuning) -> bool:
     namespace counts.
     """
     rule = next((rule for rule in tuning.rules if rule.namespace and applies(rule, pod)), None)
-    return qos is (rule.qos if rule is not None else _by_kubernetes(pod)[0])
+    return qos is (rule.qos if rule is not None else by_kubernetes(pod)[0])
 
 
 def applies(rule: ClassRule | Selector, pod: Pod) -> bool:

@@ -16,7 +16,7 @@ from nri_coloc.config.keys import QOS_CLASS
 from nri_coloc.config.membership import pools_of
 from nri_coloc.config.quantity import Amount
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
-from nri_coloc.model.tuning import ClassTuning, Tuning
+from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources
 
 _NO_RESOURCES: Final = Resources()
@@ -32,6 +32,13 @@ class UnfitError(ValueError):
         super().__init__(allowed)
         self.kind = kind
         self.allowed = allowed
+
+
+class ShortError(UnfitError):
+    """A class that the pod's CPU request is too small for."""
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(FindingKind.DENIED, allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +67,43 @@ def judge(key: str, value: Any, subject: Subject) -> Any:
     return value if rule is None else rule(value, subject)
 
 
-def admit_class(qos: QoSClass, pod: Pod, tuning: Tuning) -> QoSClass:
+def admit_class(qos: QoSClass, subject: Subject) -> QoSClass:
     """Return the class if the pod may name it itself; raise UnfitError otherwise."""
     if qos is QoSClass.SYSTEM:
-        _need_namespace(pod, qos, tuning, "the class system")
-    if qos is QoSClass.DEDICATED and pod.kube_qos is KubeQoS.BEST_EFFORT:
-        raise UnfitError(FindingKind.DENIED, "dedicated needs a CPU request; this pod has no request at all")
+        _need_namespace(subject.pod, qos, subject.tuning, "the class system")
+    if qos is QoSClass.DEDICATED:
+        _need_request(subject)
     return qos
+
+
+def admit_rule(rule: ClassRule, subject: Subject) -> QoSClass:
+    """Return the class of an operator's rule that fits the pod; raise UnfitError if the pod may not have it.
+
+    A tenant writes labels and annotations, so only a rule that names a namespace stands for the operator's word on
+    class system. Own CPUs need a request by any rule.
+    """
+    return (
+        rule.qos if rule.namespace and rule.qos is not QoSClass.DEDICATED else admit_class(rule.qos, subject)
+    )
+
+
+def _need_request(subject: Subject) -> None:
+    """Raise ShortError for a pod with a CPU request below the least of class dedicated.
+
+    The request of a pod of which nothing but the pod is known may be unknown; that of a container's pod is at least
+    the container's.
+    """
+    least = max(1, tuned(subject.tuning, QoSClass.DEDICATED).min_request)
+    known = subject.pod.cpu_request
+    if subject.pod.kube_qos is KubeQoS.BEST_EFFORT:
+        known = 0
+    elif known is None:
+        known = least if subject.whole_pod else subject.resources.cpu_request
+    if known < least:
+        raise ShortError(
+            f"a pod that requests {least / 1000:g} CPUs (classes.dedicated.minRequest); "
+            f"this one requests {known / 1000:g}"
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -193,7 +230,7 @@ def _avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
 
 _RULES: Final[Mapping[str, Callable[[Any, Subject], Any]]] = MappingProxyType(
     {
-        QOS_CLASS: lambda qos, subject: admit_class(qos, subject.pod, subject.tuning),
+        QOS_CLASS: admit_class,
         "cpu-pool": _own_pool,
         "memory-limit": _bytes_of_limit,
         "memory-high": _bytes_of_limit,

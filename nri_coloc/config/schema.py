@@ -167,6 +167,19 @@ class Dedicated(ClassSection):
 
     name = QoSClass.DEDICATED
 
+    min_request: Annotated[
+        str,
+        BeforeValidator(written),
+        Field(alias="minRequest", description="an amount of CPUs such as 1, 1500m or 4, above 0"),
+    ] = "1"
+
+    @field_validator("min_request")
+    @classmethod
+    def _cpus(cls, value: str) -> str:
+        if not quantity.thousandths(decimal(value)):
+            raise ValueError(f"{value[:40]!r} is no amount of CPUs")
+        return value
+
 
 class Shared(ClassSection):
     """Online containers that share a pool."""
@@ -247,6 +260,13 @@ class Runtime(Section):
             description="an integer from 0 to 64; each costs the runtime 7 to 20 ms under its lock",
         ),
     ] = _DEFAULTS.tuning.updates_per_reply
+    dra_cpu_driver: Annotated[
+        bool,
+        Field(
+            alias="draCPUDriver",
+            description="true or false; true where the DRA CPU driver gives containers CPUs on this node",
+        ),
+    ] = _DEFAULTS.tuning.dra_driver
     handlers: Annotated[
         dict[str, Literal["container", "pod", "ignore"]],
         BeforeValidator(section),

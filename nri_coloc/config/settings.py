@@ -208,6 +208,7 @@ def _tuning(file: schema.File) -> Tuning:
         rules=tuple(_rule(rule) for rule in file.classes.rules),
         pools=tuple(_pool(name, pool) for name, pool in file.pools.items()),
         reclaim=_reclaim(file.reclaim, quantity.whole_bytes(file.node.reserved_memory)),
+        dra_driver=file.runtime.dra_cpu_driver,
         handlers=dict(file.runtime.handlers),
         updates_per_reply=file.runtime.updates_per_reply,
         observe=file.mode == "observe",
@@ -225,6 +226,7 @@ def _class(section: schema.ClassSection) -> ClassTuning:
         memory_min=section.memory_min,
         cpu_burst=section.cpu_burst,
         allow_namespaces=section.allow_namespaces,
+        min_request=quantity.thousandths(section.min_request) if isinstance(section, schema.Dedicated) else 0,
     )
 
 

@@ -11,7 +11,7 @@ from nri_coloc.daemon import targets
 from nri_coloc.model import memory_request
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.state import Assignment, NodeState, PodPlace
-from nri_coloc.policy import request, whereabouts
+from nri_coloc.policy import entitlement, whereabouts
 from nri_coloc.reclaim import workload
 from nri_coloc.reclaim.workload import OnlinePod
 
@@ -34,7 +34,7 @@ def _online(
     limits = [memory_request.known_limit(a.container) for a in members]
     return OnlinePod(
         workload.workload_of(place.pod),
-        cpu_milli=sum(request.of_container(a.container, a.wish).milli for a in members),
+        cpu_milli=sum(milli for _, milli in entitlement.counted(place.pod.cpu_request, list(members))),
         memory_bytes=sum(memory_request.certain(place.pod, a.container, memory_bytes) for a in members),
         memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),

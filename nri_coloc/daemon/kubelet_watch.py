@@ -36,7 +36,9 @@ class KubeletWatch:
         return self.found != before
 
     def over(self, tuning: Tuning) -> Tuning:
-        """Lay what the kubelet has pinned over the settings, if they leave it to it."""
+        """Lay the kubelet's CPUs over the settings: the pinned ones it keeps, the default set beside a driver."""
+        if tuning.dra_driver:
+            tuning = replace(tuning, kubelet_default=self.found.default)
         return replace(tuning, kept_by_kubelet=self._entries) if tuning.preserve_kubelet else tuning
 
     def problem(self, tuning: Tuning) -> str:

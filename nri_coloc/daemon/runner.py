@@ -56,6 +56,7 @@ from nri_coloc.daemon.loans import Loans, memory_in_use
 from nri_coloc.daemon.memory_worker import MemoryWorker
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
+from nri_coloc.daemon.pod_requests import PodRequests
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.daemon.readiness import Check, Readiness, Reading
@@ -131,7 +132,8 @@ class Daemon:
         self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
         self.actuator.hints.can = probe.scheduling(options.host_root, self.report.log.warning)
         self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
-        self._translator = Translator(memory, tuning, partial(specs.journalled, writer))
+        requests = PodRequests(writer, self._layout.version)
+        self._translator = Translator(memory, tuning, requests, partial(specs.journalled, writer))
         self._wire_runtime(settings, writer)
         self._wire_lending(writer)
         crew = Crew(

@@ -1,33 +1,60 @@
 """From a hook's messages to the policy's events: facts by `nri.codec`, wishes by `config.annotations`.
 
 A pod that the state knows is not decoded again; one that it does not know is taken from the hook itself, since
-events get lost around a registration. No I/O.
+events get lost around a registration. The only I/O is the pod's CPU request (`pod_requests`): read when its sandbox
+starts, when it is resized, and before a class or a number of CPUs is denied for it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple, Protocol
 
-from nri_coloc.config import annotations
+from nri_coloc.config import annotations, written
 from nri_coloc.config.vocabularies import order
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.model import cpuset
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.events import (
     ContainerCreating,
     ContainerStarting,
     ContainerUpdating,
+    PodResized,
     PodStarted,
     Synchronized,
 )
 from nri_coloc.model.knobs import Original
 from nri_coloc.model.metadata import KnownKeys
-from nri_coloc.model.state import NodeState
+from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, KEPT_BY_KUBELET, Container, Pod, QoSClass, Resources, Wish
+from nri_coloc.model.workload import (
+    KEPT_BY_DRA,
+    KEPT_BY_KUBELET,
+    Container,
+    Finding,
+    FindingKind,
+    Pod,
+    QoSClass,
+    Resources,
+    Wish,
+)
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
-from nri_coloc.policy import claim, record
+from nri_coloc.policy import change, claim, driver, entitlement, record, request
 from nri_coloc.policy.update import merge
 from nri_coloc.reclaim import workload
+
+
+class _Now(NamedTuple):
+    """What a translation goes by."""
+
+    state: NodeState
+    tuning: Tuning
+
+
+class Requests(Protocol):
+    """Reads the CPU request of a pod."""
+
+    def read(self, pod: Pod) -> int | None: ...
 
 
 class Translator:
@@ -35,13 +62,19 @@ class Translator:
 
     memory_bytes: the machine's memory, for parts of it.
     tuning: of the start; its rules name labels and annotations that are read.
+    requests: reads the CPU requests of pods.
     journalled: the figures that a previous process changed in a container's spec, by its journal.
     """
 
     def __init__(
-        self, memory_bytes: int, tuning: Tuning, journalled: Callable[[Container], Original]
+        self,
+        memory_bytes: int,
+        tuning: Tuning,
+        requests: Requests,
+        journalled: Callable[[Container], Original],
     ) -> None:
         self._memory_bytes = memory_bytes
+        self._requests = requests
         self._journalled = journalled
         self._reader = codec.Reader(_known_keys(tuning))
 
@@ -63,14 +96,29 @@ class Translator:
     def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
         """Read a container's wish from its pod's annotations and the kubelet's own values."""
         found = annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
-        return _unless_anothers(found, pod, container, tuning)
+        return _unless_the_kubelets(found, pod, container, tuning)
 
-    def _wish(self, state: NodeState, pod: Pod, container: Container, tuning: Tuning) -> Wish:
-        place = state.pods.get(pod.id)
-        as_pod = annotations.resolve_as_pod(place.wish, container) if place is not None else None
-        if as_pod is None:
-            return self.wish(pod, container, tuning)
-        return _unless_anothers(as_pod, pod, container, tuning)
+    def _in_pod(
+        self, now: _Now, pod: Pod, container: Container, *, is_created: bool = False
+    ) -> tuple[Pod, Container, Wish]:
+        """Return a container with its wish, and its pod with a CPU request that is read again before it denies."""
+        wish = self._wish(now, pod, container, is_created=is_created)
+        if not (wish.short or entitlement.falls_short(now.state, container, wish)):
+            return pod, container, wish
+        read = self._read_again(pod)
+        if read is pod:
+            return pod, container, wish
+        later = now._replace(state=change.with_request(now.state, read))
+        return read, container, self._wish(later, read, container, is_created=is_created)
+
+    def _wish(self, now: _Now, pod: Pod, container: Container, *, is_created: bool) -> Wish:
+        place = now.state.pods.get(pod.id)
+        wish = annotations.resolve_as_pod(place.wish, container) if place is not None else None
+        if wish is None:
+            wish = self.wish(_with_members(now.state, pod, container), container, now.tuning)
+        else:
+            wish = _unless_the_kubelets(wish, pod, container, now.tuning)
+        return _with_claims(wish, container, now, is_created=is_created)
 
     def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
         """Read a pod's own wish."""
@@ -88,17 +136,32 @@ class Translator:
     def pod_started(self, hook: Hook, tuning: Tuning) -> PodStarted:
         """Translate RunPodSandbox."""
         pod = self._reader.pod_of(hook.pod)
+        pod = replace(pod, cpu_request=self._requests.read(pod))
         return PodStarted(pod, self.pod_wish(pod, tuning))
+
+    def pod_resized(self, hook: Hook, state: NodeState) -> PodResized | None:
+        """Translate UpdatePodSandbox; None where the pod's own cgroup holds our weight instead of its request."""
+        pod = self.pod_of(hook, state)
+        if state.boxed(pod.id):
+            return None
+        told = pod if hook.resources is None else replace(pod, resources=codec.resources_of(hook.resources))
+        read = self._read_again(told)
+        return None if read is told else PodResized(read)
+
+    def _read_again(self, pod: Pod) -> Pod:
+        """Return the pod with its CPU request as it is now, the same pod where that is no other or cannot be read."""
+        found = self._requests.read(pod)
+        return pod if found is None or found == pod.cpu_request else replace(pod, cpu_request=found)
 
     def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
         """Translate CreateContainer."""
-        pod, container = self._subject(hook, state)
-        return ContainerCreating(pod, container, self._wish(state, pod, container, tuning))
+        return ContainerCreating(
+            *self._in_pod(_Now(state, tuning), *self._subject(hook, state), is_created=True)
+        )
 
     def starting(self, hook: Hook, state: NodeState, tuning: Tuning, *, running: bool) -> ContainerStarting:
         """Translate StartContainer, and PostStartContainer as running."""
-        pod, container = self._subject(hook, state)
-        return ContainerStarting(pod, container, self._wish(state, pod, container, tuning), running)
+        return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
 
     def updating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerUpdating:
         """Translate UpdateContainer."""
@@ -108,7 +171,8 @@ class Translator:
         kubelets = record.before_us(container) if known is None else record.facts_of(container, known)
         figures = replace(requested, cpus="", mems="")
         asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
-        return ContainerUpdating(pod, container, self.wish(pod, asked, tuning), requested)
+        pod, _, wish = self._in_pod(_Now(state, tuning), pod, asked)
+        return ContainerUpdating(pod, container, _as_resized(wish, known, asked), requested)
 
     def synchronized(
         self, pods: Mapping[str, Pod], containers: Sequence[Container], state: NodeState, tuning: Tuning
@@ -117,15 +181,43 @@ class Translator:
         in_pods: dict[str, list[int]] = {pod_id: [] for pod_id in pods}
         for place, container in enumerate(containers):
             in_pods.setdefault(container.pod_id, []).append(place)
+        now = _Now(state, tuning)
         listed: dict[int, tuple[Container, Wish]] = {}
         wishes: list[tuple[Pod, Wish]] = []
         for pod_id, places in in_pods.items():  # pod by pod: a pod's annotations are parsed once
-            pod = pods.get(pod_id)
-            if pod is not None:
-                wishes.append((pod, self.pod_wish(pod, tuning)))
-            for place in places:
-                listed[place] = self._listed(containers[place], pod or Pod(pod_id), state, tuning)
+            pod = pods.get(pod_id, Pod(pod_id))
+            if pod_id in pods:
+                pod, wish = self._listed_pod(pod, now)
+                wishes.append((pod, wish))
+            members = self._listed_members(pod, [containers[place] for place in places], now)
+            listed.update(zip(places, members, strict=True))
         return Synchronized(tuple(wishes), tuple(listed[place] for place in range(len(containers))))
+
+    def _listed_pod(self, pod: Pod, now: _Now) -> tuple[Pod, Wish]:
+        """Return a listed pod with its wish.
+
+        Its CPU request is read where a class, CPUs or the size of a pool follow from it.
+        """
+        place = now.state.pods.get(pod.id)
+        if place is not None:
+            pod = replace(pod, cpu_request=place.pod.cpu_request)
+        wish = self.pod_wish(pod, now.tuning)
+        sizes_pools = bool(now.tuning.pools) or now.tuning.reclaim.partition
+        is_asked = sizes_pools or wish.qos is QoSClass.DEDICATED or wish.mixed
+        if not wish.short and (pod.cpu_request is not None or not is_asked):
+            return pod, wish
+        read = self._read_again(pod)
+        return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
+
+    def _listed_members(
+        self, pod: Pod, containers: Sequence[Container], now: _Now
+    ) -> Iterator[tuple[Container, Wish]]:
+        """Yield the listed containers of a pod with their wishes."""
+        asked = sum(request.of_container(_kubelets(each, now.state)).milli for each in containers)
+        of_pod = _at_least(pod, asked)
+        for each in containers:
+            container, wish = self._listed(each, of_pod, now.state, now.tuning)
+            yield container, _with_claims(wish, container, now, is_created=False)
 
     def _listed(
         self, container: Container, pod: Pod, state: NodeState, tuning: Tuning
@@ -134,10 +226,11 @@ class Translator:
         day of creation, what we know or the spec shows is newer (decision 19)."""
         known = state.containers.get(container.id)
         if known is not None:
-            return container, self.wish(pod, record.facts_of(container, known), tuning)
+            facts = record.facts_of(container, known)
+            return container, _as_resized(self.wish(pod, facts, tuning), known, facts)
         if record.read(container.record) is None:
             return self._listed_without_record(container, pod, tuning)
-        wish = self.wish(pod, container, tuning)
+        wish = _as_owned(self.wish(pod, container, tuning), container)
         resized = record.resized_since(container, wish)
         if resized is None:
             return container, wish
@@ -174,12 +267,17 @@ class Translator:
         for pod_id, place in state.pods.items():
             pods[pod_id] = self.pod_wish(place.pod, tuning)
             for assignment in state.of_pod(pod_id):
-                containers[assignment.id] = self.wish(place.pod, assignment.container, tuning)
+                containers[assignment.id] = self._wish_again(place.pod, assignment, _Now(state, tuning))
         for assignment in state.containers.values():
             if assignment.id not in containers:
                 pod = Pod(assignment.container.pod_id)
-                containers[assignment.id] = self.wish(pod, assignment.container, tuning)
+                containers[assignment.id] = self._wish_again(pod, assignment, _Now(state, tuning))
         return containers, pods
+
+    def _wish_again(self, pod: Pod, known: Assignment, now: _Now) -> Wish:
+        own = known.container
+        wish = self.wish(_with_members(now.state, pod, own), own, now.tuning)
+        return _as_resized(_with_claims(wish, own, now, is_created=False), known, own)
 
     def _subject(self, hook: Hook, state: NodeState) -> tuple[Pod, Container]:
         assert hook.container is not None  # the session gives one to every hook of a container
@@ -191,14 +289,73 @@ def _known_keys(tuning: Tuning) -> KnownKeys:
     return order.known_keys(tuning).with_also(KnownKeys(labels=workload.LABELS))
 
 
-def _unless_anothers(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:
-    """Leave a container's CPUs alone if the DRA CPU driver has given it some, or the kubelet's own CPU manager."""
-    driven = claim.by_driver(container)
-    if driven:
-        because = f"the DRA CPU driver has pinned it to CPUs {cpuset.render(driven)}"
-        keep = wish.preserve | {"cpu", KEPT_BY_DRA}
-        # its CPUs are its own, whatever its pod is; what only a class ordered is not for it
-        return replace(wish, qos=QoSClass.DEDICATED, because=because, preserve=keep, knobs=wish.annotated)
+def _kubelets(container: Container, state: NodeState) -> Container:
+    """Return a container with the kubelet's own values; after a restart its record tells them."""
+    known = state.containers.get(container.id)
+    return container if known is None else record.facts_of(container, known)
+
+
+def _with_members(state: NodeState, pod: Pod, container: Container) -> Pod:
+    """Return the pod with a CPU request: where none is known, what this and its other containers ask for."""
+    if pod.cpu_request is not None:
+        return pod
+    others = sum(
+        request.of_container(a.container).milli for a in state.of_pod(pod.id) if a.id != container.id
+    )
+    return _at_least(pod, others + request.of_container(container).milli)
+
+
+def _at_least(pod: Pod, milli: int) -> Pod:
+    return pod if pod.cpu_request is not None else replace(pod, cpu_request=milli)
+
+
+def _as_resized(wish: Wish, known: Assignment | None, asked: Container) -> Wish:
+    """Take back an annotation's lower CPU request once the kubelet has asked for another amount than at creation."""
+    if known is None or not wish.cpu_milli:
+        return wish
+    is_same = known.container.resources.shares == asked.resources.shares
+    return wish if known.wish.cpu_milli and is_same else replace(wish, cpu_milli=0)
+
+
+def _as_owned(wish: Wish, container: Container) -> Wish:
+    """Do so after a restart, where the container's spec shows that it owns as many CPUs as the kubelet asks for."""
+    whole = request.of_container(container).whole
+    is_resized = 0 < wish.cpu_milli <= (whole - 1) * 1000 and claim.in_spec(container).bit_count() == whole
+    return replace(wish, cpu_milli=0) if is_resized else wish
+
+
+def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: bool) -> Wish:
+    """Leave a container on the CPUs that the DRA CPU driver gave it, or say why its claims do not count.
+
+    What was decided at the creation of a container that is known stays.
+    """
+    known = None if is_created else now.state.containers.get(container.id)
+    if known is not None:
+        if KEPT_BY_DRA in known.wish.preserve and now.tuning.dra_driver:
+            return _driven(wish, known.exclusive)
+        told = tuple(each for each in known.wish.findings if each.key.startswith(codec.CLAIM_PREFIX))
+        return replace(wish, findings=wish.findings + told) if told else wish
+    if not driver.claimed(container):
+        return wish
+    allowed, is_short = driver.refusal(now.state, container, wish, now.tuning, is_created=is_created)
+    if not allowed:
+        return _driven(wish, container.claimed)
+    name, _, value = container.claims.partition("=")
+    finding = Finding(
+        FindingKind.DENIED, written.shown(name), written.shown(value), allowed, f"class {wish.qos}"
+    )
+    return replace(wish, findings=(*wish.findings, finding), short=wish.short or is_short, plain=False)
+
+
+def _driven(wish: Wish, cpus: CPUMask) -> Wish:
+    """Return the wish of a container with CPUs of the driver: they are its own, whatever its pod's class orders."""
+    because = f"the DRA CPU driver has pinned it to CPUs {cpuset.render(cpus)}"
+    keep = wish.preserve | {"cpu", KEPT_BY_DRA}
+    return replace(wish, qos=QoSClass.DEDICATED, because=because, preserve=keep, knobs=wish.annotated)
+
+
+def _unless_the_kubelets(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:
+    """Leave a container's CPUs alone if the kubelet's own CPU manager has pinned it."""
     if not tuning.kept_by_kubelet or pod.uid not in tuning.kept_by_kubelet:
         return wish
     pinned = tuning.kept_by_kubelet[pod.uid]

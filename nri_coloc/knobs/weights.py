@@ -4,6 +4,9 @@
 controller have scales of their own (DESIGN 4.1).
 """
 
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
+from math import ceil, log2
 from typing import Final
 
 from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
@@ -50,3 +53,31 @@ def shares_of(weight: int) -> int:
     """Map v2's cpu.weight (1–10000) back to the least shares of which `cpu_weight` makes it."""
     above = min(max(weight, MIN_WEIGHT), MAX_CPU_WEIGHT) - MIN_WEIGHT
     return MIN_SHARES + -(-above * (MAX_SHARES - MIN_SHARES) // 9999)
+
+
+def bent_cpu_weight(shares: int) -> int:
+    """Map shares to cpu.weight as opencontainers/cgroups does from 0.0.5 and runc from 1.3.2 on.
+
+    Source: their ConvertCPUSharesToCgroupV2Value, a curve through (2, 1), (1024, 100) and (262144, 10000).
+    """
+    if shares <= MIN_SHARES:
+        return MIN_WEIGHT
+    if shares >= MAX_SHARES:
+        return MAX_CPU_WEIGHT
+    doublings = log2(shares)
+    return ceil(10 ** ((doublings * doublings + 125 * doublings) / 612 - 7 / 34))
+
+
+@lru_cache(maxsize=1024)
+def shares_behind(weight: int) -> tuple[int, int]:
+    """Return the least and the most shares of one weight, by the mapping that takes more of the two.
+
+    The mappings are `cpu_weight` and `bent_cpu_weight`.
+    """
+    known = range(MIN_SHARES, MAX_SHARES + 1)
+    weight = min(max(weight, MIN_WEIGHT), MAX_CPU_WEIGHT)
+    ends = [
+        (bisect_right(known, weight, key=mapping) - 1, mapping) for mapping in (cpu_weight, bent_cpu_weight)
+    ]
+    last, mapping = max(ends, key=lambda end: end[0])
+    return known[min(last, bisect_left(known, weight, key=mapping))], known[last]

@@ -23,6 +23,13 @@ class PodStarted:
 
 
 @value
+class PodResized:
+    """A pod's CPU request is another one now."""
+
+    pod: Pod
+
+
+@value
 class PodRemoved:
     """A sandbox was stopped or removed; stopping is final for all of its containers."""
 
@@ -121,6 +128,7 @@ class CPUsFreed:
 
 Event = (
     PodStarted
+    | PodResized
     | PodRemoved
     | ContainerCreating
     | ContainerStarting

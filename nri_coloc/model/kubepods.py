@@ -23,6 +23,15 @@ def kubepods_of(path: str) -> str:
     return ""
 
 
+def best_effort_of(path: str) -> str:
+    """Return the QoS cgroup of BestEffort pods on the node of a pod's path, "" if the path is not below kubepods."""
+    kubepods = kubepods_of(path)
+    if not kubepods.endswith(_SLICE):
+        return f"{kubepods}/besteffort" if kubepods else ""
+    stem = kubepods.rpartition("/")[2].removesuffix(_SLICE)
+    return f"{kubepods}/{stem}-besteffort{_SLICE}"
+
+
 def is_a_pods(folder: str) -> bool:
     """Whether a folder is a pod's own cgroup: "…/kubepods/burstable/pod<uid>" or "…/kubepods-burstable-pod<uid>.slice".
 

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     NO_FREE_CPUS = "no_free_cpus"
     FOLLOWS_MAIN = "follows_main"
     INIT_CONTAINER = "init_container"
+    BELOW_ONE_CPU = "below_one_cpu"
     RESTORED = "restored"
     ADOPTED = "adopted"
     # how many CPUs of its own it has now
@@ -69,7 +70,6 @@ class Reason(StrEnum):
     # changes that others cause
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"
-    CPUS_CLAIMED = "cpus_claimed"
     CPUS_FREED = "cpus_freed"
     MEMBERS_ASKED = "members_asked"
     FIRST_SIZE = "first_size"
@@ -80,6 +80,7 @@ class Reason(StrEnum):
     QUOTA_BURST = "quota_burst"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
+    INHERITED = "inherited"
     RECONFIGURED = "reconfigured"
     # the end
     STOPPED = "stopped"

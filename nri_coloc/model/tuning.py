@@ -14,7 +14,8 @@ from nri_coloc.model.workload import QoSClass
 class ClassTuning:
     """Defaults of one class; `None` is "leave it", memory values are written as in annotations.
 
-    `cpu_burst`: percent of the quota; 0 is "leave it".
+    `cpu_burst`: percent of the quota; 0 is "leave it". `min_request`: the least CPU request of a pod of this class,
+    thousandths of a CPU.
     """
 
     cpu_shares: int | None = None
@@ -25,6 +26,7 @@ class ClassTuning:
     memory_min: str | None = None
     allow_namespaces: tuple[str, ...] = ("kube-system",)
     cpu_burst: int = 0
+    min_request: int = 0
 
     @property
     def has_memory(self) -> bool:
@@ -78,7 +80,7 @@ class PoolTuning:
 def default_classes() -> dict[QoSClass, ClassTuning]:
     """Return DESIGN 4.2's table."""
     return {
-        QoSClass.DEDICATED: ClassTuning(),
+        QoSClass.DEDICATED: ClassTuning(min_request=1000),
         QoSClass.SHARED: ClassTuning(),
         QoSClass.RECLAIMED: ClassTuning(cpu_shares=2, io_weight=10, oom_score_adj=1000),
         QoSClass.SYSTEM: ClassTuning(),
@@ -244,7 +246,9 @@ class Tuning:
     """`reserved` wins over `reserved_count`; the count means so many CPUs, whole lowest cores first.
 
     `preserve_kubelet`: the CPUs that the kubelet's own CPU manager has pinned stay with it; `kept_by_kubelet`: which
-    they are now, by pod uid and container name ("" is the whole pod), told by the shell.
+    they are now, by pod uid and container name ("" is the whole pod), told by the shell. `dra_driver`: the DRA CPU
+    driver gives containers CPUs on this node; `kubelet_default`: the CPUs of containers that the kubelet's own CPU
+    manager has not pinned, 0 where it is not active, told by the shell.
     `updates_per_reply`: how many other containers one hook reply may update, where it is not more that have to be; each
     costs the runtime 7 to 20 ms of runc under its global lock.
     """
@@ -254,6 +258,8 @@ class Tuning:
     reserved_memory: int = 0
     preserve_kubelet: bool = False
     kept_by_kubelet: Mapping[str, Mapping[str, CPUMask]] = field(default_factory=dict)
+    dra_driver: bool = False
+    kubelet_default: CPUMask = 0
     classes: Mapping[QoSClass, ClassTuning] = field(default_factory=default_classes)
     rules: tuple[ClassRule, ...] = ()
     pools: tuple[PoolTuning, ...] = ()

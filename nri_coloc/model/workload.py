@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
+from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES, NO_KNOBS, Knobs, Original
 from nri_coloc.model.metadata import PREFIX
 from nri_coloc.model.value import value
 
@@ -63,6 +63,20 @@ class Phase(StrEnum):
     RUNNING = "running"
 
 
+SHARES_PER_CPU: Final = 1024
+
+
+def milli_of(shares: int | None) -> int:
+    """Return the CPU request behind shares, thousandths of a CPU; 0 for none, 256000 at most.
+
+    The kubelet writes floor(request · 1024 / 1000), within 2 to 262144 (pkg/kubelet/cm/helpers_linux.go,
+    MilliCPUToShares); rounding up gives every request from 3 thousandths on back exactly. A quota is a limit and says
+    nothing of a request.
+    """
+    known = min(shares or 0, MAX_SHARES)
+    return -(-known * 1000 // SHARES_PER_CPU) if known > MIN_SHARES else 0
+
+
 @value
 class Resources:
     """What the runtime's spec, or an update, says; `None` is absent, and in an update 0 or "" is "keep"."""
@@ -86,6 +100,11 @@ class Resources:
             memory_limit=self.memory_limit or None,
         )
 
+    @property
+    def cpu_request(self) -> int:
+        """Return the CPU request behind the shares, thousandths of a CPU; 0 for none."""
+        return milli_of(self.shares)
+
 
 @value
 class Pod:
@@ -95,6 +114,7 @@ class Pod:
     overhead_bytes: memory that its runtime class takes beside its containers.
     excess_bytes: the size of its known labels and annotations where that is over the bound; then none is kept.
     claims_record: it carries the annotation that only the plugin may write, on containers.
+    cpu_request: thousandths of a CPU by the pod's own cgroup, None where not known.
     """
 
     id: str
@@ -109,6 +129,7 @@ class Pod:
     overhead_bytes: int = 0
     excess_bytes: int = 0
     claims_record: bool = False
+    cpu_request: int | None = None
 
     @property
     def kube_qos(self) -> KubeQoS:
@@ -130,9 +151,12 @@ class Pod:
 
 @value
 class Container:
-    """A container; `record` is the text of our own annotation, handed back by the runtime. `claimed`: CPUs that its
-    environment says the DRA CPU driver gave it, 0 for none; anybody may write that (see `policy.claim`). `journalled`:
-    of who carries no record, the figures that a former life changed in its spec; `resources` has what there was.
+    """A container.
+
+    `record`: the text of our own annotation, handed back by the runtime. `claimed`: the CPUs that its environment says
+    the DRA CPU driver gave it, 0 for none; a tenant may write that (`policy.driver`). `claims`: the first variable that
+    says so, as written and cut. `journalled`: for a container without a record, the figures that the previous process
+    changed in its spec; `resources` has the values before.
     """
 
     id: str
@@ -146,6 +170,7 @@ class Container:
     oom_score_adj: int | None = None
     resources: Resources = Resources()
     claimed: CPUMask = 0
+    claims: str = ""
     journalled: Original | None = None
 
 
@@ -180,7 +205,8 @@ class Wish:
     the request in thousandths of a CPU as told, 0 if only the kubelet's values tell it. `init`: told to be an init
     container. `origins`: (our key, their key, their
     value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
-    own; `pool_because`: what put it there. `burst_because`: who ordered the CPU burst.
+    own; `pool_because`: what put it there. `burst_because`: who ordered the CPU burst. `short`: a class was denied for
+    the pod's CPU request, so that another request may give another class.
     """
 
     qos: QoSClass
@@ -205,6 +231,7 @@ class Wish:
     handler: str = "container"
     mixed: bool = False
     plain: bool = field(default=False, compare=False)
+    short: bool = field(default=False, compare=False)
     origins: tuple[tuple[str, str, str], ...] = ()
     pool_because: str = ""
     findings: tuple[Finding, ...] = ()

@@ -14,7 +14,7 @@ from typing import Self
 
 from nri_coloc.errors import RuntimeRefused
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.workload import KubeQoS
+from nri_coloc.model.workload import KubeQoS, Resources
 from nri_coloc.node_sim import machines
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.node_sim.cri_server import CriServer
@@ -122,6 +122,11 @@ class Node:
         if load is not None:
             self.workload.attach(self.runtime.containers[container_id].cgroup, load)
         return container_id
+
+    def resize_pod(self, pod_id: str, shares: int) -> None:
+        """Give a pod another CPU request: write it into its cgroup, then tell the runtime."""
+        self.tree.write(self.runtime.pods[pod_id].cgroup, *self.tree.weight(shares))
+        self.runtime.update_pod(pod_id, Resources(shares=shares))
 
     def remove_pod(self, pod_id: str) -> None:
         """Stop and remove a pod, and its cgroup after it."""

@@ -27,6 +27,7 @@ from nri_coloc.node_sim.plugin_link import Containers, Pods, Updates
 from nri_coloc.node_sim.plugins import Plugins
 from nri_coloc.node_sim.processes import ProcessTable
 from nri_coloc.node_sim.spec import Container, ContainerRequest, Phase, Pod, PodRequest
+from nri_coloc.nri import version as versions
 from nri_coloc.nri.subscription import HookKind
 
 TRACE_LENGTH: Final = 10_000
@@ -97,6 +98,14 @@ class Runtime:
                 self.remove_pod(pod.id)
                 raise
             return pod.id
+
+    def update_pod(self, pod_id: str, resources: Resources) -> None:
+        """Tell the plugins a pod's new resources; versions before 2.2 tell nothing, and none changes what it stores."""
+        with self.lock:
+            if versions.has_pod_updates(self.plugins.version):
+                told = spec.to_message(resources, as_update=True)
+                for _ in self._ask(HookKind.UPDATE_POD_SANDBOX, self._pod(pod_id), None, told):
+                    pass
 
     def stop_pod(self, pod_id: str) -> None:
         """Stop all containers, then the sandbox; a second time does nothing."""

@@ -97,6 +97,7 @@ class Pod:
             pid=self.pid,
         )
         message.labels.update(_labels(self) | dict(request.labels))
+        message.linux.pod_resources.cpu.shares.value = request.shares  # stale after a resize, as containerd's
         message.linux.cgroup_parent = f"/{self.cgroup}"
         message.linux.cgroups_path = f"/{self.cgroup}/{self.id}"
         return message

@@ -16,8 +16,13 @@ from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.metadata import MAX_BYTES, PREFIX, KnownKeys, Texts
 from nri_coloc.model.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
 
-_CLAIM_PREFIX: Final = b"DRA_CPUSET_"
+CLAIM_PREFIX: Final = "DRA_CPUSET_"
 """Before a claim's uid in the name of a variable whose value is a cpulist (kubernetes-sigs/dra-driver-cpu)."""
+
+_ENCODED_PREFIX: Final = CLAIM_PREFIX.encode()
+
+_SHOWN: Final = 256
+"""Bytes of a variable that an audit record may hold."""
 
 _PHASES: Final[Mapping[int, Phase]] = {
     nri_pb2.CONTAINER_RUNNING: Phase.RUNNING,
@@ -66,6 +71,8 @@ def container_of(message: told_pb2.Container, pod: Pod) -> Container:
     """Read a container of a pod that was read before."""
     linux = message.linux
     resources = resources_of(linux.resources)
+    # CPUs of a driver are in the spec before us, and the spec of a creation mostly names none
+    claimed, claims = _claimed(message.env) if resources.cpus else (0, "")
     return Container(
         message.id,
         message.pod_sandbox_id or pod.id,
@@ -77,8 +84,8 @@ def container_of(message: told_pb2.Container, pod: Pod) -> Container:
         "" if pod.claims_record else _record(message),
         linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
         resources,
-        # only what another plugin has pinned can be such a one, and a creation mostly names no CPUs yet
-        _claimed(message.env) if resources.cpus else 0,
+        claimed,
+        claims,
     )
 
 
@@ -130,18 +137,21 @@ def _texts(encoded: dict[bytes, bytes]) -> Texts:
     return Texts({name.decode(errors="replace"): value for name, value in encoded.items()})
 
 
-def _claimed(env: Iterable[bytes]) -> CPUMask:
-    """Return the CPUs of all claims in an environment; 0 for none, if one is no cpulist, and for too many."""
-    claims = [variable for variable in env if variable.startswith(_CLAIM_PREFIX)]
+def _claimed(env: Iterable[bytes]) -> tuple[CPUMask, str]:
+    """Return the CPUs of all claims in an environment and the first variable.
+
+    They are 0 and "" if there are none, if one is no cpulist, and for too many.
+    """
+    claims = [variable for variable in env if variable.startswith(_ENCODED_PREFIX)]
     if sum(map(len, claims)) > MAX_BYTES:
-        return 0
+        return 0, ""
     union = 0
     for claim in claims:
         try:
             union |= cpuset.parse(claim.partition(b"=")[2].decode())
         except ValueError:
-            return 0
-    return union
+            return 0, ""
+    return union, claims[0][:_SHOWN].decode(errors="replace") if union else ""
 
 
 def resources_of(message: told_pb2.LinuxResources | nri_pb2.LinuxResources) -> Resources:

@@ -6,6 +6,7 @@ A request that cannot be met is never an error: the container runs in `share` an
 
 from dataclasses import replace
 from functools import lru_cache, reduce
+from operator import or_
 from typing import NamedTuple
 
 from nri_coloc.model import cpuset
@@ -28,8 +29,8 @@ from nri_coloc.model.workload import (
 )
 from nri_coloc.policy import (
     allocator,
-    change,
     claim,
+    entitlement,
     loans,
     membership,
     record,
@@ -39,6 +40,7 @@ from nri_coloc.policy import (
     tiers,
 )
 from nri_coloc.policy.claim import Claim
+from nri_coloc.policy.entitlement import Due
 from nri_coloc.policy.grant import Grant, wished
 
 
@@ -70,14 +72,15 @@ def place(state: NodeState, container: Container, wish: Wish, reserved_memory: i
 def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
     """Leave a container on the CPUs that the DRA driver gave it, and take them out of all pools.
 
-    The lowest stays in share where nothing else would: a set of ours is never empty.
+    CPUs of an owner stay the owner's: such a container runs in `share`.
     """
-    driven = claim.by_driver(container) & state.topology.online
-    free = state.pools.free
-    own = driven if free & ~driven else driven & ~cpuset.lowest(driven & free, 1)
+    own = container.claimed & state.topology.online
+    taken = reduce(or_, (cpus for k, cpus in state.owners.items() if k != container.id), 0)
+    if own & taken or not state.pools.free & ~own:
+        why = f"{wish.because}; not its own, for others own {cpuset.render(own & taken) or 'the rest'}"
+        return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.NO_FREE_CPUS, why)
     assignment = replace(_pooled(container, wish, hands_off=True), pool=DEDICATED, exclusive=own)
-    shared = f"; {cpuset.render(driven & ~own)} stays in share, which would be empty" if own != driven else ""
-    return Admission(assignment, Reason.HANDS_OFF, wish.because + shared)
+    return Admission(assignment, Reason.HANDS_OFF, wish.because)
 
 
 def _left_alone(wish: Wish) -> str:
@@ -104,85 +107,69 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
 def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
     """Place a container of class dedicated, by its record if it has one."""
     memory = record.read(container.record)
-    asked = request.of_container(container, wish)
+    due = entitlement.of(state, container, wish)
     main = main_of(state, container.pod_id)
-    if main is not None and follows(_pooled(container, wish), main):
-        # before its record: what a sidecar owned until its main container came is somebody else's by now
-        assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
-        cpus = cpuset.render(main.exclusive)
-        asked_for = f"asked {asked.milli / 1000:g} CPUs" if asked.milli else "asked for no amount of CPU"
-        why = f"{asked_for}, less than one, so it runs on CPUs {cpus} of {main.container.name}"
-        return Admission(assignment, Reason.FOLLOWS_MAIN, why)
+    if main is not None and not due.cpus:
+        # before its record: the CPUs that it names may have another owner by now
+        return _following(container, wish, main, due)
     if wish.init:
         why = f"told to be an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
-    claimed = _believed(state, container, wish)
+    if not due.cpus:
+        return _below_one_cpu(state, container, wish, due)
+    claimed = _believed(state, container, wish, due)
     kept = _still_free(state, wish, claimed.cpus)
     if kept:
         mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
-        why = f"{asked.words}; {claimed.words}, still free"
+        why = f"{due.words}; {claimed.words}, still free"
         return Admission(_owner(container, wish, kept, mems), Reason.RESTORED, why)
-    if memory and memory.qos is QoSClass.DEDICATED and not (memory.exclusive and claimed.cpus):
-        if main is not None and memory.pool == DEDICATED:
-            assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
-            return Admission(assignment, Reason.RESTORED, f"{asked.words}; record says that it follows one")
-        assignment = replace(_pooled(container, wish), pool=SHARE)
-        why = f"{asked.words}; {_nothing_recorded(memory.exclusive)}"
-        return Admission(assignment, Reason.RESTORED, why)
-    if partly := _around(state, container, wish, claimed):
+    if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
+        if memory.pool != DEDICATED:
+            why = f"{due.words}; record gives no CPUs of its own"
+            return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.RESTORED, why)
+        if main is not None:
+            return _following(container, wish, main, due)._replace(reason=Reason.RESTORED)
+    if partly := _around(state, container, wish, claimed, due):
         return partly
-    placed = _allocate(state, container, wish, asked, supply.room(state, container, wish, reserved_memory))
-    lent = _without_sidecars(state, placed)
-    if placed.assignment.exclusive or lent is state:
-        return placed
-    again = _allocate(lent, container, wish, asked, supply.room(lent, container, wish, reserved_memory))
-    return again if again.assignment.exclusive else placed
+    return _allocate(state, container, wish, due, supply.room(state, container, wish, reserved_memory))
 
 
-def _without_sidecars(state: NodeState, main: Admission) -> NodeState:
-    """Return the state in which the pod's sidecars own no CPU: they will follow the main container.
+def _following(container: Container, wish: Wish, main: Assignment, due: Due) -> Admission:
+    assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
+    less = "" if due.capped or due.cpus else ", less than one"
+    why = f"{due.words}{less}: it runs on CPUs {cpuset.render(main.exclusive)} of {main.container.name}"
+    return Admission(assignment, Reason.FOLLOWS_MAIN, why)
 
-    A native sidecar starts before the main container, so on a full node it holds the CPU that the pod asked for.
+
+def _below_one_cpu(state: NodeState, container: Container, wish: Wish, due: Due) -> Admission:
+    shared = cpuset.render(state.pools.share)
+    why = f"{due.words}, less than one, and its pod has no main container; pool share has CPUs {shared}"
+    return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.BELOW_ONE_CPU, why)
+
+
+def _believed(state: NodeState, container: Container, wish: Wish, due: Due) -> Claim:
+    """Return a container's claim; one that only its spec makes must be of as many CPUs as the container may own.
+
+    The spec may name the set that `share` had, which our own update wrote. To own that would take CPUs from pools with
+    CPUs of their own: beside such pools the claim must have been found to stand (`standing`).
     """
-    if is_small(main.assignment.container, main.assignment.wish):
-        return state
-    owners = [a for a in state.of_pod(main.assignment.container.pod_id) if a.exclusive and not a.hands_off]
-    sidecars = [a for a in owners if follows(a, main.assignment) and a.qos is main.assignment.qos]
-    pooled = [replace(a, pool=SHARE, exclusive=0, mems=0) for a in sidecars]
-    return reduce(change.with_container, pooled, state)
+    found = claim.of(container, wish, entitlement.of_pod(state, container.pod_id))
+    stands = not state.pools.plan or not found.cpus & ~state.pools.claimed
+    return found if found.recorded or (stands and found.cpus.bit_count() == due.cpus) else claim.NO_CLAIM
 
 
-def _nothing_recorded(lapsed: CPUMask) -> str:
-    """Say why a record gives no CPUs; `lapsed` are those that it names all the same."""
-    if not lapsed:
-        return "record gives no CPUs of its own"
-    return f"its spec shows that it has given back CPUs {cpuset.render(lapsed)} of its record"
-
-
-def _believed(state: NodeState, container: Container, wish: Wish) -> Claim:
-    """Return a container's claim, unless only its spec makes it and somebody of its pod got CPUs of its own back who
-    would follow it, were it an owner: then the spec names what `share` had.
-    """
-    claimed = claim.of(container, wish)
-    if claimed.recorded or not claimed.cpus:
-        return claimed
-    main, mates = _pooled(container, wish), state.of_pod(container.pod_id)
-    is_main = not any(a.exclusive and not a.hands_off and follows(a, main) for a in mates)
-    return claimed if is_main else claim.NO_CLAIM
-
-
-def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim) -> Admission | None:
-    """Keep what is left of a claim and complete it beside that; None if that cannot be had."""
-    asked, claimable = request.of_container(container, wish), supply.claimable(state, wish)
+def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim, due: Due) -> Admission | None:
+    """Keep the CPUs of a claim that are still free and complete them beside; None where that is not possible."""
+    claimable = supply.claimable(state, wish)
     left = claimed.cpus & claimable
     if not left:
         return None
-    wish_now, findings = satisfiable(state, wish, asked.whole, supply.room(state, container, wish, 0))
-    grant = resize.fit(state.topology, claimable & ~left, left, asked.whole, wish_now)
+    wish_now, findings = satisfiable(state, wish, due.cpus, supply.room(state, container, wish, 0))
+    grant = resize.fit(state.topology, claimable & ~left, left, due.cpus, wish_now)
     if grant is None or not state.pools.free & ~grant.cpus or _is_torn(state, wish, claimed.cpus, grant.cpus):
         return None
     assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
-    why = f"{asked.words}; {claimed.words}, of which free: {cpuset.render(left)}; {grant.because}"
+    why = f"{due.words}; {claimed.words}, of which free: {cpuset.render(left)}; {grant.because}"
     return Admission(assignment, Reason.RESTORED, why, findings)
 
 
@@ -196,10 +183,8 @@ def bound_to(state: NodeState, wish: Wish, cpus: CPUMask) -> CPUMask:
     return 0 if wish.numa is Numa.NONE else state.topology.nodes_of(cpus) & state.topology.all_mems
 
 
-def _allocate(
-    state: NodeState, container: Container, wish: Wish, asked: request.Request, room: Room
-) -> Admission:
-    count = asked.whole
+def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room: Room) -> Admission:
+    count = due.cpus
     wish_now, findings = satisfiable(state, wish, count, room)
     free = state.pools.free
     considered = None
@@ -214,13 +199,13 @@ def _allocate(
     if grant is None:
         assignment = replace(_pooled(container, wish), pool=SHARE)
         why = (
-            f"{asked.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
+            f"{due.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
             f"and the last one of share is never taken{wished(wish_now)}{_unmet(wish, free)}"
             f"{supply.short_of_isolated(state, wish, 0)}"
         )
         return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered)
     assignment = _owner(container, wish, grant.cpus, grant.mems)
-    why = f"{asked.words}; {grant.because}"
+    why = f"{due.words}; {grant.because}"
     if grant.reason is not Reason.ORDERED:
         why += _unmet(wish, free) + supply.short_of_isolated(state, wish, grant.cpus)
     return Admission(assignment, grant.reason, why, findings, considered)
@@ -386,12 +371,5 @@ def spec_of(container: Container) -> Knobs:
 
 
 def is_small(container: Container, wish: Wish = DEFAULT_WISH) -> bool:
-    """Whether a container asked for something, but less than one CPU: a sidecar where there is a main."""
-    return 0 < request.of_container(container, wish).milli < 1000
-
-
-def follows(small: Assignment, main: Assignment) -> bool:
-    """Whether a container runs on a main one's CPUs: it asked for less than one, or for none (an ephemeral
-    container) beside a main that asked for its own."""
-    asked = request.of_container(small.container, small.wish).milli
-    return 0 < asked < 1000 or (asked == 0 and request.of_container(main.container, main.wish).milli >= 1000)
+    """Whether a container asks for less than one CPU: it owns none and runs on its pod's main container's."""
+    return not request.of_container(container, wish).whole

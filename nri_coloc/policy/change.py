@@ -4,7 +4,7 @@ A change of exclusive CPUs touches the members of every pool that shrank or grew
 looked at and nobody else, however many live on the node.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -17,7 +17,9 @@ from nri_coloc.model.decisions import Decision, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace, Pools
+from nri_coloc.model.workload import Pod
 from nri_coloc.policy import pools, tiers
+from nri_coloc.policy.tiers import Population
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
 
@@ -29,16 +31,19 @@ def with_container(state: NodeState, assignment: Assignment) -> NodeState:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    replaced = ((state.containers.get(assignment.id), assignment),)
-    return _with_owners(state, state.containers.adding(assignment), owners, replaced)
+    pod_ids = (assignment.container.pod_id,)
+    return _with_owners(state, state.containers.adding(assignment), owners, pod_ids)
 
 
 def _with_owners(
-    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], replaced: Collection[tiers.Replaced]
+    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], pod_ids: Iterable[str]
 ) -> NodeState:
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    asked = tiers.asked(derived, replaced) if derived.plan else derived.asked
+    asked = derived.asked
+    if derived.plan:
+        before, after = Population(state.containers, state.pods), Population(containers, state.pods)
+        asked = tiers.asked(derived, before, after, pod_ids)
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
@@ -54,7 +59,32 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
     if place.boxed != state.boxed(pod_id):
         box = (*box, pod_id) if place.boxed else tuple(k for k in box if k != pod_id)
     pods = {**state.pods, pod_id: place}
-    return replace(state, pods=pods, generation=state.generation + 1, box=box)
+    known = state.pods.get(pod_id)
+    after = replace(state, pods=pods, generation=state.generation + 1, box=box)
+    is_resized = known is not None and known.pod.cpu_request != place.pod.cpu_request
+    return _asked_anew(state, after, (pod_id,)) if is_resized else after
+
+
+def with_request(state: NodeState, pod: Pod) -> NodeState:
+    """Return the state in which a known pod has this CPU request."""
+    place = state.pods.get(pod.id)
+    if place is None or place.pod.cpu_request == pod.cpu_request:
+        return state
+    return with_pod(state, replace(place, pod=replace(place.pod, cpu_request=pod.cpu_request)))
+
+
+def _asked_anew(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> NodeState:
+    """Return the state with its pools sized by other requests of these pods."""
+    known = after.pools
+    if not known.plan:
+        return after
+    then, now = (Population(state.containers, state.pods) for state in (before, after))
+    asked = tiers.asked(known, then, now, pod_ids)
+    if asked == known.asked:
+        return after
+    told = replace(known, asked=asked)
+    derived = pools.derive(after.topology, known.reserved, known.dedicated, known.kept, told)
+    return replace(after, pools=derived)
 
 
 def without_pod(state: NodeState, pod_id: str) -> NodeState:
@@ -65,22 +95,20 @@ def without_pod(state: NodeState, pod_id: str) -> NodeState:
 
 def with_all_pods(state: NodeState, pods: Mapping[str, PodPlace]) -> NodeState:
     """Return the state with exactly these pods."""
-    return replace(state, pods=pods, box=tuple(k for k, place in pods.items() if place.boxed))
+    after = replace(state, pods=pods, box=tuple(k for k, place in pods.items() if place.boxed))
+    return _asked_anew(state, after, {**state.pods, **pods})
 
 
 def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; who followed one of them returns to `share`."""
     ids = frozenset(a.id for a in leaving)
     containers = reduce(Crowd.without, ids, state.containers)
-    replaced: list[tiers.Replaced] = [(state.containers[k], None) for k in ids if k in state.containers]
     for orphan in followers(state, leaving):
-        homeless = replace(orphan, pool=SHARE, follows="", mems=0)
-        replaced.append((orphan, homeless))
-        containers = containers.adding(homeless)
+        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
     owners = state.owners
     if not ids.isdisjoint(owners):
         owners = {k: cpus for k, cpus in owners.items() if k not in ids}
-    return _with_owners(state, containers, owners, replaced)
+    return _with_owners(state, containers, owners, dict.fromkeys(a.container.pod_id for a in leaving))
 
 
 def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:

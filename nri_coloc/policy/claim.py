@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.state import DEDICATED
 from nri_coloc.model.workload import Container, Phase, QoSClass, Wish
 from nri_coloc.policy import record, request
 
@@ -37,33 +38,28 @@ class Claim(NamedTuple):
 NO_CLAIM: Final = Claim()
 
 
-def of(container: Container, wish: Wish) -> Claim:
-    """Return the CPUs that a listed container may have back, if they are still free."""
+def of(container: Container, wish: Wish, of_pod: int | None) -> Claim:
+    """Return the CPUs that a listed container may have back, if they are still free.
+
+    `of_pod`: its pod's CPU request, thousandths of a CPU, None where not known.
+    """
     memory = record.read(container.record)
     asked = request.of_container(container, wish)
+    if 0 < asked.milli < 1000:
+        return NO_CLAIM
     spec = in_spec(container)
     if memory is not None and memory.exclusive:
         if spec != memory.exclusive and _is_newer(spec, memory.exclusive, asked.whole):
             return Claim(spec, sure=bool(spec & memory.exclusive), recorded=True)
-        found = Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive), recorded=True)
-        # what a sidecar had before its main container came is given back, and its record cannot be rewritten
-        return NO_CLAIM if found.is_belied and 0 < asked.milli < 1000 else found
+        return Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive), recorded=True)
     # it got its own after its creation, or was placed by file; what only asks to be created claims nothing
     lives = container.phase is Phase.RUNNING if memory is None else memory.qos is QoSClass.DEDICATED
-    as_asked = asked.milli >= 1000 and spec.bit_count() == asked.whole
-    return Claim(spec) if lives and as_asked and wish.qos is QoSClass.DEDICATED else NO_CLAIM
-
-
-def by_driver(container: Container) -> CPUMask:
-    """Return the CPUs that the DRA CPU driver gave a container, 0 if it gave none.
-
-    Its variables are believed only where the runtime's spec named exactly their CPUs before us: the driver is a
-    plugin that pins before we are asked, while an environment is what anybody may write into a pod.
-    """
-    if not container.claimed:
-        return 0
-    pinned = in_spec(record.before_us(container))
-    return pinned if pinned == container.claimed else 0
+    most = asked.whole if of_pod is None else min(asked.whole, -(-of_pod // 1000))
+    as_asked = most > 0 and spec.bit_count() == most
+    # a follower may have inherited the CPUs of its pod since
+    followed = memory is not None and memory.pool == DEDICATED
+    is_claim = lives and (as_asked or followed) and wish.qos is QoSClass.DEDICATED
+    return Claim(spec) if is_claim else NO_CLAIM
 
 
 def _is_newer(spec: CPUMask, recorded: CPUMask, asked: int) -> bool:

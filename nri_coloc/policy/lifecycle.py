@@ -15,7 +15,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import ENDED, Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, membership, news, path, record, words
+from nri_coloc.policy import admission, box, change, heirs, membership, news, path, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -109,14 +109,10 @@ def admit(
     if by_file is not None or tuning.observe:
         # an observer's answer says nothing: should we act later, files must
         assignment = replace(assignment, by_file=True)
-    displaced = _owners_on(state, assignment)
-    if displaced:
-        state = change.without(state, displaced)
     after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(after, admitted, assignment, by_file), *said, *joined)
-    after, elsewhere = _elsewhere(after, displaced, tuning)
     of_its_pod = path.changed(before, after, (pod.id,))
-    decisions += elsewhere + of_its_pod
+    decisions += of_its_pod
     if of_its_pod or wish.handler == "pod":
         box_moves += Moves(pods=(pod.id,))
     if not assignment.exclusive:
@@ -125,26 +121,6 @@ def admit(
     cause = f"{pod.namespace}/{pod.name}/{container.name} owns {cpuset.render(assignment.exclusive)}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
-
-
-def _elsewhere(
-    state: NodeState, displaced: tuple[Assignment, ...], tuning: Tuning
-) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Place again whoever lost its CPUs to somebody whom we do not place."""
-    said: tuple[Decision, ...] = ()
-    for owner in displaced:
-        listed = record.as_listed(owner)
-        state, again = admit_again(state, listed, owner.wish, tuning, Reason.CPUS_CLAIMED)
-        said += again
-    return state, said
-
-
-def _owners_on(state: NodeState, assignment: Assignment) -> tuple[Assignment, ...]:
-    """Return whose own CPUs somebody else gave to a container that we do not place."""
-    if not assignment.hands_off or not assignment.exclusive:
-        return ()
-    owners = (state.containers[k] for k, cpus in state.owners.items() if cpus & assignment.exclusive)
-    return tuple(a for a in owners if not a.hands_off and a.id != assignment.id)
 
 
 def admit_again(
@@ -163,7 +139,7 @@ def admit_again(
 
 def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
     """Let the pod's containers that asked for less than one CPU join a main container that came later."""
-    if not main.exclusive or main.hands_off or admission.is_small(main.container, main.wish):
+    if not main.exclusive or main.hands_off:
         return state, ()
     small = [
         a
@@ -172,7 +148,7 @@ def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeStat
         and a.qos is main.qos
         and not a.follows
         and not a.hands_off
-        and admission.follows(a, main)
+        and admission.is_small(a.container, a.wish)
     ]
     if not small:
         return state, ()
@@ -195,13 +171,12 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
 
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
-    """Take containers out of the state and give back what they owned."""
-    after = change.without(state, leaving)
-    orphans = tuple(after.containers[a.id] for a in change.followers(state, leaving))
+    """Take containers out of the state; their CPUs return to the pools, or stay with their pods (`heirs`)."""
+    after, of_followers = heirs.without(state, leaving)
     of_pods = path.changed(state, after, dict.fromkeys(a.container.pod_id for a in leaving))
     decisions = (
         *(words.of_release(state, a, reason) for a in leaving),
-        *(words.of_orphan(state, after, a) for a in orphans),
+        *of_followers,
         *of_pods,
     )
     units = {a.container.pod_id for a in leaving if a.wish.handler == "pod"}

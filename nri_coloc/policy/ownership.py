@@ -12,13 +12,14 @@ from typing import NamedTuple
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
-from nri_coloc.model.events import ContainerStarting
+from nri_coloc.model.events import ContainerStarting, PodResized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import DEDICATED, Assignment, NodeState
+from nri_coloc.model.state import DEDICATED, SHARE, Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Finding, QoSClass
-from nri_coloc.policy import admission, change, lifecycle, request, resize, supply
+from nri_coloc.policy import admission, change, entitlement, heirs, lifecycle, resize, supply, words
+from nri_coloc.policy.entitlement import Due
 from nri_coloc.policy.grant import wished
 
 
@@ -45,26 +46,33 @@ def resized(state: NodeState, assignment: Assignment, reserved_memory: int = 0) 
         return None
     if not assignment.exclusive:
         return _placed(state, assignment, reserved_memory)
+    asked = _due(state, assignment)
+    return _owner_resized(state, assignment, asked) if asked.cpus else _given_up(state, assignment, asked)
+
+
+def _given_up(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
+    """Return an owner that may own no CPUs now: it joins its pod's main container, else it runs in share."""
     main = admission.main_of(state, assignment.container.pod_id, but=assignment.id)
-    if main is not None and admission.follows(assignment, main):
-        joined = replace(assignment, pool=DEDICATED, exclusive=0, follows=main.id, mems=main.mems)
-        because = (
-            f"{_asked(assignment).words}; it joins {main.container.name} of its pod "
-            f"on CPUs {cpuset.render(main.exclusive)} and returns {cpuset.render(assignment.exclusive)}"
+    returned = cpuset.render(assignment.exclusive)
+    if main is None:
+        now = replace(assignment, pool=SHARE, exclusive=0, mems=0)
+        return Resize(
+            now, Reason.BELOW_ONE_CPU, f"{asked.words}; it runs in share and returns CPUs {returned}"
         )
-        return Resize(joined, Reason.FOLLOWS_MAIN, because)
-    return _owner_resized(state, assignment)
+    joined = replace(assignment, pool=DEDICATED, exclusive=0, follows=main.id, mems=main.mems)
+    where = f"{main.container.name} of its pod on CPUs {cpuset.render(main.exclusive)}"
+    return Resize(joined, Reason.FOLLOWS_MAIN, f"{asked.words}; it joins {where} and returns {returned}")
 
 
-def _owner_resized(state: NodeState, assignment: Assignment) -> Resize | None:
-    asked, owned, free = _asked(assignment), assignment.exclusive, state.pools.free
-    missing = asked.whole - owned.bit_count()
+def _owner_resized(state: NodeState, assignment: Assignment, asked: Due) -> Resize | None:
+    owned, free = assignment.exclusive, state.pools.free
+    missing = asked.cpus - owned.bit_count()
     if not missing:
         return None
     room = supply.room(state, assignment.container, assignment.wish, 0)
-    wish, findings = admission.satisfiable(state, assignment.wish, asked.whole, room)
+    wish, findings = admission.satisfiable(state, assignment.wish, asked.cpus, room)
     sources = supply.sources(state, assignment.wish, missing)
-    grants = (resize.fit(state.topology, cpus, owned, asked.whole, wish) for cpus in sources)
+    grants = (resize.fit(state.topology, cpus, owned, asked.cpus, wish) for cpus in sources)
     grant = next((found for found in grants if found is not None), None)
     if grant is None:
         because = (
@@ -106,21 +114,31 @@ def _knobs(assignment: Assignment, mems: CPUMask) -> Knobs:
     return assignment.knobs._replace(mems=cpuset.render(mems)) if mems else assignment.knobs
 
 
-def _asked(assignment: Assignment) -> request.Request:
-    return request.of_container(assignment.container, assignment.wish)
+def _due(state: NodeState, assignment: Assignment) -> Due:
+    return entitlement.of(state, assignment.container, assignment.wish)
 
 
-def due(_state: NodeState, assignment: Assignment) -> int:
-    """Return how many CPUs of its own a container of class dedicated asks for; 0 if it asks for less than one."""
-    asked = _asked(assignment)
-    return asked.whole if asked.milli >= 1000 else 0
+def due(state: NodeState, assignment: Assignment) -> int:
+    """Return how many CPUs of its own a container of class dedicated may own, 0 for none."""
+    return _due(state, assignment).cpus
 
 
 def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Return the state in which a resized container has what it has now; who follows it, or comes to, goes along."""
+    """Return the state in which a resized container has what it has now; containers that follow it go along."""
+    if not (now.exclusive or now.follows):
+        return _without_own(state, now)
     led = [replace(a, follows=now.follows) for a in change.followers(state, (now,))] if now.follows else []
     after = reduce(change.with_container, (*led, now), state)
     return lifecycle.followed_by_small_ones(after, now)
+
+
+def _without_own(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Take the CPUs of a container that owns none any more, as at its end; it follows an heir of its pod's CPUs."""
+    after, of_followers = heirs.without(state, (state.containers[now.id],))
+    heir = admission.main_of(after, now.container.pod_id)
+    if heir is not None:
+        now = replace(now, pool=DEDICATED, follows=heir.id, mems=heir.mems)
+    return change.with_container(after, now), of_followers
 
 
 def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves, Moves]:
@@ -138,6 +156,23 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
     return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
 
 
+def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome:
+    """Take over a pod's CPU request; owners of CPUs in it get what they may own now, owners before followers."""
+    state, decisions = change.with_request(before, event.pod), []
+    for known in sorted(state.of_pod(event.pod.id), key=lambda a: (not a.exclusive, a.id)):
+        found = resized(state, state.containers[known.id], tuning.reserved_memory)
+        if found is not None and (known.exclusive or found.is_met):
+            after, joined = adopt(state, found.assignment)
+            of_findings = words.of_findings(found.findings, found.assignment)
+            decisions += [said(state, after, found, "its pod's request has changed"), *of_findings, *joined]
+            state = after
+    cause = f"{event.pod.namespace}/{event.pod.name} requests another amount of CPU"
+    returned = before.pools.dedicated & ~state.pools.dedicated
+    reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
+    resizes = change.pool_decisions(before, state, reason, cause) if decisions else ()
+    return Outcome(state, (*decisions, *resizes), change.moved(before, state))
+
+
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
     """Note that a container starts. One that was refused CPUs of its own gets them now if they are free by now.
 
@@ -146,7 +181,7 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
     """
     outcome = lifecycle.start(state, event, tuning)
     known = state.containers.get(event.container.id)
-    if known is None or event.running or known.exclusive or known.follows or not due(state, known):
+    if known is None or event.running or known.exclusive or known.follows or not due(outcome.state, known):
         return outcome
     before = outcome.state
     found = resized(before, before.containers[known.id], tuning.reserved_memory)

@@ -26,6 +26,8 @@ from nri_coloc.policy import (
     box,
     change,
     claim,
+    driver,
+    entitlement,
     lifecycle,
     membership,
     news,
@@ -33,7 +35,6 @@ from nri_coloc.policy import (
     path,
     pools,
     record,
-    request,
     returned,
     standing,
     supply,
@@ -106,7 +107,7 @@ def _requests_met(
         now = state.containers[container.id]
         if memory is not None and not {"shares", "quota", "period"}.isdisjoint(memory.ours):
             continue
-        if not now.exclusive if known is None else _asked(known) == _asked(now):
+        if not now.exclusive if known is None else _due(before, known) == _due(state, now):
             continue
         found = ownership.resized(state, now, tuning.reserved_memory)
         if found is None:
@@ -117,8 +118,8 @@ def _requests_met(
     return state, tuple(decisions)
 
 
-def _asked(assignment: Assignment) -> int:
-    return request.of_container(assignment.container, assignment.wish).milli
+def _due(state: NodeState, assignment: Assignment) -> int:
+    return entitlement.of(state, assignment.container, assignment.wish).cpus
 
 
 def _unless_same(before: NodeState, after: NodeState) -> NodeState:
@@ -135,7 +136,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     had lapsed. Of those that would leave `share` nothing, one whose CPUs another spec names too had: they are what
     `share` has by now. Among those that hold, sidecars come last: theirs lapse when their main container comes.
     """
-    driven = {c.id: claim.by_driver(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
+    driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
     # who lost its own since has share's CPUs in its spec, as the members of share have
     contested = standing.named_twice(listed, {c.pod_id for c, _ in listed})
     claims = [
@@ -150,7 +151,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         for container, wish in listed
         if container.id not in state.containers
         and container.id not in driven
-        and (found := claim.of(container, wish)).cpus
+        and (found := claim.of(container, wish, entitlement.of_pod(state, container.pod_id))).cpus
     ]
     usable = state.topology.usable
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
@@ -283,7 +284,10 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     kept, lost = _survivors(state, event.topology, reserved | kubelets)
     owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
-    told = replace(told, asked=tiers.asked(replace(told, asked={}), [(None, a) for a in kept]))
+    # as of a state without pods; their requests are counted when the pods are added
+    nobody, there = (tiers.Population(Crowd.of(found), {}) for found in ((), kept))
+    pod_ids = dict.fromkeys(a.container.pod_id for a in kept)
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), nobody, there, pod_ids))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {
         k: replace(p, wish=w, boxed=_belongs(p.pod, w))

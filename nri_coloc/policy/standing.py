@@ -11,9 +11,9 @@ from operator import or_
 
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.events import Synchronized
-from nri_coloc.model.state import POOLS, SHARE, SYSTEM, NodeState, Pools
+from nri_coloc.model.state import DEDICATED, POOLS, SHARE, SYSTEM, NodeState, Pools
 from nri_coloc.model.workload import Container, QoSClass, Wish
-from nri_coloc.policy import claim, membership, request, tiers
+from nri_coloc.policy import claim, membership, record, request, tiers
 from nri_coloc.policy.claim import Claim
 
 _Claimant = tuple[Container, Claim]
@@ -26,7 +26,12 @@ def claims(state: NodeState, near: Pools, event: Synchronized) -> CPUMask:
     """
     if not state.pools.plan:
         return state.pools.dedicated  # no pool has CPUs that it could take
-    unknown = [(c, claim.of(c, wish)) for c, wish in event.containers if c.id not in state.containers]
+    requests = {pod.id: pod.cpu_request for pod, _ in event.pods}
+    unknown = [
+        (c, claim.of(c, wish, requests.get(c.pod_id)))
+        for c, wish in event.containers
+        if c.id not in state.containers
+    ]
     recorded = (found.cpus for _, found in unknown if found.recorded and not found.is_belied)
     owned = reduce(or_, recorded, state.pools.dedicated)
     by_spec = [(c, found) for c, found in unknown if found.cpus & ~owned and not found.recorded]
@@ -72,7 +77,11 @@ def _lives_in_share(pools: Pools, container: Container, wish: Wish) -> bool:
 
 
 def _may_follow(container: Container, wish: Wish) -> bool:
-    return wish.qos is QoSClass.DEDICATED and request.of_container(container, wish).milli < 1000
+    """Whether a container may run on the CPUs of another one of its pod, by its request or by its record."""
+    memory = record.read(container.record)
+    followed = memory is not None and memory.pool == DEDICATED and not memory.exclusive
+    is_small = not request.of_container(container, wish).whole
+    return wish.qos is QoSClass.DEDICATED and (is_small or followed)
 
 
 def _pools_have(now: Pools, near: Pools) -> tuple[CPUMask, int]:

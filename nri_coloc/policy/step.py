@@ -16,6 +16,7 @@ from nri_coloc.model.events import (
     CPUsFreed,
     Event,
     PodRemoved,
+    PodResized,
     PodStarted,
     PoolsSized,
     Reconfigured,
@@ -28,11 +29,25 @@ from nri_coloc.policy import lifecycle, loans, ownership, resync, sizing, update
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
     """Return what follows from an event; the same state and event give the same outcome."""
-    outcome = _answered(state, event, tuning)
+    if isinstance(event, ContainerCreating | ContainerStarting | ContainerUpdating):
+        outcome = _with_request(state, event, tuning)
+    else:
+        outcome = _answered(state, event, tuning)
     return sizing.followed(state, event, outcome) if state.pools.plan else outcome
 
 
-def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noqa: C901 - one case an event
+def _with_request(
+    state: NodeState, event: ContainerCreating | ContainerStarting | ContainerUpdating, tuning: Tuning
+) -> Outcome:
+    """Answer a container's event, after a resize of its pod where the event brings another CPU request of that."""
+    place = state.pods.get(event.pod.id)
+    if place is None or place.pod.cpu_request == event.pod.cpu_request:
+        return _answered(state, event, tuning)
+    resized = ownership.pod_resized(state, PodResized(event.pod), tuning)
+    return resized + _answered(resized.state, event, tuning)
+
+
+def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noqa: C901, PLR0912 - one case an event
     match event:
         case ContainerCreating():
             return lifecycle.create(state, event, tuning)
@@ -44,6 +59,8 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
             return lifecycle.gone(state, event)
         case PodStarted():
             return lifecycle.pod_started(state, event)
+        case PodResized():
+            return ownership.pod_resized(state, event, tuning)
         case PodRemoved():
             return lifecycle.pod_removed(state, event)
         case Synchronized():

@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.state import POOLS, SHARE, Asked, Assignment, NodeState, Pools
+from nri_coloc.model.crowd import Crowd
+from nri_coloc.model.state import POOLS, SHARE, Asked, NodeState, PodPlace, Pools
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning
 from nri_coloc.model.workload import QoSClass, Wish
-from nri_coloc.policy import allocator, request
+from nri_coloc.policy import allocator, entitlement
 
 _NOBODY: Final = Asked(0, 0)
 _PACKED: Final = Wish(QoSClass.DEDICATED)
@@ -32,36 +33,39 @@ def bounds(pools: Pools, name: str) -> PoolTuning:
     return next((each for each in pools.plan if each.name == wanted), _NO_BOUNDS)
 
 
-Replaced = tuple[Assignment | None, Assignment | None]
-"""A container before and after; None is "not there"."""
+class Population(NamedTuple):
+    """The containers of a node and the pods with their requests."""
+
+    containers: Crowd
+    pods: Mapping[str, PodPlace]
 
 
-def asked(pools: Pools, replaced: Iterable[Replaced]) -> Mapping[str, Asked]:
-    """Return what the members ask for once these containers have changed."""
+def asked(pools: Pools, before: Population, after: Population, pod_ids: Iterable[str]) -> Mapping[str, Asked]:
+    """Return the requests of all members by pool, once the containers of these pods have changed."""
     names = {each.name for each in pools.plan}.difference(POOLS)
     totals = dict(pools.asked)
-    for before, after in replaced:
-        _count(totals, names, before, -1)
-        _count(totals, names, after, 1)
-    return totals
+    for pod_id in pod_ids:
+        _count(totals, names, before, pod_id, -1)
+        _count(totals, names, after, pod_id, 1)
+    return {pool: total for pool, total in totals.items() if total.members}
 
 
 def demand(state: NodeState) -> dict[str, Asked]:
-    """Return what the members of every pool ask for, those of `share` too; for the loop, which asks once in a while."""
+    """Return the requests of all members by pool, `share` included."""
     of_share: dict[str, Asked] = {}
-    for member in state.containers.of_pool(SHARE):
-        _count(of_share, {SHARE}, member, 1)
+    now = Population(state.containers, state.pods)
+    for pod_id in dict.fromkeys(member.container.pod_id for member in state.containers.of_pool(SHARE)):
+        _count(of_share, {SHARE}, now, pod_id, 1)
     return {**state.pools.asked, **of_share}
 
 
-def _count(totals: dict[str, Asked], names: set[str], member: Assignment | None, sign: int) -> None:
-    if member is None or member.hands_off or base(member.pool) not in names:
-        return
-    milli, members = totals.get(member.pool, _NOBODY)
-    more = request.of_container(member.container, member.wish).milli
-    totals[member.pool] = Asked(milli + sign * more, members + sign)
-    if not members + sign:
-        del totals[member.pool]
+def _count(totals: dict[str, Asked], names: set[str], there: Population, pod_id: str, sign: int) -> None:
+    place = there.pods.get(pod_id)
+    members = list(there.containers.of_pod(pod_id))
+    for member, own in entitlement.counted(place.pod.cpu_request if place else None, members):
+        if not member.hands_off and base(member.pool) in names:
+            milli, number = totals.get(member.pool, _NOBODY)
+            totals[member.pool] = Asked(milli + sign * own, number + sign)
 
 
 class Layout(NamedTuple):

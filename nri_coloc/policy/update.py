@@ -16,7 +16,18 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Resources, Wish
-from nri_coloc.policy import admission, change, lifecycle, news, ownership, path, record, request, words
+from nri_coloc.policy import (
+    admission,
+    change,
+    entitlement,
+    lifecycle,
+    news,
+    ownership,
+    path,
+    record,
+    request,
+    words,
+)
 from nri_coloc.policy.ownership import Resize
 
 _FIGURES: Final = Knobs(
@@ -57,19 +68,21 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
 def _resized(
     state: NodeState, known: Assignment, now: Assignment, event: ContainerUpdating, tuning: Tuning
 ) -> Resize | None:
-    return ownership.resized(state, now, tuning.reserved_memory) if _asks_anew(known, now, event) else None
+    is_asked = _asks_anew(state, known, now, event)
+    return ownership.resized(state, now, tuning.reserved_memory) if is_asked else None
 
 
-def _asks_anew(known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:
+def _asks_anew(state: NodeState, known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:
     """Whether the update speaks of the amount of CPU: another one, or one that could not be met before.
 
     An update that tells the present values again (the kubelet sends all of them with each change of one) asks anew
     only for an owner that has less than it asked for.
     """
-    if not event.requested.shares and not event.requested.quota:
+    if not event.requested.shares:
         return False
-    before, after = (request.of_container(a.container, a.wish) for a in (known, now))
-    return before.milli != after.milli or 0 < now.exclusive.bit_count() < after.whole
+    before, after = (request.of_container(a.container, a.wish).milli for a in (known, now))
+    owned = now.exclusive.bit_count()
+    return before != after or 0 < owned != entitlement.of(state, now.container, now.wish).cpus
 
 
 def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:

@@ -1,7 +1,7 @@
 """Dedicated containers that wait for CPUs of their own, and the second chance that they get.
 
 A container waits if it owns fewer CPUs than it asked for, whatever the cause: none were free when it was created, its
-CPUs went offline, were reserved, pinned by the kubelet or claimed by the DRA CPU driver, or a resize could not be met.
+CPUs went offline, were reserved or pinned by the kubelet, or a resize could not be met.
 So the cause need not be remembered, and after a restart the record and the request tell as much as before it.
 """
 

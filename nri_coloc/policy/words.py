@@ -12,7 +12,6 @@ from nri_coloc.policy.admission import Admission
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
 _AGAIN = {
     Reason.RECONFIGURED: "other settings hold for it now",
-    Reason.CPUS_CLAIMED: "the DRA CPU driver gave CPUs of its own to another container",
 }
 """Why a container that was placed before is placed again."""
 
@@ -147,14 +146,29 @@ def _pool_of(state: NodeState, assignment: Assignment) -> str:
 
 
 def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> Decision:
-    """Say that a sidecar went back to `share` because its main container ended."""
+    """Say that a sidecar went back to `share` because its main container ended or owns no CPUs any more."""
     return Decision(
         AuditEvent.UPDATE,
         Reason.MAIN_GONE,
-        "the container on whose CPUs it ran has ended; it runs in share again",
+        "the container on whose CPUs it ran owns none any more; it runs in share again",
         subject=assignment,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(assignment))),
+    )
+
+
+def of_heir(before: NodeState, after: NodeState, owner: Assignment, assignment: Assignment) -> Decision:
+    """Say that a container owns the CPUs of its pod after another one, or follows the container that does."""
+    now = after.containers[assignment.id]
+    cpus = cpuset.render(after.cpus_of(now))
+    heir = after.containers[now.follows].container.name if now.follows else "it"
+    return Decision(
+        AuditEvent.UPDATE,
+        Reason.INHERITED,
+        f"{owner.container.name} of its pod has ended; {heir} owns CPUs {cpus} of the pod's request now",
+        subject=now,
+        before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
+        after=Knobs(cpus=cpus),
     )
 
 

@@ -25,7 +25,6 @@ from nri_coloc.reclaim import course
 from nri_coloc.reclaim.apportionment import apportion
 from nri_coloc.reclaim.course import UNKNOWN, Course
 
-_PERIOD_US: Final = 100_000
 _LEAST_QUOTA_US: Final = 1000
 _SILENT: Final = frozenset({Binding.DISABLED, Binding.PAUSED, Binding.NOT_MEASURED, Binding.STALE})
 """A capacity of 0 that only says that nothing is known, or nothing is lent: no reason to starve what runs."""
@@ -151,9 +150,10 @@ def _granted(claims: Mapping[str, tuple[int, int]], total: int) -> dict[str, int
 
 
 def _milli(loan: Knobs) -> int:
-    """What was lent of CPU: the limit where there is one, else what the shares stand for."""
-    if loan.quota is not None:
-        return loan.quota * 1000 // (loan.period or _PERIOD_US)
+    """Return the CPU that was lent, thousandths, by the shares.
+
+    A limit is no amount: a loan of little CPU with a large limit would take from all other loans.
+    """
     return -(-(loan.shares or 0) * 1000 // 1024)
 
 

@@ -42,12 +42,17 @@ _LINE: Final = re.compile(rf"""^(?:{_KEY}|"{_KEY}"|'{_KEY}')[ \t]*:(?P<value>[^#
 
 @dataclass(frozen=True, slots=True)
 class CPUManager:
-    """What was found. `source`: the file that told it, "" if there is none; `problem`: why it is unknown."""
+    """What was found.
+
+    `source`: the file that told it, "" if there is none; `problem`: why it is unknown. `default`: the CPUs of all
+    containers that are not pinned, 0 where none are told.
+    """
 
     policy: Policy
     entries: Entries = field(default_factory=dict)
     source: str = ""
     problem: str = ""
+    default: CPUMask = 0
 
     @property
     def exclusive(self) -> CPUMask:
@@ -89,10 +94,11 @@ def of_state(content: str, source: str) -> CPUManager:
         entries = {uid: _masks(containers) for uid, containers in (found.get("entries") or {}).items()}
         for uid, pod in (found.get("podEntries") or {}).items():
             entries[uid] = {**entries.get(uid, {}), "": _mask(pod["cpuSet"])}
+        default = _mask(found.get("defaultCpuSet") or "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problem = f"{source} is not a state file of the kubelet's CPU manager: {_short(error)}"
         return CPUManager("unknown", source=source, problem=problem)
-    return _named(found.get("policyName"), source, entries)
+    return _named(found.get("policyName"), source, entries, default)
 
 
 def of_config(content: str, source: str) -> CPUManager:
@@ -112,9 +118,9 @@ def of_config(content: str, source: str) -> CPUManager:
     return _named(value or "none", source)
 
 
-def _named(policy: Any, source: str, entries: Entries | None = None) -> CPUManager:
+def _named(policy: Any, source: str, entries: Entries | None = None, default: CPUMask = 0) -> CPUManager:
     if policy == "static":
-        return CPUManager("static", entries or {}, source)
+        return CPUManager("static", entries or {}, source, default=default)
     if policy == "none":
         return CPUManager("none", source=source)
     problem = f"{source} names a CPU manager policy that is neither none nor static: {_short(policy)}"

@@ -85,10 +85,13 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     kube: KubeQoS = KubeQoS.BURSTABLE,
     namespace: str = "shop",
+    *,
+    milli: int | None = None,
 ) -> str:
-    """Run a pod's sandbox and return its id."""
+    """Run a pod's sandbox and return its id; `milli`: its CPU request, of a dedicated pod as much as the node has."""
     wanted = {**({QOS: qos} if qos else {}), **(annotations or {})}
-    return node.run_pod(PodRequest(name, namespace, kube, wanted))
+    asked = (8000 if qos == "dedicated" else 0) if milli is None else milli
+    return node.run_pod(PodRequest(name, namespace, kube, wanted, shares=native(asked).shares or 2))
 
 
 def dedicated(node: Node, name: str = "web", milli: int = 2000, **annotations: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS, Resources
+from nri_coloc.model.workload import KubeQoS
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.plugin_link import PluginLink
 from nri_coloc.node_sim.spec import ContainerRequest, native
@@ -260,40 +260,6 @@ def test_at_no_moment_of_many_resizes_do_two_own_a_cpu(tmp_path: Path):
         wait_until(lambda: {"grown", "shrunk"} <= {r["reason"] for r in records()}, 20, "their records")
         assert all(one["seq"] < other["seq"] for one, other in pairwise(records()))
         assert_unhurt(daemon)
-
-
-def claimed(node: Node, cpus: str, name: str = "claims", **options: Any) -> str:
-    """A container as the DRA CPU driver leaves it to us: pinned, and with its claim in the environment."""
-    resources = Resources(shares=2, cpus=cpus)
-    request = ContainerRequest("app", resources, variables=("PATH=/bin", f"DRA_CPUSET_0b6e={cpus}"))
-    return node.run_container(pod(node, name, **options), request)
-
-
-def test_cpus_of_a_dra_claim_are_left_alone_and_nobody_else_runs_there(node, daemon):
-    neighbour, batch, web = shared(node), reclaimed(node), dedicated(node)
-    driven = claimed(node, "1-2", kube=KubeQoS.BEST_EFFORT)
-    assert (on(node, driven), in_spec(node, driven)) == ("1-2", "1-2")
-    assert daemon.audited("container.admit", container_id=driven)["reason"] == "hands_off"
-    assert daemon.audited("container.update", container_id=web)["reason"] == "cpus_claimed"
-    wait_until(lambda: on(node, web) == "0,3", 20, "the owner to leave CPU 1")
-    wait_until(lambda: on(node, neighbour) == on(node, batch) == "4-7", 20, "everybody else to leave")
-    daemon.kill()
-    daemon.start()
-    served(daemon)
-    assert {k: daemon.container(k)["cpus"] for k in (driven, web)} == {driven: "1-2", web: "0,3"}
-    node.runtime.stop(driven)
-    wait_until(lambda: on(node, neighbour) == "1-2,4-7", 20, "its CPUs to come back")
-    assert_unhurt(daemon)
-
-
-def test_a_claim_that_the_pod_wrote_itself_gets_it_nothing(node, daemon):
-    liar = ContainerRequest("app", native(100), variables=("DRA_CPUSET_0b6e=0-3",))
-    lied = node.run_container(pod(node, "liar"), liar)
-    daemon.kill()
-    daemon.start()
-    served(daemon)
-    assert daemon.container(lied)["cpus"] == on(node, lied) == "0-7"
-    assert assert_unhurt(daemon)["pools"]["dedicated"]["cpus"] == ""
 
 
 # ---- init containers ----

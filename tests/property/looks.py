@@ -10,6 +10,7 @@ from typing import Any, Final
 from nri_coloc.daemon.lookout import Acquaintance
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
+from nri_coloc.model.crowd import EMPTY
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.state import POOLS, NodeState
@@ -108,7 +109,8 @@ def every_cpu_is_lendable_or_owned_or_nobodys(state: NodeState, tuning: ReclaimT
 
 def what_members_ask_for_is_known(state: NodeState) -> None:
     pools = state.pools
-    counted = tiers.asked(replace(pools, asked={}), [(None, a) for a in state.containers.values()])
+    nobody, there = tiers.Population(EMPTY, {}), tiers.Population(state.containers, state.pods)
+    counted = tiers.asked(replace(pools, asked={}), nobody, there, state.pods)
     assert counted == pools.asked
 
 

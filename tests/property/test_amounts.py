@@ -25,7 +25,7 @@ TUNING = AmountTuning()
 
 
 def milli(knobs: Knobs) -> float:
-    return knobs.quota / 100 if knobs.quota is not None else (knobs.shares or 0) * 1000 / 1024
+    return (knobs.shares or 0) * 1000 / 1024
 
 
 def settled_on(capacity):

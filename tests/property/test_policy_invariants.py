@@ -23,14 +23,14 @@ from nri_coloc.model.reasons import Reason
 from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Resources, Wish
-from nri_coloc.policy import admission, box, claim, pools, request, tiers, waiting
+from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
+from nri_coloc.policy import admission, box, claim, entitlement, pools, request, tiers, waiting
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
 from tests.property import looks
 from tests.property.looks import as_before, rendered, without_some
 from tests.property.strategies import LOANS, MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
-from tests.unit.policy.kit import DEDICATED, Node, asking, container, pod
+from tests.unit.policy.kit import DEDICATED, Node, asking, container
 
 DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 PODS = st.sampled_from(("p", "q"))
@@ -78,6 +78,15 @@ class PlacementMachine(RuleBasedStateMachine):
         self.lapsed.discard(name)
         self.gained.discard(name)
 
+    @rule(on=PODS, milli=MILLI)
+    def resize_the_pod(self, on, milli):
+        """The kubelet writes another CPU request into the pod's cgroup."""
+        former = dict(self.state.owners)
+        self.act(lambda: self.node.resize_pod(on, milli))
+        self.lapsed |= {
+            k for k in former.keys() | self.state.owners.keys() if former.get(k) != self.state.owners.get(k)
+        }
+
     @rule(on=PODS, milli=MILLI, wish=WISHES)
     def come_and_go(self, on, milli, wish):
         """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too.
@@ -100,7 +109,7 @@ class PlacementMachine(RuleBasedStateMachine):
     def start(self, name, on, wish, running):
         known = self.node.state.containers.get(name)
         facts = known.container if known else container(name, on, 1000)
-        where = pod(facts.pod_id)
+        where = self.node.pod(facts.pod_id)
         self.act(lambda: self.node.happen(ContainerStarting(where, facts, wish, running)))
         if name in self.state.ended:
             assert name not in self.state.containers
@@ -118,7 +127,9 @@ class PlacementMachine(RuleBasedStateMachine):
         self.create(name, on, milli, DEDICATED)
         facts = self.node[name].container
         self.act(
-            lambda: self.node.happen(ContainerStarting(pod(facts.pod_id), facts, DEDICATED, running=True))
+            lambda: self.node.happen(
+                ContainerStarting(self.node.pod(facts.pod_id), facts, DEDICATED, running=True)
+            )
         )
         self.node.listed[name] = replace(self.node.listed[name], phase=Phase.RUNNING)
         self.act(lambda: self.node.remove_pod("guest"))
@@ -145,7 +156,9 @@ class PlacementMachine(RuleBasedStateMachine):
         assert bool(placed) == (outcome.state is not before)
         for name in placed:
             had, has = before.containers[name].exclusive, self.node[name].exclusive
-            assert (has & had, has.bit_count()) == (had, had.bit_count() + waited[name])
+            assert has & had == had
+            # less than it waited for where another container of its pod was placed first
+            assert 0 < (has & ~had).bit_count() <= waited[name]
             assert waiting.missing(self.state, self.node[name]) == 0
             self.gained.add(name)
         for name in before.owners.keys() - placed:
@@ -181,7 +194,7 @@ class PlacementMachine(RuleBasedStateMachine):
         met = Reason.RESIZE_UNMET not in {d.reason for d in outcome.decisions}
         if before.exclusive and now.exclusive and not now.hands_off:
             assert before.exclusive & now.exclusive in (before.exclusive, now.exclusive)
-            whole = request.of_container(now.container, now.wish).whole
+            whole = entitlement.of(self.state, now.container, now.wish).cpus
             assert now.exclusive.bit_count() == whole if met else now.exclusive == before.exclusive
         if now.exclusive and not before.exclusive:
             self.gained.add(name)
@@ -191,19 +204,16 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, on=PODS, data=st.data())
     def create_with_a_claim(self, name, on, data):
-        """Another driver has pinned it: whoever owns one of its CPUs has to give way."""
-        usable = list(cpuset.members(self.state.topology.usable))
-        taken = reduce(or_, (a.exclusive for a in self.state.containers.values() if a.hands_off), 0)
-        cpus = cpuset.of(data.draw(st.lists(st.sampled_from(usable), min_size=1, max_size=3))) & ~taken
-        known = self.state.containers.get(name)
-        if known is None and cpus:
+        """The DRA CPU driver has pinned it to free CPUs; no owner loses any."""
+        free = list(cpuset.members(self.state.pools.free))
+        cpus = cpuset.of(data.draw(st.lists(st.sampled_from(free), min_size=1, max_size=3)))
+        # the gate lets no claim pass that the pod's request does not cover
+        passes = self.state.containers.get(name) is None and on not in self.node.requests
+        if passes and cpus != self.state.pools.free:
             former = dict(self.state.owners)
-            spec = Resources(shares=2, cpus=cpuset.render(cpus))
+            spec = asking(1000 * cpus.bit_count(), cpus=cpuset.render(cpus))
             self.act(lambda: self.node.create(name, wish=DRIVEN, on=on, resources=spec, claimed=cpus), name)
-            now = self.state.owners
-            self.lapsed |= {k for k in former if former[k] != now.get(k)}
-            if now.get(name) != cpus or self.state.pools.share.bit_count() == 1:
-                self.lapsed.add(name)  # which CPU share keeps depends on who else is there
+            assert self.state.owners == {**former, name: cpus}
 
     @rule(name=NAMES, removed=st.booleans())
     def stop(self, name, removed):
@@ -265,6 +275,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.nobody_moves_in_silence(before, outcome, answered)
         looks.releases_name_the_owner_of_the_cpus(before, outcome)
         joined = before.owners.keys() - outcome.state.owners.keys()
+        self.gained |= outcome.state.owners.keys() - before.owners.keys() - {answered}
         self.lapsed = (self.lapsed | joined) & outcome.state.containers.keys()
         self.gained &= outcome.state.containers.keys()
         return outcome
@@ -298,6 +309,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.no_value_that_is_written_is_empty()
         self.no_boxed_pod_holds_another_class()
         self.every_container_has_its_pod()
+        self.no_pod_owns_more_than_it_requests()
         looks.what_is_repeated_agrees(self.state)
         self.synchronising_with_our_own_state_changes_nothing()
         self.exclusive_cpus_survive_a_restart_by_their_records()
@@ -360,6 +372,14 @@ class PlacementMachine(RuleBasedStateMachine):
         for a in self.state.containers.values():
             assert a.qos is QoSClass.RECLAIMED or not self.state.boxed(a.container.pod_id)
 
+    def no_pod_owns_more_than_it_requests(self):
+        for pod_id, place in self.state.pods.items():
+            owners = [a for a in self.state.of_pod(pod_id) if a.exclusive]
+            own = sum(request.of_container(a.container, a.wish).whole for a in owners)
+            of_pod = place.pod.cpu_request
+            if of_pod is not None and not any(a.hands_off for a in owners):
+                assert sum(a.exclusive.bit_count() for a in owners) <= max(own, -(-of_pod // 1000))
+
     def every_container_has_its_pod(self):
         assert {a.container.pod_id for a in self.state.containers.values()} <= self.state.pods.keys()
 
@@ -383,25 +403,33 @@ class PlacementMachine(RuleBasedStateMachine):
     def exclusive_cpus_survive_a_restart_by_their_records(self):
         """All of them, unless a neighbour in the pod is placed anew: it may be the main container by then; or unless
         only specs tell whose they are, and nobody lives in share whose own would tell what that had (a lapsed record
-        may then be, by chance, all that share has); or unless the DRA driver gave away the last CPU of share, which
-        then belongs to whoever is replayed first."""
-        if any(a.hands_off and a.container.claimed & ~a.exclusive for a in self.state.containers.values()):
-            return
+        may then be, by chance, all that share has)."""
         again = self.node.anew().state
         anew = {self.state.containers[k].container.pod_id for k in self.lapsed}
+        anew |= {a.container.pod_id for a in self.state.containers.values() if self.may_own_more(a)}
         if not any(self.lives_in_share(a) for a in self.state.containers.values()):
             anew |= {self.state.containers[k].container.pod_id for k in self.gained}
             if any(self.claimed(k) & self.state.pools.share for k in self.lapsed):
                 return
         for name, cpus in self.state.owners.items():
-            assert self.state.containers[name].container.pod_id in anew or again.owners.get(name) == cpus
+            keeps = again.owners.get(name) == cpus
+            # of two containers whose specs name the same CPUs, either may be the owner that the other follows
+            pod_keeps = name in self.gained and again.owners.get(again.containers[name].follows) == cpus
+            assert self.state.containers[name].container.pod_id in anew or keeps or pod_keeps
         # who was refused may have in its spec, by chance, a pool's set of the size that it asked for
         for name in again.owners.keys() - self.state.owners.keys():
-            asked = request.of_container(again.containers[name].container, again.containers[name].wish)
-            assert anew or again.owners[name].bit_count() == asked.whole
+            due = entitlement.of(again, again.containers[name].container, again.containers[name].wish)
+            assert anew or again.owners[name].bit_count() == due.cpus
+
+    def may_own_more(self, a: Assignment) -> bool:
+        """Whether a container of a pod with a known request may own more CPUs than it does: too few were free."""
+        is_known = entitlement.of_pod(self.state, a.container.pod_id) is not None
+        due = entitlement.of(self.state, a.container, a.wish)
+        return is_known and a.qos is QoSClass.DEDICATED and due.cpus > a.exclusive.bit_count()
 
     def claimed(self, name: str) -> int:
-        return claim.of(self.node.listed[name], self.node[name].wish).cpus
+        of_pod = entitlement.of_pod(self.state, self.node[name].container.pod_id)
+        return claim.of(self.node.listed[name], self.node[name].wish, of_pod).cpus
 
     def lives_in_share(self, a: Assignment) -> bool:
         planned = {tuning.name for tuning in self.state.pools.plan} - {"share", "system"}
@@ -412,7 +440,9 @@ class PlacementMachine(RuleBasedStateMachine):
     @rule(name=NAMES, on=PODS, milli=MILLI, wish=WISHES)
     def the_same_question_has_the_same_answer(self, name, on, milli, wish):
         listing: list[Event] = [ContainerGone(name), self.node.listing()]
-        listing.append(ContainerUpdating(pod(on), container(name, on, milli), wish, container("x").resources))
+        listing.append(
+            ContainerUpdating(self.node.pod(on), container(name, on, milli), wish, container("x").resources)
+        )
         for event in listing:
             one, two = (step(self.state, event, self.node.tuning) for _ in range(2))
             assert one == two

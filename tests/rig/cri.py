@@ -105,8 +105,13 @@ class Cri:
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         cgroup_parent: str = kubepods.BURSTABLE,
+        shares: int = 0,
     ) -> Pod:
-        """Make the pod's cgroup and its sandbox; `cgroup_parent` may hold `{uid}`, or `{unit}` in a slice's name."""
+        """Make the pod's cgroup and its sandbox.
+
+        cgroup_parent: may hold `{uid}`, or `{unit}` in a slice's name.
+        shares: the pod's CPU request, 0 for the kernel's default, as if there were no kubelet.
+        """
         uid = str(uuid.uuid4())
         cgroup = cgroup_parent.format(uid=uid, unit=uid.replace("-", "_"))
         config = _pod_config(name, namespace, uid)
@@ -115,6 +120,8 @@ class Cri:
         config.labels.update(labels or {})
         config.linux.cgroup_parent = cgroup
         self._make_cgroup(cgroup)
+        if shares:
+            kubepods.weigh(cgroup, shares)
         reply = self._call("RunPodSandbox", cri_pb2.RunPodSandboxRequest(config=config))
         return Pod(reply.pod_sandbox_id, uid, name, namespace, cgroup, config)
 

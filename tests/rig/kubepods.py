@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from nri_coloc.knobs import weights
 from tests.rig.waiting import comes
 
 GUARANTEED: Final = "/kubepods/pod{uid}"
@@ -49,6 +50,14 @@ def create(cgroup: str) -> None:
             _hand_down(path.parent)
             path.mkdir(exist_ok=True)
             _inherit_cpuset(path)
+
+
+def weigh(cgroup: str, shares: int) -> None:
+    """Write a pod's CPU request into its cgroup."""
+    for folder in folders(cgroup):
+        for name, text in (("cpu.shares", str(shares)), ("cpu.weight", str(weights.cpu_weight(shares)))):
+            if (folder / name).exists():
+                (folder / name).write_text(text)
 
 
 def _hand_down(parent: Path) -> None:

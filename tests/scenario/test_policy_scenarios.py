@@ -168,9 +168,9 @@ CASES = (
         so_far=(web(),),
     ),
     Case(
-        "a sidecar that comes first has a CPU of its own until the main container comes",
+        "a sidecar that comes first runs in share until the main container comes",
         web(),
-        {"log": "2-3", "web": "2-3", "share": "0-1,4-7"},
+        {"log": "0-1", "web": "0-1", "share": "2-7"},
         ["whole_core", "main_came", "cpus_taken"],
         so_far=(sidecar(),),
         moved="log",
@@ -245,7 +245,7 @@ CASES = (
     ),
     Case(
         "a container starts that we were never asked about: it is placed now, by file",
-        lambda node: node.start("web", on="web"),
+        lambda node: node.start("web", on="web", milli=1000),
         {"web": "0"},
         ["placed_at_start", "cpus_taken"],
     ),

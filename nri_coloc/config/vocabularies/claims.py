@@ -30,7 +30,7 @@ ONE_SOCKET: Final = "one-socket"
 USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
     {
         ORDERED_CPUS: lambda wish: cpuset.render(wish.cpus_ordered) or "CPUs of our choice",
-        CPU_REQUEST: lambda wish: str(wish.cpu_milli or "what the kubelet's cpu shares say"),
+        CPU_REQUEST: lambda wish: str(wish.cpu_milli or "the request that the kubelet's cpu shares say"),
         INIT: lambda wish: "an init container" if wish.init else "a container like any other",
         EVEN_PARTS: lambda wish: "equal to the CPU" if wish.evenly else "equal to the core",
         ONE_SOCKET: lambda wish: (

@@ -1,11 +1,8 @@
-"""nri-plugins' `noderesource.dev/resources`: the pod's own requests and limits, put beside it by a webhook.
+"""nri-plugins' `noderesource.dev/resources`: the pod's own requests and limits, copied by a webhook.
 
-The runtime is told no request, only what the kubelet makes of it, so this is the true figure where shares cannot
-say it: beyond 256 CPUs, and for very small ones. It is an annotation all the same, which anybody may write: more than
-the kubelet's values say is denied. And nobody writes it again after an in-place resize: less than the shares
-say is what the container asked for once. Extended resources, of which the kubelet makes nothing at all, are in it
-too: so a plugin gets to know what was lent by a scheduler that leaves no annotation of its own (Katalyst's,
-Volcano's).
+The annotation is unprivileged input: its CPU request only lowers the request that the kubelet's shares say. It names
+the pod's init containers, which nothing else tells. It holds extended resources too, of which the kubelet makes
+nothing: so the plugin learns amounts that a scheduler lent without an annotation of its own (Katalyst's, Volcano's).
 """
 
 from collections.abc import Mapping
@@ -16,8 +13,8 @@ from nri_coloc.config import quantity
 from nri_coloc.config.gate import Subject, UnfitError
 from nri_coloc.config.vocabularies import lent
 from nri_coloc.config.vocabularies.claims import CPU_REQUEST, INIT, Claims, Handling, Meaning, child
-from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES
-from nri_coloc.model.workload import FindingKind, Resources
+from nri_coloc.model.knobs import MAX_SHARES
+from nri_coloc.model.workload import FindingKind
 
 _RESOURCES: Final = "noderesource.dev/resources"
 _EXAMPLE: Final = '{"containers": {"<container>": {"requests": {"cpu": "1500m"}}}}'
@@ -41,11 +38,8 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
     }
 )
 
-_SHARES_PER_CPU: Final = 1024
 _HIDDEN_MILLI: Final = 2
-"""Thousandths of a CPU that a container may have asked for and still have the least shares."""
-
-_DEFAULT_PERIOD_US: Final = 100_000
+"""The largest request, thousandths of a CPU, for which the kubelet writes the shares that mean no request."""
 
 
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: str, claims: Claims) -> None:
@@ -79,27 +73,17 @@ def _own(found: Mapping[str, Any], container: str) -> tuple[str, dict[str, Any]]
 
 
 def _within_own(milli: int, subject: Subject) -> int | None:
-    """Return what is told where the kubelet's shares cannot say it; elsewhere those are newer, after a resize."""
-    most = _told_by_kubelet(subject.resources)
-    if milli > most:
-        raise UnfitError(
-            FindingKind.DENIED,
-            f"at most the container's own CPU request, which by the kubelet's values is {most}m",
-        )
-    said_by_shares = MIN_SHARES < (subject.resources.shares or 0) < MAX_SHARES
-    return None if said_by_shares and milli < most else milli
+    """Return a request that is lower than the kubelet's shares say, None for the same; UnfitError for a higher one.
 
-
-def _told_by_kubelet(resources: Resources) -> int:
-    """Return the request in thousandths of a CPU; rounded up, since the kubelet rounds shares down."""
-    shares, quota = resources.shares or 0, resources.quota or 0
-    period = resources.period or _DEFAULT_PERIOD_US
-    limit = -(-quota * 1000 // period) if quota > 0 else 0
-    if shares >= MAX_SHARES and limit:
-        return limit
-    if shares > MIN_SHARES:
-        return -(-min(shares, MAX_SHARES) * 1000 // _SHARES_PER_CPU)
-    return limit or _HIDDEN_MILLI
+    Requests of 1 and 2 thousandths and requests above 256 CPUs cannot be read from shares: an annotation that tells
+    such a request says nothing.
+    """
+    own = subject.resources.cpu_request
+    is_hidden = (subject.resources.shares or 0) >= MAX_SHARES or milli <= _HIDDEN_MILLI
+    if milli > own and not is_hidden:
+        allowed = f"at most the container's own CPU request, which by the kubelet's shares is {own}m"
+        raise UnfitError(FindingKind.DENIED, allowed)
+    return milli if milli < own else None
 
 
 def _milli(text: str) -> int | None:

@@ -1,6 +1,7 @@
 """A pod's annotations become a wish: what is good counts, what is not is said, and nothing ever raises."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -49,14 +50,54 @@ def test_a_best_effort_pod_is_reclaimed_with_the_least_of_everything():
 
 def test_our_annotation_comes_before_the_operators_rules():
     tuning = Tuning(rules=(ClassRule(QoSClass.RECLAIMED, namespace="*"),))
-    found = wish(pod(qos_class="dedicated"), tuning=tuning)
+    found = wish(replace(pod(qos_class="dedicated"), cpu_request=1000), tuning=tuning)
     assert (found.qos, found.because) == (QoSClass.DEDICATED, "annotation coloc.nri.io/qos-class")
 
 
-def test_an_operators_rule_is_not_gated():
+def test_a_rule_for_a_namespace_is_the_operators_word():
     tuning = Tuning(rules=(ClassRule(QoSClass.SYSTEM, namespace="shop"),))
     found = wish(pod(), tuning=tuning)
     assert (found.qos, found.because, found.findings) == (QoSClass.SYSTEM, "rule 1 (namespace shop)", ())
+
+
+DENIED_RULES = (ClassRule(QoSClass.DEDICATED, namespace="shop"), ClassRule(QoSClass.SYSTEM, label=("a", "b")))
+
+
+@pytest.mark.parametrize("last", [(), (ClassRule(QoSClass.RECLAIMED, namespace="shop"),)])
+def test_the_next_rule_holds_where_one_is_denied(last):
+    labelled = replace(pod(), cpu_request=999, labels={"a": "b"})
+    found = wish(labelled, tuning=Tuning(rules=(*DENIED_RULES, *last)))
+    assert (found.qos, found.short) == (QoSClass.RECLAIMED if last else QoSClass.SHARED, True)
+    assert [(f.kind.value, f.key, f.value, f.used) for f in found.findings] == [
+        ("annotation.denied", "rule 1 (namespace shop)", "class dedicated", found.qos.value),
+        ("annotation.denied", "rule 2 (label a=b)", "class system", found.qos.value),
+    ]
+
+
+@pytest.mark.parametrize(("milli", "qos"), [(1000, QoSClass.DEDICATED), (999, QoSClass.SHARED)])
+def test_a_pods_own_wish_passes_the_same_gate(milli, qos):
+    asking = replace(pod(qos_class="dedicated"), cpu_request=milli)
+    found = resolve_pod(asking, Tuning())
+    assert (found.qos, found.short, len(found.findings)) == (qos, qos is QoSClass.SHARED, milli < 1000)
+
+
+def test_a_denied_rule_makes_no_plain_wish():
+    tuning = Tuning(rules=DENIED_RULES)
+    denied, granted = (resolve_pod(replace(pod(), cpu_request=n), tuning) for n in (0, 1000))
+    assert (denied.plain, granted.plain) == (False, True)
+    assert resolve_as_pod(granted, container()) is None
+
+
+@pytest.mark.parametrize("vocabulary", [{"katalyst.kubewharf.io/qos_level": "dedicated_cores"}, {}])
+def test_another_vocabularys_class_needs_the_request_too(vocabulary):
+    labels = {} if vocabulary else {"koordinator.sh/qosClass": "LSR"}
+    asking = replace(pod(), annotations=vocabulary, labels=labels, cpu_request=999)
+    found = wish(asking)
+    assert (found.qos, found.short, [f.kind.value for f in found.findings]) == (
+        QoSClass.SHARED,
+        True,
+        ["annotation.denied"],
+    )
 
 
 def test_a_container_may_have_a_class_of_its_own():

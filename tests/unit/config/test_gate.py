@@ -1,5 +1,7 @@
 """Unprivileged input gets what its pod's own requests and namespace allow, and no more."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,8 +9,8 @@ import pytest
 from nri_coloc.config import gate
 from nri_coloc.config.quantity import Amount
 from nri_coloc.model.knobs import LEAST_MEMORY
-from nri_coloc.model.tuning import ClassTuning, Tuning
-from nri_coloc.model.workload import FindingKind, Pod, QoSClass
+from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
+from nri_coloc.model.workload import FindingKind, Pod, QoSClass, Resources
 
 BURSTABLE = Pod("p", namespace="shop", cgroup_parent="/kubepods/burstable/pod1")
 BEST_EFFORT = Pod("p", namespace="shop", cgroup_parent="/kubepods/besteffort/pod1")
@@ -20,6 +22,11 @@ def subject(pod: Pod = BURSTABLE, qos: QoSClass = QoSClass.SHARED, **facts: Any)
     return gate.Subject(pod, qos, facts.pop("tuning", Tuning()), **facts)
 
 
+def requesting(pod: Pod, milli: int, tuning: Tuning | None = None) -> gate.Subject:
+    """Return a subject whose pod requests so much CPU."""
+    return gate.Subject(replace(pod, cpu_request=milli), QoSClass.SHARED, tuning or Tuning())
+
+
 def refused(key: str, value: Any, who: gate.Subject) -> tuple[FindingKind, str]:
     with pytest.raises(gate.UnfitError) as caught:
         gate.judge(key, value, who)
@@ -28,24 +35,72 @@ def refused(key: str, value: Any, who: gate.Subject) -> tuple[FindingKind, str]:
 
 @pytest.mark.parametrize("qos", [QoSClass.SHARED, QoSClass.RECLAIMED, QoSClass.DEDICATED])
 def test_an_ordinary_class_is_free_to_name(qos):
-    assert gate.admit_class(qos, BURSTABLE, Tuning()) is qos
+    assert gate.admit_class(qos, requesting(BURSTABLE, 1000)) is qos
 
 
-def test_dedicated_needs_a_request():
-    with pytest.raises(gate.UnfitError, match="no request at all"):
-        gate.admit_class(QoSClass.DEDICATED, BEST_EFFORT, Tuning())
+ONE_CPU = r"a pod that requests 1 CPUs \(classes.dedicated.minRequest\); this one requests "
+
+
+@pytest.mark.parametrize(
+    ("pod", "milli", "told"),
+    [(BEST_EFFORT, 4000, "0"), (BURSTABLE, 0, "0"), (BURSTABLE, 999, "0.999")],
+    ids=["best-effort", "none", "just-short"],
+)
+def test_dedicated_needs_a_request(pod, milli, told):
+    with pytest.raises(gate.ShortError, match=f"{ONE_CPU}{told}$"):
+        gate.admit_class(QoSClass.DEDICATED, requesting(pod, milli))
+
+
+@pytest.mark.parametrize(("least", "is_enough"), [(500, True), (1500, True), (1501, False), (4000, False)])
+def test_the_operator_says_how_much(least, is_enough):
+    tuning = Tuning(classes={QoSClass.DEDICATED: ClassTuning(min_request=least)})
+    asking = requesting(BURSTABLE, 1500, tuning)
+    with nullcontext() if is_enough else pytest.raises(gate.ShortError):
+        gate.admit_class(QoSClass.DEDICATED, asking)
+
+
+def test_an_unknown_pods_request_is_its_containers():
+    one, limited = (
+        gate.Subject(BURSTABLE, QoSClass.SHARED, Tuning(), resources=resources)
+        for resources in (Resources(shares=1024), Resources(shares=2, quota=600_000, period=100_000))
+    )
+    assert gate.admit_class(QoSClass.DEDICATED, one) is QoSClass.DEDICATED
+    with pytest.raises(gate.ShortError):
+        gate.admit_class(QoSClass.DEDICATED, limited)
+
+
+def test_an_unknown_pods_class_waits_for_its_containers():
+    alone = gate.Subject(BURSTABLE, QoSClass.SHARED, Tuning(), whole_pod=True)
+    assert gate.admit_class(QoSClass.DEDICATED, alone) is QoSClass.DEDICATED
+    with pytest.raises(gate.ShortError):
+        gate.admit_class(QoSClass.DEDICATED, replace(alone, pod=BEST_EFFORT))
+
+
+def test_a_rule_gives_no_cpus_without_a_request():
+    rule = ClassRule(QoSClass.DEDICATED, namespace="shop")
+    assert gate.admit_rule(rule, requesting(BURSTABLE, 1000)) is QoSClass.DEDICATED
+    with pytest.raises(gate.ShortError):
+        gate.admit_rule(rule, requesting(BURSTABLE, 0))
+
+
+def test_a_rule_gives_system_to_the_namespaces_that_the_operator_names():
+    by_label = ClassRule(QoSClass.SYSTEM, label=("role", "agent"))
+    assert gate.admit_rule(replace(by_label, namespace="shop"), subject()) is QoSClass.SYSTEM
+    assert gate.admit_rule(by_label, subject(tuning=OPEN)) is QoSClass.SYSTEM
+    with pytest.raises(gate.UnfitError, match=r"classes.system.allowNamespaces: kube-system"):
+        gate.admit_rule(by_label, subject())
 
 
 @pytest.mark.parametrize(
     ("pod", "tuning"), [(AGENT, Tuning()), (BURSTABLE, OPEN)], ids=["default", "operator's"]
 )
 def test_system_is_for_allowed_namespaces(pod, tuning):
-    assert gate.admit_class(QoSClass.SYSTEM, pod, tuning) is QoSClass.SYSTEM
+    assert gate.admit_class(QoSClass.SYSTEM, gate.Subject(pod, QoSClass.SHARED, tuning)) is QoSClass.SYSTEM
 
 
 def test_system_is_for_no_other_namespace():
     with pytest.raises(gate.UnfitError, match=r"classes.system.allowNamespaces: kube-system"):
-        gate.admit_class(QoSClass.SYSTEM, BURSTABLE, Tuning())
+        gate.admit_class(QoSClass.SYSTEM, subject())
 
 
 @pytest.mark.parametrize(

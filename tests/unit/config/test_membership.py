@@ -66,7 +66,10 @@ class TestSelectors:
 
     def test_offline_and_dedicated_pods_are_in_none(self):
         for qos in ("reclaimed", "dedicated"):
-            assert wish(labels={"tier": "gold"}, annotations={"coloc.nri.io/qos-class": qos}).pool == ""
+            found = wish(
+                labels={"tier": "gold"}, annotations={"coloc.nri.io/qos-class": qos}, cpu_request=1000
+            )
+            assert (found.qos.value, found.pool) == (qos, "")
 
     def test_without_pools_a_wish_stays_what_it_is(self):
         assert wish(on=Tuning(), labels={"tier": "gold"}).pool == ""

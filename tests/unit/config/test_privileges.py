@@ -22,7 +22,7 @@ SCORES = {"burstable": 900, "guaranteed": -997, "besteffort": 1000}
 
 def pod(kind: str, namespace: str = "shop", **annotations: str) -> Pod:
     mine = {P + key.replace("_", "-").replace("-FOR-", "."): value for key, value in annotations.items()}
-    return Pod("p", namespace=namespace, annotations=mine, cgroup_parent=PARENTS[kind])
+    return Pod("p", namespace=namespace, annotations=mine, cgroup_parent=PARENTS[kind], cpu_request=1000)
 
 
 def wish(of: Pod, tuning: Tuning | None = None, score: int | None = None, shares: int = 2) -> Wish:

@@ -41,10 +41,10 @@ def test_every_key_but_the_class_of_a_rule_has_a_default():
     assert [name for name, field in leaves().items() if field.is_required()] == [("Rule", "class")]
 
 
-def test_an_operator_touches_at_most_forty_keys():
+def test_an_operator_touches_at_most_sixty_keys():
     # a key that every class has is one key to learn; apiVersion has one value, and nobody touches it; pools is a
     # section, though its parts are named by the operator
-    assert len({alias for _, alias in leaves()} - {"apiVersion", "pools"}) <= 40
+    assert len({alias for _, alias in leaves()} - {"apiVersion", "pools"}) <= 60
 
 
 def test_every_key_is_documented():

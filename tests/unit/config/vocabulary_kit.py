@@ -23,7 +23,8 @@ def wish(
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in (annotations or {}).items()}
     if qos:
         texts[OWN_CLASS] = qos
-    facts = {"namespace": "shop", "cgroup_parent": "/kubepods/burstable/pod1", **(pod or {})}
+    own = {"namespace": "shop", "cgroup_parent": "/kubepods/burstable/pod1", "cpu_request": 4000}
+    facts = {**own, **(pod or {})}
     named = container.pop("name", "app")
     of = Pod("p", annotations=texts, labels=labels or {}, **facts)
     asked = Container("c", "p", named, oom_score_adj=500, resources=Resources(**container))

@@ -9,6 +9,7 @@ from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.actuation.target import Applied, Target
 from nri_coloc.config import keys
+from nri_coloc.daemon import translation
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
@@ -18,7 +19,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
 from nri_coloc.model.knobs import Original
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Wish
+from nri_coloc.model.workload import Pod, Wish
 from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.policy import pools
 from nri_coloc.telemetry.audit import AuditLog, Record
@@ -27,6 +28,22 @@ from tests.unit.policy import kit
 
 MEMORY = 16 << 30
 NOTHING_JOURNALLED = Original(frozenset())
+
+
+class Requests:
+    """Stands for the pods' cgroups: by pod id the CPU requests that they hold, thousandths; `reads` counts."""
+
+    def __init__(self, by_pod: Mapping[str, int] | None = None) -> None:
+        self.by_pod = dict(by_pod or {})
+        self.reads = 0
+
+    def read(self, pod: Pod) -> int | None:
+        self.reads += 1
+        return self.by_pod.get(pod.id)
+
+
+NO_REQUESTS = Requests()
+"""Pods' cgroups on a node without a kubelet."""
 
 
 class Heard:
@@ -51,9 +68,11 @@ def a_node(tuning: Tuning | None = None) -> Node:
     return node
 
 
-def a_translator(tuning: Tuning, journalled: Original = NOTHING_JOURNALLED) -> Translator:
+def a_translator(
+    tuning: Tuning, requests: translation.Requests = NO_REQUESTS, journalled: Original = NOTHING_JOURNALLED
+) -> Translator:
     """Return a translator for a machine whose previous process has left a journal of every container."""
-    return Translator(MEMORY, tuning, lambda _container: journalled)
+    return Translator(MEMORY, tuning, requests, lambda _container: journalled)
 
 
 def listed(

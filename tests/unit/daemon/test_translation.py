@@ -1,5 +1,6 @@
 """From hooks to events: what is taken from the hook, what from the state, and what is never believed."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,15 +9,16 @@ import pytest
 from nri_coloc._pb import told_pb2
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.translation import Translator
-from nri_coloc.model.knobs import NO_KNOBS, Knobs, Original
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, Phase, QoSClass
+from nri_coloc.model.events import PodResized
+from nri_coloc.model.knobs import Knobs, Original
+from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.model.tuning import ClassTuning, PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.model.workload import Phase, QoSClass
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import admission, record
 from tests.rig.told import entry
-from tests.unit.daemon.kit import a_node, a_translator, listed
+from tests.unit.daemon.kit import Requests, a_node, a_translator, listed
 
 TUNING = Tuning()
 
@@ -36,10 +38,14 @@ def hook(kind: HookKind, qos: str = "", resources: told_pb2.LinuxResources | Non
 
 
 def synchronized(
-    translator: Translator, pods: Sequence[Any], containers: Sequence[Any], state: NodeState
+    translator: Translator,
+    pods: Sequence[Any],
+    containers: Sequence[Any],
+    state: NodeState,
+    tuning: Tuning = TUNING,
 ) -> Any:
     found = listed(translator, pods, containers)
-    return translator.synchronized(found.pods, found.containers, state, TUNING)
+    return translator.synchronized(found.pods, found.containers, state, tuning)
 
 
 def test_a_pod_that_the_state_knows_is_not_read_from_the_hook_again(translator):
@@ -189,7 +195,7 @@ class Adopted:
         self.hook.pod.annotations.append(entry("coloc.nri.io/memory-limit", limit))
         assert self.hook.container is not None
         self.hook.container.linux.resources.memory.limit.value = says
-        translator = a_translator(TUNING, journalled)
+        translator = a_translator(TUNING, journalled=journalled)
         event = synchronized(translator, [self.hook.pod], [self.hook.container], a_node().state)
         ((self.container, self.wish),) = event.containers
 
@@ -236,23 +242,232 @@ def test_every_wish_is_read_again_under_another_tuning(translator):
     assert containers["c"].qos is QoSClass.SHARED, "system is for kube-system"
 
 
-def driven_hook(kind: HookKind, cpus: str = "4-5", qos: str = "reclaimed") -> Hook:
-    found = hook(kind, qos)
-    assert found.container is not None
-    found.container.env.append(b"DRA_CPUSET_0b6e=4-5")
-    found.container.linux.resources.cpu.cpus = cpus
-    return found
+# ---- a pod's CPU request ----
 
 
-def test_what_the_dra_driver_has_pinned_is_dedicated_and_left_alone_whatever_its_pod_is(translator):
-    node = a_node()
-    node.decide(translator.pod_started(hook(HookKind.RUN_POD_SANDBOX, "reclaimed"), TUNING))
-    wish = translator.creating(driven_hook(HookKind.CREATE_CONTAINER), node.state, TUNING).wish
-    assert (wish.qos, wish.preserve) == (QoSClass.DEDICATED, frozenset({"cpu", KEPT_BY_DRA}))
-    assert wish.because == "the DRA CPU driver has pinned it to CPUs 4-5"
-    assert wish.knobs == NO_KNOBS  # a reclaimed pod's score of 1000 is not for it
+class Asking:
+    """A pod that asks for its own CPUs on a node whose pod cgroups hold these requests."""
+
+    def __init__(self, requests: Requests, *, qos: str = "dedicated", tuning: Tuning = TUNING) -> None:
+        self.requests, self.tuning = requests, tuning
+        self.translator, self.node = a_translator(tuning, requests), a_node(tuning)
+        self.run = hook(HookKind.RUN_POD_SANDBOX, qos)
+        self.run.pod.linux.cgroup_parent = "/kubepods/burstable/podu"
+
+    def started(self) -> "Asking":
+        self.node.decide(self.translator.pod_started(self.run, self.tuning))
+        return self
+
+    def container(self, name: str, shares: int) -> Hook:
+        told = hook(HookKind.CREATE_CONTAINER)
+        assert told.container is not None
+        told.container.id, told.container.name = name, name
+        told.container.linux.resources.cpu.shares.value = shares
+        return told._replace(pod=self.run.pod)
+
+    def create(self, name: str = "c", shares: int = 2048) -> Assignment:
+        event = self.translator.creating(self.container(name, shares), self.node.state, self.tuning)
+        return self.node.decide(event).state.containers[name]
+
+    def update(self, name: str, shares: int) -> Assignment:
+        wanted = told_pb2.LinuxResources()
+        wanted.cpu.shares.value = shares
+        told = self.container(name, shares)._replace(resources=wanted)
+        event = self.translator.updating(told, self.node.state, self.tuning)
+        return self.node.decide(event).state.containers[name]
+
+    def resize_pod(self, told: int | None = None) -> PodResized | None:
+        resources = None
+        if told is not None:
+            resources = told_pb2.LinuxResources()
+            resources.cpu.shares.value = told
+        event = self.translator.pod_resized(self.run._replace(resources=resources), self.node.state)
+        if event is not None:
+            self.node.decide(event)
+        return event
+
+    def listed(self, *containers: Any, state: NodeState | None = None) -> Any:
+        """Have the runtime list the pod with these containers."""
+        known = self.node.state if state is None else state
+        return synchronized(self.translator, [self.run.pod], containers, known, self.tuning)
+
+    @property
+    def request(self) -> int | None:
+        return self.node.state.pods["p"].pod.cpu_request
 
 
-def test_a_variable_that_anybody_wrote_changes_nothing(translator):
-    wish = translator.creating(driven_hook(HookKind.CREATE_CONTAINER, cpus=""), a_node().state, TUNING).wish
-    assert (wish.qos, wish.preserve) == (QoSClass.RECLAIMED, frozenset())
+def test_a_pods_request_is_read_when_its_sandbox_starts():
+    asking = Asking(Requests({"p": 4000})).started()
+    assert (asking.request, asking.requests.reads) == (4000, 1)
+    assert asking.node.state.pods["p"].wish.qos is QoSClass.DEDICATED
+
+
+def test_a_creation_within_the_request_reads_nothing():
+    asking = Asking(Requests({"p": 4000})).started()
+    assert asking.create().exclusive.bit_count() == 2
+    assert asking.requests.reads == 1
+
+
+def test_a_request_is_read_again_before_a_class_is_denied():
+    asking = Asking(Requests({"p": 0})).started()
+    assert asking.node.state.pods["p"].wish.qos is QoSClass.SHARED
+    asking.requests.by_pod["p"] = 2000
+    assert asking.create().qos is QoSClass.DEDICATED
+    assert (asking.request, asking.requests.reads) == (2000, 2)
+
+
+def test_a_request_is_read_again_before_cpus_are_denied():
+    asking = Asking(Requests({"p": 1000})).started()
+    asking.requests.by_pod["p"] = 2000
+    assert asking.create().exclusive.bit_count() == 2
+    assert asking.requests.reads == 2
+
+
+def test_a_denial_costs_one_read():
+    asking = Asking(Requests({"p": 0})).started()
+    assert (asking.create().qos, asking.requests.reads) == (QoSClass.SHARED, 2)
+
+
+def test_a_growth_reads_the_request_again():
+    asking = Asking(Requests({"p": 2000})).started()
+    asking.create()
+    asking.requests.by_pod["p"] = 4000
+    assert asking.update("c", 4096).exclusive.bit_count() == 4
+
+
+def test_a_request_that_cannot_be_read_any_more_stays():
+    asking = Asking(Requests({"p": 2000})).started()
+    asking.create()
+    del asking.requests.by_pod["p"]
+    assert asking.update("c", 4096).exclusive.bit_count() == 2
+    assert (asking.request, asking.resize_pod()) == (2000, None)
+
+
+def test_without_a_kubelet_the_containers_requests_count():
+    asking = Asking(Requests()).started()
+    assert asking.create("side", 512).qos is QoSClass.SHARED
+    assert asking.create("app", 512).qos is QoSClass.DEDICATED
+    assert asking.create("main", 2048).exclusive.bit_count() == 2
+
+
+def test_without_a_kubelet_a_limit_is_no_request():
+    asking = Asking(Requests()).started()
+    told = asking.container("c", 2)
+    assert told.container is not None
+    told.container.linux.resources.cpu.quota.value = 600_000
+    event = asking.translator.creating(told, asking.node.state, TUNING)
+    assert (event.wish.qos, event.wish.short) == (QoSClass.SHARED, True)
+    (finding,) = event.wish.findings
+    assert (finding.kind.value, finding.key) == ("annotation.denied", "coloc.nri.io/qos-class")
+
+
+def test_a_pod_that_was_missed_is_read_before_it_owns_cpus():
+    asking = Asking(Requests({"p": 1000}))
+    owned = asking.create(shares=4096)
+    assert (owned.exclusive.bit_count(), asking.request) == (1, 1000)
+
+
+def test_a_resize_of_the_pod_is_taken_over():
+    asking = Asking(Requests({"p": 2000})).started()
+    asking.create(shares=2)
+    asking.requests.by_pod["p"] = 4000
+    event = asking.resize_pod(told=4096)
+    assert event is not None
+    assert event.pod.cpu_request == 4000
+    assert asking.node.state.containers["c"].exclusive.bit_count() == 4
+    assert asking.resize_pod() is None
+
+
+def test_our_own_weight_on_a_reclaimed_pod_is_not_read():
+    asking = Asking(Requests({"p": 2000}), qos="reclaimed").started()
+    assert asking.node.state.boxed("p")
+    asking.requests.by_pod["p"] = 0
+    assert asking.resize_pod() is None
+    assert asking.request == 2000
+
+
+@pytest.mark.parametrize("qos", ["shared", ""])
+def test_a_list_reads_no_request_that_decides_nothing(qos):
+    asking = Asking(Requests({"p": 2000}), qos=qos)
+    asking.listed()
+    assert asking.requests.reads == 0
+
+
+@pytest.mark.parametrize(
+    "tuning",
+    [Tuning(pools=(PoolTuning("gold", minimum=1),)), Tuning(reclaim=ReclaimTuning(partition=True))],
+    ids=["pools", "partition"],
+)
+def test_a_list_reads_requests_that_size_pools(tuning):
+    asking = Asking(Requests({"p": 2000}), qos="shared", tuning=tuning)
+    listed = asking.listed()
+    assert [pod.cpu_request for pod, _ in listed.pods] == [2000]
+
+
+@pytest.mark.parametrize(("milli", "qos"), [(2000, QoSClass.DEDICATED), (500, QoSClass.SHARED)])
+def test_a_list_reads_the_request_of_a_dedicated_pod(milli, qos):
+    asking = Asking(Requests({"p": milli}))
+    container = asking.container("c", 8192).container
+    listed = asking.listed(container)
+    assert [(pod.cpu_request, wish.qos) for pod, wish in listed.pods] == [(milli, qos)]
+    assert [wish.qos for _, wish in listed.containers] == [qos]
+
+
+def test_a_list_without_a_kubelet_counts_all_containers():
+    asking = Asking(Requests())
+    both = [asking.container(name, 512).container for name in ("a", "b")]
+    listed = asking.listed(*both)
+    assert [wish.qos for _, wish in listed.containers] == [QoSClass.DEDICATED] * 2
+
+
+def test_a_list_keeps_the_request_that_is_known():
+    asking = Asking(Requests({"p": 2000})).started()
+    listed = asking.listed()
+    assert (listed.pods[0][0].cpu_request, asking.requests.reads) == (2000, 1)
+
+
+def test_new_settings_read_wishes_with_the_known_request():
+    asking = Asking(Requests({"p": 2000})).started()
+    asking.create()
+    dear = Tuning(classes={**TUNING.classes, QoSClass.DEDICATED: ClassTuning(min_request=4000)})
+    containers, pods = asking.translator.wishes_again(asking.node.state, dear)
+    assert (containers["c"].qos, pods["p"].qos) == (QoSClass.SHARED, QoSClass.SHARED)
+
+
+class TestALowerRequest:
+    """nri-plugins' annotation is written once; an in-place resize is newer."""
+
+    def asking(self, cpu: str = "1") -> Asking:
+        asking = Asking(Requests({"p": 8000}))
+        told = json.dumps({"containers": {"c": {"requests": {"cpu": cpu}}}})
+        asking.run.pod.annotations.append(entry("noderesource.dev/resources", told))
+        return asking.started()
+
+    def test_it_counts_at_creation(self):
+        assert self.asking().create(shares=2048).exclusive.bit_count() == 1
+
+    def test_a_resize_is_newer(self):
+        asking = self.asking()
+        asking.create(shares=2048)
+        assert asking.update("c", 4096).exclusive.bit_count() == 4
+        assert asking.update("c", 4096).exclusive.bit_count() == 4
+
+    def test_what_was_no_lower_at_creation_is_not_later(self):
+        asking = self.asking("2")
+        asking.create(shares=2048)
+        assert asking.update("c", 4096).exclusive.bit_count() == 4
+        containers, _ = asking.translator.wishes_again(asking.node.state, TUNING)
+        assert containers["c"].cpu_milli == 0
+
+    def test_a_restart_keeps_what_a_resize_gave(self):
+        asking = self.asking("2")
+        owned = asking.create(shares=2048)
+        container = asking.container("c", 4096).container
+        assert container is not None
+        container.annotations.append(entry("coloc.nri.io/record", record.write(owned)))
+        container.linux.resources.cpu.cpus = "0-3"
+        listed = asking.listed(container, state=a_node().state)
+        assert listed.containers[0][1].cpu_milli == 0
+        container.linux.resources.cpu.cpus = "0-1"
+        listed = asking.listed(container, state=a_node().state)
+        assert listed.containers[0][1].cpu_milli == 2000

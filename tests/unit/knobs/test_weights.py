@@ -61,3 +61,40 @@ def test_shares_of_a_weight_make_that_weight_again(weight):
 
 def test_the_least_weight_is_the_kubelets_word_for_no_request():
     assert weights.shares_of(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("shares", "weight"),
+    [
+        (2, 1),
+        (102, 17),
+        (512, 59),
+        (1024, 100),
+        (2048, 174),
+        (262143, 10000),
+        (262144, 10000),
+        (0, 1),
+        (1 << 40, 10000),
+    ],
+)
+def test_newer_versions_bend_the_curve(shares, weight):
+    assert weights.bent_cpu_weight(shares) == weight
+
+
+@pytest.mark.parametrize(
+    ("weight", "behind"),
+    [(1, (2, 28)), (39, (999, 1024)), (79, (2047, 2073)), (100, (2598, 2623)), (10_000, (262144, 262144))],
+)
+def test_a_weight_stands_for_a_range_of_shares(weight, behind):
+    assert weights.shares_behind(weight) == behind
+
+
+@pytest.mark.parametrize("mapping", [weights.cpu_weight, weights.bent_cpu_weight])
+def test_no_mapping_makes_a_weight_of_more_shares_than_its_range(mapping):
+    for shares in range(2, 262145, 101):
+        assert weights.shares_behind(mapping(shares))[1] >= shares
+
+
+@pytest.mark.parametrize("weight", [0, -1, 10_001, 10**9], ids=str)
+def test_a_weight_that_no_kernel_writes_is_the_nearest(weight):
+    assert weights.shares_behind(weight) == weights.shares_behind(min(max(weight, 1), 10_000))

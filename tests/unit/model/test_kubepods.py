@@ -108,3 +108,25 @@ def test_what_pods_leave_tells_where_they_were(files, mounts, there):
 )
 def test_where_nothing_of_a_kubelet_is_they_never_were(files, mounts, there):
     assert kubepods.is_elsewhere(files, mounts, there.__contains__)
+
+
+@pytest.mark.parametrize(
+    ("path", "best_effort"),
+    [
+        ("kubepods/burstable/pod1", "kubepods/besteffort"),
+        ("kubepods/pod1", "kubepods/besteffort"),
+        ("kubepods/besteffort/pod1", "kubepods/besteffort"),
+        (
+            "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice",
+            "kubepods.slice/kubepods-besteffort.slice",
+        ),
+        (
+            "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod1.slice",
+            "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice",
+        ),
+        ("system.slice/pod1", ""),
+        ("", ""),
+    ],
+)
+def test_the_cgroup_of_best_effort_pods_lies_beside(path, best_effort):
+    assert kubepods.best_effort_of(path) == best_effort

@@ -10,7 +10,11 @@ def test_only_reclaimed_pods_are_turned_down_by_default():
     classes = default_classes()
     assert classes.keys() == set(QoSClass)
     assert classes[QoSClass.RECLAIMED] == ClassTuning(cpu_shares=2, io_weight=10, oom_score_adj=1000)
-    assert {classes[qos] for qos in QoSClass if qos is not QoSClass.RECLAIMED} == {ClassTuning()}
+    assert classes[QoSClass.SHARED] == classes[QoSClass.SYSTEM] == ClassTuning()
+
+
+def test_a_dedicated_pod_requests_a_cpu_by_default():
+    assert default_classes()[QoSClass.DEDICATED] == ClassTuning(min_request=1000)
 
 
 def test_each_tuning_has_a_table_of_its_own():

@@ -168,7 +168,7 @@ class TestRecords:
 
 
 class TestClaims:
-    """What the DRA CPU driver put into an environment; who believes it is `policy.claim`'s business."""
+    """What the DRA CPU driver put into an environment; whether it counts is decided in `policy.driver`."""
 
     def claimed(self, *env: str, cpus: str = "4-5") -> int:
         message = nri_pb2.Container(id="c1", env=env)
@@ -194,6 +194,13 @@ class TestClaims:
         one = "DRA_CPUSET_a=" + "4," * 1000 + "5"
         assert self.claimed(one) == 0b110000
         assert self.claimed(*[one] * 40) == 0
+
+    def test_the_first_variable_is_kept_as_written(self):
+        message = nri_pb2.Container(id="c1", env=["DRA_CPUSET_a=4", "DRA_CPUSET_b=5"])
+        message.linux.resources.cpu.cpus = "4-5"
+        assert container_of(message, Pod("p")).claims == "DRA_CPUSET_a=4"
+        message.env[0] = f"DRA_CPUSET_{'a' * 1000}=4"
+        assert len(container_of(message, Pod("p")).claims) == 256
 
     def test_without_cpus_in_the_spec_nobody_has_pinned_it(self):
         assert self.claimed("DRA_CPUSET_a=4-5", cpus="") == 0

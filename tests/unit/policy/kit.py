@@ -22,6 +22,7 @@ from nri_coloc.model.events import (
     CPUsFreed,
     Event,
     PodRemoved,
+    PodResized,
     PodStarted,
     Reconfigured,
     Synchronized,
@@ -81,6 +82,7 @@ class Node:
         self.state = state or pools.initial(machine(name), self.tuning)
         self.listed: dict[str, Container] = {}
         self.clock = 0
+        self.requests: dict[str, int] = {}
 
     # ---- events ----
 
@@ -88,6 +90,10 @@ class Node:
         outcome = step(self.state, event, self.tuning)
         self.state = outcome.state
         return outcome
+
+    def pod(self, name: str) -> Pod:
+        """Return a pod with the CPU request that its cgroup shows."""
+        return pod(name, cpu_request=self.requests.get(name))
 
     def push(self) -> None:
         """Bring the runtime's specs to what holds, as the pusher does in time."""
@@ -100,7 +106,7 @@ class Node:
         self, name: str, milli: int = 0, wish: Wish = DEDICATED, on: str = "web", **facts: Any
     ) -> Outcome:
         asked = container(name, on, milli, **facts)
-        outcome = self.happen(ContainerCreating(pod(on), asked, wish))
+        outcome = self.happen(ContainerCreating(self.pod(on), asked, wish))
         if name in self.state.containers:
             self.clock += 1
             created = replace(asked, created_at=self.clock)
@@ -110,7 +116,7 @@ class Node:
     def attempt(self, container_id: str, name: str, milli: int = 2000, on: str = "web") -> Outcome:
         """Create one attempt of a container: every attempt has an id of its own."""
         asked = replace(container(container_id, on, milli), name=name)
-        outcome = self.happen(ContainerCreating(pod(on), asked, DEDICATED))
+        outcome = self.happen(ContainerCreating(self.pod(on), asked, DEDICATED))
         self.listed = {k: c for k, c in self.listed.items() if k in self.state.containers}
         self.listed[container_id] = as_listed(asked, self.state.containers[container_id])
         return outcome
@@ -120,13 +126,14 @@ class Node:
     ) -> Outcome:
         if running and name in self.listed:
             self.listed[name] = replace(self.listed[name], phase=Phase.RUNNING)
-        return self.happen(ContainerStarting(pod(on), container(name, on, pid=7, **facts), wish, running))
+        started = container(name, on, pid=7, **facts)
+        return self.happen(ContainerStarting(self.pod(on), started, wish, running))
 
     def update(
         self, name: str, requested: Resources, wish: Wish = DEDICATED, on: str = "web", **facts: Any
     ) -> Outcome:
         listed = self.listed.get(name, container(name, on))
-        outcome = self.happen(ContainerUpdating(pod(listed.pod_id), listed, wish, requested, **facts))
+        outcome = self.happen(ContainerUpdating(self.pod(listed.pod_id), listed, wish, requested, **facts))
         if name in self.listed:
             spec, ours = merge(listed.resources, requested), outcome.orders_for(name)
             self.listed[name] = replace(listed, resources=_with_ours(spec, ours))
@@ -159,7 +166,12 @@ class Node:
         return self.happen(ContainerGone(name, removed))
 
     def start_pod(self, name: str = "web", wish: Wish = RECLAIMED) -> Outcome:
-        return self.happen(PodStarted(pod(name), wish))
+        return self.happen(PodStarted(self.pod(name), wish))
+
+    def resize_pod(self, name: str, milli: int) -> Outcome:
+        """Let the kubelet write another CPU request into the pod's cgroup."""
+        self.requests[name] = milli
+        return self.happen(PodResized(self.pod(name)))
 
     def remove_pod(self, name: str = "web") -> Outcome:
         self.listed = {k: c for k, c in self.listed.items() if c.pod_id != name}

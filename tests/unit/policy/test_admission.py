@@ -271,7 +271,7 @@ class TestFollowers:
         node.create("main", 2000)
         found = placed(node, DEDICATED, 250)
         assert (found.assignment.follows, found.assignment.pool) == ("main", "dedicated")
-        assert found.because == "asked 0.25 CPUs, less than one, so it runs on CPUs 0-1 of main"
+        assert found.because == "asked 0.25 CPUs, less than one: it runs on CPUs 0-1 of main"
 
     def test_an_ephemeral_container_runs_with_the_main_container(self):
         node = Node()
@@ -297,6 +297,17 @@ class TestFollowers:
         node.create("main", 2000, on="other")
         assert placed(node, DEDICATED, 100).assignment.follows == ""
 
+    @pytest.mark.parametrize(
+        ("milli", "asked"), [(0, "for no amount of CPU (no cpu shares)"), (999, "0.999 CPUs")]
+    )
+    def test_less_than_one_cpu_alone_owns_none(self, milli, asked):
+        found = placed(Node(), DEDICATED, milli)
+        assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
+        assert (found.reason.value, found.because) == (
+            "below_one_cpu",
+            f"asked {asked}, less than one, and its pod has no main container; pool share has CPUs 0-7",
+        )
+
     def test_an_old_claim_of_its_own_does_not_count_beside_a_main_container(self):
         node = Node()
         node.create("main", 2000)
@@ -314,9 +325,9 @@ def test_the_spec_is_said_without_what_it_keeps():
 
 
 @pytest.mark.parametrize(
-    ("milli", "small"), [(0, False), (999, True), (1000, False)], ids=["0", "999", "1000"]
+    ("milli", "small"), [(0, True), (999, True), (1000, False)], ids=["0", "999", "1000"]
 )
-def test_small_is_some_but_less_than_one(milli, small):
+def test_small_is_less_than_one_cpu(milli, small):
     assert admission.is_small(container("c", milli=milli)) is small
 
 

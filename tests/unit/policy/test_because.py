@@ -55,9 +55,10 @@ def found(pattern: str, record: Record) -> str:
 
 
 def asked(record: Record) -> int:
-    """Return how many CPUs a sentence says were asked for, rounded up as it says."""
-    if "asked for no amount of CPU, so 1" in record.because:
-        return 1
+    """Return how many CPUs follow from the requests that a sentence names."""
+    of_pod = re.search(r"the pod's request is [0-9.]+ CPUs[^;]*, so (\d+)", record.because)
+    if of_pod:
+        return int(of_pod[1])
     amount = float(found(r"asked ([0-9.]+) CPUs", record))
     rounded = re.search(r"rounded up to (\d+)", record.because)
     whole = int(rounded[1]) if rounded else int(amount)
@@ -103,7 +104,8 @@ def derived(record: Record, on: Topology) -> str:
         return cpuset.render(grant.cpus)
     patterns = {
         Reason.RESTORED: f"record gives CPUs ({CPUS}), still free",
-        Reason.FOLLOWS_MAIN: f"less than one, so it runs on CPUs ({CPUS}) of",
+        Reason.FOLLOWS_MAIN: f"less than one: it runs on CPUs ({CPUS}) of",
+        Reason.BELOW_ONE_CPU: f"pool share has CPUs ({CPUS})",
         Reason.POOL_MEMBER: f"pool (?:share|system) has CPUs ({CPUS})",
         Reason.NO_FREE_CPUS: rf"CPUs are free \(({CPUS})\)",
     }
@@ -193,7 +195,7 @@ class TestEveryoneElse:
 
     def test_one_placed_by_file_says_what_it_would_have_said_at_creation(self):
         node = Node()
-        record = audit(node.start("main"))[0]
+        record = audit(node.start("main", milli=2000))[0]
         assert record.reason is Reason.PLACED_AT_START
         assert record.after["cpus"] == derived(record, machine())
 

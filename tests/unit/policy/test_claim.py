@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.model.workload import Phase, Resources
+from nri_coloc.model.workload import Phase
 from nri_coloc.policy import claim
 from nri_coloc.policy.claim import NO_CLAIM, Claim
 from tests.unit.policy.kit import DEDICATED, SHARED, asking, container, mask
@@ -14,9 +14,15 @@ REFUSED = '{"v":1,"class":"dedicated","pool":"share"}'
 POOLED = '{"v":1,"class":"shared","pool":"share"}'
 
 
-def claimed(spec: str, milli: int = 2000, record: str = OWNER, phase: Phase = Phase.CREATED) -> Claim:
+def claimed(
+    spec: str,
+    milli: int = 2000,
+    record: str = OWNER,
+    phase: Phase = Phase.CREATED,
+    of_pod: int | None = None,
+) -> Claim:
     listed = container("c", resources=asking(milli, cpus=spec), record=record, phase=phase)
-    return claim.of(listed, DEDICATED)
+    return claim.of(listed, DEDICATED, of_pod)
 
 
 class TestWithARecordOfCPUs:
@@ -57,19 +63,22 @@ class TestWithARecordOfCPUs:
         source, cpus, *sure = claim_.split()
         assert claimed(spec, milli) == Claim(mask(cpus), source, bool(sure), recorded=True)
 
-    @pytest.mark.parametrize(
-        ("spec", "found"),
-        [("", "record"), ("0-1", "record"), ("0", "spec"), ("2-7", ""), ("4-6", "")],
-        ids=["no-cpus", "as-created", "a-part", "the-pools", "the-main-containers"],
-    )
-    def test_a_sidecar_claims_nothing_by_a_record_that_its_spec_belies(self, spec, found):
-        claim_ = claimed(spec, 500)
-        assert (claim_.source if claim_.cpus else "") == found
+    @pytest.mark.parametrize("spec", ["", "0-1", "0", "2-7"])
+    def test_a_request_below_one_cpu_claims_nothing(self, spec):
+        assert claimed(spec, 500) == NO_CLAIM
+
+    def test_the_owner_of_its_pods_request_claims_by_its_record(self):
+        assert claimed("0-1", 0) == Claim(mask("0-1"), "record", sure=True, recorded=True)
 
 
 class TestWithoutARecordOfCPUs:
     def test_who_got_its_own_after_its_creation_has_it_in_its_spec(self):
         assert claimed("4-5", record=REFUSED) == Claim(mask("4-5"))
+
+    @pytest.mark.parametrize(("spec", "counts"), [("4-5", True), ("4-6", False), ("4-7", False)])
+    def test_its_pods_request_bounds_it(self, spec, counts):
+        found = claimed(spec, 4000, record=REFUSED, of_pod=1500)
+        assert found == (Claim(mask(spec)) if counts else NO_CLAIM)
 
     def test_who_was_placed_by_file_has_it_in_its_spec(self):
         assert claimed("4-5", record="", phase=Phase.RUNNING) == Claim(mask("4-5"))
@@ -98,7 +107,7 @@ class TestWithoutARecordOfCPUs:
 
     def test_another_class_claims_nothing(self):
         listed = container("c", resources=asking(2000, cpus="4-5"), phase=Phase.RUNNING)
-        assert claim.of(listed, SHARED) == NO_CLAIM
+        assert claim.of(listed, SHARED, None) == NO_CLAIM
 
 
 def test_the_words_tell_where_it_stands():
@@ -108,25 +117,7 @@ def test_the_words_tell_where_it_stands():
     ]
 
 
-def test_a_told_request_counts_for_the_spec_too():
-    told = replace(DEDICATED, cpu_milli=2000)
-    listed = container("c", resources=Resources(cpus="4-5"), record=REFUSED)
-    assert claim.of(listed, told) == Claim(mask("4-5"))
-
-
-class TestByTheDRADriver:
-    def driven(self, spec: str, claimed: str = "4-5", record: str = "") -> int:
-        listed = container("c", resources=Resources(cpus=spec), record=record)
-        return claim.by_driver(replace(listed, claimed=mask(claimed)))
-
-    @pytest.mark.parametrize(
-        ("spec", "claimed", "cpus"),
-        [("4-5", "4-5", "4-5"), ("4-5", "", ""), ("", "4-5", ""), ("0-7", "4-5", ""), ("x", "4-5", "")],
-        ids=["pinned", "no-claim", "forged", "pinned-elsewhere", "garbage"],
-    )
-    def test_it_counts_only_where_the_spec_says_the_same(self, spec, claimed, cpus):
-        assert self.driven(spec, claimed) == mask(cpus)
-
-    def test_cpus_of_ours_in_the_spec_make_no_forged_claim_true(self):
-        ours = '{"v":1,"class":"shared","pool":"share","original":{"cpus":null}}'
-        assert self.driven("0-7", "0-7", ours) == 0
+def test_a_lowered_request_counts_for_the_spec_too():
+    lowered = replace(DEDICATED, cpu_milli=2000)
+    listed = container("c", resources=asking(4000, cpus="4-5"), record=REFUSED)
+    assert claim.of(listed, lowered, None) == Claim(mask("4-5"))

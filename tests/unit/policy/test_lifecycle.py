@@ -177,32 +177,20 @@ class TestMainAndSidecar:
     def test_a_sidecar_that_came_first_joins_the_main_container(self):
         node = Node()
         node.create("side", 100)
+        assert (node["side"].pool, node.owners()) == ("share", {})
         outcome = node.create("main", 2000)
-        assert node.owners() == {"main": "2-3"}
-        assert node.cpus("side") == "2-3"
+        assert node.owners() == {"main": "0-1"}
+        assert node.cpus("side") == "0-1"
         assert ("container.update", "main_came") in said(outcome)
         assert "side" in outcome.moves.containers
 
-    def test_main_container_takes_its_sidecars_last_cpu(self):
-        """A native sidecar comes first. On two CPUs it has the only CPU that anybody may own."""
+    def test_a_sidecar_leaves_the_last_cpu_to_the_main_container(self):
+        """A native sidecar comes first. On two CPUs there is one that anybody may own."""
         node = Node("2cpu")
         node.create("side", 100)
-        outcome = node.create("main", 1000)
+        node.create("main", 1000)
         assert node.owners() == {"main": "0"}
         assert node["side"].follows == "main"
-        assert ("container.update", "main_came") in said(outcome)
-
-    def test_main_container_too_large_leaves_its_sidecar(self):
-        node = Node("2cpu")
-        node.create("side", 100)
-        node.create("main", 2000)
-        assert node.owners() == {"side": "0"}
-
-    def test_another_pods_sidecar_keeps_its_cpu(self):
-        node = Node("2cpu")
-        node.create("side", 100, on="other")
-        node.create("main", 1000)
-        assert node.owners() == {"side": "0"}
 
     def test_a_whole_container_does_not_join(self):
         node = Node()
@@ -210,11 +198,12 @@ class TestMainAndSidecar:
         node.create("main", 2000)
         assert node.owners() == {"first": "0", "main": "2-3"}
 
-    def test_who_followed_a_sidecar_follows_the_main_container(self):
+    @pytest.mark.parametrize("milli", [0, 999])
+    def test_every_earlier_sidecar_joins_the_main_container(self, milli):
         node = Node()
-        node.create("first", 100)
+        node.create("first", milli)
         node.create("second", 100)
-        assert node["second"].follows == "first"
+        assert (node["first"].follows, node["second"].follows) == ("", "")
         outcome = node.create("main", 2000)
         assert (node["first"].follows, node["second"].follows) == ("main", "main")
         assert {"first", "second"} <= set(outcome.moves.containers)
@@ -229,20 +218,13 @@ class TestMainAndSidecar:
         node = Node()
         node.create("side", 100, on="other")
         node.create("main", 2000)
-        assert node["side"].exclusive == 0b1
+        assert (node["side"].follows, node["side"].pool) == ("", "share")
 
     def test_a_sidecar_of_another_class_does_not_join(self):
         node = Node()
         node.create("side", 100, SHARED)
         node.create("main", 2000)
         assert node["side"].follows == ""
-
-    def test_a_sidecar_draws_no_sidecars(self):
-        node = Node("2cpu")
-        node.create("a", 100, SHARED)
-        node.create("b", 100)
-        assert node["a"].follows == ""
-        assert node["b"].exclusive == 0b1
 
     def test_when_the_main_container_ends_its_sidecar_runs_in_share(self):
         node = Node()

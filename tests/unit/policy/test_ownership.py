@@ -78,10 +78,9 @@ class TestGrowing:
         node = Node()
         node.create("first", 500)
         node.create("second", 400)
-        assert (node["first"].exclusive, node["second"].follows) == (1, "first")
         node.create("third", 500, on="other")
         resize(node, 2000, "first")
-        assert (node.cpus("first"), node.cpus("second")) == ("0,2", "0,2")
+        assert (node.cpus("first"), node.cpus("second"), node["third"].follows) == ("0-1", "0-1", "")
 
 
 class TestWhatCannotBeMet:
@@ -156,10 +155,20 @@ class TestShrinking:
         resize(node, 2000)
         assert node["web"].mems in (0b1, 0b10)
 
-    def test_an_owner_keeps_one_cpu_where_there_is_nobody_to_follow(self):
+    def test_an_owner_below_one_cpu_runs_in_share(self):
         node = node_with()
-        resize(node, 100)
-        assert node.owners() == {"web": "0"}
+        outcome = resize(node, 100)
+        assert (node.owners(), node["web"].pool, node.cpus("web")) == ({}, "share", "0-7")
+        assert said(outcome) == [("container.update", "below_one_cpu"), ("pool.resize", "cpus_returned")]
+        assert "asked 0.1 CPUs; it runs in share and returns CPUs 0-1" in first(outcome).because
+
+    def test_its_followers_go_along_into_share(self):
+        node = node_with()
+        node.create("side", 100)
+        outcome = resize(node, 100)
+        assert (node.owners(), node["side"].pool, node["side"].follows) == ({}, "share", "")
+        assert ("container.update", "main_gone") in said(outcome)
+        assert set(outcome.moves.containers) == {"web", "side", "online"}
 
     def test_an_owner_beside_a_larger_one_joins_it_with_its_followers(self):
         node = Node()
@@ -177,9 +186,7 @@ class TestShrinking:
         node.create("main", 2000)
         node.create("second", 4000, on="web")
         words = first(resize(node, 500, "main")).because
-        assert (
-            "asked 0.5 CPUs, rounded up to 1; it joins second of its pod on CPUs 4-7 and returns 0-1" in words
-        )
+        assert "asked 0.5 CPUs; it joins second of its pod on CPUs 4-7 and returns 0-1" in words
 
 
 class TestWhoOwnsNothing:
@@ -229,22 +236,21 @@ class TestWhoOwnsNothing:
 
 
 class TestWhoBeginsToFollow:
-    def orphaned(self, wish: Wish = DEDICATED) -> Node:
-        """A sidecar that ran in share since the one it followed was created anew."""
+    def refused(self, wish: Wish = DEDICATED) -> Node:
+        """A container that was refused CPUs of its own before the main container of its pod came."""
         node = Node()
-        node.create("main", 100)
-        node.create("side", 100, wish)
-        node.create("main", 100)
+        node.create("side", 9000, wish)
+        node.create("main", 1000)
         assert (node["side"].pool, node["side"].follows) == ("share", "")
         return node
 
     def test_it_is_moved_though_no_pool_has_changed(self):
-        outcome = resize(self.orphaned(), 500, "side")
+        outcome = resize(self.refused(), 500, "side")
         assert outcome.moves.containers == ("side",)
         assert outcome.waits_for == NOBODY
 
     def test_its_pod_is_moved_where_that_is_the_unit(self):
-        outcome = resize(self.orphaned(replace(DEDICATED, handler="pod")), 500, "side")
+        outcome = resize(self.refused(replace(DEDICATED, handler="pod")), 500, "side")
         assert (outcome.moves.pods, outcome.moves.containers) == (("web",), ())
 
 

@@ -9,7 +9,7 @@ from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import Synchronized
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, Container, Phase, Resources, Wish
+from nri_coloc.model.workload import Container, Phase, Resources, Wish
 from nri_coloc.policy import resync
 from tests.unit.policy.kit import (
     DEDICATED,
@@ -63,11 +63,12 @@ class TestAfterARestart:
 
     def test_a_lapsed_claim_does_not_move_the_present_owner(self):
         node = Node()
-        node.create("side", 100)
-        node.create("main", 2000)
-        node.create("other", 1000, on="other")
-        assert node.cpus("other") == "0"  # which the sidecar's record names too
-        assert node.anew().owners() == node.owners()
+        node.create("shrunk", 2000)
+        node.update("shrunk", asking(500))
+        node.create("other", 2000, on="other")
+        node.push()
+        assert node.cpus("other") == "0-1"  # CPUs that the shrunk container's record names too
+        assert node.anew().owners() == node.owners() == {"other": "0-1"}
 
     def test_a_request_that_could_not_be_met_is_not_met_by_a_restart(self):
         node = Node()
@@ -225,10 +226,10 @@ class TestSpecsAlone:
         assert list(node.owners().values()) == ["0-1"]
 
     @pytest.mark.parametrize("milli", [100, 0])
-    def test_it_claims_nothing_beside_an_owner_who_would_have_joined_it(self, milli):
+    def test_a_record_of_a_small_container_lapses(self, milli):
         mate = listed("side", "4", "web", milli, owned="4")
         node = self.restarted(Tuning(), listed("main", "0-1", "web", 2000), mate)
-        assert node.owners() == {"side": "4"}
+        assert (node.owners(), node["side"].follows) == ({"main": "0-1"}, "main")
 
     def test_a_record_that_its_spec_belies_keeps_no_pool_from_its_least(self):
         pools = (PoolTuning("gold", minimum=1), PoolTuning("share", minimum=2))
@@ -250,31 +251,6 @@ class TestSpecsAlone:
         node.push()
         assert node.listed["refused"].resources.cpus == node.pool("share") == "2-3"
         assert node.anew().owners() == node.owners() == {"grown": "4-7"}
-
-    def test_who_gave_way_to_the_dra_driver_takes_no_last_cpus_of_share(self):
-        record = '{"v":1,"class":"shared","pool":"share","original":{}}'
-        driver = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"7"}'
-        driven = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
-        node = self.restarted(
-            Tuning(),
-            listed("owner", "0-4", "own", 5000, owned="0-3"),
-            listed("displaced", "5-6", "late", 2000, owned="5,7"),
-            (container("sharer", "s", resources=asking(100, cpus="5-6"), record=record), SHARED),
-            (container("f", "f", resources=asking(0, cpus="7"), record=driver, claimed=0x80), driven),
-        )
-        assert node.owners() == {"owner": "0-4", "f": "7"}
-        assert node.pool("share") == "5-6"
-
-    def test_one_set_in_record_and_spec_goes_before_a_younger_guess_beside_the_dra_driver(self):
-        driver = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"7"}'
-        driven = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
-        node = self.restarted(
-            Tuning(),
-            listed("owner", "0-4", "own", 5000, owned="0-4"),
-            listed("displaced", "5-6", "late", 2000, owned="5,7"),
-            (container("f", "f", resources=asking(0, cpus="7"), record=driver, claimed=0x80), driven),
-        )
-        assert node.owners() == {"owner": "0-4", "f": "7"}
 
 
 class TestForeigners:

@@ -15,6 +15,7 @@ from tests.unit.policy.kit import DEDICATED, Node, container, pod
 MAIN = container("main", milli=2000)
 EVENTS: dict[type, Any] = {
     events.PodStarted: events.PodStarted(pod(), DEDICATED),
+    events.PodResized: events.PodResized(pod(cpu_request=3000)),
     events.PodRemoved: events.PodRemoved("web"),
     events.ContainerCreating: events.ContainerCreating(pod(), MAIN, DEDICATED),
     events.ContainerStarting: events.ContainerStarting(pod(), MAIN, DEDICATED),

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from nri_coloc.model.tuning import PoolTuning, Tuning
 from nri_coloc.model.workload import Finding, FindingKind, QoSClass
 from tests.unit.policy.kit import SHARED, SYSTEM, Node, asking, moved, reply, said
@@ -79,10 +81,16 @@ class TestSize:
         node.stop("b")
         assert "etl/mail" not in node.state.pools.tiers
 
-    def test_the_request_of_an_annotation_counts(self):
+    @pytest.mark.parametrize(("told", "cpus"), [(3000, "0-2"), (8000, "0-3")])
+    def test_an_annotation_only_lowers_a_request(self, told, cpus):
         node = having(GOLD)
-        node.create("a", 100, replace(IN_GOLD, cpu_milli=3000))
-        assert node.pool("gold") == "0-2"
+        node.create("a", 4000, replace(IN_GOLD, cpu_milli=told))
+        assert node.pool("gold") == cpus
+
+    def test_a_limit_is_no_request(self):
+        node = having(GOLD)
+        node.create("a", wish=IN_GOLD, resources=asking(1, quota=600_000, period=100_000))
+        assert node.pool("gold") == "0-1"
 
 
 class TestOverAsking:

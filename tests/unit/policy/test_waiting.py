@@ -10,7 +10,7 @@ import pytest
 
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Numa, Placement, Resources
+from nri_coloc.model.workload import ISOLATED, Numa, Placement
 from nri_coloc.node_sim import machines
 from nri_coloc.policy import waiting
 from tests.unit.policy.kit import (
@@ -58,14 +58,6 @@ class Cause:
     ends: Callable[[Node], object]
 
 
-DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
-
-
-def driver_claims(node: Node) -> None:
-    spec = Resources(shares=2, cpus="0-7")
-    node.create("driven", wish=DRIVEN, on="driven", resources=spec, claimed=mask("0-7"))
-
-
 CAUSES = (
     Cause(
         "CPUs that go offline",
@@ -82,7 +74,6 @@ CAUSES = (
         lambda node: node.reconfigure(Tuning(kept_by_kubelet={"uid-x": {"": mask("0-6")}})),
         lambda node: node.reconfigure(Tuning()),
     ),
-    Cause("a claim of the DRA driver", driver_claims, lambda node: node.stop("driven")),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, QoSClass
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import whereabouts
 from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, asking, mask
 
@@ -131,12 +131,4 @@ def test_a_container_that_is_left_alone_runs_where_its_spec_says_or_anywhere(cpu
 def test_one_that_is_left_alone_is_not_where_its_pool_is():
     node = Node(tuning=TUNING)
     node.create("app", wish=replace(LEFT_ALONE, pool="gold"))
-    assert not apart(node)
-
-
-def test_where_the_driver_gave_all_cpus_one_of_them_is_shares_too():
-    driven = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
-    node = Node()
-    node.create("app", 8000, driven, resources=asking(8000, cpus="0-7"), claimed=mask("0-7"))
-    assert node.pool("share") == "0"
     assert not apart(node)

@@ -134,8 +134,8 @@ def test_a_join_names_the_main_container_and_its_cpus():
     node.create("side", 100)
     outcome = node.create("main", 2000)
     join = outcome.decisions[1]
-    assert join.because == "asked for less than one CPU; main of its pod now owns CPUs 2-3"
-    assert (join.before, join.after) == (Knobs(cpus="0"), Knobs(cpus="2-3"))
+    assert join.because == "asked for less than one CPU; main of its pod now owns CPUs 0-1"
+    assert (join.before, join.after) == (Knobs(cpus="2-7"), Knobs(cpus="0-1"))
 
 
 def test_an_orphan_says_from_where_to_where_it_moved():

@@ -114,12 +114,10 @@ def test_shares_shrink_in_the_same_proportion():
     )
 
 
-def test_a_loan_of_shares_only_counts_as_what_they_stand_for():
-    both = {"a": Loan(Knobs(shares=2048)), "b": Loan(Knobs(quota=50_000, period=25_000))}
-    assert amounts(both, 2000, 64 * GIB) == {
-        "a": Knobs(shares=1024),
-        "b": Knobs(quota=25_000, period=25_000),
-    }
+def test_a_limit_takes_nothing_from_other_loans():
+    large = Knobs(shares=1024, quota=6_400_000, period=100_000)
+    both = {"a": Loan(cpus(1000)), "b": Loan(large), "c": Loan(large._replace(shares=None))}
+    assert amounts(both, 2000, 64 * GIB) == {key: loan.lent for key, loan in both.items()}
 
 
 def test_a_loan_of_memory_only_takes_no_cpu_from_others():
@@ -128,7 +126,7 @@ def test_a_loan_of_memory_only_takes_no_cpu_from_others():
 
 
 def test_a_loan_below_the_kernels_least_is_not_raised():
-    assert amounts({"a": Loan(Knobs(quota=500, period=100_000))}, 0, 0)["a"].quota == 500
+    assert amounts({"a": Loan(Knobs(shares=4, quota=500, period=100_000))}, 0, 0)["a"].quota == 500
 
 
 # --- when ------------------------------------------------------------------------------------------------

@@ -36,7 +36,16 @@ class TestStateFile:
         assert cpuset.render(found.exclusive) == "2-4"
 
     def test_a_static_manager_may_have_pinned_nothing_yet(self):
-        assert read(state()) == CPUManager("static", {}, "the state file")
+        assert read(state()) == CPUManager("static", {}, "the state file", default=0b11100011)
+
+    @pytest.mark.parametrize(
+        ("facts", "cpus"), [({"defaultCpuSet": "2-7"}, "2-7"), ({"defaultCpuSet": ""}, ""), ({}, "0-1,5-7")]
+    )
+    def test_the_default_set_is_known(self, facts, cpus):
+        assert cpuset.render(read(state(**facts)).default) == cpus
+
+    def test_a_default_set_of_another_kind_is_no_state(self):
+        assert read(state(defaultCpuSet=7)).policy == "unknown"
 
     def test_none_is_none_whatever_else_it_says(self):
         assert read(state("none", entries=ENTRIES)) == CPUManager("none", source="the state file")

@@ -1,0 +1,189 @@
+"""A node on which a tenant's pod lives beside containers of others: the kubelet, the runtime and the daemon's brain.
+
+Messages go through the daemon's own translation; pods' cgroups are a table of one file each; the runtime keeps specs
+and records as containerd does, so that a restart of the daemon finds them again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pod_requests import PodRequests
+from nri_coloc.knobs import weights
+from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.events import ContainerGone, Event, PodRemoved
+from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.state import NodeState
+from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import Resources
+from nri_coloc.nri.events import Call, Hook
+from nri_coloc.nri.subscription import HookKind
+from nri_coloc.policy import admission, pools, record
+from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod
+from tests.rig import told
+from tests.unit.daemon.kit import a_translator, listed
+from tests.unit.policy.kit import machine
+
+MEMORY: Final = 32 * GIB
+
+DATABASE: Final = TenantPod(
+    (ContainerSpec("db", Figures(2000, 2000, GIB, GIB)),),
+    annotations={"coloc.nri.io/qos-class": "dedicated"},
+    namespace="data",
+    name="db",
+)
+WEB: Final = TenantPod(
+    (ContainerSpec("web", Figures(500, 2000, GIB, 2 * GIB)),), namespace="front", name="web"
+)
+GOLD: Final = TenantPod((ContainerSpec("vip", Figures(2000)),), labels={"tier": "gold"}, name="vip")
+
+
+@dataclass
+class Kubelet:
+    """How a kubelet writes a pod's request: cgroup version, mapping to weights, whether the runtime is told too.
+
+    `named`: the CPUs that its static CPU manager writes into every spec, "" without one.
+    """
+
+    version: Literal[1, 2] = 1
+    mapping: Callable[[int], int] = weights.cpu_weight
+    tells: bool = True
+    named: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+
+    def write(self, path: str, shares: int) -> None:
+        self.files[path.lstrip("/")] = str(shares if self.version == 1 else self.mapping(shares))
+
+    def text(self, path: str, _controller: Literal["cpu"], _name: str) -> str | None:
+        return self.files.get(path)
+
+    def originals(self, _path: str) -> dict[str, str]:
+        return {}
+
+
+class Tenancy:
+    """A node with these settings; every verb lets the daemon decide and the runtime take over the answer."""
+
+    def __init__(self, tuning: Tuning, kubelet: Kubelet, topology: str = "8cpu") -> None:
+        self.kubelet, self.tuning, self._topology = kubelet, tuning, topology
+        kubelet.write("kubepods/besteffort", 2)
+        self.pods: dict[str, nri_pb2.PodSandbox] = {}
+        self.containers: dict[str, nri_pb2.Container] = {}
+        self.start_daemon()
+
+    # ---- the daemon ----
+
+    def start_daemon(self) -> None:
+        """Start the daemon, or start it again: it is told what the runtime has."""
+        state = pools.initial(machine(self._topology), self.tuning)
+        self.node = Node(state, self.tuning, MEMORY)
+        self._translator = a_translator(self.tuning, PodRequests(self.kubelet, self.kubelet.version))
+        pods = map(told.pod, self.pods.values())
+        containers = map(told.container, self.containers.values())
+        found = listed(self._translator, list(pods), list(containers))
+        self._decide(self._translator.synchronized(found.pods, found.containers, self.state, self.tuning))
+
+    @property
+    def state(self) -> NodeState:
+        return self.node.state
+
+    def _decide(self, event: Event) -> Outcome:
+        outcome = self.node.decide(event)
+        for container_id, message in self.containers.items():
+            if container_id in self.state.containers:
+                orders = admission.orders(self.state, self.state.containers[container_id])
+                _lay_over(message, orders)
+        return outcome
+
+    # ---- pods ----
+
+    def run(self, pod: TenantPod) -> None:
+        """Run a pod to where all its main containers run; init containers have ended by then."""
+        self.start_pod(pod)
+        for container in pod.containers:
+            self.create(pod, container)
+            if container.kind is Kind.INIT:
+                self.end(pod, container)
+
+    def start_pod(self, pod: TenantPod) -> None:
+        message = nri_pb2.PodSandbox(id=pod.name, name=pod.name, uid=pod.name, namespace=pod.namespace)
+        message.annotations.update(pod.annotations)
+        message.labels.update(pod.labels)
+        message.linux.cgroup_parent = pod.cgroup_parent(pod.name)
+        self.kubelet.write(message.linux.cgroup_parent, pod.shares)
+        if self.kubelet.tells:
+            message.linux.pod_resources.cpu.shares.value = pod.shares
+        self._decide(self._translator.pod_started(_hook(HookKind.RUN_POD_SANDBOX, message), self.tuning))
+        self.pods[pod.name] = message
+
+    def create(self, pod: TenantPod, container: ContainerSpec) -> None:
+        message = self._message(pod, container)
+        hook = _hook(HookKind.CREATE_CONTAINER, self.pods[pod.name], message)
+        self._decide(self._translator.creating(hook, self.state, self.tuning))
+        created = self.state.containers[message.id]
+        _lay_over(message, created.knobs)
+        message.annotations["coloc.nri.io/record"] = record.write(created)
+        message.state = nri_pb2.CONTAINER_RUNNING
+        self.containers[message.id] = message
+        hook = _hook(HookKind.START_CONTAINER, self.pods[pod.name], message)
+        self._decide(self._translator.starting(hook, self.state, self.tuning, running=False))
+
+    def end(self, pod: TenantPod, container: ContainerSpec) -> None:
+        container_id = f"{pod.name}-{container.name}"
+        self.containers.pop(container_id, None)
+        self._decide(ContainerGone(container_id))
+
+    def remove(self, pod: TenantPod) -> None:
+        del self.pods[pod.name]
+        self.containers = {k: each for k, each in self.containers.items() if each.pod_sandbox_id != pod.name}
+        self._decide(PodRemoved(pod.name))
+
+    def _message(self, pod: TenantPod, container: ContainerSpec) -> nri_pb2.Container:
+        message = nri_pb2.Container(
+            id=f"{pod.name}-{container.name}", pod_sandbox_id=pod.name, name=container.name
+        )
+        message.env.extend(container.variables)
+        message.created_at = len(self.containers) + 1
+        message.linux.oom_score_adj.value = pod.oom_score_adj(container, MEMORY)
+        message.linux.cgroups_path = f"{pod.cgroup_parent(pod.name)}/{message.id}"
+        _write(message, pod.resources_of(container))
+        message.linux.resources.cpu.cpus = self.kubelet.named
+        return message
+
+    # ---- looks ----
+
+    def cpus(self, container_id: str) -> CPUMask:
+        return self.state.cpus_of(self.state.containers[container_id])
+
+    def owned(self, pod: TenantPod) -> int:
+        """Return how many CPUs the containers of a pod own."""
+        return sum(each.exclusive.bit_count() for each in self.state.of_pod(pod.name))
+
+
+def _hook(kind: HookKind, pod: nri_pb2.PodSandbox, container: nri_pb2.Container | None = None) -> Hook:
+    about = None if container is None else told.container(container)
+    return Hook(Call(1, kind.value, 0), kind, told.pod(pod), about, None)
+
+
+def _write(message: nri_pb2.Container, resources: Resources) -> None:
+    cpu = message.linux.resources.cpu
+    cpu.shares.value, cpu.quota.value = resources.shares or 0, resources.quota or 0
+    cpu.period.value = resources.period or 0
+    if resources.memory_limit:
+        message.linux.resources.memory.limit.value = resources.memory_limit
+
+
+def _lay_over(message: nri_pb2.Container, ours: Knobs) -> None:
+    """Put our values into a stored spec, as the answer to a creation and a push do."""
+    cpu = message.linux.resources.cpu
+    cpu.cpus, cpu.mems = ours.cpus or cpu.cpus, ours.mems or cpu.mems
+    for name in ("shares", "quota", "period"):
+        if getattr(ours, name) is not None:
+            getattr(cpu, name).value = getattr(ours, name)
+    if ours.memory_limit is not None:
+        message.linux.resources.memory.limit.value = ours.memory_limit
+    if ours.oom_score_adj is not None:
+        message.linux.oom_score_adj.value = ours.oom_score_adj

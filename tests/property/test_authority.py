@@ -1,0 +1,167 @@
+"""What a tenant writes never buys more than its requests, and takes nothing from other containers.
+
+Every pod that a tenant may write (`tenants`) lives beside a database on CPUs of its own, a shared server and a pool
+with CPUs of its own, through creations, ends and restarts of the daemon (`tenancy`).
+"""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nri_coloc.knobs import weights
+from nri_coloc.model.tuning import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
+from nri_coloc.model.workload import QoSClass
+from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Tenancy
+from tests.property.tenants import ContainerSpec, Figures, Kind, TenantPod, tenant_pods
+
+DB, VIP = "db-db", "vip-vip"
+
+SETTINGS = {
+    "default": Tuning(),
+    "driver": Tuning(dra_driver=True),
+    "pools": Tuning(
+        dra_driver=True,
+        reserved=0b1,
+        pools=(PoolTuning("gold", members=(Selector(label=("tier", "gold")),), minimum=1, maximum=4),),
+    ),
+    "rules": Tuning(
+        rules=(
+            ClassRule(QoSClass.DEDICATED, label=("tier", "own")),
+            ClassRule(QoSClass.SYSTEM, label=("tier", "agent")),
+        ),
+        classes={QoSClass.DEDICATED: ClassTuning(min_request=1500)},
+    ),
+}
+TUNINGS = st.sampled_from(tuple(SETTINGS))
+KUBELETS = st.builds(
+    Kubelet,
+    version=st.sampled_from((1, 2)),
+    mapping=st.sampled_from((weights.cpu_weight, weights.bent_cpu_weight)),
+    named=st.sampled_from(("", "", "0-7", "2-7", "4-7")),
+)
+
+ALL = ContainerSpec("app", Figures(1, 6000), variables=("DRA_CPUSET_x=0-7",))
+ASKING = {"coloc.nri.io/qos-class": "dedicated"}
+FAULT_1 = TenantPod((ContainerSpec("app", variables=("DRA_CPUSET_x=0-7",)),))
+FAULT_2 = TenantPod((ALL,), annotations=ASKING)
+THREE = tuple(ContainerSpec(name) for name in ("app", "log", "extra"))
+FAULT_7 = TenantPod(THREE, Figures(2000, 2000), ASKING)
+A_LIMIT_OF_THE_POD = TenantPod(THREE, Figures(1000, 8000), ASKING)
+
+
+def allowed(pod: TenantPod, tuning: Tuning) -> int:
+    """Return how many CPUs the containers of a pod may own together, by its requests."""
+    least = tuning.classes.get(QoSClass.DEDICATED, ClassTuning()).min_request
+    if pod.cpu_request < max(least, 1000):
+        return 0
+    own = [pod.request_of(each).cpu or 0 for each in pod.containers]
+    return max(-(-pod.cpu_request // 1000), sum(-(-milli // 1000) for milli in own if milli >= 1000))
+
+
+def peopled(tuning: Tuning, kubelet: Kubelet) -> Tenancy:
+    node = Tenancy(tuning, kubelet)
+    for pod in (DATABASE, WEB, GOLD):
+        node.run(pod)
+    return node
+
+
+class Others:
+    """What the containers of others have, to be compared with what they have beside a tenant."""
+
+    def __init__(self, node: Tenancy) -> None:
+        self.node, self.db = node, node.cpus(DB)
+        self.gold = node.cpus(VIP).bit_count()
+
+    def keep_their_cpus(self, *tenants: TenantPod) -> None:
+        state = self.node.state
+        assert self.node.cpus(DB) == self.db == state.owners[DB]
+        assert state.pools.share.bit_count() >= 1
+        if state.pools.plan:
+            assert self.node.cpus(VIP).bit_count() >= self.gold
+        owned = [each.exclusive for each in state.containers.values()]
+        assert sum(mask.bit_count() for mask in owned) == state.pools.dedicated.bit_count()
+        assert not state.pools.share & state.pools.dedicated
+        for pod in tenants:
+            self._is_within(pod)
+
+    def _is_within(self, pod: TenantPod) -> None:
+        assert self.node.owned(pod) <= allowed(pod, self.node.tuning)
+        for each in self.node.state.of_pod(pod.name):
+            assert each.qos is not QoSClass.SYSTEM
+            assert each.hands_off is ("dra" in each.wish.preserve)
+
+
+@given(tenant_pods(), TUNINGS, KUBELETS)
+@example(FAULT_1, "default", Kubelet(named="0-7"))
+@example(FAULT_1, "driver", Kubelet(named="0-7"))
+@example(FAULT_2, "default", Kubelet())
+@example(FAULT_7, "default", Kubelet())
+@example(A_LIMIT_OF_THE_POD, "default", Kubelet())
+@example(replace(A_LIMIT_OF_THE_POD, figures=Figures(1000, 8000)), "default", Kubelet(2))
+@settings(max_examples=300)
+def test_no_pod_owns_more_than_its_requests(pod, tuning, kubelet):
+    node = peopled(SETTINGS[tuning], replace(kubelet, files={}))
+    others = Others(node)
+    node.start_pod(pod)
+    for container in pod.containers:
+        node.create(pod, container)
+        others.keep_their_cpus(pod)
+        if container.kind is Kind.INIT:
+            node.end(pod, container)
+            others.keep_their_cpus(pod)
+    for _ in range(2):
+        node.start_daemon()
+        others.keep_their_cpus(pod)
+    for container in pod.containers:
+        node.end(pod, container)
+        others.keep_their_cpus(pod)
+    node.remove(pod)
+    others.keep_their_cpus()
+
+
+@given(tenant_pods(), tenant_pods(), TUNINGS, KUBELETS)
+def test_two_tenants_take_nothing_from_each_other(one, two, tuning, kubelet):
+    node = peopled(SETTINGS[tuning], replace(kubelet, files={}))
+    others, two = Others(node), replace(two, name="second")
+    node.run(one)
+    had = {k: cpus for k, cpus in node.state.owners.items() if k != DB}
+    node.run(two)
+    assert {k: node.state.owners.get(k) for k in had} == had
+    others.keep_their_cpus(one, two)
+    node.start_daemon()
+    others.keep_their_cpus(one, two)
+
+
+@given(tenant_pods(), TUNINGS)
+def test_members_of_a_pool_count_for_no_more_than_their_pods(pod, tuning):
+    node = peopled(SETTINGS[tuning], Kubelet())
+    before = sum(total.milli for total in node.state.pools.asked.values())
+    node.run(replace(pod, labels={"tier": "gold"}))
+    after = sum(total.milli for total in node.state.pools.asked.values())
+    assert after - before <= pod.cpu_request
+
+
+@pytest.mark.parametrize("mapping", [weights.cpu_weight, weights.bent_cpu_weight])
+@pytest.mark.parametrize(
+    ("figures", "owned"), [(Figures(2000, 2000), 2), (Figures(4000), 4), (Figures(1000, 4000), 1)]
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_pod_owns_its_request_together(version, figures, owned, mapping):
+    pod = TenantPod(THREE, figures, ASKING)
+    node = Tenancy(Tuning(), Kubelet(version, mapping))
+    node.run(pod)
+    assert node.owned(pod) == owned
+    assert {node.cpus(f"tenant-{name}").bit_count() for name in ("app", "log", "extra")} == {owned}
+
+
+@given(st.sampled_from((1000, 1500, 2000, 3000, 4000)), KUBELETS)
+def test_an_honest_pod_gets_what_it_requests(milli, kubelet):
+    pod = TenantPod(
+        (ContainerSpec("side", Figures(100)), ContainerSpec("app", Figures(milli))), annotations=ASKING
+    )
+    node = Tenancy(Tuning(), replace(kubelet, files={}))
+    node.run(pod)
+    assert node.owned(pod) == -(-milli // 1000)
+    assert node.cpus("tenant-side") == node.cpus("tenant-app")
