@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run test test-fast test-all test-vm test-cluster soak soak-pushes check bench bench-hook bench-colocation lock generate
+.PHONY: setup run test test-fast test-all test-vm test-cluster cluster cluster-down soak soak-pushes soak-cluster check bench bench-hook bench-colocation lock generate
 
 setup: $(STAMP)
 
@@ -36,7 +36,7 @@ test-fast: setup
 test: setup
 	$(BIN)/python -m pytest --tier=test $(ARGS)
 
-# Every test: adds the other containerd, every NRI version and emulated machines, as root.
+# Every test: adds the other containerd, every NRI version, emulated machines and a real Kubernetes node, as root.
 test-all: setup
 	$(BIN)/python -m pytest --tier=all $(ARGS)
 
@@ -44,9 +44,18 @@ test-all: setup
 test-vm: setup
 	$(BIN)/python -m pytest tests/vm $(ARGS)
 
-# A real Kubernetes node, as root: compiles kubelet and control plane the first time (30 minutes).
+# A real Kubernetes node, as root: compiles kubelet and control plane the first time (half an hour for each pair of versions).
+# One scenario: make test-cluster ARGS="-k 'drain and 1.35'". All combinations of versions: make test-cluster MATRIX=full
 test-cluster: setup
-	$(BIN)/python -m pytest tests/cluster $(ARGS)
+	MATRIX=$(MATRIX) $(BIN)/python -m pytest tests/cluster --ignore=tests/cluster/test_idle.py $(ARGS)
+
+# A real Kubernetes node to try things on, as root: it stays until make cluster-down. kubeconfig: build/cluster/kubeconfig
+cluster: setup
+	$(BIN)/python -m tests.cluster up
+
+# Also takes away what a killed test run left.
+cluster-down: setup
+	$(BIN)/python -m tests.cluster down
 
 # An hour of pods that come and go, as root. Figures: build/soak.json
 soak: setup
@@ -55,6 +64,10 @@ soak: setup
 # Ten thousand pushes beside containers that come and go, on each containerd, as root. Figures: build/pushes.json
 soak-pushes: setup
 	$(BIN)/python -m pytest tests/soak/test_pushes.py --pushes=10000 $(ARGS)
+
+# Ten idle minutes of a real Kubernetes node, as root.
+soak-cluster: setup
+	$(BIN)/python -m pytest tests/cluster/test_idle.py $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -49,7 +49,7 @@ COMMANDS: Final = {
     Tier.FAST: "make test-fast",
     Tier.TEST: "make test",
     Tier.ALL: "make test-all",
-    Tier.SOAK: "make soak, make soak-pushes",
+    Tier.SOAK: "make soak, make soak-pushes, make soak-cluster",
     Tier.CLUSTER: "make test-cluster",
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, go_compiler, packages
+from tests.rig import RigError, go_compiler, installed, packages
 from tests.rig.packages import Wanted
 from tests.rig.waiting import tried
 
@@ -23,7 +23,13 @@ DEBIANS_CONTAINERD: Final = "debian"
 RUNC: Final = "1.5.2"
 """Maps CPU shares to a weight by the formula of runc >= 1.3.2; Debian 12's 1.1.5 has the former one."""
 
-C_PACKAGES: Final = ("gcc", "libc6-dev", "libseccomp-dev", "pkg-config")
+C_PACKAGES: Final = {
+    "gcc": "gcc",
+    "pkg-config": "pkg-config",
+    "/usr/include/stdio.h": "libc6-dev",
+    "/usr/include/seccomp.h": "libseccomp-dev",
+}
+"""What compiles the C part of runc: containerd asks it for seccomp, and that is a library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,11 @@ class Pair:
         return f"kubernetes-{self.kubernetes}-containerd-{self.containerd}"
 
 
-PAIRS: Final = (Pair("1.35.4", DEBIANS_CONTAINERD),)
+PAIRS: Final = (Pair("1.35.4", DEBIANS_CONTAINERD), Pair("1.37.2", "2.4.2"))
+"""The oldest Kubernetes and the newest that the module proxy serves, each with the containerd of its time."""
+
+MATRIX: Final = tuple(Pair(one.kubernetes, other.containerd) for one in PAIRS for other in PAIRS)
+"""Every combination of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +112,20 @@ def is_cached(pair: Pair) -> bool:
     return all(build.is_cached for build in builds_of(pair))
 
 
+def in_time() -> tuple[Pair, ...]:
+    """Return the pairs that can be played soon: those that are cached, or else the first.
+
+    The programs of one pair take half an hour to compile on two CPUs.
+    """
+    return tuple(pair for pair in PAIRS if is_cached(pair)) or PAIRS[:1]
+
+
 def programs(build: Build) -> Path:
     """Return the folder of a build's programs; compile them first where they are not cached."""
     with packages.locked(_cache() / f".{build.module_file}.lock"):
         if not build.is_cached:
             if build.needs_c:
-                _install_c_compiler()
+                installed.have(C_PACKAGES)
             tried(lambda: _compile(build))
     return build.folder
 
@@ -136,27 +154,21 @@ def _cache() -> Path:
     return folder
 
 
-def _install_c_compiler() -> None:
-    """Install what compiles the C part of runc: containerd asks it for seccomp, and that is a library."""
-    missing = [name for name in C_PACKAGES if not _is_installed(name)]
-    if missing:
-        command = ["apt-get", "install", "-yq", "--no-install-recommends", *missing]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        if done.returncode:
-            raise RigError(f"{', '.join(missing)} could not be installed: {done.stderr}")
-
-
-def _is_installed(package: str) -> bool:
-    command = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout == "installed"
-
-
 def _compile(build: Build) -> None:
     with tempfile.TemporaryDirectory(prefix=".build-", dir=_cache()) as scratch:
         tree = Path(scratch, "bin")
         tree.mkdir()
         flags = [f"-modfile=versions/{build.module_file}.mod", f"-tags={','.join(build.tags)}"]
-        compiler = ["nice", go_compiler.found().command, "build", *flags, "-ldflags", build.linker]
+        compiler = [
+            "nice",
+            "-n",
+            "19",
+            go_compiler.found().command,
+            "build",
+            *flags,
+            "-ldflags",
+            build.linker,
+        ]
         _run([*compiler, "-o", f"{tree}/", *build.packages], build)
         shutil.rmtree(build.folder, ignore_errors=True)
         tree.rename(build.folder)

@@ -4,20 +4,18 @@ import json
 import logging
 import os
 import shutil
-import signal
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster import binaries
+from tests.cluster import binaries, leftovers
 from tests.cluster.binaries import Pair
 from tests.cluster.control_plane import ADMIN, NODE, NODE_NAME, ControlPlane
+from tests.cluster.leftovers import CGROUP_ROOT
 from tests.cluster.namespace import Namespace
-from tests.cluster.node import CGROUP_ROOT, KubeletOptions, Node, Programs
-from tests.rig import RigError, kubepods
+from tests.cluster.node import KubeletOptions, Node, Programs
+from tests.rig import RigError
 from tests.rig.waiting import comes
 
 POLL_SECONDS: Final = 0.3
@@ -31,7 +29,7 @@ class Cluster:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self.folder = Path(tempfile.mkdtemp(prefix="cluster-", dir="/tmp"))
+        self.folder = leftovers.new_folder()
         self.namespace = Namespace(self.folder)
         self._kube = binaries.programs(binaries.kubernetes(pair.kubernetes)) / "kube"
         programs = Programs(
@@ -45,10 +43,11 @@ class Cluster:
 
     def start(self, options: KubeletOptions | None = None) -> None:
         """Bring everything up and wait until the node is Ready."""
-        if found := self._pids_below():
-            raise RigError(
-                f"another kubelet's pods are below {CGROUP_ROOT} (processes {sorted(found)}): end it first"
-            )
+        leftovers.take_away()
+        if pids := leftovers.pids_below():
+            raise RigError(f"another kubelet's pods are below {CGROUP_ROOT} (processes {sorted(pids)})")
+        self.folder.mkdir(mode=0o700)
+        leftovers.note(self.folder, os.getpid(), self.node.note_settings())
         self.namespace.start()
         self.node.prepare(options or KubeletOptions())
         self.node.start_containerd()
@@ -61,14 +60,26 @@ class Cluster:
         """Take everything away: processes, mounts, cgroups, files. RigError names what would not go."""
         self.node.terminate("kubelet")
         self.control_plane.stop()
-        self._kill_pods()
+        leftovers.kill(leftovers.pids_below, "processes of pods")
         self.node.stop()
-        self._kill_shims()
+        # shims outlive containerd
+        leftovers.kill(lambda: leftovers.inside(self.folder, but=self.namespace.pid), "processes of the node")
         self.namespace.stop()
-        self._remove_cgroups()
+        leftovers.remove_cgroups()
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.folder.exists():
             raise RigError(f"left behind: {self.folder}")
+
+    def leave(self) -> None:
+        """Let the rig live on without this process: from now on it belongs to the process that keeps its namespaces."""
+        leftovers.note(self.folder, self.namespace.pid, self.node.before)
+
+    def kubectl_link(self) -> Path:
+        """Return a program that is kubectl when it is called by that name."""
+        path = self.folder / "kubectl"
+        path.write_text(f'#!/bin/sh\nexec {self._kube} kubectl "$@"\n')
+        path.chmod(0o755)
+        return path
 
     def restart(self, name: str) -> None:
         """Kill `kubelet` or `containerd` and start it again; containers live on."""
@@ -141,55 +152,6 @@ class Cluster:
         except RigError as error:  # the API server is being restarted, or busy
             _LOG.info("a question was not answered: %s", error)
             return False
-
-    # ---- what is left when the kubelet is gone ----
-
-    def _kill_pods(self) -> None:
-        for pid in self._pids_below():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if not comes(lambda: not self._pids_below()):
-            raise RigError(f"processes would not end below {CGROUP_ROOT}: {self._pids_below()}")
-
-    def _kill_shims(self) -> None:
-        """End the shims, which outlive containerd: they name this rig's socket folder and runtime state."""
-        for pid in self._inside():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if not comes(lambda: not self._inside()):
-            raise RigError(f"processes of the node would not end: {self._inside()}")
-
-    def _inside(self) -> set[int]:
-        """Return the processes in the node's mount namespace, but for the one that keeps it."""
-        own = self.namespace.identity()
-        return {pid for pid in _all_pids() if own and self.namespace.identity(pid) == own} - {
-            self.namespace.pid
-        }
-
-    def _pids_below(self) -> set[int]:
-        found: set[int] = set()
-        for root in kubepods.folders(CGROUP_ROOT):
-            for file in root.rglob("cgroup.procs"):
-                with suppress(OSError):
-                    found |= {int(word) for word in file.read_text().split()}
-        return found
-
-    def _remove_cgroups(self) -> None:
-        def removed() -> bool:
-            for root in kubepods.folders(CGROUP_ROOT):
-                for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
-                    with suppress(OSError):
-                        folder.rmdir()
-                with suppress(OSError):
-                    root.rmdir()
-            return not kubepods.folders(CGROUP_ROOT)
-
-        if not comes(removed):
-            raise RigError(f"cgroups would not go: {kubepods.folders(CGROUP_ROOT)}")
-
-
-def _all_pids() -> set[int]:
-    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
 
 
 def bring_up(pair: Pair, options: KubeletOptions | None = None) -> Cluster:

@@ -5,8 +5,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.cluster import binaries
-from tests.cluster.binaries import Pair
+from tests.cluster import programs
+from tests.cluster.binaries import MATRIX, PAIRS, Pair, in_time
 from tests.cluster.cluster import Cluster, bring_up
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
@@ -15,11 +15,49 @@ from tests.rig import RigError
 CLUSTER = pytest.StashKey[Cluster]()
 
 
-@pytest.fixture(scope="session", params=binaries.PAIRS, ids=str)
+def pair_of(item: pytest.Item) -> Pair | None:
+    """Return the pair of versions that a test is played on; None if it is another test."""
+    call = getattr(item, "callspec", None)
+    found = call.params.get("pair") if call else None
+    return found if isinstance(found, Pair) else None
+
+
+def wanted(config: pytest.Config) -> tuple[Pair, ...]:
+    """Return the pairs to play: with MATRIX=full all combinations, in a tier those that can be played soon."""
+    if os.environ.get("MATRIX") == "full":
+        return MATRIX
+    return in_time() if config.getoption("--tier") else PAIRS
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test the pairs that it is played on."""
+    if "pair" in metafunc.fixturenames:
+        metafunc.parametrize("pair", wanted(metafunc.config), ids=str, indirect=True, scope="session")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin to compile what the chosen tests need."""
+    chosen = {pair for item in session.items if (pair := pair_of(item))}
+    if chosen and os.geteuid() == 0 and not session.config.option.collectonly:
+        pairs = tuple(pair for pair in wanted(session.config) if pair in chosen)
+        session.config.pluginmanager.register(programs.Ahead(pairs), "cluster-ahead")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the pairs of versions that were left out."""
+    for pair in PAIRS:
+        if pair not in wanted(config):
+            terminalreporter.write_line(
+                f"left out: {pair}, not compiled yet: `make test-cluster` compiles it"
+            )
+
+
+@pytest.fixture(scope="session")
 def pair(request: pytest.FixtureRequest) -> Pair:
     if os.geteuid() != 0:
         pytest.skip("a real Kubernetes node needs root")
     found: Pair = request.param
+    programs.prepare(found)
     return found
 
 

@@ -22,6 +22,9 @@ from tests.rig.waiting import poll
 
 NODE_ADDRESS: Final = "10.77.0.1"
 BRIDGE: Final = "node0"
+HOST_LINK: Final = "nri-coloc0"
+_NETWORK: Final = "10.77.0.0/24"
+_HOST_END, _NODE_END = "10.77.255.1", "10.77.255.2"
 PLACES: Final = (
     "/run/containerd",
     "/var/run/nri",
@@ -73,12 +76,31 @@ class Namespace:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         assert self._process.stdout is not None  # a pipe was asked for
         with self._process.stdout as output:  # `sleep` writes nothing more
             said = output.readline().strip()
         if said != "up":
             raise RigError(f"the node's namespaces could not be made: {said}")
+
+    def join(self) -> None:
+        """Let the host reach the node's network; the link goes with the namespace."""
+        steps = (
+            f"ip link add {HOST_LINK} type veth peer name host0 netns {self._pid}",
+            f"ip address add {_HOST_END}/30 dev {HOST_LINK}",
+            f"ip link set {HOST_LINK} up",
+        )
+        inside = (f"ip address add {_NODE_END}/30 dev host0", "ip link set host0 up")
+        route = f"ip route add {_NETWORK} via {_NODE_END}"
+        for command in (
+            *map(str.split, steps),
+            *(self.inside(step.split()) for step in inside),
+            route.split(),
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RigError(f"{shlex.join(command)} failed: {done.stderr}")
 
     def stop(self) -> None:
         """End the process that keeps them; mounts and interfaces go with the last process inside."""
@@ -134,13 +156,6 @@ class Namespace:
     def pid(self) -> int:
         """Return the id of the process that keeps the namespaces; 0 when there is none."""
         return 0 if self._process is None else self._process.pid
-
-    def identity(self, pid: int = 0) -> str:
-        """Return what tells a process's mount namespace from others (ours without a pid); empty when unknown."""
-        try:
-            return str(Path(f"/proc/{pid or self.pid}/ns/mnt").readlink())
-        except OSError:
-            return ""
 
     @property
     def _pid(self) -> int:

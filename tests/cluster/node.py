@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.cluster.control_plane import NODE_NAME
+from tests.cluster.leftovers import CGROUP_ROOT
 from tests.cluster.namespace import BRIDGE, NODE_ADDRESS, Namespace, ends
 from tests.rig import RigError, cgroups, image, kubepods, packages
 from tests.rig.waiting import comes
 
-CGROUP_ROOT: Final = "/kubelet"
-"""As in a kind node. With `/` the kubelet would end whatever another rig has below `/kubepods`."""
-
 SOCKET: Final = "/run/containerd/containerd.sock"
 HEALTH_PORT: Final = 10248
-SYSCTLS: Final = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
+SYSCTLS: Final = (
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/kernel/panic",
+    "/proc/sys/kernel/panic_on_oops",
+)
 """The kubelet sets them for the whole machine."""
 
 
@@ -50,13 +52,12 @@ class Node:
         self._programs = programs
         self._options = KubeletOptions()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._sysctls: dict[str, str] = {}
+        self.before: dict[str, str] = {}
 
     def prepare(self, options: KubeletOptions) -> None:
-        """Write configuration, make the cgroup root, note the machine's settings that the kubelet changes."""
+        """Write configuration and make the cgroup root."""
         self._options = options
         kubepods.create(CGROUP_ROOT)
-        self._sysctls = {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
         self._write_files()
 
     def start_containerd(self) -> None:
@@ -99,8 +100,13 @@ class Node:
         """End both; give the machine its settings back."""
         for name in ("kubelet", "containerd"):
             self.terminate(name)
-        for name, text in self._sysctls.items():
-            Path("/proc/sys", name).write_text(text)
+        for path, text in self.before.items():
+            Path(path).write_text(text)
+
+    def note_settings(self) -> dict[str, str]:
+        """Return the machine's settings that the kubelet changes, by path; `stop` gives them back."""
+        self.before = {path: Path(path).read_text() for path in SYSCTLS}
+        return self.before
 
     def import_image(self, archive: Path) -> None:
         """Give the node an image from a docker-archive."""

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, packages
+from tests.rig import RigError, installed, packages
 
 NAME: Final = "nri-coloc:0.1.0"
 BASE: Final = "localhost/python-base:1"
@@ -25,6 +25,7 @@ INPUTS: Final = (
     "README.md",
     "LICENSE",
 )
+TOOLS: Final = {"buildah": "buildah", "debootstrap": "debootstrap"}
 CERTIFICATES: Final = "/etc/ssl/certs"
 """Mounted into the build, so pip trusts what this machine trusts."""
 
@@ -34,7 +35,7 @@ def archive() -> Path:
     target = _folder() / f"nri-coloc-{_hash()}.tar"
     with packages.locked(_folder() / ".lock"):
         if not target.exists():
-            _install_tools()
+            installed.have(TOOLS)
             _build(target)
             for old in set(_folder().glob("nri-coloc-*.tar")) - {target}:
                 old.unlink()
@@ -53,13 +54,6 @@ def _hash() -> str:
     for path in [*(PROJECT / name for name in INPUTS), *(p for p in sources if "__pycache__" not in p.parts)]:
         digest.update(str(path.relative_to(PROJECT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _install_tools() -> None:
-    missing = [name for name in ("buildah", "debootstrap") if shutil.which(name) is None]
-    if missing:
-        command = ["apt-get", "install", "-yq", "--no-install-recommends", *missing]
-        _run(command, {"DEBIAN_FRONTEND": "noninteractive"})
 
 
 def _build(target: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import NODE_NAME
-from tests.cluster.node import CGROUP_ROOT
+from tests.cluster.leftovers import CGROUP_ROOT
 from tests.rig import RigError, cgroups, kubepods
 
 

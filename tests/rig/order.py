@@ -16,6 +16,9 @@ IN_LANES: Final = frozenset({"integration", "property", "scenario"})
 BY_FILE: Final = frozenset({"integration"})
 """Folders whose files each wait for most of their time: a lane plays one file. Of other folders it plays all files."""
 
+LAST: Final = "cluster"
+"""The folder of tests on a real Kubernetes node, which takes both CPUs of a small machine."""
+
 EMULATED: Final = "vm"
 """The mark of tests that an emulated machine plays (`tests/vm/conftest.py` sets it)."""
 
@@ -61,8 +64,11 @@ def place(item: pytest.Item) -> int:
 
     First tests that run alone, then tests on a real containerd beside which a machine may run, then patient tests, then
     tests in lanes: most of a machine's work is done by then. Whole folders come before files, for they take longest.
-    The machines' own tests come last.
+    The machines' own tests come then, and at last tests on a real Kubernetes node: by then no machine runs, and the
+    node's programs were compiled beside all other tests.
     """
+    if folder(item) == LAST:
+        return 6
     if is_emulated(item):
         return 5
     if folder(item) in IN_LANES:

@@ -1,0 +1,112 @@
+"""What tells a rig's processes from all others, and how another process takes a rig away whose owner is gone.
+
+A rig's folder is bound into its mount namespace, and the roots of its containers lie there. So `/proc/<pid>/mountinfo`
+of each of its processes names the folder: kubelet, containerd, shims and pods alike. `rig.json` in the folder names the
+owner, by its start time too, and the machine's settings that the kubelet has changed.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from tests.rig import RigError, kubepods
+from tests.rig.waiting import comes
+
+CGROUP_ROOT: Final = "/kubelet"
+"""As in a kind node. With `/` the kubelet would end whatever another rig has below `/kubepods`."""
+
+FOLDERS: Final = Path("/tmp")
+PREFIX: Final = "cluster-"
+_START_TIME: Final = 19
+"""Index of a process's start time in /proc/<pid>/stat, counted after the name."""
+
+
+def new_folder() -> Path:
+    """Return a path for a rig's folder; nothing is made yet."""
+    return FOLDERS / f"{PREFIX}{secrets.token_hex(4)}"
+
+
+def note(folder: Path, owner: int, settings: Mapping[str, str], cgroup: str = CGROUP_ROOT) -> None:
+    """Write down which process a rig belongs to, the settings to give back and the cgroup to remove."""
+    noted = {"owner": [owner, _started(owner)], "settings": dict(settings), "cgroup": cgroup}
+    (folder / "rig.json").write_text(json.dumps(noted))
+
+
+def take_away(folders: Path = FOLDERS, *, also_owned: bool = False) -> list[Path]:
+    """Take every rig away whose owner is gone and return their folders; RigError if one is owned.
+
+    also_owned: take away those with an owner, too.
+    """
+    found = [path.parent for path in folders.glob(f"{PREFIX}*/rig.json")]
+    for folder in found:
+        noted = json.loads((folder / "rig.json").read_text())
+        pid, started = noted["owner"]
+        if started and _started(pid) == started and not also_owned:
+            raise RigError(
+                f"process {pid} has a cluster in {folder}: end it, or take it away with `make cluster-down`"
+            )
+        _remove(folder, noted)
+    return found
+
+
+def _remove(folder: Path, noted: Mapping[str, Any]) -> None:
+    kill(lambda: inside(folder), f"processes of {folder}")
+    remove_cgroups(noted["cgroup"])
+    for path, text in noted["settings"].items():
+        Path(path).write_text(text)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def inside(folder: Path, but: int = 0) -> set[int]:
+    """Return the processes of a rig, without the process `but`."""
+    name = f"{folder}/"
+    return {pid for pid in _all_pids() if pid != but and name in _mountinfo(pid)}
+
+
+def pids_below() -> set[int]:
+    """Return the processes of all pods."""
+    return kubepods.processes(CGROUP_ROOT)
+
+
+def kill(found: Callable[[], set[int]], what: str) -> None:
+    """Kill processes until none is found; RigError if some would not end."""
+
+    def ended() -> bool:
+        for pid in found():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found()
+
+    if not comes(ended):
+        raise RigError(f"{what} would not end: {sorted(found())}")
+
+
+def remove_cgroups(root: str = CGROUP_ROOT) -> None:
+    """Remove the cgroup root with all below it."""
+    if not kubepods.remove(root):
+        raise RigError(f"cgroups would not go: {kubepods.folders(root)}")
+
+
+def _all_pids() -> Iterable[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _mountinfo(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/mountinfo").read_text()
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """Return when a process began, in clock ticks since boot; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TIME]
+    except OSError:
+        return ""
