@@ -18,7 +18,7 @@ def _group(path: str) -> str:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in path:
         raise ValueError(f"{path[:80]!r} is not the path of a cgroup below the root")
-    if "kubepods" in parts[0] or "/".join(parts) in _NOT_YOURS:
+    if any("kubepods" in part for part in parts) or "/".join(parts) in _NOT_YOURS:
         raise ValueError(f"{path[:80]!r} holds others too")
     return "/".join(parts)
 

@@ -24,7 +24,6 @@ from nri_coloc.reclaim.hints import SchedulerCapability
 from nri_coloc.sampling import block_devices, cgroup_layout, cgroup_reading, counters
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
-OF_PODS: Final = ("kubepods", "kubepods.slice")
 ELSEWHERE: Final = ("system.slice", "init.scope", "")
 """Where to look otherwise, the most telling first; the root itself only for what even it has."""
 
@@ -42,7 +41,7 @@ MONOTONIC_COARSE: Final = 6
 
 def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
     """Return what may be used; a place that cannot be read tells nothing."""
-    of_pods = _files(layout, OF_PODS)
+    of_pods = _files_of_pods(layout)
     return Capability(
         cgroup=layout.version,
         files=of_pods or _files(layout, ELSEWHERE),
@@ -53,11 +52,16 @@ def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtim
     )
 
 
-def with_files_of_pods(layout: CgroupLayout, known: Capability) -> Capability:
-    """Return what is known with the files that pods have, once there are pods to look at."""
-    if known.seen_on_pods or not (found := _files(layout, OF_PODS)):
+def with_files_of_pods(layout: CgroupLayout, pods: Iterable[str], known: Capability) -> Capability:
+    """Return what is known with the files that pods have, once there are pods to look at; `pods`: their paths."""
+    if known.seen_on_pods or not (found := _files(layout, pods) or _files_of_pods(layout)):
         return known
     return replace(known, files=found, seen_on_pods=True)
+
+
+def _files_of_pods(layout: CgroupLayout) -> frozenset[str]:
+    kubepods = cgroup_layout.kubepods_in(layout)
+    return _files(layout, (kubepods,)) if kubepods else frozenset()
 
 
 def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from typing import Final
@@ -75,6 +76,7 @@ from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.daemon.waiting import Waiting
 from nri_coloc.errors import SettingsError
+from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
@@ -131,7 +133,7 @@ class Daemon:
         self.actuator = Actuator(self.node, writer, self.report)
         self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
         self.actuator.hints.can = probe.scheduling(options.host_root, self.report.log.warning)
-        self.actuator.look_again = partial(probe.with_files_of_pods, self._layout)
+        self.actuator.look_again = self._with_files_of_pods
         requests = PodRequests(writer, self._layout.version)
         self._translator = Translator(memory, tuning, requests, partial(specs.journalled, writer))
         self._wire_runtime(settings, writer)
@@ -235,8 +237,11 @@ class Daemon:
         )
 
     def _no_place_for_cpus(self) -> str:
-        pods = (targets.pod_path(place.pod) for place in self.node.state.pods.values())
-        return probe.no_place_for_cpus(self._layout, pods)
+        return probe.no_place_for_cpus(self._layout, targets.pod_paths(self.node.state))
+
+    def _with_files_of_pods(self, known: Capability) -> Capability:
+        pods = islice(targets.pod_paths(self.node.state), probe.PODS_LOOKED_AT)
+        return probe.with_files_of_pods(self._layout, pods, known)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the exit code."""

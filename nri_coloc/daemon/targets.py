@@ -174,6 +174,11 @@ def pod_path(pod: Pod) -> str:
         return ""
 
 
+def pod_paths(state: NodeState) -> Iterator[str]:
+    """Yield the cgroups that pods have for themselves."""
+    yield from filter(None, (pod_path(place.pod) for place in state.pods.values()))
+
+
 def container_path(assignment: Assignment) -> str | None:
     """Return where a container's cgroup lies below the hierarchy's root; None if nothing tells."""
     try:

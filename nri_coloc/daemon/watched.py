@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Final
 
 from nri_coloc.daemon import targets
 from nri_coloc.model.cpuset import CPUMask
@@ -11,11 +9,9 @@ from nri_coloc.model.kubepods import kubepods_of
 from nri_coloc.model.readings import GroupReading, MemoryReading, Picture
 from nri_coloc.model.state import NodeState
 from nri_coloc.policy import whereabouts
+from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.picture import Subjects
-
-OF_PODS: Final = ("kubepods", "kubepods.slice")
-"""The kubelet's own names, for as long as no pod has told another."""
 
 _NO_HOST_GROUPS: Mapping[str, str] = {}
 
@@ -37,11 +33,8 @@ def subjects(
 
 
 def with_kubepods(known: Subjects, layout: CgroupLayout) -> Subjects:
-    """Return the subjects with the pods' cgroup where there is one that no pod has told yet."""
-    if known.kubepods:
-        return known
-    found = (name for name in OF_PODS if Path(layout.folder("cpu", name) or "/dev/null").is_dir())
-    return replace(known, kubepods=next(found, ""))
+    """Return the subjects with the cgroup of all pods, if it is there before the first pod."""
+    return known if known.kubepods else replace(known, kubepods=cgroup_layout.kubepods_in(layout))
 
 
 def without_pods(taken: Picture) -> Picture:

@@ -32,6 +32,25 @@ def best_effort_of(path: str) -> str:
     return f"{kubepods}/{stem}-besteffort{_SLICE}"
 
 
+def is_kubepods(name: str) -> bool:
+    """Whether a cgroup's own name is the one that the kubelet gives to the cgroup of all pods."""
+    return bool(kubepods_of(name))
+
+
+def class_below(cgroup_parent: str) -> str | None:
+    """Return the name of the QoS class in a pod's cgroup parent: "besteffort", "burstable" or "" for Guaranteed.
+
+    None if the parent is not in kubepods. Names above kubepods are the kubelet's --cgroup-root and say nothing.
+    """
+    last = cgroup_parent.rstrip("/").rpartition("/")[2]
+    stem = last.removesuffix(_SLICE)
+    names = stem.split("-") if stem != last else cgroup_parent.split("/")
+    if _KUBEPODS not in names:
+        return None
+    below = names[names.index(_KUBEPODS) + 1 :]
+    return below[0] if below and f"/{below[0]}" in _QOS else ""
+
+
 def is_a_pods(folder: str) -> bool:
     """Whether a folder is a pod's own cgroup: "…/kubepods/burstable/pod<uid>" or "…/kubepods-burstable-pod<uid>.slice".
 

@@ -10,6 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
+from nri_coloc.model import kubepods
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import MAX_SHARES, MIN_SHARES, NO_KNOBS, Knobs, Original
 from nri_coloc.model.metadata import PREFIX
@@ -32,6 +33,10 @@ class KubeQoS(StrEnum):
     BURSTABLE = "Burstable"
     BEST_EFFORT = "BestEffort"
     UNKNOWN = "unknown"
+
+
+_CLASSES: Final = {"besteffort": KubeQoS.BEST_EFFORT, "burstable": KubeQoS.BURSTABLE}
+"""By the names that the kubelet gives their cgroups; Guaranteed pods lie in kubepods itself."""
 
 
 class Numa(StrEnum):
@@ -133,13 +138,9 @@ class Pod:
 
     @property
     def kube_qos(self) -> KubeQoS:
-        """Kubernetes' class by the kubelet's cgroup layout (cgroupfs and systemd drivers)."""
-        parent = self.cgroup_parent
-        if "besteffort" in parent:
-            return KubeQoS.BEST_EFFORT
-        if "burstable" in parent:
-            return KubeQoS.BURSTABLE
-        return KubeQoS.GUARANTEED if "kubepods" in parent else KubeQoS.UNKNOWN
+        """Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers)."""
+        name = kubepods.class_below(self.cgroup_parent)
+        return KubeQoS.UNKNOWN if name is None else _CLASSES.get(name, KubeQoS.GUARANTEED)
 
     @property
     def owns_cgroup(self) -> bool:

@@ -50,8 +50,8 @@ class CgroupTree:
 
     # ---- cgroups ----
 
-    def plant(self) -> None:
-        """Make the hierarchies and the cgroups that the kubelet keeps for the QoS classes."""
+    def plant(self, kubepods: str = "kubepods") -> None:
+        """Make the hierarchies, and at `kubepods` the cgroups that the kubelet keeps for the QoS classes."""
         root_of = {"cpuset.cpus": self._cpus, "cpuset.mems": self._mems}
         for folder, content in self._new_files(root=True):
             _write_all(folder, content)
@@ -63,9 +63,9 @@ class CgroupTree:
         for link, mount in files.V1_LINKS.items() if self.version == 1 else ():
             (self._base / link).symlink_to(mount)
         self.settle()
-        for path in ("kubepods", "kubepods/burstable", "kubepods/besteffort", "system.slice"):
+        for path in (*levels(kubepods), f"{kubepods}/burstable", f"{kubepods}/besteffort", "system.slice"):
             self.make(path)
-        self.write("kubepods/besteffort", *self.weight(2))
+        self.write(f"{kubepods}/besteffort", *self.weight(2))
 
     def make(self, path: str) -> None:
         """Make one cgroup; its parent is there. A second time does nothing."""
@@ -169,7 +169,8 @@ class CgroupTree:
         with self._lock:
             self._cpus = cpus
             if self.version == 1:
-                self._lose_offline("kubepods")
+                for path in self.children(""):
+                    self._lose_offline(path)
                 self.write("", "cpuset.cpus", cpuset.render(cpus))
             else:
                 root = self.folder("cpuset.cpus", "") / files.EFFECTIVE[2]["cpuset.cpus"]

@@ -8,6 +8,7 @@ The daemon runs unchanged against it, as its own process. Time comes in with `ti
 """
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,18 +28,20 @@ from nri_coloc.node_sim.spec import Container, ContainerRequest, PodRequest
 from nri_coloc.node_sim.ticker import PERIOD_S, Ticker
 from nri_coloc.node_sim.workload import Load, Workload
 
-QOS_CGROUPS = {
-    KubeQoS.BURSTABLE: "kubepods/burstable",
-    KubeQoS.BEST_EFFORT: "kubepods/besteffort",
-}
-
 
 class Node:
     """Use it in a `with` block, or call `start` and `close`."""
 
     def __init__(
-        self, folder: Path, machine: str = "8cpu", *, cgroup: int = 2, runtime_version: str = "2.1.9"
+        self,
+        folder: Path,
+        machine: str = "8cpu",
+        *,
+        cgroup: int = 2,
+        runtime_version: str = "2.1.9",
+        cgroup_root: str = "",
     ) -> None:
+        self._cgroup_root = cgroup_root
         self._machine = spec = machines.MACHINES[machine]
         topology = machines.topology(spec)
         self.host_root = folder / "host"
@@ -50,7 +53,7 @@ class Node:
             self.host_root, cgroup, topology.online, topology.all_mems, legacy=spec.legacy, psi=spec.psi
         )
         self._kernel = Kernel(self.tree) if cgroup == 2 else None
-        self.tree.plant()
+        self.tree.plant(self.kubepods)
         self.processes = ProcessTable(self.host_root, cgroup)
         self.runtime = Runtime(self.nri_socket, self.tree, self.processes, runtime_version)
         self.cri = CriServer(self.cri_socket, self.runtime)
@@ -101,8 +104,14 @@ class Node:
 
     # ---- the kubelet's calls, with its own part in them ----
 
+    @property
+    def kubepods(self) -> str:
+        """Return the kubelet's cgroup for pods, below the hierarchy's root."""
+        return f"{self._cgroup_root}/kubepods".lstrip("/")
+
     def run_pod(self, request: PodRequest) -> str:
         """Make the pod's cgroup, then its sandbox; return the sandbox's id."""
+        request = replace(request, cgroup_root=self._cgroup_root)
         uid = self._identity.uid()
         cgroup = request.cgroup_parent(uid).lstrip("/")
         self.tree.make(cgroup)
@@ -141,7 +150,7 @@ class Node:
         """Give each QoS class the weight of its pods; BestEffort always has the smallest."""
         requests = [pod.request for pod in self.runtime.pods.values()]
         burstable = sum(request.shares for request in requests if request.qos is KubeQoS.BURSTABLE)
-        self.tree.write(QOS_CGROUPS[KubeQoS.BURSTABLE], *self.tree.weight(max(2, burstable)))
+        self.tree.write(f"{self.kubepods}/burstable", *self.tree.weight(max(2, burstable)))
 
     # ---- what containers use ----
 

@@ -28,7 +28,11 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What the kubelet says of a pod; `cgroup_parent` has a leading slash, `shares` are the pod cgroup's."""
+    """A pod as the kubelet asks for it.
+
+    shares: those of the pod's cgroup.
+    cgroup_root: the kubelet's --cgroup-root without a leading slash, "" for the root of the hierarchy.
+    """
 
     name: str
     namespace: str = "default"
@@ -37,11 +41,13 @@ class PodRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     shares: int = 2
     handler: str = ""
+    cgroup_root: str = ""
 
     def cgroup_parent(self, uid: str) -> str:
-        """Return the pod's cgroup under the cgroupfs driver."""
+        """Return the pod's cgroup under the cgroupfs driver, with a leading slash."""
         level = {KubeQoS.BURSTABLE: "burstable/", KubeQoS.BEST_EFFORT: "besteffort/"}.get(self.qos, "")
-        return f"/kubepods/{level}pod{uid}"
+        root = f"/{self.cgroup_root}" if self.cgroup_root else ""
+        return f"{root}/kubepods/{level}pod{uid}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.model import kubepods
 from nri_coloc.sampling import kernel_files
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified", "cpuacct"]
@@ -26,6 +28,12 @@ _MARK: Final = "cgroup.controllers"
 _NAME_MAX: Final = 255
 _PATH_MAX: Final = 4096
 _SLICE: Final = ".slice"
+_NO_SLICES: Final = (".service", ".scope", ".mount", ".socket", ".swap")
+"""Ends of the names of systemd's units that hold processes and no slices."""
+
+_LEVELS_SEARCHED: Final = 3
+_FOLDERS_SEARCHED: Final = 64
+"""Bounds of the search for kubepods: levels below the root, and cgroups of one level that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +160,31 @@ def _expanded(name: str) -> str:
     if name == stem or "/" in name or not all(levels):
         raise ValueError(f"{name!r} is not the name of a systemd slice")
     return "/".join("-".join(levels[: depth + 1]) + _SLICE for depth in range(len(levels)))
+
+
+def kubepods_in(layout: CgroupLayout) -> str:
+    """Return the cgroup of all pods as the hierarchy shows it, "" if there is none; for the time before the first pod.
+
+    The kubelet's --cgroup-root may lie above it. The search goes level by level, so that a cgroup which a pod has made
+    below its own is never found first, and never into a unit that holds no slices (systemd.slice(5)). Never raises.
+    """
+    level = [""]
+    for _ in range(_LEVELS_SEARCHED):
+        children = [path for above in level for path in _children(layout, above)]
+        found = next((path for path in children if kubepods.is_kubepods(path.rpartition("/")[2])), None)
+        if found is not None:
+            return found
+        level = [path for path in children if not path.endswith(_NO_SLICES)][:_FOLDERS_SEARCHED]
+    return ""
+
+
+def _children(layout: CgroupLayout, path: str) -> list[str]:
+    folder = layout.folder("cpuset", path) or layout.folder("cpu", path)
+    try:
+        names = kernel_files.entries(folder) if folder is not None else {}
+    except KernelInterfaceError:
+        return []
+    return [f"{path}/{name}".lstrip("/") for name in sorted(names) if names[name]]
 
 
 @lru_cache(maxsize=1024)

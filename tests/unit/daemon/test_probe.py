@@ -50,12 +50,20 @@ def test_a_machine_without_pods_tells_only_what_others_have(tmp_path):
 def test_the_first_pod_shows_which_files_pods_have(tmp_path):
     node = without_pods(tmp_path)
     layout, before = cgroup_layout.detect(str(node.host_root)), look(node)
-    assert probe.with_files_of_pods(layout, before) is before
+    assert probe.with_files_of_pods(layout, (), before) is before
     (node.host_root / "sys/fs/cgroup/later").rename(node.host_root / "sys/fs/cgroup/kubepods")
-    after = probe.with_files_of_pods(layout, before)
+    after = probe.with_files_of_pods(layout, (), before)
     assert after == look(node)
     assert "io.weight" in after.files
-    assert probe.with_files_of_pods(layout, after) is after
+    assert probe.with_files_of_pods(layout, (), after) is after
+
+
+def test_a_pods_own_cgroup_shows_its_files(tmp_path):
+    node = without_pods(tmp_path)
+    layout, before = cgroup_layout.detect(str(node.host_root)), look(node)
+    after = probe.with_files_of_pods(layout, ("gone", "later/burstable"), before)
+    assert "io.weight" in after.files
+    assert after.seen_on_pods
 
 
 def test_a_v1_machine_has_v1s_files_of_all_controllers_and_nothing_unified(tmp_path):

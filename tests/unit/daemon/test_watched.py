@@ -32,9 +32,11 @@ def test_a_pod_without_a_cgroup_of_its_own_is_not(parent):
     assert (found.kubepods, found.pods) == ("", {})
 
 
-@pytest.mark.parametrize("name", ["kubepods", "kubepods.slice"])
-def test_the_pods_cgroup_is_known_by_its_name_before_the_first_pod(name, tmp_path):
-    (tmp_path / name).mkdir()
+@pytest.mark.parametrize(
+    "name", ["kubepods", "kubepods.slice", "kubelet/kubepods", "kubelet.slice/kubelet-kubepods.slice"]
+)
+def test_kubepods_is_known_before_first_pod(name, tmp_path):
+    (tmp_path / name).mkdir(parents=True)
     layout = CgroupLayout(2, cpu=str(tmp_path))
     assert watched.with_kubepods(Subjects(), layout).kubepods == name
     assert watched.with_kubepods(Subjects(kubepods="kubelet/kubepods"), layout).kubepods == "kubelet/kubepods"

@@ -231,3 +231,30 @@ class TestPodPath:
     def test_what_cannot_be_a_pods_cgroup_is_refused(self, parent):
         with pytest.raises(ValueError):
             cgroup_layout.pod_path(parent)
+
+
+class TestKubepods:
+    @staticmethod
+    def search(tmp_path: Path, *paths: str) -> str:
+        for path in paths:
+            (tmp_path / path).mkdir(parents=True, exist_ok=True)
+        return cgroup_layout.kubepods_in(CgroupLayout(2, cpu=str(tmp_path), cpuset=str(tmp_path)))
+
+    def test_outermost_kubepods_is_found(self, tmp_path):
+        found = self.search(tmp_path, "kubepods/pod1", "a/kubepods", "a.slice/a-kubepods.slice")
+        assert found == "kubepods"
+
+    def test_search_ends_at_third_level(self, tmp_path):
+        assert self.search(tmp_path, "a/b/kubepods") == "a/b/kubepods"
+        assert self.search(tmp_path / "deeper", "a/b/c/kubepods") == ""
+
+    def test_services_are_not_searched(self, tmp_path):
+        assert self.search(tmp_path, "a.service/kubepods", "system.slice/b.scope/kubepods") == ""
+
+    def test_search_of_one_level_is_bounded(self, tmp_path):
+        crowd = [f"{number:02}" for number in range(64)]
+        assert self.search(tmp_path, *crowd, "63/kubepods") == "63/kubepods"
+        assert self.search(tmp_path, "64/x/kubepods") == "63/kubepods"
+        (tmp_path / "63/kubepods").rmdir()
+        (tmp_path / "64/kubepods").mkdir()
+        assert self.search(tmp_path) == ""
