@@ -35,7 +35,7 @@ def _online(
     return OnlinePod(
         workload.workload_of(place.pod),
         cpu_milli=sum(milli for _, milli in entitlement.counted(place.pod.cpu_request, list(members))),
-        memory_bytes=sum(memory_request.certain(place.pod, a.container, memory_bytes) for a in members),
+        memory_bytes=memory_request.certain_of_pod(place.pod, (a.container for a in members), memory_bytes),
         memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),
         lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),

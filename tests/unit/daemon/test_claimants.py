@@ -66,6 +66,15 @@ def test_a_burstable_pods_request_is_read_from_its_score():
     assert claimants.online(node.state, node.state.pools.free, MEMORY)["web"].memory_bytes == MEMORY // 4
 
 
+def test_sidecars_claim_no_memory_by_an_inherited_score():
+    node = a_node()
+    pod = replace(kit.pod("web"), cgroup_parent="/kubepods/burstable/podweb")
+    for name in ("main", *(f"sidecar-{at}" for at in range(20))):
+        container = replace(kit.container(name), name=name, oom_score_adj=900)
+        node.decide(ContainerCreating(pod, container, kit.SHARED))
+    assert claimants.online(node.state, node.state.pools.free, MEMORY)["web"].memory_bytes == MEMORY // 10
+
+
 def test_a_pod_on_cpus_of_its_own_counts_for_its_memory_only():
     node = a_node()
     create(node, "db", kit.DEDICATED, 2000, on="db")
