@@ -103,7 +103,13 @@ class Loans:
         if "memory" in wish.preserve:
             lent = lent._replace(memory_limit=None)
         in_use = self._in_use(assignment) if lent.memory_limit is not None else None
-        return Loan(lent, lent.overlaid(assignment.granted), in_use, wish.priority)
+        return Loan(
+            lent=lent,
+            present=lent.overlaid(assignment.granted),
+            in_use=in_use,
+            priority=wish.priority,
+            pod_id=assignment.container.pod_id,
+        )
 
     def _say_only(self, event: AmountsGranted) -> None:
         """Audit once what would be done."""

@@ -1,7 +1,9 @@
 """Each reclaimed container's shares, quota and memory limit, from what it was lent and what there is to lend now.
 
-While the capacity bears all loans, everybody has what it was lent. When it has not for long, the loans shrink: who
-has the lower priority gives first, containers of equal priority in proportion to their loans. Never above the loan;
+While the capacity bears all loans, each container has its loan. When it has not for long, the loans shrink. A tenant
+writes the size and the priority of its own loans, so neither takes everything from other pods: each pod keeps its loan
+or an equal part of the capacity, whichever is less. The rest goes by priority, the higher first, and among equal
+priorities in proportion to the loans. Never above the loan;
 never below the kernel's smallest quota and shares, nor a memory limit below what is in use. The box itself is cut in
 milliseconds by other means; this only keeps what containers were told in step with what they can get. So what is
 merely guessed of workloads that are still being learnt, which an offer counts, is left out: a guess takes nothing from
@@ -36,14 +38,26 @@ _LOANS: Final = ("lent-shares", "lent-quota", "memory-limit")
 class Loan(NamedTuple):
     """One container's loan.
 
-    `lent`: what it was promised (shares, quota, period, memory_limit); `present`: the same knobs as it has them now;
-    `in_use`: its memory, bytes, None where it could not be read; `priority`: lower gives first.
+    lent: the promise (shares, quota, period, memory_limit).
+    present: the same knobs as the container has them now.
+    in_use: its memory, bytes; None where it could not be read.
+    priority: lower gives first.
+    pod_id: of its pod, whose containers have one part together.
     """
 
     lent: Knobs
     present: Knobs = NO_KNOBS
     in_use: int | None = None
     priority: int = 0
+    pod_id: str = ""
+
+
+class _Claim(NamedTuple):
+    """What one loan claims of the CPU (thousandths) or of the memory (bytes)."""
+
+    pod_id: str
+    priority: int
+    amount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +146,41 @@ def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTu
 
 def amounts(loans: Mapping[str, Loan], milli: int, memory: int) -> dict[str, Knobs]:
     """Return each container's values where so much is to be lent, by container id; only knobs that its loan has."""
-    of_cpu = {key: (loan.priority, _milli(loan.lent)) for key, loan in loans.items()}
-    of_memory = {key: (loan.priority, loan.lent.memory_limit or 0) for key, loan in loans.items()}
+    of_cpu = {key: _claim(loan, _milli(loan.lent)) for key, loan in loans.items()}
+    of_memory = {key: _claim(loan, loan.lent.memory_limit or 0) for key, loan in loans.items()}
     cpu, bytes_ = _granted(of_cpu, milli), _granted(of_memory, memory)
     return {key: _scaled(loan.lent, cpu[key], bytes_[key]) for key, loan in loans.items()}
 
 
-def _granted(claims: Mapping[str, tuple[int, int]], total: int) -> dict[str, int]:
-    """Divide a total among claims of (priority, amount), the highest priority first, never above a claim."""
+def _claim(loan: Loan, amount: int) -> _Claim:
+    return _Claim(loan.pod_id, loan.priority, amount)
+
+
+def _granted(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
+    """Divide a total among claims: to each pod an equal part of it, if it claims so much, and the rest by priority."""
+    certain = _equal_parts(claims, total)
+    rest = {key: claim._replace(amount=claim.amount - certain[key]) for key, claim in claims.items()}
+    more = _by_priority(rest, total - sum(certain.values()))
+    return {key: certain[key] + more[key] for key in claims}
+
+
+def _equal_parts(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
+    """Give each pod that claims anything an equal part of the total, or its claims if they are less."""
+    pods: dict[str, dict[str, _Claim]] = {}
+    for key, claim in claims.items():
+        if claim.amount:
+            pods.setdefault(claim.pod_id, {})[key] = claim
+    found = dict.fromkeys(claims, 0)
+    for members in pods.values():
+        found |= _by_priority(members, total // len(pods))
+    return found
+
+
+def _by_priority(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
+    """Divide a total among claims, the highest priority first, never above a claim."""
     granted: dict[str, int] = {}
-    for priority in sorted({priority for priority, _ in claims.values()}, reverse=True):
-        equals = {key: amount for key, (own, amount) in claims.items() if own == priority}
+    for priority in sorted({claim.priority for claim in claims.values()}, reverse=True):
+        equals = {key: claim.amount for key, claim in claims.items() if claim.priority == priority}
         owed = sum(equals.values())
         granted |= equals if owed <= total else apportion(total, equals)
         total = max(0, total - owed)

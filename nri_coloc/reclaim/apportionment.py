@@ -1,6 +1,6 @@
 """One whole number of bytes or milli-CPU divided among several by weight, so that nothing is lost or invented."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=int | str)
@@ -24,3 +24,18 @@ def apportion(total: int, weights: Mapping[Key, int]) -> dict[Key, int]:
         for key in by_remainder[:left]:
             parts[key] += 1
     return parts
+
+
+def level(total: int, claims: Iterable[int]) -> int:
+    """Return the greatest amount that a claim may count for, so that all of them together are at most the total.
+
+    Claims below it count in full: a claim takes nothing from a smaller one. Where all fit it is the total.
+    """
+    ordered = sorted(claims)
+    left = total
+    for at, amount in enumerate(ordered):
+        part = left // (len(ordered) - at)
+        if amount > part:
+            return part
+        left -= amount
+    return total

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.model.lending import Binding, MemoryTarget, Part
 from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.apportionment import apportion
+from nri_coloc.reclaim.apportionment import apportion, level
 from nri_coloc.reclaim.memory import MemoryHeadroom, Room
 
 _PAGE: Final = 4096
@@ -54,8 +54,13 @@ class MemoryControl:
 
 
 class Member(NamedTuple):
-    """One pod or host group of the box, bytes. `request`: what it was lent, 0 where not known; `unreclaimable`: of
-    its use, what cannot be reclaimed. `beside`: whether it lies outside of kubepods."""
+    """One pod or host group of the reclaim cgroups.
+
+    use: bytes.
+    request: bytes that it was lent, 0 where not known; a tenant writes it, so it counts within `_counted`.
+    unreclaimable: bytes of its use that cannot be reclaimed.
+    beside: whether it lies outside of kubepods.
+    """
 
     use: int
     request: int = 0
@@ -255,7 +260,7 @@ def _divided(whole: Part, members: Mapping[str, Member]) -> dict[str, Part]:
     highs = split(whole.high, members)
     least = {name: max(highs[name], member.unreclaimable) for name, member in members.items()}
     spare = max(0, whole.limit - sum(least.values()))
-    more = apportion(spare, {name: _weight(member) for name, member in members.items()})
+    more = apportion(spare, _weights(_counted(whole.high, members)))
     used = sum(member.use for member in members.values())
     return {
         name: Part(highs[name], max(least[name] + more[name], whole.limit - used + member.use))
@@ -266,14 +271,15 @@ def _divided(whole: Part, members: Mapping[str, Member]) -> dict[str, Part]:
 def split(total: int, members: Mapping[str, Member]) -> dict[str, int]:
     """Divide bytes among members; the parts sum to the total.
 
-    Where all use fits, what is left over is divided by request (by use where there is none). Where it does not, who
-    uses more than its request gives first, in proportion to the excess; then all, in proportion to what remains. What
-    cannot be reclaimed nobody gives while anybody has something else.
+    Where all use fits, the rest is divided by request (by use without one). Where it does not, members that use more
+    than their request give first, in proportion to the excess; then all, in proportion to what remains. No member
+    gives memory that cannot be reclaimed while another one has any that can. Requests count within `_counted`.
     """
+    members = _counted(total, members)
     uses = {name: member.use for name, member in members.items()}
     used = sum(uses.values())
     if total >= used:
-        more = apportion(total - used, {name: _weight(member) for name, member in members.items()})
+        more = apportion(total - used, _weights(members))
         return {name: uses[name] + more[name] for name in members}
     fixed = {name: min(member.use, member.unreclaimable) for name, member in members.items()}
     if total < sum(fixed.values()):
@@ -284,5 +290,11 @@ def split(total: int, members: Mapping[str, Member]) -> dict[str, int]:
     return {name: low[name] + more[name] for name in members}
 
 
-def _weight(member: Member) -> int:
-    return member.request or member.use
+def _counted(total: int, members: Mapping[str, Member]) -> dict[str, Member]:
+    """Bound the requests so that together they are at most the total: a large one takes nothing from smaller ones."""
+    most = level(total, (member.request for member in members.values() if member.request))
+    return {name: member._replace(request=min(member.request, most)) for name, member in members.items()}
+
+
+def _weights(members: Mapping[str, Member]) -> dict[str, int]:
+    return {name: member.request or member.use for name, member in members.items()}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.model.knobs import PAGE, Knobs
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import AmountTuning
 from nri_coloc.reclaim.amounts import Loan, Settled, amounts, rebalance
@@ -18,7 +18,9 @@ LENT = st.builds(
 )
 LOANS = st.dictionaries(
     st.sampled_from("abcdef"),
-    st.builds(Loan, LENT, LENT, st.none() | st.integers(0, 1 << 36), st.integers(-1, 1)),
+    st.builds(
+        Loan, LENT, LENT, st.none() | st.integers(0, 1 << 36), st.integers(-1, 1), st.sampled_from("pq")
+    ),
 )
 CAPACITIES = st.builds(Capacity, st.integers(0, 400_000), st.integers(0, 1 << 38), st.just(Binding.FORECAST))
 TUNING = AmountTuning()
@@ -45,6 +47,16 @@ def test_together_they_get_no_more_than_there_is_beyond_the_kernels_least(loans,
     found = amounts(loans, capacity.cpu_milli, capacity.memory_bytes)
     assert sum(milli(knobs) for knobs in found.values()) <= capacity.cpu_milli + 12 * len(loans)
     assert sum(knobs.memory_limit or 0 for knobs in found.values()) <= capacity.memory_bytes
+
+
+@given(LOANS, CAPACITIES, st.sampled_from("pqr"))
+def test_no_loan_takes_another_pods_equal_part(loans, capacity, pod_id):
+    mine = {key for key, loan in loans.items() if loan.pod_id == pod_id}
+    pods = {loan.pod_id for loan in loans.values() if loan.lent.memory_limit}
+    found = amounts(loans, capacity.cpu_milli, capacity.memory_bytes)
+    owed = sum(loans[key].lent.memory_limit or 0 for key in mine)
+    had = sum(found[key].memory_limit or 0 for key in mine)
+    assert had + PAGE * len(mine) >= min(owed, capacity.memory_bytes // max(1, len(pods)))
 
 
 @given(LOANS, CAPACITIES)

@@ -86,6 +86,14 @@ def test_parts_sum_to_the_total(total, members):
 
 
 @given(BYTES, MEMBERS)
+def test_no_request_takes_another_pods_equal_part(total, members):
+    members = {name: member._replace(unreclaimable=0) for name, member in members.items()}
+    parts = split(total, members)
+    for name, member in members.items():
+        assert parts[name] + 1 >= min(member.use, member.request, total // len(members))
+
+
+@given(BYTES, MEMBERS)
 def test_nobody_gives_while_all_use_fits_and_nobody_gains_while_it_does_not(total, members):
     parts = split(total, members)
     fits = total >= sum(member.use for member in members.values())

@@ -120,6 +120,35 @@ def test_a_limit_takes_nothing_from_other_loans():
     assert amounts(both, 2000, 64 * GIB) == {key: loan.lent for key, loan in both.items()}
 
 
+def test_a_high_priority_leaves_other_pods_an_equal_part():
+    greedy = Loan(cpus(4000, 64 * GIB), priority=10**9, pod_id="greedy")
+    found = amounts({"greedy": greedy, "a": Loan(cpus(1000, GIB), pod_id="other")}, 2000, 2 * GIB)
+    assert found["a"] == cpus(1000, GIB)
+    assert (found["greedy"].quota, found["greedy"].memory_limit) == (100_000, GIB)
+
+
+def test_a_large_loan_leaves_smaller_ones_whole():
+    found = amounts(
+        {"greedy": Loan(cpus(2000, 1 << 50), pod_id="greedy"), "a": Loan(cpus(1000, GIB), pod_id="other")},
+        3000,
+        4 * GIB,
+    )
+    assert found["a"] == cpus(1000, GIB)
+
+
+def test_many_containers_of_one_pod_share_its_part():
+    crowd = {f"greedy-{at}": Loan(cpus(1000), priority=5, pod_id="greedy") for at in range(20)}
+    found = amounts({**crowd, "a": Loan(cpus(1000), pod_id="other")}, 2000, 64 * GIB)
+    assert found["a"] == cpus(1000)
+
+
+def test_beyond_equal_parts_the_higher_priority_has_the_rest():
+    three = {name: Loan(cpus(milli), priority=at, pod_id=name)
+             for name, milli, at in (("small", 500, 0), ("low", 4000, 0), ("high", 4000, 1))}  # fmt: skip
+    found = {key: (knobs.quota or 0) // 100 for key, knobs in amounts(three, 6000, 64 * GIB).items()}
+    assert found == {"small": 500, "low": 2000, "high": 3500}
+
+
 def test_a_loan_of_memory_only_takes_no_cpu_from_others():
     both = {"a": Loan(Knobs(memory_limit=GIB)), "b": Loan(cpus(1000))}
     assert amounts(both, 1000, 64 * GIB)["b"] == cpus(1000)

@@ -273,7 +273,12 @@ def test_the_pods_alone_rise_from_what_they_had_too():
             {"a": 20, "b": 40},
         ),
         ("in proportion to the excess", 70, {"a": Member(50, 20), "b": Member(40, 30)}, {"a": 35, "b": 35}),
-        ("then all of them", 30, {"a": Member(50, 20), "b": Member(40, 40)}, {"a": 10, "b": 20}),
+        (
+            "then all of them, requests up to an equal part",
+            30,
+            {"a": Member(50, 20), "b": Member(40, 40)},
+            {"a": 15, "b": 15},
+        ),
         ("without requests in proportion to use", 40, {"a": Member(60), "b": Member(20)}, {"a": 30, "b": 10}),
         (
             "what cannot be reclaimed nobody gives while others have page cache",
@@ -300,6 +305,16 @@ def test_a_total_is_split(story, total, members, parts):
     assert split(total, members) == parts
 
 
+def test_a_large_request_takes_no_memory_from_smaller_ones():
+    greedy = {"greedy": Member(10 * GIB, 1 << 60), "a": Member(4 * GIB, 4 * GIB)}
+    assert split(10 * GIB, greedy) == {"greedy": 6 * GIB, "a": 4 * GIB}
+
+
+def test_a_large_request_leaves_others_room_to_grow():
+    parts = split(10 * GIB, {"greedy": Member(GIB, 1 << 60), "a": Member(GIB, 4 * GIB)})
+    assert parts["a"] >= 4 * GIB
+
+
 def test_each_member_gets_a_part_of_both_limits():
     found = divide(MemoryTarget(100, 140), {"a": Member(10, 60), "b": Member(30, 30)})
     assert found == {"a": Part(50, 110), "b": Part(50, 130)}, "all that the other leaves of 140"
@@ -307,7 +322,7 @@ def test_each_member_gets_a_part_of_both_limits():
 
 def test_a_box_in_want_walls_each_in_above_its_own_part():
     found = divide(MemoryTarget(60, 68), {"a": Member(100, 60), "b": Member(30, 30)})
-    assert found == {"a": Part(40, 45), "b": Part(20, 23)}
+    assert found == {"a": Part(30, 38), "b": Part(30, 34)}
 
 
 def test_no_member_is_walled_in_below_what_it_cannot_give_back():
