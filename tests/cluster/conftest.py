@@ -13,6 +13,7 @@ from tests.cluster.running import Pods
 from tests.rig import RigError
 
 CLUSTER = pytest.StashKey[Cluster]()
+LEFT_OUT = pytest.StashKey[tuple[Pair, ...]]()
 
 
 def pair_of(item: pytest.Item) -> Pair | None:
@@ -36,20 +37,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin to compile what the chosen tests need."""
+    """Begin to compile what the chosen tests need, and note the pairs of versions that are left out."""
     chosen = {pair for item in session.items if (pair := pair_of(item))}
-    if chosen and os.geteuid() == 0 and not session.config.option.collectonly:
-        pairs = tuple(pair for pair in wanted(session.config) if pair in chosen)
-        session.config.pluginmanager.register(programs.Ahead(pairs), "cluster-ahead")
+    if not chosen or os.geteuid() != 0 or session.config.option.collectonly:
+        return
+    pairs = wanted(session.config)
+    session.config.stash[LEFT_OUT] = tuple(pair for pair in PAIRS if pair not in pairs)
+    ahead = programs.Ahead(tuple(pair for pair in pairs if pair in chosen))
+    session.config.pluginmanager.register(ahead, "cluster-ahead")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Name the pairs of versions that were left out."""
-    for pair in PAIRS:
-        if pair not in wanted(config):
-            terminalreporter.write_line(
-                f"left out: {pair}, not compiled yet: `make test-cluster` compiles it"
-            )
+    for pair in config.stash.get(LEFT_OUT, ()):
+        terminalreporter.write_line(f"left out: {pair}, not compiled yet: `make test-cluster` compiles it")
 
 
 @pytest.fixture(scope="session")
