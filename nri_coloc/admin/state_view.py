@@ -43,7 +43,8 @@ def state_json(
     return {
         "mode": "observe" if observe else "enforce",
         "node": {
-            "cpus": cpuset.render(state.topology.online),
+            "cpus": cpuset.render(state.topology.machine),
+            **({"kubepods": cpuset.render(state.topology.online)} if state.topology.outside else {}),
             "reserved": cpuset.render(state.pools.reserved),
             "numa": [_numa(node) for node in sorted(state.topology.nodes, key=lambda node: node.id)],
             **({"kept_by_kubelet": cpuset.render(state.pools.kept)} if state.pools.kept else {}),

@@ -25,7 +25,16 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.readings import Signal
 from nri_coloc.model.reasons import Reason
 from nri_coloc.nri import version
-from nri_coloc.sampling import block_devices, cgroup_layout, cgroup_reading, kernel_files, kubelet
+from nri_coloc.sampling import (
+    block_devices,
+    cgroup_layout,
+    cgroup_reading,
+    granted,
+    kernel_files,
+    kubelet,
+    topology,
+)
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -118,6 +127,16 @@ def _cgroups(patient: Patient) -> Check:
     if missing:
         why = f"version {layout.version}, without {', '.join(missing)}: wishes for these go without effect"
         return Check("cgroups", "warn", why)
+    return _cpus_for_pods(patient, layout)
+
+
+def _cpus_for_pods(patient: Patient, layout: CgroupLayout) -> Check:
+    machine = topology.read(patient.host_root)
+    found = granted.read(layout, cgroup_layout.kubepods_in(layout), machine.online)
+    if problem := granted.problem(found, machine.usable):
+        return Check("cgroups", "fail", problem)
+    if remark := granted.remark(found, machine.online):
+        return Check("cgroups", "warn", remark)
     return Check("cgroups", "ok", f"version {layout.version}, with every controller that is used")
 
 

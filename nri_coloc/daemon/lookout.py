@@ -77,7 +77,7 @@ def is_the_same(seen: NodeState, state: NodeState, tuning: ReclaimTuning) -> boo
 
 def _divided(state: NodeState, tuning: ReclaimTuning) -> tuple[CPUMask, CPUMask, CPUMask]:
     lendable = whereabouts.lendable(state.pools, tuning)
-    return lendable, whereabouts.owned(state.pools, lendable), state.topology.online
+    return lendable, whereabouts.owned(state.pools, lendable), state.topology.machine
 
 
 def tier_groups_of(state: NodeState) -> tuple[Group, ...]:

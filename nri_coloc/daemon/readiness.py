@@ -103,6 +103,12 @@ def config(problem: Sentence, remarks: Sequence[Sentence]) -> Finding:
     return Finding(ok=not wrong, detail=wrong or "; ".join(filter(None, (remark() for remark in remarks))))
 
 
+def cgroups(problem: Sentence, remark: Sentence) -> Finding:
+    """Say whether there is a place for pods' CPUs; the detail of a place that lacks some is the remark."""
+    wrong = problem()
+    return Finding(ok=not wrong, detail=wrong or remark())
+
+
 def without(problem: Sentence) -> Finding:
     """Say that all is well unless there is a problem."""
     wrong = problem()

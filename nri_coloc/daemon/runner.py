@@ -54,6 +54,7 @@ from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.loans import Loans, memory_in_use
+from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.memory_worker import MemoryWorker
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.options import Options
@@ -82,10 +83,10 @@ from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout, descriptors
-from nri_coloc.sampling import topology as machine
 from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.picture import PictureTaker
+from nri_coloc.sampling.topology import memory_total
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog
 from nri_coloc.telemetry.metrics import Metrics
@@ -111,9 +112,11 @@ class Daemon:
         self._serves = False
         self._waits_for = ""
         self._http: HttpServer | None = None
-        topology = machine.read(options.host_root)
-        steering.refuse_full_reserve(topology.usable, settings)
-        memory = machine.memory_total(options.host_root)
+        self._layout = cgroup_layout.detect(options.host_root)
+        self._machine = Machine(options.host_root, self._layout)
+        topology = self._machine.read()
+        steering.refuse_full_reserve(topology.usable_by_all, settings)
+        memory = memory_total(options.host_root)
         kubelet = KubeletWatch(options.host_root)
         tuning = kubelet.over(settings.tuning)
         self.node = Node(pools.initial(topology, tuning), tuning, memory)
@@ -123,7 +126,6 @@ class Daemon:
         self._records = RecordsFile(options.state_dir, self.audit.kept, self._say_unread)
         self._lock = InstanceLock(options.state_dir)
         self._claim = RuntimeClaim()
-        self._layout = cgroup_layout.detect(options.host_root)
         path = str(Path(options.state_dir) / JOURNAL)
         self._journal = Journal(path, options.host_root, Marks(self._layout.mounts))
         self._forecasts = ForecastFile(options.state_dir, self._say_unread)
@@ -146,7 +148,7 @@ class Daemon:
             report=self.report,
             runtime=self.trunk,
         )
-        self._steering = Steering(settings, options.host_root, watch, kubelet, crew)
+        self._steering = Steering(settings, self._machine, watch, kubelet, crew)
         staff = Staff(self.node, self._steering, self.lending, self.survey, self.actuator, self._comparison)
         self._admin = AdminSide(options.admin_socket, staff, self.report)
         ready = Readiness(self._checks())
@@ -226,7 +228,7 @@ class Daemon:
             "synchronised": partial(readiness.synchronised, self._comparison),
             "readings": partial(readiness.fresh, readings, swept, self.node, clock),
             "config": partial(readiness.config, lambda: self._steering.problem, remarks),
-            "cgroups": partial(readiness.without, self._no_place_for_cpus),
+            "cgroups": partial(readiness.cgroups, self._no_place_for_cpus, self._narrow_cgroups),
         }
         required = (Check(name, look, required=True) for name, look in looks.items())
         return (
@@ -237,7 +239,12 @@ class Daemon:
         )
 
     def _no_place_for_cpus(self) -> str:
-        return probe.no_place_for_cpus(self._layout, targets.pod_paths(self.node.state))
+        state = self.node.state
+        missing = probe.no_place_for_cpus(self._layout, targets.pod_paths(state))
+        return missing or self._machine.problem(state)
+
+    def _narrow_cgroups(self) -> str:
+        return self._machine.remark(self.node.state)
 
     def _with_files_of_pods(self, known: Capability) -> Capability:
         pods = islice(targets.pod_paths(self.node.state), probe.PODS_LOOKED_AT)

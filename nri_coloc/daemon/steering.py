@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from nri_coloc.admin.orders import OrderDeclined
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.machine import Look, Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pause import Pause
 from nri_coloc.daemon.pusher import Pusher
@@ -24,8 +25,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import Settings, Tuning
 from nri_coloc.policy import resync
-from nri_coloc.sampling import topology as machine
-from nri_coloc.sampling.topology import Glimpse
+from nri_coloc.sampling import granted
 from nri_coloc.telemetry import logs
 
 LIST_WITHIN_S: Final = 10.0
@@ -36,6 +36,8 @@ UNREAD: Final = "; pods that run already lack the labels and annotations that it
 
 TOPOLOGY_EVERY_S: Final = 1.0
 """A glimpse takes some 50 µs. Until it is seen that a CPU went offline, it counts among those that are lent."""
+
+_MACHINE_CHANGED: Final = "the set of online CPUs changed"
 
 FIXED: Final = {
     "nri_socket": "runtime.nriSocket",
@@ -86,10 +88,10 @@ class Steering:
     """
 
     def __init__(
-        self, settings: Settings, host_root: str, watch: SettingsWatch, kubelet: KubeletWatch, crew: Crew
+        self, settings: Settings, machine: Machine, watch: SettingsWatch, kubelet: KubeletWatch, crew: Crew
     ) -> None:
         self.settings = settings
-        self._host_root = host_root
+        self._machine = machine
         self._watch = watch
         self._kubelet = kubelet
         self._crew = crew
@@ -97,7 +99,7 @@ class Steering:
         self._awaited: _Awaited | None = None
         self._has_retuned = False
         self._topology_at = time.monotonic()
-        self._glimpses: tuple[Glimpse | None, Glimpse | None] = (None, None)
+        self._looks: tuple[Look | None, Look | None] = (None, None)
         self.config_problem = ""
         self.kubelet_problem = kubelet.problem(crew.node.tuning)
 
@@ -157,7 +159,7 @@ class Steering:
     def apply(self, settings: Settings) -> None:
         """Put new settings in force, unless they do not fit this machine."""
         try:
-            refuse_full_reserve(self._crew.node.state.topology.usable, settings)
+            refuse_full_reserve(self._crew.node.state.topology.usable_by_all, settings)
         except SettingsError as error:
             self.refuse(error.sentence)
             return
@@ -196,20 +198,23 @@ class Steering:
             self._retune(self._crew.node.state.topology)
 
     def _look_at_machine(self) -> None:
-        """Read the machine where a glimpse has changed, and once more after that: a hotplug takes its time."""
+        """Read the machine where a look has changed, and once more after that: a hotplug takes its time."""
+        state = self._crew.node.state
         try:
-            glimpse = machine.glimpse(self._host_root)
-            if self._glimpses == (glimpse, glimpse):
+            look = self._machine.look(state)
+            if self._looks == (look, look):
                 return
-            topology = machine.read(self._host_root)
-            self._glimpses = (glimpse, self._glimpses[0])
+            topology = self._machine.read(state)
+            self._looks = (look, self._looks[0])
         except Exception as error:  # noqa: BLE001 - a machine in the middle of a hotplug is looked at again later
             self._crew.report.log.warning("cannot read the topology", error=str(error))
             return
-        if topology != self._crew.node.state.topology and topology.usable:
-            self._crew.report.said(
-                AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, "the set of online CPUs changed"
+        if topology != state.topology and topology.usable:
+            is_granted = (
+                topology.machine == state.topology.machine and topology.online != state.topology.online
             )
+            why = granted.change(look.granted, topology.machine) if is_granted else _MACHINE_CHANGED
+            self._crew.report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, why)
             self._retune(topology)
 
     def _retune(self, topology: Topology) -> None:

@@ -26,10 +26,25 @@ def kubepods_of(path: str) -> str:
 def best_effort_of(path: str) -> str:
     """Return the QoS cgroup of BestEffort pods on the node of a pod's path, "" if the path is not below kubepods."""
     kubepods = kubepods_of(path)
+    return _in(kubepods, "besteffort") if kubepods else ""
+
+
+def burstable_in(kubepods: str) -> str:
+    """Return the QoS cgroup of Burstable pods, below the cgroup of all pods."""
+    return _in(kubepods, "burstable")
+
+
+def _in(kubepods: str, qos: str) -> str:
     if not kubepods.endswith(_SLICE):
-        return f"{kubepods}/besteffort" if kubepods else ""
+        return f"{kubepods}/{qos}"
     stem = kubepods.rpartition("/")[2].removesuffix(_SLICE)
-    return f"{kubepods}/{stem}-besteffort{_SLICE}"
+    return f"{kubepods}/{stem}-{qos}{_SLICE}"
+
+
+def levels(path: str) -> tuple[str, ...]:
+    """Return a cgroup and those above it, without the root, from the top."""
+    parts = path.split("/") if path else []
+    return tuple("/".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
 def is_kubepods(name: str) -> bool:

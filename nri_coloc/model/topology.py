@@ -6,7 +6,7 @@ A kernel without NUMA is one node 0 with everything; a CPU whose level is unknow
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
 
@@ -43,7 +43,13 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class Topology:
-    """Masks by level. `online` includes `isolated` (the kernel's isolcpus=); `kinds` are fastest first."""
+    """Masks by level.
+
+    online: the CPUs that pods may have, with the isolated ones.
+    isolated: the kernel's isolcpus=.
+    kinds: fastest first.
+    outside: online CPUs that no pod may have, because a cgroup above the pods lacks them; in no other mask.
+    """
 
     online: CPUMask
     isolated: CPUMask
@@ -53,6 +59,7 @@ class Topology:
     cores: Level
     dies: Level = ()
     kinds: Level = ()
+    outside: CPUMask = 0
 
     @classmethod
     def build(
@@ -77,6 +84,33 @@ class Topology:
                 cpuset.of(c.id for c in cpus if c.kind == kind) for kind in sorted({c.kind for c in cpus})
             ),
         )
+
+    def within(self, cpus: CPUMask) -> "Topology":
+        """Return the part of the machine that has these CPUs; all of it where they leave no usable CPU."""
+        left = self.online & cpus
+        if left == self.online or not self.usable & left:
+            return self
+        return replace(
+            self,
+            online=left,
+            packages=_cut(self.packages, left),
+            nodes=tuple(replace(node, cpus=node.cpus & left) for node in self.nodes),
+            l3_groups=_cut(self.l3_groups, left),
+            cores=_cut(self.cores, left),
+            dies=_cut(self.dies, left),
+            kinds=tuple(kind & left for kind in self.kinds if kind & left),
+            outside=self.online & ~left,
+        )
+
+    @cached_property
+    def machine(self) -> CPUMask:
+        """Every CPU that is online, also those that no pod may have."""
+        return self.online | self.outside
+
+    @cached_property
+    def usable_by_all(self) -> CPUMask:
+        """The machine's CPUs that the kernel schedules on, also those that no pod may have."""
+        return self.machine & ~self.isolated or self.machine
 
     @cached_property
     def usable(self) -> CPUMask:
@@ -231,6 +265,10 @@ class Topology:
 def _divides(wide: Level, narrow: Level) -> bool:
     """Whether each narrow group lies in one wide group, as far as the wide ones reach."""
     return not any(part & group and part & ~group for group in wide for part in narrow)
+
+
+def _cut(level: Level, cpus: CPUMask) -> Level:
+    return tuple(sorted((group & cpus for group in level if group & cpus), key=lambda mask: mask & -mask))
 
 
 def _grouped(cpus: tuple[CPU, ...], label: Callable[[CPU], object]) -> Level:

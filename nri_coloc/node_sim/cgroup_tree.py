@@ -160,6 +160,17 @@ class CgroupTree:
             return "cpu.shares", str(shares)
         return "cpu.weight", str(1 + (min(max(shares, 2), 262144) - 2) * 9999 // 262142)
 
+    def allow(self, path: str, cpus: CPUMask) -> None:
+        """Give a cgroup these CPUs, as systemd's AllowedCPUs= does; on v1 all below it lose the others first.
+
+        On v1 a cgroup below it that lacks one of them does not get it: the kernel widens no child.
+        """
+        with self._lock:
+            for child in self.children(path) if self.version == 1 else ():
+                self.allow(child, self.mask(child, "cpuset.cpus") & cpus)
+            self.write(path, "cpuset.cpus", cpuset.render(cpus))
+            self.settle(path)
+
     def plug(self, cpus: CPUMask) -> None:
         """Have these CPUs online from now on.
 

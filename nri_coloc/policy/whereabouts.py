@@ -27,8 +27,8 @@ def owned(pools: Pools, lendable: CPUMask) -> CPUMask:
 
 
 def beyond(state: NodeState, lendable: CPUMask) -> CPUMask:
-    """Return the CPUs that are nobody's and not lent either: reserved ones, and isolated ones that are free."""
-    return state.topology.online & ~lendable & ~owned(state.pools, lendable)
+    """Return the CPUs that no container owns and that are not lent: reserved, free isolated, and out of pods' reach."""
+    return state.topology.machine & ~lendable & ~owned(state.pools, lendable)
 
 
 def of(state: NodeState, assignment: Assignment) -> CPUMask:

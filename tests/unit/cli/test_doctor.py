@@ -28,6 +28,8 @@ def patient(tmp_path: Path) -> Iterator[Patient]:
     for path, text in {
         "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory",
         **{f"sys/fs/cgroup/kubepods/{name}": "" for name in FILES},
+        "sys/devices/system/cpu/online": "0-3",
+        "proc/meminfo": "MemTotal: 1024 kB",
         "sys/block/sda/queue/scheduler": "none [bfq]",
         "sys/block/sda/dev": "8:0",
         "proc/pressure/cpu": "some avg10=0.00",

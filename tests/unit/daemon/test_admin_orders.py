@@ -17,11 +17,13 @@ from nri_coloc.daemon import admin_orders as module
 from nri_coloc.daemon.admin_orders import AdminOrders, Staff
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.steering import Crew, Steering
 from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.policy import pools
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from tests.rig.waiting import wait_until
 from tests.unit.daemon import kit
 from tests.unit.policy import kit as machine
@@ -51,7 +53,9 @@ class Rig:
             runtime=nobody,
         )
         watch = SettingsWatch(str(self.file), lambda found: found)
-        self.steering = Steering(settings, str(folder), watch, KubeletWatch(str(folder)), crew)
+        self.steering = Steering(
+            settings, Machine(str(folder), CgroupLayout(2)), watch, KubeletWatch(str(folder)), crew
+        )
         staff = SimpleNamespace(
             node=self.node,
             steering=self.steering,

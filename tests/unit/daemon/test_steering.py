@@ -10,6 +10,7 @@ import pytest
 from nri_coloc.config import settings as reader
 from nri_coloc.daemon import steering
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.steering import Crew, Steering
@@ -20,7 +21,7 @@ from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.node_sim import machines
 from nri_coloc.policy import pools
-from nri_coloc.sampling import topology
+from nri_coloc.sampling import cgroup_layout, topology
 from tests.unit.daemon import kit
 from tests.unit.policy import kit as policy_kit
 
@@ -59,7 +60,9 @@ class Rig:
             runtime=self.runtime,
         )
         watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
-        self.steering = Steering(SETTINGS, str(root), watch, kubelet, crew)
+        self.steering = Steering(
+            SETTINGS, Machine(str(root), cgroup_layout.detect(str(root))), watch, kubelet, crew
+        )
         read = topology.read
 
         def counted(host_root: str) -> Any:

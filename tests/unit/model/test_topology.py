@@ -1,5 +1,8 @@
 """model/topology.py: labels become masks, level by level."""
 
+import pytest
+
+from nri_coloc.model import cpuset
 from nri_coloc.model.topology import CPU, NumaNode, Topology
 
 PAIR = (CPU(0, core="a", l3="x"), CPU(1, core="a", l3="x"))
@@ -131,3 +134,36 @@ class TestCores:
 def test_a_machine_may_tell_no_memory():
     assert not Topology.build(PAIR).tells_memory
     assert Topology.build(PAIR, {0: 1}).tells_memory
+
+
+class TestWithin:
+    """A hybrid machine of two nodes: CPUs 0-3 fast in cores of two threads, 4-7 slow in cores of one."""
+
+    whole = Topology.build(
+        (
+            *(CPU(cpu, node=0, l3="a", core=f"c{cpu // 2}", kind=0) for cpu in range(4)),
+            *(CPU(cpu, node=1, l3="b", core=f"c{cpu}", kind=1) for cpu in range(4, 8)),
+        ),
+        {0: 1 << 30, 1: 1 << 30},
+        isolated=cpuset.parse("7"),
+    )
+
+    def test_every_level_loses_other_cpus(self):
+        part = self.whole.within(cpuset.parse("1-2,5,7"))
+        assert cpuset.render(part.online) == "1-2,5,7"
+        assert [cpuset.render(core) for core in part.cores] == ["1", "2", "5", "7"]
+        assert [cpuset.render(node.cpus) for node in part.nodes] == ["1-2", "5,7"]
+        assert [cpuset.render(kind) for kind in part.kinds] == ["1-2", "5,7"]
+        assert cpuset.render(part.usable) == "1-2,5"
+
+    def test_lost_cpus_are_remembered(self):
+        part = self.whole.within(cpuset.parse("4-7"))
+        assert cpuset.render(part.outside) == "0-3"
+        assert part.machine == self.whole.online
+        assert part.usable_by_all == self.whole.usable
+        assert len(part.kinds) == 1
+        assert part.all_mems == self.whole.all_mems
+
+    @pytest.mark.parametrize("cpus", ["0-7", "0-63", "7", "8-9", ""])
+    def test_nothing_changes_without_usable_cpus(self, cpus):
+        assert self.whole.within(cpuset.parse(cpus)) is self.whole

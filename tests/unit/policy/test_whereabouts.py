@@ -132,3 +132,10 @@ def test_one_that_is_left_alone_is_not_where_its_pool_is():
     node = Node(tuning=TUNING)
     node.create("app", wish=replace(LEFT_ALONE, pool="gold"))
     assert not apart(node)
+
+
+def test_cpus_out_of_pods_reach_are_beyond():
+    node = Node(tuning=TUNING)
+    before = whereabouts.beyond(node.state, lendable(node))
+    node.state = replace(node.state, topology=replace(node.state.topology, outside=1 << 40))
+    assert whereabouts.beyond(node.state, lendable(node)) == before | 1 << 40

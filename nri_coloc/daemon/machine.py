@@ -1,0 +1,56 @@
+"""The machine as pods may use it: its topology, within the CPUs that the cgroup of all pods has."""
+
+from typing import NamedTuple
+
+from nri_coloc.daemon import targets
+from nri_coloc.model.kubepods import kubepods_of
+from nri_coloc.model.state import NodeState
+from nri_coloc.model.topology import Topology
+from nri_coloc.sampling import cgroup_layout, granted, topology
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling.granted import Granted
+from nri_coloc.sampling.topology import Glimpse
+
+
+class Look(NamedTuple):
+    """The facts that cannot stay the same when the topology changes, or the CPUs that pods may have."""
+
+    glimpse: Glimpse
+    granted: Granted
+
+
+class Machine:
+    """Reads below `host_root`; keeps nothing."""
+
+    def __init__(self, host_root: str, layout: CgroupLayout) -> None:
+        self._host_root = host_root
+        self._layout = layout
+
+    def look(self, state: NodeState) -> Look:
+        """Return the facts of this moment. Raises KernelInterfaceError as `topology.glimpse`."""
+        glimpse = topology.glimpse(self._host_root)
+        return Look(glimpse, granted.read(self._layout, self._kubepods(state), glimpse.online))
+
+    def read(self, state: NodeState | None = None) -> Topology:
+        """Return the topology that pods may use; all of it where they may use no CPU.
+
+        Without a state no pod is known yet. Raises KernelInterfaceError as `topology.read`.
+        """
+        whole = topology.read(self._host_root)
+        return whole.within(granted.read(self._layout, self._kubepods(state), whole.online).cpus)
+
+    def problem(self, state: NodeState) -> str:
+        """Say which file leaves pods no CPU; "" if there is one."""
+        return granted.problem(self._granted(state), state.topology.usable_by_all)
+
+    def remark(self, state: NodeState) -> str:
+        """Say which file keeps pods from some CPUs; "" if none does."""
+        return granted.remark(self._granted(state), state.topology.machine)
+
+    def _granted(self, state: NodeState) -> Granted:
+        return granted.read(self._layout, self._kubepods(state), state.topology.machine)
+
+    def _kubepods(self, state: NodeState | None) -> str:
+        """Return the cgroup of all pods: the one of a pod's own path, before the first pod the one that is there."""
+        paths = targets.pod_paths(state) if state is not None else ()
+        return next(filter(None, map(kubepods_of, paths)), "") or cgroup_layout.kubepods_in(self._layout)
