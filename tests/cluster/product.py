@@ -115,6 +115,16 @@ class Product:
         rows = self.json("/v1/state").get("containers", [])
         return next((r for r in rows if (r["namespace"], r["pod"], r["container"]) == wanted), {})
 
+    def owner(self, pod: str, container: str = "app", namespace: str = "default") -> dict[str, Any]:
+        """Wait until a container owns CPUs and return its row of /v1/state.
+
+        It may get them seconds after its start: the runtime may report late that another container ended.
+        """
+        self._cluster.wait(
+            lambda: self.container(pod, container, namespace).get("exclusive"), f"CPUs of {namespace}/{pod}"
+        )
+        return self.container(pod, container, namespace)
+
     def audit(self, pod: str = "", event: str = "") -> list[dict[str, Any]]:
         """Return the records that the daemon keeps, oldest first."""
         records = self.json(f"/v1/audit?limit=4096{f'&pod={pod}' if pod else ''}").get("records", [])

@@ -9,10 +9,10 @@ from tests.rig import cgroups
 def test_dedicated_container_owns_its_cpu(product: Product, pods: Pods):
     pods.run(pod("web", container(requests={"cpu": "500m"})))
     pods.run(pod("db", container(requests={"cpu": "1"}), qos_class="dedicated"))
-    own = pods.cpus("db")
-    assert own is not None
+    own = cgroups.members(product.owner("db")["cpus"])
     assert len(own) == 1
-    assert pods.cpus("web") == cgroups.online() - own
+    pods.settle(lambda: pods.cpus("db") == own, "the dedicated container on its CPU")
+    pods.settle(lambda: pods.cpus("web") == cgroups.online() - own, "the shared container on all others")
 
 
 def test_best_effort_pod_is_reclaimed(product: Product, pods: Pods):

@@ -18,10 +18,11 @@ def test_restarts_move_no_container(cluster: Cluster, product: Product, pods: Po
         pod("db", container(requests={"cpu": "1"}), qos_class="dedicated"),
         pod("web", container(requests={"cpu": "100m"})),
     )
+    product.owner("db")
     before = pods.placed("db", "web")
     for part in order:
         _restart(cluster, product, part)
-    product.wait_ready()
+    cluster.wait(lambda: product.json("/readyz").get("ready"), "a ready daemon")
     cluster.wait(cluster.is_ready, "a ready node")
     assert pods.placed("db", "web") == before
 

@@ -8,7 +8,7 @@ NAMES = ("db", "web")
 
 
 def test_rolling_update_moves_no_container(product: Product, pods: Pods):
-    _run(pods)
+    _run(product, pods)
     before = pods.placed(*NAMES)
     product.update()
     assert pods.placed(*NAMES) == before
@@ -16,7 +16,7 @@ def test_rolling_update_moves_no_container(product: Product, pods: Pods):
 
 
 def test_removal_unpins_no_container(product: Product, pods: Pods):
-    _run(pods)
+    _run(product, pods)
     before = pods.placed(*NAMES)
     product.remove()
     try:
@@ -26,8 +26,9 @@ def test_removal_unpins_no_container(product: Product, pods: Pods):
     assert pods.placed(*NAMES) == before
 
 
-def _run(pods: Pods) -> None:
+def _run(product: Product, pods: Pods) -> None:
     pods.run(
         pod("db", container(requests=ONE_CPU), qos_class="dedicated"),
         pod("web", container(requests={"cpu": "100m"})),
     )
+    product.owner("db")

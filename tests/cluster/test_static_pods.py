@@ -3,12 +3,12 @@
 from tests.cluster.pods import ONE_CPU, container, pod
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
+from tests.rig import cgroups
 
 
 def test_static_pod_owns_its_cpu(product: Product, pods: Pods):
     name = pods.run_static(pod("static", container(requests=ONE_CPU), qos_class="dedicated"))
-    assert product.container(name)["exclusive"]
-    assert pods.cpus(name) == frozenset({int(product.container(name)["cpus"])})
+    assert pods.cpus(name) == cgroups.members(product.owner(name)["cpus"])
 
 
 def test_static_pod_of_kube_system_is_system(product: Product, pods: Pods):
