@@ -17,12 +17,14 @@ from nri_coloc.policy import record, request
 
 class Claim(NamedTuple):
     """CPUs and where they stand; `sure`: record and spec agree on some of them. Others may be a pool's by now, or
-    always have been, so sure ones go before them. `recorded`: the record says that it owned some."""
+    always have been, so sure ones go before them. `recorded`: the record says that it owned some. `followed`: the
+    record says that it ran on another container's, which may be all that its spec names."""
 
     cpus: CPUMask = 0
     source: str = "spec"
     sure: bool = False
     recorded: bool = False
+    followed: bool = False
 
     @property
     def is_belied(self) -> bool:
@@ -59,7 +61,7 @@ def of(container: Container, wish: Wish, of_pod: int | None) -> Claim:
     # a follower may have inherited the CPUs of its pod since
     followed = memory is not None and memory.pool == DEDICATED
     is_claim = lives and (as_asked or followed) and wish.qos is QoSClass.DEDICATED
-    return Claim(spec) if is_claim else NO_CLAIM
+    return Claim(spec, followed=followed) if is_claim else NO_CLAIM
 
 
 def _is_newer(spec: CPUMask, recorded: CPUMask, asked: int) -> bool:

@@ -143,6 +143,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
         (
             (not found.sure) + bool(found.cpus & contested),
             found.source == "spec",  # where record and spec are one set, no guess is needed
+            found.followed,
             admission.is_small(container),
             -container.created_at,
             container.id,
@@ -156,7 +157,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     usable = state.topology.usable
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
     holding: list[tuple[int, int, str]] = [(0, 2, k) for k in driven]
-    for doubts, _, small, _, container_id, cpus in sorted(claims):
+    for doubts, _, _, small, _, container_id, cpus in sorted(claims):
         # the last CPU of share is nobody's; isolated ones are none of share's
         if cpus & free == cpus and (free & ~cpus & usable or not cpus & usable):
             free &= ~cpus

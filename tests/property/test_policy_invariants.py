@@ -24,7 +24,7 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
-from nri_coloc.policy import admission, box, claim, entitlement, pools, request, tiers, waiting
+from nri_coloc.policy import admission, box, claim, entitlement, membership, pools, request, tiers, waiting
 from nri_coloc.policy.step import step
 from nri_coloc.policy.update import merge
 from tests.property import looks
@@ -407,15 +407,14 @@ class PlacementMachine(RuleBasedStateMachine):
         again = self.node.anew().state
         anew = {self.state.containers[k].container.pod_id for k in self.lapsed}
         anew |= {a.container.pod_id for a in self.state.containers.values() if self.may_own_more(a)}
+        anew |= {self.node[k].container.pod_id for k in self.gained if self.has_a_part_of_its_pods(k)}
         if not any(self.lives_in_share(a) for a in self.state.containers.values()):
             anew |= {self.state.containers[k].container.pod_id for k in self.gained}
             if any(self.claimed(k) & self.state.pools.share for k in self.lapsed):
                 return
         for name, cpus in self.state.owners.items():
             keeps = again.owners.get(name) == cpus
-            # of two containers whose specs name the same CPUs, either may be the owner that the other follows
-            pod_keeps = name in self.gained and again.owners.get(again.containers[name].follows) == cpus
-            assert self.state.containers[name].container.pod_id in anew or keeps or pod_keeps
+            assert self.state.containers[name].container.pod_id in anew or keeps
         # who was refused may have in its spec, by chance, a pool's set of the size that it asked for
         for name in again.owners.keys() - self.state.owners.keys():
             due = entitlement.of(again, again.containers[name].container, again.containers[name].wish)
@@ -427,6 +426,10 @@ class PlacementMachine(RuleBasedStateMachine):
         due = entitlement.of(self.state, a.container, a.wish)
         return is_known and a.qos is QoSClass.DEDICATED and due.cpus > a.exclusive.bit_count()
 
+    def has_a_part_of_its_pods(self, name: str) -> bool:
+        """Whether its pod's request decides how many CPUs it owns, so that its spec tells too little."""
+        return entitlement.of(self.state, self.node[name].container, self.node[name].wish).capped
+
     def claimed(self, name: str) -> int:
         of_pod = entitlement.of_pod(self.state, self.node[name].container.pod_id)
         return claim.of(self.node.listed[name], self.node[name].wish, of_pod).cpus
@@ -434,7 +437,8 @@ class PlacementMachine(RuleBasedStateMachine):
     def lives_in_share(self, a: Assignment) -> bool:
         planned = {tuning.name for tuning in self.state.pools.plan} - {"share", "system"}
         is_ours = a.wish.handler == "container" and not a.hands_off and bool(self.node.listed[a.id].record)
-        return is_ours and a.qos in (QoSClass.SHARED, QoSClass.SYSTEM) and tiers.base(a.pool) not in planned
+        now, anew = tiers.base(a.pool), tiers.base(membership.pool_of(a.wish))
+        return is_ours and a.qos in (QoSClass.SHARED, QoSClass.SYSTEM) and not {now, anew} & planned
 
     @precondition(lambda self: self.state.containers)
     @rule(name=NAMES, on=PODS, milli=MILLI, wish=WISHES)
