@@ -320,16 +320,19 @@ class CgroupWriter:
             found = cpusets.look(folder, version)
             if found is None:
                 return None, None
-            before = found.cpus
+            beyond = cpusets.granted(folder, target.beyond) if version == 1 else 0
+            before = found.cpus & ~beyond or found.cpus
             if target.journalled:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
                 self._note(folder + former_values.CPUS, found.own)
-            if found.holds(target.cpus, version) and (
-                not target.inherited or self._is_followed(folder, found)
+            if found.holds(target.cpus | beyond, version) and (
+                not target.inherited or self._is_followed(folder, before)
             ):
                 return before, before
             self._followed.discard(folder)
-            return before, cpusets.move(folder, version, target.cpus, found, inherited=target.inherited)
+            return before, cpusets.move(
+                folder, version, target.cpus, found, inherited=target.inherited, beyond=beyond
+            )
         except KernelInterfaceError as error:
             failures.append(error.as_value())
             return before, before
@@ -338,9 +341,9 @@ class CgroupWriter:
         """Journal the value that a file shows before our first write to it."""
         self._journal.note(file, former_values.own(file, found, self._layout.version))
 
-    def _is_followed(self, folder: str, found: cpusets.Found) -> bool:
+    def _is_followed(self, folder: str, cpus: CPUMask) -> bool:
         """Look whether a former life, or a refusal, left children behind; each look at them all costs as much again."""
-        if folder not in self._followed and cpusets.is_followed(folder, self._layout.version, found.cpus):
+        if folder not in self._followed and cpusets.is_followed(folder, self._layout.version, cpus):
             self._followed.add(folder)
         return folder in self._followed
 

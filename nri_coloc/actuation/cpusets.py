@@ -55,12 +55,25 @@ def is_followed(folder: str, version: int, cpus: CPUMask) -> bool:
     return version == 2 or all(actual(child, 1) in (cpus, None) for child in files.children(folder))
 
 
+def granted(folder: str, cpus: CPUMask) -> CPUMask:
+    """Return those of some CPUs that the parent of a cgroup has (cgroup v1)."""
+    return cpus & (actual(folder.rpartition("/")[0], 1) or 0) if cpus else 0
+
+
 def move(
-    folder: str, version: int, wanted: CPUMask, found: Found | None = None, *, inherited: bool = False
+    folder: str,
+    version: int,
+    wanted: CPUMask,
+    found: Found | None = None,
+    *,
+    inherited: bool = False,
+    beyond: CPUMask = 0,
 ) -> CPUMask | None:
     """Set a cgroup's CPUs and return what was read back; None if the cgroup is gone. `found`: a look at it just now.
 
-    `inherited`: its children are to have all of them. Raises KernelInterfaceError where the kernel refuses.
+    inherited: the cgroup's children are to have all of `wanted`.
+    beyond: on cgroup v1, CPUs that the cgroup has too and its children do not; no part of what is returned.
+    Raises KernelInterfaceError where the kernel refuses.
     """
     found = found or look(folder, version)
     if version == 2:
@@ -69,14 +82,15 @@ def move(
         return actual(folder, version)
     if found is None:
         return None
-    if found.cpus == wanted and (not inherited or is_followed(folder, 1, wanted)):
-        return found.cpus
+    if found.cpus == wanted | beyond and (not inherited or is_followed(folder, 1, wanted)):
+        return wanted
     try:
-        _move_tree(folder, found.cpus, wanted, inherited=inherited)
+        _move_tree(folder, found.cpus, wanted, inherited=inherited, beyond=beyond)
     except KernelInterfaceError:
         _take_what_is_granted(folder, wanted, inherited=inherited)
         raise
-    return actual(folder, 1)
+    cpus = actual(folder, 1)
+    return cpus if cpus is None else cpus & ~beyond or cpus
 
 
 def _take_what_is_granted(folder: str, wanted: CPUMask, *, inherited: bool) -> None:
@@ -155,10 +169,16 @@ def _let_follow(folder: str, cpus: CPUMask, apart: Container[str]) -> None:
 
 
 def _move_tree(
-    folder: str, current: CPUMask, wanted: CPUMask, *, inherited: bool = False, apart: Container[str] = ()
+    folder: str,
+    current: CPUMask,
+    wanted: CPUMask,
+    *,
+    inherited: bool = False,
+    apart: Container[str] = (),
+    beyond: CPUMask = 0,
 ) -> None:
-    """Widen a cgroup, move what lies below it, narrow it."""
-    both = current | wanted
+    """Widen a cgroup, move what lies below it, narrow it to `wanted` and `beyond`."""
+    both = current | wanted | beyond
     if both != current:
         _set(folder, both)
     for child in files.children(folder):
@@ -170,8 +190,8 @@ def _move_tree(
         target = wanted if follows else (had & wanted) or wanted
         if target != had:
             _move_tree(child, had, target, apart=apart)
-    if both != wanted:
-        _set(folder, wanted)
+    if both != wanted | beyond:
+        _set(folder, wanted | beyond)
 
 
 def _set(folder: str, mask: CPUMask) -> None:

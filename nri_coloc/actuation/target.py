@@ -12,8 +12,11 @@ from nri_coloc.model.cpuset import CPUMask
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cgroup by its path below the hierarchy's root. `cpus` 0 leaves the cpuset alone; `inherited`: all directly
-    below has the same CPUs.
+    """A cgroup by its path below the hierarchy's root.
+
+    cpus: 0 leaves the cpuset alone.
+    inherited: all directly below has the same CPUs.
+    beyond: CPUs that on cgroup v1 the cgroup itself has too, as far as its parent has them, and nothing below it.
     """
 
     path: str
@@ -21,6 +24,7 @@ class Target:
     values: tuple[FileValue, ...] = ()
     journalled: bool = False
     inherited: bool = False
+    beyond: CPUMask = 0
 
 
 class Later(NamedTuple):

@@ -168,7 +168,8 @@ def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:
 
 def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correction]:
     """Return what was wanted before and still is, and was found otherwise."""
-    moved = applied.before is not None and applied.before != applied.cpus == target.cpus
+    before = (applied.before or 0) & ~(known.beyond & ~target.cpus) or applied.before
+    moved = applied.before is not None and before != applied.cpus == target.cpus
     if moved and known.cpus == target.cpus:
         yield Correction(CPUS, cpuset.render(applied.before or 0), cpuset.render(target.cpus))
     still = {*known.values} & {*target.values}

@@ -4,8 +4,9 @@ Creations and updates of containers have rooms of their own (`creation`, `resize
 `consequences`.
 
 Runs on the trunk's thread. CreateContainer (but for one case), Synchronize, Stop, Remove and the Post events do no I/O
-before their reply; RunPodSandbox, StartContainer and both updates may write a few small files first, for they are the
-last safe points for what NRI cannot carry. The one broad `except` stands in `serve`: a failure of ours is answered
+before their reply. RunPodSandbox, StartContainer and both updates may write a few small files first, for they are the
+last safe points for what NRI cannot carry; so may PostCreateContainer on cgroup v1, the last point before the runtime
+makes the task. The one broad `except` stands in `serve`: a failure of ours is answered
 neutrally and audited, never passed to the runtime.
 """
 
@@ -60,6 +61,7 @@ class Hooks:
             HookKind.REMOVE_POD_SANDBOX: self._pod_gone,
             HookKind.UPDATE_POD_SANDBOX: self._update_pod,
             HookKind.CREATE_CONTAINER: creation.serve,
+            HookKind.POST_CREATE_CONTAINER: self._created,
             HookKind.START_CONTAINER: self._start,
             HookKind.POST_START_CONTAINER: self._started,
             HookKind.UPDATE_CONTAINER: resize.serve,
@@ -117,6 +119,20 @@ class Hooks:
 
     # ---- containers ----
 
+    def _created(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Have the pod's cgroup hold the CPUs of the specification, on cgroup v1, before the runtime makes the task.
+
+        Where the pod has them already, as almost always, nothing is written.
+        """
+        event = self._translator.created(hook) if self._actuator.can.cgroup == 1 else None
+        if event is None:
+            exchange.answer(None)
+            return
+        outcome = self._node.decide(event)
+        if outcome.moves:
+            self._actuator.place_pod(event.pod_id)
+        exchange.answer(None)
+
     def _start(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.starting(hook, self._node.state, self._node.tuning, running=False)
         with self._expecting(event.wish):
@@ -124,6 +140,8 @@ class Hooks:
             outcome = self._node.decide(event)
         container_id = event.container.id
         self._consequences.act(outcome, container_id)
+        if event.pod.id in outcome.moves.pods:
+            self._actuator.place_pod(event.pod.id)  # its cgroup had more CPUs until the task was there
         drift = self._actuator.place(container_id)
         self._actuator.finish(container_id)
         self._consequences.wait_for_own_cpus(outcome.state, container_id, exchange)

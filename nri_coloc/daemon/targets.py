@@ -16,7 +16,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import RECLAIM, Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Pod
-from nri_coloc.policy import admission, box, protection
+from nri_coloc.policy import admission, box, protection, starts
 from nri_coloc.policy.protection import Protection
 from nri_coloc.sampling import cgroup_layout
 
@@ -97,7 +97,9 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     if not path:
         return None
     orders = box.knobs(state, pod_id)
-    return Target(path, _mask(orders), files.all_but_cpuset(orders, can), journalled=True, inherited=True)
+    cpus, values = _mask(orders), files.all_but_cpuset(orders, can)
+    beyond = starts.needed(state, pod_id) & ~cpus if cpus else 0
+    return Target(path, cpus, values, journalled=True, inherited=True, beyond=beyond)
 
 
 def apart(state: NodeState, pod_id: str) -> Iterator[Apart]:

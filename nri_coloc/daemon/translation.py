@@ -15,6 +15,7 @@ from nri_coloc.daemon.listing import Listing
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.events import (
+    ContainerCreated,
     ContainerCreating,
     ContainerStarting,
     ContainerUpdating,
@@ -158,6 +159,12 @@ class Translator:
         return ContainerCreating(
             *self._in_pod(_Now(state, tuning), *self._subject(hook, state), is_created=True)
         )
+
+    def created(self, hook: Hook) -> ContainerCreated | None:
+        """Translate PostCreateContainer; None where the specification names no CPUs."""
+        assert hook.container is not None  # the session gives one to every hook of a container
+        cpus = claim.of_text(hook.container.linux.resources.cpu.cpus)
+        return ContainerCreated(hook.pod.id, hook.container.id, cpus) if cpus else None
 
     def starting(self, hook: Hook, state: NodeState, tuning: Tuning, *, running: bool) -> ContainerStarting:
         """Translate StartContainer, and PostStartContainer as running."""

@@ -7,6 +7,7 @@ get lost around a registration, and the policy then takes the event's own facts.
 
 from collections.abc import Mapping
 
+from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import Topology
@@ -43,6 +44,15 @@ class ContainerCreating:
     pod: Pod
     container: Container
     wish: Wish
+
+
+@value
+class ContainerCreated:
+    """The runtime has stored a container, which has no cgroup yet. `cpus`: those that its specification names."""
+
+    pod_id: str
+    container_id: str
+    cpus: CPUMask
 
 
 @value
@@ -131,6 +141,7 @@ Event = (
     | PodResized
     | PodRemoved
     | ContainerCreating
+    | ContainerCreated
     | ContainerStarting
     | ContainerUpdating
     | ContainerGone

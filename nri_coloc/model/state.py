@@ -113,16 +113,29 @@ class Assignment:
         return self.container.id
 
 
+class Unstarted(NamedTuple):
+    """A container that has not started, and the CPUs that the runtime's specification of it names."""
+
+    container_id: str
+    cpus: CPUMask
+
+
 @value
 class PodPlace:
-    """A pod and its own wish. `boxed`: its pod cgroup belongs to the reclaim box, because the pod is
-    reclaimed and no annotation gives one of its containers another class (DESIGN invariant 6). `told`: which of its
-    annotations were said not to count, see `policy.news`."""
+    """A pod and its own wish.
+
+    boxed: the pod's cgroup is one of the reclaim cgroups: the pod is reclaimed, and no annotation gives one of its
+        containers another class (DESIGN invariant 6).
+    told: annotations that were reported not to count, see `policy.news`.
+    unstarted: containers of the pod whose CPUs its cgroup must have until they start, see `policy.starts`. No part of a
+        comparison: each change of it comes with a change of the container.
+    """
 
     pod: Pod
     wish: Wish = DEFAULT_WISH
     boxed: bool = False
     told: tuple[Finding, ...] = ()
+    unstarted: tuple[Unstarted, ...] = field(default=(), compare=False)
 
 
 @value

@@ -31,7 +31,8 @@ def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
     if known is not None and known.wish == wish and known.pod == pod:
         return state, NOBODY
     boxed = pod.owns_cgroup and belongs(wish) and not _has_others(state, pod.id)
-    state = change.with_pod(state, PodPlace(pod, wish, boxed, known.told if known is not None else ()))
+    place = PodPlace(pod, wish, boxed) if known is None else replace(known, pod=pod, wish=wish, boxed=boxed)
+    state = change.with_pod(state, place)
     return state, Moves(pods=(pod.id,)) if boxed else NOBODY
 
 

@@ -77,7 +77,12 @@ def _is_newer(spec: CPUMask, recorded: CPUMask, asked: int) -> bool:
 
 def in_spec(container: Container) -> CPUMask:
     """Return the CPUs that a container's spec names, 0 for none and for what cannot be read."""
+    return of_text(container.resources.cpus)
+
+
+def of_text(cpus: str) -> CPUMask:
+    """Return the CPUs of a list, 0 for an empty list and for one that cannot be read."""
     try:
-        return cpuset.parse(container.resources.cpus)
+        return cpuset.parse(cpus)
     except ValueError:
         return 0

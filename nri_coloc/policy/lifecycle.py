@@ -15,7 +15,7 @@ from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import ENDED, Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
-from nri_coloc.policy import admission, box, change, heirs, membership, news, path, words
+from nri_coloc.policy import admission, box, change, heirs, membership, news, path, starts, words
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
@@ -68,7 +68,8 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
     known = state.containers.get(event.container.id)
     if known is None:
         container = replace(event.container, phase=phase)
-        return admit(state, event.pod, container, event.wish, tuning, Reason.PLACED_AT_START)
+        admitted = admit(state, event.pod, container, event.wish, tuning, Reason.PLACED_AT_START)
+        return admitted + starts.over(admitted.state, event.pod.id, container.id)
     container = replace(
         known.container,
         phase=phase,
@@ -76,7 +77,8 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
         cgroups_path=event.container.cgroups_path,
         created_at=event.container.created_at or known.container.created_at,
     )
-    return Outcome(change.with_container(state, replace(known, container=container)))
+    after = change.with_container(state, replace(known, container=container))
+    return starts.over(after, event.pod.id, known.id)
 
 
 def admit(
@@ -163,7 +165,7 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
     """Release a container; what it owned returns to the pools and its followers return to `share`."""
     known = state.containers.get(event.container_id)
     if known is None:
-        return Outcome(state)
+        return starts.gone(state, event.container_id)
     if event.vanished:
         return release(state, (known,), Reason.VANISHED)
     outcome = release(state, (known,), Reason.REMOVED if event.removed else Reason.STOPPED)
@@ -172,6 +174,13 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
     """Take containers out of the state; their CPUs return to the pools, or stay with their pods (`heirs`)."""
+    outcome = _released(state, leaving, reason)
+    for one in leaving:
+        outcome += starts.over(outcome.state, one.container.pod_id, one.id)
+    return outcome
+
+
+def _released(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
     after, of_followers = heirs.without(state, leaving)
     of_pods = path.changed(state, after, dict.fromkeys(a.container.pod_id for a in leaving))
     decisions = (

@@ -37,6 +37,7 @@ from nri_coloc.policy import (
     record,
     returned,
     standing,
+    starts,
     supply,
     tiers,
     words,
@@ -178,10 +179,12 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
 def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
     """Know exactly the listed pods; ones that are known keep their place in or out of the box."""
     places: dict[str, PodPlace] = {}
+    unstarted = starts.listed(container for container, _ in event.containers)
     for pod, wish in sorted(event.pods, key=_seniority(state, event)):
         known = state.pods.get(pod.id)
         boxed = known.boxed if known is not None and known.wish == wish else _belongs(pod, wish)
-        places[pod.id] = PodPlace(pod, wish, boxed, known.told if known is not None else ())
+        told = known.told if known is not None else ()
+        places[pod.id] = PodPlace(pod, wish, boxed, told, unstarted.get(pod.id, ()) if boxed else ())
     for container, wish in event.containers:
         if container.pod_id not in places and container.id in listed:
             places[container.pod_id] = state.pods.get(container.pod_id) or PodPlace(

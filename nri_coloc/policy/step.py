@@ -9,6 +9,7 @@ from typing import assert_never
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import (
     AmountsGranted,
+    ContainerCreated,
     ContainerCreating,
     ContainerGone,
     ContainerStarting,
@@ -24,7 +25,7 @@ from nri_coloc.model.events import (
 )
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import lifecycle, loans, ownership, resync, sizing, update, waiting
+from nri_coloc.policy import lifecycle, loans, ownership, resync, sizing, starts, update, waiting
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
@@ -51,6 +52,8 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
     match event:
         case ContainerCreating():
             return lifecycle.create(state, event, tuning)
+        case ContainerCreated():
+            return starts.created(state, event)
         case ContainerStarting():
             return ownership.start(state, event, tuning)
         case ContainerUpdating():

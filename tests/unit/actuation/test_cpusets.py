@@ -142,6 +142,19 @@ class TestOfAPodOnV1:
     def test_whoever_has_another_set_gets_the_new_one(self, tmp_path):
         assert self.move(tmp_path, "2-7")["pod/pause"] == "2-7"
 
+    @pytest.mark.parametrize("before", ["0-7", "4-7", "6-7", "2-3"])
+    def test_the_pod_alone_has_cpus_beyond(self, tmp_path, before):
+        tree = WatchedTree(tmp_path, {"": "0-15", **dict.fromkeys(["pod", "pod/pause", "pod/app"], before)})
+        wanted, beyond = cpuset.parse("4-7"), cpuset.parse("0-3")
+        with tree.watched():
+            found = cpusets.move(str(tree.folder("pod")), 1, wanted, inherited=True, beyond=beyond)
+        assert found == wanted
+        assert tree.cpus() == {"": "0-15", "pod": "0-7", "pod/pause": "4-7", "pod/app": "4-7"}
+
+    def test_cpus_beyond_are_granted_by_the_parent(self, tmp_path):
+        tree = WatchedTree(tmp_path, {"": "0-3", "pod": "2-3"})
+        assert cpusets.granted(str(tree.folder("pod")), cpuset.parse("0-7")) == cpuset.parse("0-3")
+
     def test_of_other_cgroups_nobody_knows(self, tmp_path):
         assert self.move(tmp_path, "0-15", inherited=False) == HALF
 

@@ -45,6 +45,11 @@ def test_what_is_wanted_anew_is_our_own_change():
     assert settled(target(ALL)).judge("pod", target(LOW, LIGHT), found(ALL, LOW, RESET)) is None
 
 
+def test_cpus_beyond_are_taken_back_without_a_drift():
+    drifts = settled(Target("pod", LOW, beyond=HIGH))
+    assert drifts.judge("pod", target(LOW), found(ALL, LOW)) is None
+
+
 def test_what_the_runtime_was_told_is_expected_and_no_more():
     drifts = Drifts()
     drifts.expect("pod", "pod", ALL)

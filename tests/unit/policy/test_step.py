@@ -18,6 +18,7 @@ EVENTS: dict[type, Any] = {
     events.PodResized: events.PodResized(pod(cpu_request=3000)),
     events.PodRemoved: events.PodRemoved("web"),
     events.ContainerCreating: events.ContainerCreating(pod(), MAIN, DEDICATED),
+    events.ContainerCreated: events.ContainerCreated("web", "main", 0b11),
     events.ContainerStarting: events.ContainerStarting(pod(), MAIN, DEDICATED),
     events.ContainerUpdating: events.ContainerUpdating(pod(), MAIN, DEDICATED, Resources()),
     events.ContainerGone: events.ContainerGone("main"),
