@@ -173,7 +173,8 @@ def _is_annotation(record: Record) -> bool:
 
 
 def _sentence(record: Record) -> str:
-    return plain(f"{record['ts']} {record['event']} {record['reason']}: {record['because']}")
+    because = record.get("inputs", {}).get("details") or record["because"]
+    return plain(f"{record['ts']} {record['event']} {record['reason']}: {because}")
 
 
 def _annotation(record: Record) -> str:

@@ -52,6 +52,12 @@ HASTE: Final = 1024
 CLOSE_S: Final = 1.0
 """What a shutdown grants for flushing; SIGTERM promises an exit within two seconds."""
 
+LONGEST_SENTENCE: Final = 160
+"""Characters of a `because`: one look at a terminal."""
+
+LONGEST_DETAILS: Final = 1000
+"""Characters of the whole sentence beside a shortened one: values of annotations, paths and CPU lists have no end."""
+
 # JSON as ASCII (the default): pod names and annotation values are hostile input, and escaped they can
 # neither start a line nor steer a terminal. NaN is not JSON; `_render` deals with the refusal.
 _to_json: Final = json.JSONEncoder(allow_nan=False, default=repr).encode
@@ -272,6 +278,7 @@ _ANNOTATION_EVENTS: Final = (AuditEvent.ANNOTATION_INVALID, AuditEvent.ANNOTATIO
 
 def _fields(record: Record, seq: int, at_ns: int, dropped: int) -> dict[str, Any]:
     """Lay a record out in the order of the contract; what only some records have comes last."""
+    because, extra = _within_bounds(record)
     fields: dict[str, Any] = {
         "seq": seq,
         "ts": timestamp(at_ns),
@@ -287,14 +294,34 @@ def _fields(record: Record, seq: int, at_ns: int, dropped: int) -> dict[str, Any
         "before": record.before,
         "after": record.after,
         "reason": record.reason.value,
-        "because": record.because,
+        "because": because,
         "latency_us": record.latency_us,
     }
     if record.event in _ANNOTATION_EVENTS:
         fields |= {"key": record.key, "value": record.value, "allowed": record.allowed, "used": record.used}
     if dropped:
         fields["dropped"] = dropped
-    return {**fields, **record.extra, **fields} if record.extra else fields
+    return {**fields, **extra, **fields} if extra else fields
+
+
+def _within_bounds(record: Record) -> tuple[str, Mapping[str, Any]]:
+    """Return a record's sentence, shortened if too long, and its extra fields; `details` has the whole sentence."""
+    because, extra = record.because, record.extra
+    if len(because) <= LONGEST_SENTENCE:
+        return because, extra
+    inputs = {**extra.get("inputs", {}), "details": _cut(because, LONGEST_DETAILS)}
+    return _shortened(because), {**extra, "inputs": inputs}
+
+
+def _shortened(sentence: str) -> str:
+    """Return the first clauses of a sentence that fit, without those that follow them."""
+    head = sentence[: LONGEST_SENTENCE + 1]
+    clauses = head.rpartition("; ")[0]
+    return clauses or _cut(sentence, LONGEST_SENTENCE)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 @lru_cache(maxsize=2)

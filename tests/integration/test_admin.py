@@ -25,7 +25,7 @@ from tests.integration.harness import (
     served,
     shared,
 )
-from tests.rig.daemon import Daemon
+from tests.rig.daemon import Daemon, sentence_of
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 LENDING = "reclaim: {enabled: true}\n"
@@ -54,7 +54,7 @@ class Rig(NamedTuple):
     def told(self, reason: str, words: str) -> None:
         """Wait for a record of a call."""
         wait_until(
-            lambda: any(words in r["because"] for r in self.daemon.audit("admin.call", reason=reason)),
+            lambda: any(words in sentence_of(r) for r in self.daemon.audit("admin.call", reason=reason)),
             SOON_S,
             f"{reason}: {words}",
         )

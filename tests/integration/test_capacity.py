@@ -3,7 +3,6 @@
 import shutil
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from tests.integration.harness import (
     assert_unhurt,
     daemon_of,
     file,
+    journal,
     reclaimed,
     reload,
     served,
@@ -237,7 +237,7 @@ def test_an_observer_tells_and_writes_nothing(tmp_path):
         daemon.audited("reclaim.memory", SOON_S)
         wait_until(lambda: rig.capacity()["cpu_milli"] > 7000, SOON_S, "an offer")
         assert rig.bound(batch) == "max"
-        assert not Path(daemon.state_dir, "restore.jsonl").exists()
+        assert journal(daemon) == []
         wait_until(lambda: daemon.check("readings")["ok"], SOON_S, "readings")
 
 

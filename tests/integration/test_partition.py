@@ -12,7 +12,7 @@ import pytest
 from nri_coloc.model import cpuset
 from nri_coloc.node_sim.node import Node
 from tests.integration import harness
-from tests.rig.daemon import Daemon
+from tests.rig.daemon import Daemon, sentence_of
 from tests.rig.waiting import wait_until
 
 PARTITION = """
@@ -92,7 +92,7 @@ def resized_gold(daemon: Daemon, words: str, after: int = 0) -> dict[str, Any]:
 
     def those() -> list[dict[str, Any]]:
         records = resized(daemon, "pool.resize", "gold")
-        return [record for record in records if words in record["because"] and record["seq"] > after]
+        return [record for record in records if words in sentence_of(record) and record["seq"] > after]
 
     return newest(those, f"{words!r} as a reason for gold's size")
 
@@ -105,7 +105,7 @@ def box_of_a_burst(daemon: Daemon) -> dict[str, Any]:
         told = {
             one["decision_id"]
             for one in resized(daemon, "pool.resize", "gold")
-            if "above 50%" in one["because"]
+            if "above 50%" in sentence_of(one)
         }
         return [one for one in resized(daemon, "reclaim.suppress", "reclaim") if one["decision_id"] in told]
 

@@ -25,7 +25,7 @@ from tests.integration.harness import (
     served,
     shared,
 )
-from tests.rig.daemon import SLOW_PROGRAM, Daemon
+from tests.rig.daemon import SLOW_PROGRAM, Daemon, sentence_of
 from tests.rig.slow_daemon import SLOW_UPDATE
 from tests.rig.waiting import wait_until
 
@@ -65,7 +65,7 @@ def test_growth_keeps_what_it_has_and_others_leave(node, daemon):
     wait_until(lambda: on(node, batch) == "4-7", 20, "the box to shrink")
     grown = daemon.audited("container.update", container_id=web)
     assert (grown["reason"], grown["before"]["cpus"], grown["after"]["cpus"]) == ("grown", "0-1", "0-3")
-    assert "it keeps CPUs 0-1 and takes 2-3 beside them; free were 2-7" in grown["because"]
+    assert "it keeps CPUs 0-1 and takes 2-3 beside them; free were 2-7" in sentence_of(grown)
     assert (
         file(node, web, "cpu.shares" if node.tree.version == 1 else "cpu.weight") == node.tree.weight(4096)[1]
     )
@@ -88,7 +88,9 @@ def test_growth_that_cannot_be_met_leaves_the_old_set_and_says_so(node, daemon):
     assert (on(node, web), on(node, neighbour)) == ("0-1", "2-7")
     unmet = daemon.audited("container.update", container_id=web)
     assert unmet["reason"] == "resize_unmet"
-    assert "it keeps CPUs 0-1: 6 more were asked for, 6 are free (2-7), and the last one" in unmet["because"]
+    assert "it keeps CPUs 0-1: 6 more were asked for, 6 are free (2-7), and the last one" in sentence_of(
+        unmet
+    )
     assert "cpus" not in unmet["after"]
     assert node.runtime.containers[web].resources.cpu.shares.value == 8192
     assert_unhurt(daemon)
@@ -108,7 +110,7 @@ def test_a_resize_that_is_decided_too_late_is_carried_out_by_files(tmp_path, mon
         wait_until(lambda: on(node, neighbour) == "4-7", 20, "the neighbour to leave")
         wait_until(lambda: in_spec(node, web) == "0-3", 20, "the spec to say so")
         late = daemon.audited("container.late", container_id=web)
-        assert late["because"].endswith("the decision is discarded, files carry out what it asks for")
+        assert sentence_of(late).endswith("the decision is discarded, files carry out what it asks for")
         assert daemon.audited("container.update", container_id=web)["reason"] == "grown"
         assert node.runtime.containers[web].resources.cpu.shares.value == 4096
         assert_unhurt(daemon)

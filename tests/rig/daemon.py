@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -235,7 +235,7 @@ class Daemon:
         """Wait for an audit record, whose reason says something, and return it: they are written after the reply."""
 
         def found() -> list[dict[str, Any]]:
-            return [record for record in self.audit(event, **fields) if saying in record.get("because", "")]
+            return [record for record in self.audit(event, **fields) if saying in sentence_of(record)]
 
         wait_until(found, seconds, f"{event} {fields} {saying} in the audit")
         return found()[-1]
@@ -261,6 +261,11 @@ class Daemon:
 def fetch(port: int, path: str) -> str:
     """Return what a daemon serves at a path; empty while nobody listens or answers."""
     return answer(port, path)[1]
+
+
+def sentence_of(record: Mapping[str, Any]) -> str:
+    """Return the whole sentence of an audit record, also where `because` is only its beginning."""
+    return str(record.get("inputs", {}).get("details") or record.get("because", ""))
 
 
 def answer(port: int, path: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,30 @@ def log(pipe, losses) -> AuditLog:
 def written(text: str) -> list[dict[str, Any]]:
     assert text.endswith("\n")
     return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_long_sentence_ends_after_a_clause(log, pipe):
+    whole = f"own CPUs 0-1: lowest free whole core of node 0; free were {'0,' * 60}0; wished was numa single"
+    log.submit(replace(STARTED, because=whole, extra={"inputs": {"n": 2}, "candidates": []}))
+    log.drain()
+    (record,) = written(pipe[0]())
+    assert record["because"] == "own CPUs 0-1: lowest free whole core of node 0"
+    assert (record["inputs"], record["candidates"]) == ({"n": 2, "details": whole}, [])
+
+
+def test_one_long_clause_is_cut(log, pipe):
+    log.submit(replace(STARTED, because="x" * 5000))
+    log.drain()
+    (record,) = written(pipe[0]())
+    assert record["because"] == "x" * 159 + "…"
+    assert record["inputs"] == {"details": "x" * 999 + "…"}
+
+
+def test_a_sentence_that_just_fits_stays_whole(log, pipe):
+    log.submit(replace(STARTED, because=f"{'x' * 150}; {'y' * 8}"))
+    log.drain()
+    (record,) = written(pipe[0]())
+    assert (len(record["because"]), "inputs" in record) == (160, False)
 
 
 class TestRecordOf:
