@@ -100,7 +100,8 @@ class AdminOrders:
             return
         self._stranger_told_at = now
         because = f"{caller} may not call the admin socket: only root and our own user may; {self._strangers} so far"
-        self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because)
+        inputs = {"uid": caller.uid, "pid": caller.pid, "refused": self._strangers}
+        self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because, extra={"inputs": inputs})
 
     def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
         """Pause, as `admin.orders.Orders` has it."""
@@ -221,16 +222,19 @@ class AdminOrders:
         try:
             result = work()
         except ColocError as error:
-            self._report.said(AuditEvent.ADMIN_CALL, Reason.DECLINED, f"{caller}: {asked}: {error}")
+            self._say(caller, Reason.DECLINED, asked, str(error))
             raise
         except Exception as error:
             self._report.log.exception("an order over the admin socket failed", asked=asked, exc_info=error)
-            self._report.said(
-                AuditEvent.ADMIN_CALL, Reason.INTERNAL_ERROR, f"{caller}: {asked}: failed inside"
-            )
+            self._say(caller, Reason.INTERNAL_ERROR, asked, "failed inside")
             raise
-        self._report.said(AuditEvent.ADMIN_CALL, Reason.OPERATOR, f"{caller}: {asked}: {words(result)}")
+        self._say(caller, Reason.OPERATOR, asked, words(result))
         return result
+
+    def _say(self, caller: Caller, reason: Reason, asked: str, result: str) -> None:
+        inputs = {"uid": caller.uid, "pid": caller.pid, "order": asked, "result": result}
+        because = f"{caller}: {asked}: {result}"
+        self._report.said(AuditEvent.ADMIN_CALL, reason, because, extra={"inputs": inputs})
 
 
 def _fulfil(future: "Future[Any]", work: Callable[[], Any]) -> None:

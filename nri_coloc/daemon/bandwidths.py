@@ -25,7 +25,7 @@ from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.knobs import files
-from nri_coloc.model.decisions import Decision
+from nri_coloc.model.decisions import Decision, Inputs
 from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
@@ -39,11 +39,18 @@ pod has, one run of runc each, and the pod's cgroup."""
 
 
 class Raised(NamedTuple):
-    """What a container's quota is raised to, the own quota of which that was reckoned, µs, and why in words."""
+    """The quota that a container is raised to.
+
+    quota: µs.
+    own: µs; the container's own quota that it was reckoned from.
+    because: why, in words.
+    inputs: by name the figures that were used.
+    """
 
     quota: int
     own: int
     because: str
+    inputs: Inputs
 
 
 class PodBandwidths:
@@ -220,20 +227,26 @@ class PodBandwidths:
             if target == POD:
                 why = f"the quotas of its containers are raised by {wanted.extra} in all"
                 of_pod = Decision(AuditEvent.POD_LIMIT, Reason.QUOTA_BURST, why, pod_id=pod_id)
+                of_pod = of_pod._replace(inputs={"raised_by": wanted.extra, "containers": len(members)})
                 decisions.append(of_pod._replace(before=before, after=after))
             elif (member := members.get(target)) is not None:
-                why = self._why(member)
-                of_member = Decision(AuditEvent.UPDATE, Reason.QUOTA_BURST, why, subject=member)
+                why, inputs = self._why(member)
+                of_member = Decision(
+                    AuditEvent.UPDATE, Reason.QUOTA_BURST, why, subject=member, inputs=inputs
+                )
                 decisions.append(of_member._replace(before=before, after=after))
         self._report.decided(decisions, state, state)
 
-    def _why(self, member: Assignment) -> str:
-        raised = self.raised.get(member.id)
+    def _why(self, member: Assignment) -> tuple[str, Inputs]:
+        raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
         if self._is_resized(member.container.pod_id):
-            return f"its own {_own(member)}: a resize of its pod is under way"
+            return f"its own {_own(member)}: a resize of its pod is under way", own
         if raised is None or raised.own != _own(member):
-            return f"its own {_own(member)}: it was resized, cannot be read, or may not be raised any more"
-        return raised.because
+            return (
+                f"its own {_own(member)}: it was resized, cannot be read, or may not be raised any more",
+                own,
+            )
+        return raised.because, raised.inputs
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
         """Tell what somebody had reset, the pod and its containers each in one record."""
@@ -268,7 +281,7 @@ def _own(assignment: Assignment) -> int:
 def back(assignment: Assignment, why: str) -> Raised:
     """Return a raise to no more than the own quota: who has it is written, and gets that."""
     own = _own(assignment)
-    return Raised(own, own, f"{why}: its own {own}")
+    return Raised(quota=own, own=own, because=f"{why}: its own {own}", inputs={"own_quota": own})
 
 
 def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:

@@ -87,7 +87,10 @@ class HostGroups:
         return False
 
     def _said(self, reason: Reason, because: str, path: str) -> None:
-        self._report.said(AuditEvent.POD_LIMIT, reason, because, pool=RECLAIM, key=SETTING, value=path)
+        more = {"inputs": {"cgroup": path}}
+        self._report.said(
+            AuditEvent.POD_LIMIT, reason, because, pool=RECLAIM, key=SETTING, value=path, extra=more
+        )
 
     def guard(self, path: str, can: Capability) -> None:
         """Look at one member; what somebody reset is put back and told, within the limit."""

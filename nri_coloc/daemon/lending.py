@@ -34,7 +34,7 @@ from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.daemon.tick_cost import TickCost
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Decision
+from nri_coloc.model.decisions import Decision, Inputs
 from nri_coloc.model.events import PoolsSized, Synchronized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Change, Headroom
@@ -128,7 +128,7 @@ class Lending:
         measured = self._memory.lent.box
         source = "last measurement" if measured else "floor"
         because = f"reclaim pool sized before the first reclaimed pod (source={source})"
-        outcome = self._node.decide(PoolsSized({RECLAIM: measured}, because))
+        outcome = self._node.decide(PoolsSized({RECLAIM: measured}, because, inputs={"cpus": measured}))
         self._report.decided(outcome.decisions, outcome.state, before)
 
     @contextmanager
@@ -343,7 +343,11 @@ class Lending:
         had, has = (Knobs(cpus=cpuset.render(cpus)) for cpus in (state.pools.reclaim, self._would_have))
         because = "reclaim pool would have a size of its own from now on"
         event, reason = AuditEvent.POOL_RESIZE, Reason.FIRST_SIZE
-        decision = Decision(event, reason, because, pool=RECLAIM, before=had, after=has)
+        inputs: Inputs = {
+            "cpus": self._would_have.bit_count(),
+            "share_cpus": cpuset.render(state.pools.share),
+        }
+        decision = Decision(event, reason, because, pool=RECLAIM, before=had, after=has, inputs=inputs)
         self._report.decided((decision,), state, state)
 
     def _counts(self, tick: Tick, state: NodeState) -> Mapping[str, int]:

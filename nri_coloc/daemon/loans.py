@@ -73,7 +73,10 @@ class Loans:
         changes = amounts.eased({container_id: loan}, self._node.tuning.reclaim.amounts)
         if changes:
             because = f"{loan.in_use} bytes are in use by the time that its lowered memory limit is pushed"
-            self._decide(AmountsGranted(changes, because))
+            room = self._node.tuning.reclaim.amounts.memory_room
+            self._decide(
+                AmountsGranted(changes, because, {"in_use_bytes": loan.in_use, "memory_room_bytes": room})
+            )
         return loan.in_use is not None
 
     def _decide(self, event: AmountsGranted) -> Moves:
@@ -90,7 +93,7 @@ class Loans:
         found = {a.id: loan for a in state.containers.values() if (loan := self._loan(a)) is not None}
         balanced = amounts.rebalance(self._settled, found, self.capacity(), now, tuning.amounts)
         self._settled = balanced.settled
-        return AmountsGranted(balanced.changes, balanced.because)
+        return AmountsGranted(balanced.changes, balanced.because, balanced.inputs)
 
     def _loan(self, assignment: Assignment) -> Loan | None:
         """Return a container's loan, as far as nobody preserves it from us."""

@@ -8,13 +8,13 @@
 In `observe` the sizes are decided and told as they would be, and nothing changes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.decisions import Decision
+from nri_coloc.model.decisions import Decision, Figure
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.lending import Change
 from nri_coloc.model.readings import FastReadings
@@ -60,7 +60,8 @@ class Partition:
         self._memory = result.memory
         # before the runtime has told of anybody, sizes would be those of an empty node
         if state.pods or self._relocation.host_groups:
-            decisions = self._act(PoolsSized(result.sizes, result.because), state)
+            inputs = _inputs(result, readings, self._tiers_of(state))
+            decisions = self._act(PoolsSized(result.sizes, result.because, inputs=inputs), state)
             self._tell(decisions, readings.at)
         self._report.metrics.loaded(result.loads)
         return result
@@ -110,6 +111,16 @@ class Partition:
         untold, self._untold = self._untold, {}
         if untold:
             self._report.decided(untold.values(), self._node.state, self._node.state)
+
+
+def _inputs(tick: PartitionTick, readings: FastReadings, tiers: Iterable[Tier]) -> dict[str, Figure]:
+    """Return by name the figures that size the pools: the CPUs of all, each tier's use and request, and the sizes."""
+    found: dict[str, Figure] = {"cpus": readings.lendable}
+    for tier in tiers:
+        used = tick.loads.get(tier.name)
+        found[f"used_cpus.{tier.name}"] = None if used is None else round(used, 3)
+        found[f"asked_cpus.{tier.name}"] = tier.asked
+    return found | {f"size.{name}": size for name, size in tick.sizes.items()}
 
 
 def _direction(decision: Decision) -> Change:

@@ -13,7 +13,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.knobs.files import FileValue
-from nri_coloc.model.decisions import Decision
+from nri_coloc.model.decisions import Decision, Inputs
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.policy.protection import NONE, Protection
@@ -110,17 +110,19 @@ class Protections:
 def _said(path: str, changed: Files, wanted: Protection) -> Decision:
     found = worded(changed, 0)
     because = (
-        f"{path}: the pods below it ask for memory.low {wanted.low} and memory.min {wanted.min} bytes in all; "
-        "a protection counts only along the whole path"
+        f"the pods below it ask for memory.low {wanted.low} and memory.min {wanted.min} bytes in all; "
+        f"the cgroup is {path}"
     )
-    said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path)
+    inputs: Inputs = {"cgroup": path, "asked_low_bytes": wanted.low, "asked_min_bytes": wanted.min}
+    said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path, inputs=inputs)
     return said._replace(before=found.before, after=found.after)
 
 
 def _said_short(path: str, got: Protection) -> Decision:
     because = (
-        f"{path}: protected in part: older pods have the rest of the node's memory less node.reservedMemory "
-        f"(memory.low={got.low} memory.min={got.min} bytes)"
+        f"protected in part: older pods have the rest of the node's memory less node.reservedMemory "
+        f"(memory.low={got.low} memory.min={got.min} bytes); the cgroup is {path}"
     )
-    said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path)
+    inputs: Inputs = {"cgroup": path, "granted_low_bytes": got.low, "granted_min_bytes": got.min}
+    said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path, inputs=inputs)
     return said._replace(after=Knobs(memory_low=got.low, memory_min=got.min))

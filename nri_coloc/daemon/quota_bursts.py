@@ -102,7 +102,12 @@ class QuotaBursts:
             self._memory, containers, ground.state, ground.unused, now, tuning
         )
         return {
-            k: Raised(quota, containers[k].quota, burst.because(containers[k], quota, ground, tuning))
+            k: Raised(
+                quota=quota,
+                own=containers[k].quota,
+                because=burst.because(containers[k], quota, ground, tuning),
+                inputs=burst.inputs(containers[k], ground, tuning),
+            )
             for k, quota in quotas.items()
         }
 
@@ -116,6 +121,7 @@ class QuotaBursts:
                 subject=state.containers[k],
                 before=Knobs(quota=self._would.get(k, one.own)),
                 after=Knobs(quota=one.quota),
+                inputs=one.inputs,
             )
             for k, one in reckoned.items()
             if one.quota != self._would.get(k, one.own)

@@ -143,7 +143,17 @@ class Report:
         """Say that a file could not be written or read; the same refusal again is counted, not said again."""
         self.metrics.write_failed(failure.path)
         if self.unwritten.refused(failure.path, failure.reason, time.monotonic()):
-            self.about(subject, state, (AuditEvent.WRITE_FAILED, Reason.REFUSED, str(failure)))
+            self.decided((_refused(failure, subject),), state, state)
+
+
+def _refused(failure: KernelInterfaceError, subject: Subject) -> Decision:
+    """Return the decision that says which file of a cgroup could not be written or read, and why."""
+    name = failure.path.rpartition("/")[2]
+    because = f"cannot {failure.action} {name}: {failure.reason}; the file is {failure.path}"
+    said = Decision(AuditEvent.WRITE_FAILED, Reason.REFUSED, because)
+    inputs = {"file": failure.path, "action": failure.action, "error": failure.reason}
+    said = said._replace(inputs=inputs)
+    return said._replace(pod_id=subject) if isinstance(subject, str) else said._replace(subject=subject)
 
 
 def _named(subject: Subject, state: NodeState) -> str:
@@ -170,13 +180,12 @@ def _record(
 ) -> Record:
     """Word a decision, with the nodes that a dedicated container could have got, for `explain`, or what it used."""
     record = worded(decision, pod, decision_id, latency_us)
-    if decision.inputs:
-        return replace(record, extra={"inputs": dict(decision.inputs)})
+    used = dict(decision.inputs or {})
     if decision.considered is None or decision.subject is None:
-        return record
+        return replace(record, extra={"inputs": used}) if used else record
     subject, considered = decision.subject, decision.considered
     found = candidates(topology, considered, subject.exclusive)
-    used = {
+    used |= {
         "request_milli": request.of_container(subject.container, subject.wish).milli,
         **grant.inputs(topology, considered, subject.exclusive),
     }

@@ -357,7 +357,8 @@ class Daemon:
         writers = (self.trunk, self.actuator, self.lending, self._memory_worker)
         for words in restoration.at_exit(place, runtime, writers, self.pusher, self.report.log):
             self.report.metrics.write_failed(LABEL)
-            self.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, f"not restored at the end: {words}")
+            because, more = f"not restored at the end: {words}", {"inputs": {"file": LABEL, "error": words}}
+            self.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, because, extra=more)
 
     def _say_unread(self, sentence: str) -> None:
         """Report a file of the state folder that the daemon cannot go on with."""

@@ -41,12 +41,19 @@ class Considered:
     room: Room = NO_ROOM
 
 
+Figure = int | float | str | None
+"""What a decision used of one kind: an amount, a name or a list of CPUs; None where it is not known, or endless."""
+
+Inputs = Mapping[str, Figure]
+"""Every figure that a decision used, by name with its unit, from which it can be derived again."""
+
+
 class Decision(NamedTuple):
     """One decision and its words; the subject is a container, a pod or a pool.
 
     `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;
     update: the overlay); empty for a decision that needs no answer. `considered`: only where CPUs were chosen.
-    `inputs`: by name what a sentence of the fast loop words. `qos`: that of a pod; a container's is its own.
+    `inputs`: by name the figures that were used. `qos`: that of a pod; a container's is its own.
     """
 
     event: AuditEvent
@@ -63,7 +70,7 @@ class Decision(NamedTuple):
     allowed: str = ""
     used: str = ""
     considered: Considered | None = None
-    inputs: Mapping[str, int | float | str | None] | None = None
+    inputs: Inputs | None = None
     qos: QoSClass | None = None
 
 

@@ -8,6 +8,7 @@ get lost around a registration, and the policy then takes the event's own facts.
 from collections.abc import Mapping
 
 from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.model.decisions import Inputs
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import Reason
 from nri_coloc.model.topology import Topology
@@ -112,23 +113,25 @@ class PoolsSized:
     """How many CPUs each pool shall have, from the lending loop; the policy chooses the CPUs.
 
     `counts`: by pool; a pool that is not named has no size of its own. `because`: the figures behind them, for the
-    audit. `reason`: where the counts do not tell it; by default the policy derives it from them.
+    audit. `reason`: where the counts do not tell it; by default the policy derives it from them. `inputs`: by name.
     """
 
     counts: Mapping[str, int]
     because: str
     reason: Reason | None = None
+    inputs: Inputs | None = None
 
 
 @value
 class AmountsGranted:
     """What containers have of their loans changed: by container id, the changed knobs set.
 
-    `because`: the figures behind them, for the audit.
+    `because`: the figures behind them, for the audit; `inputs`: by name.
     """
 
     amounts: Mapping[str, Knobs]
     because: str
+    inputs: Inputs | None = None
 
 
 @value

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import NOBODY, Decision, Moves
+from nri_coloc.model.decisions import NOBODY, Decision, Figure, Moves
 from nri_coloc.model.events import Synchronized
 from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -156,6 +156,18 @@ def io_weight(state: NodeState, pod_id: str) -> int | None:
     return max(weight or KERNELS_IO_WEIGHT for weight in members)
 
 
+def figures(state: NodeState, pod_id: str) -> dict[str, Figure]:
+    """Return by name the figures of a pod's own values: its containers, their I/O weights, the reclaim pool's CPUs."""
+    place, members = state.pods[pod_id], tuple(state.of_pod(pod_id))
+    weights = [member.wish.knobs.io_weight or KERNELS_IO_WEIGHT for member in members]
+    return {
+        "containers": len(members),
+        "own_io_weight": place.wish.knobs.io_weight,
+        "highest_io_weight": max(weights, default=None),
+        "reclaim_cpus": cpuset.render(state.pools.reclaim),
+    }
+
+
 def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
     """Say what a pod's cgroup gets that it had not, if anything."""
     values, had = knobs(state, pod.id), knobs(before, pod.id)
@@ -163,6 +175,7 @@ def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision
     if changed == NO_KNOBS:
         return None
     said = partial(Decision, AuditEvent.POD_LIMIT, pod_id=pod.id, after=changed, qos=wish.qos)
+    said = partial(said, inputs=figures(state, pod.id))
     said = partial(said, before=had.where_set(changed))
     asked = unit.words(state, pod) if wish.handler == "pod" else ""
     if state.boxed(pod.id):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.crowd import Crowd
-from nri_coloc.model.decisions import Decision, Moves
+from nri_coloc.model.decisions import Decision, Figure, Inputs, Moves
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, SHARE, SYSTEM, Assignment, NodeState, PodPlace, Pools
@@ -180,8 +180,10 @@ def changed_pools(before: Pools, after: Pools) -> list[str]:
     return [name for name in names if before.cpus(name) != after.cpus(name)]
 
 
-def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: str) -> tuple[Decision, ...]:
-    """Return a decision for each pool whose CPUs changed and that has members.
+def pool_decisions(
+    before: NodeState, after: NodeState, reason: Reason, cause: str, inputs: Inputs | None = None
+) -> tuple[Decision, ...]:
+    """Return a decision for each pool whose CPUs changed and that has members; `inputs`: the figures of the cause.
 
     `share` and pools that have or had a size of their own are told without members too.
     """
@@ -194,10 +196,22 @@ def pool_decisions(before: NodeState, after: NodeState, reason: Reason, cause: s
             pool=pool,
             before=Knobs(cpus=cpuset.render(before.pools.cpus(pool))),
             after=Knobs(cpus=cpuset.render(after.pools.cpus(pool))),
+            inputs={**(inputs or {}), **_figures(after, pool, members)},
         )
         for pool in changed_pools(before.pools, after.pools)
         if (members := after.containers.in_pool(pool)) or pool in sized
     )
+
+
+def _figures(state: NodeState, pool: str, members: int) -> dict[str, Figure]:
+    """Return by name a pool's containers, their requests if the pool is sized by them, and the CPUs with owners."""
+    asked = state.pools.asked.get(pool)
+    return {
+        "members": members,
+        "asked_milli": None if asked is None else asked.milli,
+        "dedicated_cpus": cpuset.render(state.pools.dedicated),
+        "reserved_cpus": cpuset.render(state.pools.reserved),
+    }
 
 
 def _because(state: NodeState, pool: str, cause: str, members: int) -> str:

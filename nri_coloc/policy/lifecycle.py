@@ -103,7 +103,7 @@ def admit(
     state, new = news.of(state, pod.id, wish.findings)
     said = words.of_findings(new + admitted.findings, admitted.assignment)
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
-        said = (*said, words.of_refusal(admitted.assignment, refusal))
+        said = (*said, words.of_refusal(state, admitted.assignment, refusal))
         if not tuning.observe:  # an observer says that it would refuse, and the container comes all the same
             # the kubelet tries again and again; what was said of the annotation stays said
             return Outcome(news.of(before, pod.id, wish.findings)[0], said, refusal=refusal)

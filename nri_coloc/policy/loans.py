@@ -33,7 +33,7 @@ def granted(state: NodeState, event: AmountsGranted) -> Outcome:
             known, granted=now.differing(known.wish.annotated), knobs=known.knobs.overlaid(changed)
         )
         after = change.with_container(after, assignment)
-        decisions.append(_said(assignment, present.where_set(changed), changed, event.because))
+        decisions.append(_said(assignment, present.where_set(changed), changed, event))
     moved = tuple(d.subject.id for d in decisions if d.subject is not None)
     return Outcome(after, tuple(decisions), Moves(containers=moved))
 
@@ -71,7 +71,15 @@ def _changed(known: Assignment, amounts: Knobs) -> Knobs:
     return amounts.where_set(lent).differing(lent.overlaid(known.granted))
 
 
-def _said(assignment: Assignment, before: Knobs, after: Knobs, because: str) -> Decision:
+def _said(assignment: Assignment, before: Knobs, after: Knobs, event: AmountsGranted) -> Decision:
+    wish = assignment.wish
+    of_loan = {f"loan.{name}": amount for name, amount in loan(wish).named().items()}
     return Decision(
-        AuditEvent.UPDATE, Reason.REBALANCED, because, subject=assignment, before=before, after=after
+        AuditEvent.UPDATE,
+        Reason.REBALANCED,
+        event.because,
+        subject=assignment,
+        before=before,
+        after=after,
+        inputs={**(event.inputs or {}), **of_loan, "priority": wish.priority},
     )

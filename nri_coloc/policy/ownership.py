@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
+from nri_coloc.model.decisions import NOBODY, Decision, Figure, Moves, Outcome
 from nri_coloc.model.events import ContainerStarting, PodResized
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -213,4 +213,15 @@ def said(
         subject=now,
         before=changed[0].differing(changed[1]),
         after=changed[1].differing(changed[0]),
+        inputs=words.of_request(after, now) | figures(before, found),
     )
+
+
+def figures(before: NodeState, found: Resize) -> dict[str, Figure]:
+    """Return by name the figures of a resize: the CPUs to own, the CPUs owned before, and the CPUs that were free."""
+    was = before.containers.get(found.assignment.id, found.assignment)
+    return {
+        "n": due(before, found.assignment),
+        "owned": cpuset.render(was.exclusive),
+        "free": cpuset.render(before.pools.free),
+    }

@@ -46,6 +46,7 @@ def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
         f"class {place.wish.qos.value} by {place.wish.because}, or a container's; the box's limits go from it"
     )
     said = Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, because, pod_id=pod_id, qos=place.wish.qos)
+    said = said._replace(inputs=box.figures(after, pod_id))
     return said._replace(before=had.differing(has), after=has.differing(had))
 
 
@@ -64,4 +65,5 @@ def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None
         before=Knobs(io_weight=had),
         after=Knobs(io_weight=has),
         qos=place.wish.qos,
+        inputs=box.figures(after, pod_id),
     )

@@ -33,7 +33,7 @@ def sized(state: NodeState, event: PoolsSized) -> Outcome:
     derived = pools.derive(state.topology, known.reserved, known.dedicated, known.kept, told)
     after = replace(state, pools=derived, generation=state.generation + 1)
     reason = event.reason or _reason(known.counts, event.counts)
-    decisions = change.pool_decisions(state, after, reason, event.because)
+    decisions = change.pool_decisions(state, after, reason, event.because, event.inputs)
     said = tuple(_lent_or_taken_back(d) if _resizes_what_is_lent(d, known) else d for d in decisions)
     return Outcome(after, said, change.moved(state, after))
 

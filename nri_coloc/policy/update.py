@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
+from nri_coloc.model.decisions import NOBODY, Decision, Figure, Inputs, Moves, Outcome
 from nri_coloc.model.events import ContainerUpdating
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -90,7 +90,10 @@ def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outc
     text = (
         f"nri-coloc refuses {event.pod.namespace}/{event.pod.name}/{event.container.name}: {resize.because}"
     )
-    decision = Decision(AuditEvent.UPDATE, Reason.REFUSED_STRICT, text, subject=resize.assignment)
+    inputs = words.of_request(state, resize.assignment) | ownership.figures(state, resize)
+    decision = Decision(
+        AuditEvent.UPDATE, Reason.REFUSED_STRICT, text, subject=resize.assignment, inputs=inputs
+    )
     return Outcome(state, (decision,), refusal=text)
 
 
@@ -243,7 +246,15 @@ def _said(
         before=_held(before, known).overlaid(spec).where_set(values).differing(values),
         after=values,
         orders=overlay,
+        inputs=_inputs(before, assignment, merged.knobs().differing(spec), resize),
     )
+
+
+def _inputs(before: NodeState, assignment: Assignment, asked: Knobs, resize: Resize | None) -> Inputs:
+    """Return by name what the kubelet asked for, and the figures of the CPUs that follow from it."""
+    found: dict[str, Figure] = {f"asked.{name}": value for name, value in asked.named().items()}
+    found |= words.of_request(before, assignment)
+    return found if resize is None else found | ownership.figures(before, resize)
 
 
 def _held(state: NodeState, known: Assignment) -> Knobs:

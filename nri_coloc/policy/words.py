@@ -1,12 +1,12 @@
 """Decisions in words: which audit event, which reason, and a sentence with the figures that were used."""
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Decision
+from nri_coloc.model.decisions import Decision, Figure, Inputs
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import DEDICATED, POOLS, SHARE, Assignment, NodeState
 from nri_coloc.model.workload import Finding, FindingKind, Pod
-from nri_coloc.policy import admission, box, claim, protection
+from nri_coloc.policy import admission, box, claim, entitlement, protection, request
 from nri_coloc.policy.admission import Admission
 
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
@@ -40,7 +40,39 @@ def of_admission(
         after=assignment.knobs,
         orders=assignment.knobs,
         considered=admitted.considered,
+        inputs=_inputs(state, assignment),
     )
+
+
+def _inputs(state: NodeState, assignment: Assignment) -> Inputs:
+    """Return by name the figures of a container's place: the requests, and the CPUs of the pool or owner."""
+    container, wish, pool = assignment.container, assignment.wish, assignment.pool
+    found = of_request(state, assignment)
+    if assignment.follows in state.containers:
+        found |= {
+            "main": state.containers[assignment.follows].container.name,
+            "main_cpus": cpuset.render(state.cpus_of(assignment)),
+        }
+    elif assignment.hands_off:
+        found["spec_cpus"] = container.resources.cpus
+    elif not assignment.exclusive:
+        found["pool_cpus"] = cpuset.render(state.cpus_of(assignment))
+    if container.claimed:
+        found["claimed_cpus"] = cpuset.render(container.claimed)
+    if pool in state.pools.asked:
+        found["pool_asked_milli"] = state.pools.asked[pool].milli
+    if assignment.knobs.burst is not None:
+        found |= {"quota": container.resources.quota, "burst_percent": wish.cpu_burst_percent}
+    return found
+
+
+def of_request(state: NodeState, assignment: Assignment) -> dict[str, Figure]:
+    """Return by name what a container and its pod request, thousandths of a CPU; None if not known."""
+    container = assignment.container
+    return {
+        "request_milli": request.of_container(container, assignment.wish).milli,
+        "pod_request_milli": entitlement.of_pod(state, container.pod_id),
+    }
 
 
 def _burst(assignment: Assignment) -> str:
@@ -93,9 +125,10 @@ def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str
     return ""
 
 
-def of_refusal(assignment: Assignment, refusal: str) -> Decision:
+def of_refusal(state: NodeState, assignment: Assignment, refusal: str) -> Decision:
     """Say that `strict` failed a creation."""
-    return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment)
+    inputs = of_request(state, assignment)
+    return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment, inputs=inputs)
 
 
 def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
@@ -104,14 +137,13 @@ def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision 
     if was == total:
         return None
     asked = protection.asked_by_pod(after, pod_id)
-    because = (
-        f"its containers asked for memory.low {asked.low} and memory.min {asked.min} bytes in all; "
-        "a protection counts only along the whole path"
-    )
+    because = f"its containers asked for memory.low {asked.low} and memory.min {asked.min} bytes in all"
+    inputs: dict[str, Figure] = {"asked_low_bytes": asked.low, "asked_min_bytes": asked.min}
     if asked != total:
-        because += f", at most {protection.bound_of_pod(after, pod_id)} bytes: its certain memory request"
+        inputs["most_bytes"] = most = protection.bound_of_pod(after, pod_id)
+        because += f", at most {most} bytes: its certain memory request"
     had, has = (Knobs(memory_low=each.low, memory_min=each.min) for each in (was, total))
-    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id)
+    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, inputs=inputs)
     qos = after.pods[pod_id].wish.qos if pod_id in after.pods else None
     return said._replace(before=had.differing(has), after=has.differing(had), qos=qos)
 
@@ -154,6 +186,7 @@ def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> De
         subject=assignment,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(assignment))),
+        inputs=_inputs(after, assignment),
     )
 
 
@@ -169,6 +202,7 @@ def of_heir(before: NodeState, after: NodeState, owner: Assignment, assignment: 
         subject=now,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpus),
+        inputs=_inputs(after, now),
     )
 
 
@@ -183,4 +217,5 @@ def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assign
         subject=joined,
         before=Knobs(cpus=cpuset.render(before.cpus_of(small))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(joined))),
+        inputs=_inputs(after, joined),
     )

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from nri_coloc.model.decisions import Figure, Inputs
 from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, PAGE, Knobs
 from nri_coloc.model.lending import Binding, Capacity
 from nri_coloc.model.tuning import AmountTuning
@@ -78,11 +79,15 @@ class Settled:
 
 
 class Rebalanced(NamedTuple):
-    """Only what changes: knobs by container id, the changed ones set; empty for nothing."""
+    """Only what changes: knobs by container id, the changed ones set; empty for nothing.
+
+    inputs: the figures of the decision by name.
+    """
 
     settled: Settled
     changes: Mapping[str, Knobs]
     because: str
+    inputs: Inputs
 
 
 def lent(wish: Wish) -> Knobs | None:
@@ -104,29 +109,51 @@ def rebalance(
     """Return the containers whose values must change, for the capacity that has lasted."""
     if capacity.binding in _SILENT:
         because = f"the capacity is not known: {capacity.because}; {_room(tuning)}"
-        return Rebalanced(settled.interrupted, eased(loans, tuning), because)
+        return Rebalanced(
+            settled.interrupted, eased(loans, tuning), because, _inputs(loans, capacity, settled, tuning)
+        )
     settled = _settled(settled, capacity, now_s, tuning)
     milli, memory = settled.cpu_milli.settled, settled.memory_bytes.settled
     if milli is None or memory is None:
         because = f"no capacity has lasted for {tuning.dwell_s:g} s yet; {_room(tuning)}"
-        return Rebalanced(settled, eased(loans, tuning), because)
+        return Rebalanced(settled, eased(loans, tuning), because, _inputs(loans, capacity, settled, tuning))
     wanted = amounts(loans, milli, memory)
     changes = {key: _changed(loans[key], wanted[key], tuning) for key in loans}
-    owed_milli = sum(_milli(loan.lent) for loan in loans.values())
-    owed_bytes = sum(loan.lent.memory_limit or 0 for loan in loans.values())
+    inputs = _inputs(loans, capacity, settled, tuning)
     return Rebalanced(
         settled,
         {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
-        f"{owed_milli}m and {owed_bytes} bytes were lent to {len(loans)} containers,"
+        f"{inputs['lent_milli']}m and {inputs['lent_bytes']} bytes were lent to {len(loans)} containers,"
         f" {milli}m and {memory} bytes are there to be lent{_guessed(capacity)}; {_room(tuning)}",
+        inputs,
     )
+
+
+def _inputs(
+    loans: Mapping[str, Loan], capacity: Capacity, settled: Settled, tuning: AmountTuning
+) -> dict[str, Figure]:
+    """Return by name the figures of all loans, of the capacity that has lasted, and of the present offer."""
+    return {
+        "loans": len(loans),
+        "pods": len({loan.pod_id for loan in loans.values()}),
+        "lent_milli": sum(_milli(loan.lent) for loan in loans.values()),
+        "lent_bytes": sum(loan.lent.memory_limit or 0 for loan in loans.values()),
+        "capacity_milli": settled.cpu_milli.settled,
+        "capacity_bytes": settled.memory_bytes.settled,
+        "offered_milli": capacity.cpu_milli,
+        "offered_bytes": capacity.memory_bytes,
+        "binding": capacity.binding.value,
+        "memory_room_bytes": tuning.memory_room,
+        "dwell_s": tuning.dwell_s,
+        "dead_band": tuning.dead_band,
+    }
 
 
 def _guessed(capacity: Capacity) -> str:
     if capacity.borne == (capacity.cpu_milli, capacity.memory_bytes):
         return ""
     return (
-        f" without the guesses about workloads that are being learnt, with which {capacity.cpu_milli}m and"
+        f"; without the guesses about workloads that are being learnt, with which {capacity.cpu_milli}m and"
         f" {capacity.memory_bytes} bytes are offered"
     )
 

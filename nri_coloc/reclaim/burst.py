@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from nri_coloc.model.decisions import Figure
 from nri_coloc.model.tuning import BurstTuning
 from nri_coloc.reclaim.apportionment import apportion
 
@@ -129,6 +130,23 @@ def because(each: Throttled, quota: int, ground: Ground, tuning: BurstTuning) ->
         f"node {ground.state}: {_load(ground, tuning)}; {_need(each)}; {quota / each.quota:.2f} of its own"
         f" {each.quota}, at most {tuning.quota_percent / 100:.2f}, within {ground.unused}m for all raises together"
     )
+
+
+def inputs(each: Throttled, ground: Ground, tuning: BurstTuning) -> dict[str, Figure]:
+    """Return by name the figures that decide one container's quota."""
+    return {
+        "node": ground.state.value,
+        "online_milli": ground.online,
+        "cpus_milli": ground.cpus,
+        "unused_milli": ground.unused,
+        "own_quota": each.quota,
+        "period": each.period,
+        "used_milli": each.used_milli,
+        "held_back": each.held_back,
+        "most_percent": tuning.quota_percent,
+        "threshold": tuning.threshold,
+        "cooling": tuning.cooling,
+    }
 
 
 def _need(each: Throttled) -> str:

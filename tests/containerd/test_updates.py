@@ -7,7 +7,8 @@ import pytest
 from tests.rig import cgroups, workloads
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
-from tests.rig.daemon import Daemon, sentence_of
+from tests.rig.daemon import Daemon
+from tests.rig.records import sentence_of
 from tests.rig.waiting import becomes, wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD
 

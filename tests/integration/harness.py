@@ -5,7 +5,7 @@ Used by every test of this folder that runs the product; nothing here is a test.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -18,10 +18,9 @@ from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.plugin_link import PluginLink
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri.subscription import HookKind
-from nri_coloc.telemetry.audit import LONGEST_SENTENCE
 from tests.rig import patient_daemon
 from tests.rig.containerd import Containerd
-from tests.rig.daemon import Daemon, answer, sentence_of
+from tests.rig.daemon import Daemon, answer
 from tests.rig.slow_daemon import SLOW, SLOW_UPDATE
 from tests.rig.waiting import wait_until
 
@@ -138,20 +137,10 @@ def assert_unhurt(daemon: Daemon) -> dict[str, Any]:
     assert "failed inside" not in log, log
     assert "internal error" not in log, log
     assert daemon.audit("hook.failed") == []
-    assert list(long_sentences(daemon)) == []
+    assert daemon.broken_records() == []
     state = daemon.state()
     assert list(broken_invariants(state)) == []
     return state
-
-
-def long_sentences(daemon: Daemon) -> Iterator[str]:
-    """Yield sentences of the audit that are longer than one may be, or that were shortened without their details."""
-    for record in daemon.audit():
-        because, whole = record["because"], sentence_of(record)
-        if len(because) > LONGEST_SENTENCE or (
-            because != whole and not whole.startswith(because.rstrip("…"))
-        ):
-            yield f"{record['event']}: {because}"
 
 
 def broken_invariants(state: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,8 @@ from tests.integration.harness import (
     served,
     shared,
 )
-from tests.rig.daemon import Daemon, sentence_of
+from tests.rig.daemon import Daemon
+from tests.rig.records import sentence_of
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 LENDING = "reclaim: {enabled: true}\n"

@@ -12,7 +12,8 @@ import pytest
 from nri_coloc.model import cpuset
 from nri_coloc.node_sim.node import Node
 from tests.integration import harness
-from tests.rig.daemon import Daemon, sentence_of
+from tests.rig.daemon import Daemon
+from tests.rig.records import sentence_of
 from tests.rig.waiting import wait_until
 
 PARTITION = """

@@ -13,7 +13,8 @@ from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
 from nri_coloc.nri.subscription import HookKind
 from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
 from tests.rig import brief_daemon
-from tests.rig.daemon import Daemon, sentence_of
+from tests.rig.daemon import Daemon
+from tests.rig.records import sentence_of
 from tests.rig.waiting import poll, wait_until
 
 GIB = 1 << 30

@@ -25,7 +25,8 @@ from tests.integration.harness import (
     served,
     shared,
 )
-from tests.rig.daemon import SLOW_PROGRAM, Daemon, sentence_of
+from tests.rig.daemon import SLOW_PROGRAM, Daemon
+from tests.rig.records import sentence_of
 from tests.rig.slow_daemon import SLOW_UPDATE
 from tests.rig.waiting import wait_until
 

@@ -10,7 +10,8 @@ from nri_coloc.model.workload import KubeQoS, Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import QOS, daemon_of, file, reload, served
-from tests.rig.daemon import Daemon, sentence_of
+from tests.rig.daemon import Daemon
+from tests.rig.records import sentence_of
 from tests.rig.waiting import wait_until
 
 pytestmark = pytest.mark.tier("fast")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from tests.rig import RigError
 from tests.rig.containerd import Containerd
 from tests.rig.lane import free_port
 from tests.rig.own_time import ends_within
+from tests.rig.records import broken, lines, sentence_of
 from tests.rig.waiting import PATIENCE_SECONDS, POLL_SECONDS, comes, wait_until
 
 READY_SECONDS: Final = 180
@@ -96,7 +97,14 @@ class Daemon:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        found = self.broken_records() if error is None else []
         self.close()
+        assert found == []
+
+    def broken_records(self) -> list[str]:
+        """Return what is wrong with any record of its audit, of all its starts."""
+        text = self._audit.read_bytes() if self._audit.is_file() else b""
+        return list(broken(lines(text)))
 
     def close(self) -> None:
         """End it and take its files away."""
@@ -224,9 +232,9 @@ class Daemon:
         """Return the audit records since its last start that have these fields, oldest first."""
         with self._audit.open() as file:
             file.seek(self._audit_start)
-            lines = file.read().split("\n")[:-1]  # what follows the last newline is not whole yet
+            texts = file.read().split("\n")[:-1]  # what follows the last newline is not whole yet
         wanted = {"event": event, **fields} if event else fields
-        records = [json.loads(line) for line in lines]
+        records = [json.loads(text) for text in texts]
         return [r for r in records if all(r.get(name) == value for name, value in wanted.items())]
 
     def audited(
@@ -261,11 +269,6 @@ class Daemon:
 def fetch(port: int, path: str) -> str:
     """Return what a daemon serves at a path; empty while nobody listens or answers."""
     return answer(port, path)[1]
-
-
-def sentence_of(record: Mapping[str, Any]) -> str:
-    """Return the whole sentence of an audit record, also where `because` is only its beginning."""
-    return str(record.get("inputs", {}).get("details") or record.get("because", ""))
 
 
 def answer(port: int, path: str) -> tuple[int, str]:

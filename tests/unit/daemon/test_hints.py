@@ -165,7 +165,9 @@ def test_the_same_refusal_of_many_is_said_once(rig):
     rig.tasks.refuses = KernelInterfaceError("/proc/7/sched", "tell", "Operation not permitted")
     rig.hints.sweep()
     assert rig.heard.said() == [("write.failed", "refused")]
-    assert rig.heard.records[0].because == "cannot tell /proc/PID/sched: Operation not permitted"
+    (record,) = rig.heard.records
+    assert record.because == "cannot tell sched: Operation not permitted; the file is /proc/PID/sched"
+    assert record.extra["inputs"]["file"] == "/proc/PID/sched"
 
 
 def test_tasks_that_refuse_are_not_told_at_every_sweep_nor_back(rig):

@@ -101,7 +101,7 @@ class TestCgroupsAbovePods:
             ("kubepods", {"memory.min": 4096}, {"memory.min": 8192}),
         ]
         assert rig.heard.records[-1].because.startswith(
-            "kubepods: the pods below it ask for memory.low 0 and memory.min 8192 bytes in all;"
+            "the pods below it ask for memory.low 0 and memory.min 8192 bytes in all;"
         )
 
     def test_what_is_given_back_is_told(self, rig: Rig):

@@ -35,7 +35,7 @@ def test_a_protected_container_raises_its_pod():
     assert said(outcome) == [("container.admit", "pool_member"), ("pod.limit", "protected")]
     assert outcome.decisions[1].after == Knobs(memory_low=100, memory_min=10)
     assert outcome.decisions[1].because.startswith(
-        "its containers asked for memory.low 100 and memory.min 10 bytes in all;"
+        "its containers asked for memory.low 100 and memory.min 10 bytes in all"
     )
     assert outcome.moves.pods == ("web",)
 

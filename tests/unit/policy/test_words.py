@@ -73,8 +73,8 @@ class TestRefusal:
         assert words.refusal(pod(), admitted()[1], ()) == ""
 
     def test_it_is_audited(self):
-        _, found = admitted()
-        decision = words.of_refusal(found.assignment, "no")
+        node, found = admitted()
+        decision = words.of_refusal(node.state, found.assignment, "no")
         assert (decision.event, decision.reason, decision.because) == (
             AuditEvent.ADMIT,
             Reason.REFUSED_STRICT,

@@ -227,7 +227,7 @@ def test_what_was_measured_must_last_too_and_the_offer_is_told_beside_it():
     first = rebalance(settled(8000), FULL, less, 0.0, TUNING)
     second = rebalance(first.settled, FULL, less, 300.0, TUNING)
     assert (first.changes, set(second.changes)) == ({}, {"a"})
-    assert "1000m and 68719476736 bytes are there to be lent without the guesses" in second.because
+    assert "1000m and 68719476736 bytes are there to be lent; without the guesses" in second.because
     assert "with which 100m and 68719476736 bytes are offered" in second.because
 
 
