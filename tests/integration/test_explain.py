@@ -22,7 +22,8 @@ def test_the_pool_that_moved_a_container_explains_it(tmp_path):
         settled(daemon)
         daemon.audited("pool.resize", pool="share")
         inputs = daemon.audited("container.admit", pod="db")["inputs"]
-        assert inputs == {"request_milli": 4000, "n": 4, "free": "0-7", "node": 0, "node_free": 4}
+        requests = {"request_milli": 4000, "pod_request_milli": 8000}
+        assert inputs == requests | {"n": 4, "free": "0-7", "node": 0, "node_free": 4}
         head, now, admitted = explained(daemon, "web")[:3]
         assert "CPUs 4-7," in head
         assert now.startswith("  CPUs 4-7 since ")

@@ -33,15 +33,15 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
             yield Lasting(node, served(daemon))
 
 
-def lent(node: Node, name: str, memory: int = 0) -> str:
+def lent(node: Node, name: str, memory: int = 0, **annotations: str) -> str:
     """Run an offline container that was lent three CPUs and wants more, and memory if told so."""
     amounts = {
         "requests": {"kubernetes.io/batch-cpu": LENT_MILLI},
         "limits": {"kubernetes.io/batch-cpu": LENT_MILLI}
         | ({"kubernetes.io/batch-memory": memory} if memory else {}),
     }
-    annotations = {SPEC: json.dumps({"containers": {"app": amounts}})}
-    pod = node.run_pod(PodRequest(name, "shop", KubeQoS.BEST_EFFORT, annotations))
+    told = {SPEC: json.dumps({"containers": {"app": amounts}}), **annotations}
+    pod = node.run_pod(PodRequest(name, "shop", KubeQoS.BEST_EFFORT, told))
     container = node.run_container(pod, ContainerRequest("app", Resources(shares=2)))
     node.set_demand(container, 8)
     return container
@@ -92,6 +92,16 @@ def test_while_the_capacity_bears_all_loans_nothing_is_pushed(rig):
     wait_until(lambda: daemon.capacity()["cpu_milli"] > LENT_MILLI, SOON_S, "a capacity")
     assert not poll(lambda: pushes(node) > 0, brief_daemon.DWELL_S + loans.EVERY_S + 1)
     assert (in_spec(node, job), in_file(node, job)) == (before, LENT_MILLI * 100)
+
+
+@pytest.mark.parametrize("rig", [2], ids=["v2"], indirect=True)
+def test_a_greedy_loan_takes_no_memory_from_another(rig):
+    node, daemon = rig
+    job = lent(node, "one", GIB)
+    greedy = lent(node, "greedy", 1 << 44, **{"coloc.nri.io/priority": "1000000000"})
+    wait_until(lambda: in_spec_of_memory(node, greedy) < 1 << 44, SOON_S, "no more than the node can lend")
+    assert not poll(lambda: in_spec_of_memory(node, job) != GIB, loans.EVERY_S + 1)
+    assert_unhurt(daemon)
 
 
 def test_a_memory_limit_that_waits_for_the_runtime_does_not_come_to_be_below_what_is_in_use(rig):
