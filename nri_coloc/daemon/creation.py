@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.daemon import specs
+from nri_coloc.daemon import foresight, specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
 from nri_coloc.daemon.exchange import Exchange
@@ -28,7 +28,11 @@ from nri_coloc.policy import record
 
 
 class Creation:
-    """Answers one creation at a time. `expecting` has the box sized before whoever comes to live on it."""
+    """Answers one creation at a time.
+
+    look_at_kubelet: follows the kubelet's state file as it is now, with two stats where it did not change.
+    expecting: has the reclaim pool sized before a container comes that lives on it.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,8 @@ class Creation:
         pusher: Pusher,
         translator: Translator,
         consequences: Consequences,
+        *,
+        look_at_kubelet: Callable[[], None],
     ) -> None:
         self.expecting: Callable[[Wish], AbstractContextManager[object]] = nullcontext
         self._node = node
@@ -44,10 +50,13 @@ class Creation:
         self._pusher = pusher
         self._translator = translator
         self._consequences = consequences
+        self._look_at_kubelet = look_at_kubelet
         self._foresight = Foresight()
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
         """Answer, from what is foreseen or from a decision, and act on what was decided."""
+        if foresight.names_cpus(hook):
+            self._look_at_kubelet()
         foreseen = self._foresight.answer(hook, self._node.state, self._terms)
         if foreseen is None:
             self._decide_and_answer(hook, exchange)

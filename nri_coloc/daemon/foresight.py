@@ -53,7 +53,7 @@ class Foresight:
         tuning = terms.tuning
         if tuning.strict or tuning.observe or tuning.kept_by_kubelet or after.pools.plan:
             return
-        if before.pools is not after.pools or _names_cpus(hook):
+        if before.pools is not after.pools or names_cpus(hook):
             return
         if not self._holds(after.pools, terms) or len(self._answers) >= MOST:
             self._holds_for, self._answers = (after.pools, *terms), {}
@@ -83,7 +83,7 @@ class Foresight:
         return id(place.wish), place.boxed, resources, oom
 
 
-def _names_cpus(hook: Hook) -> bool:
+def names_cpus(hook: Hook) -> bool:
     """Whether its spec names CPUs; no answer is learnt from such a one, and none is found for it then: its resources
     are in the key."""
     return hook.container is not None and bool(hook.container.linux.resources.cpu.cpus)

@@ -41,15 +41,25 @@ class Hooks:
     """Serves one hook at a time. `is_there` tells whether a cgroup is."""
 
     def __init__(
-        self, node: Node, actuator: Actuator, pusher: Pusher, translator: Translator, report: Report
+        self,
+        node: Node,
+        actuator: Actuator,
+        pusher: Pusher,
+        translator: Translator,
+        report: Report,
+        *,
+        look_at_kubelet: Callable[[], None],
     ) -> None:
         self._node = node
+        self._look_at_kubelet = look_at_kubelet
         self._actuator = actuator
         self._pusher = pusher
         self._translator = translator
         self._report = report
         self._consequences = Consequences(node, actuator, pusher, report)
-        creation = Creation(node, actuator, pusher, translator, self._consequences)
+        creation = Creation(
+            node, actuator, pusher, translator, self._consequences, look_at_kubelet=look_at_kubelet
+        )
         creation.expecting = self._expecting
         resize = Resize(node, actuator, pusher, translator, self._consequences)
         self.expecting_member: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -88,6 +98,7 @@ class Hooks:
     # ---- pods ----
 
     def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
+        self._look_at_kubelet()
         event = self._translator.pod_started(hook, self._node.tuning)
         with self.expecting_member() if box.belongs(event.wish) else nullcontext():
             before = self._node.state

@@ -1,8 +1,8 @@
 """The kubelet's own CPU manager while the daemon runs: what it holds, and what that means under our settings.
 
-Its files are looked at by identity, time and size, as the configuration is: two stats a turn of the loop. The kubelet
-replaces its state file whole, when a pod is admitted and before its sandbox exists, so the news is here before the
-container.
+Its files are looked at by identity, time and size, as the configuration is: two stats. The kubelet replaces its state
+file whole, when a pod is admitted and before its sandbox exists. Hooks look at it too, because the next turn of the
+loop may come after the container.
 """
 
 import os

@@ -164,7 +164,14 @@ class Daemon:
         self.pusher.remember = partial(verification.remember, writer)
         self.pusher.within_pod = self._layout.version == 1
         self.pusher.place = self.actuator.bring
-        self._hooks = Hooks(self.node, self.actuator, self.pusher, self._translator, self.report)
+        self._hooks = Hooks(
+            self.node,
+            self.actuator,
+            self.pusher,
+            self._translator,
+            self.report,
+            look_at_kubelet=lambda: self._steering.look_at_kubelet(),  # noqa: PLW0108 - made later, beside the trunk
+        )
         self._hooks.is_there = writer.is_there
         name, launched = (settings.plugin_name, settings.plugin_index), self._options.launched is not None
         self.trunk = trunk.Trunk(

@@ -6,6 +6,7 @@ moves. An invalid file changes nothing and is reported.
 
 import time
 from dataclasses import dataclass, replace
+from threading import RLock
 from typing import Final, Protocol
 
 from nri_coloc.admin.orders import OrderDeclined
@@ -96,6 +97,7 @@ class Steering:
         self._kubelet = kubelet
         self._crew = crew
         self.pause = Pause()
+        self._turn = RLock()
         self._awaited: _Awaited | None = None
         self._has_retuned = False
         self._topology_at = time.monotonic()
@@ -110,7 +112,7 @@ class Steering:
             self._catch_up()
         self._look_at_settings(now)
         self._look_for_list(now)
-        self._look_at_kubelet()
+        self.look_at_kubelet()
         if now - self._topology_at >= TOPOLOGY_EVERY_S:
             self._topology_at = now
             self._look_at_machine()
@@ -192,7 +194,16 @@ class Steering:
         # the record comes before what it causes, so it is this that tells when the settings are in force
         self._crew.report.metrics.config_reload("valid")
 
-    def _look_at_kubelet(self) -> None:
+    def look_at_kubelet(self) -> None:
+        """Read the kubelet's state again if it changed, and follow it before this returns; for any thread.
+
+        The kubelet writes its state file before it asks the runtime for the sandbox, so a hook that places a pinned
+        container looks first.
+        """
+        with self._turn:
+            self._follow_kubelet()
+
+    def _follow_kubelet(self) -> None:
         if self._kubelet.look():
             self._crew.report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, self._kubelet.words())
             self._retune(self._crew.node.state.topology)
@@ -218,6 +229,10 @@ class Steering:
             self._retune(topology)
 
     def _retune(self, topology: Topology) -> None:
+        with self._turn:
+            self._put_over(topology)
+
+    def _put_over(self, topology: Topology) -> None:
         tuning = self.pause.over(self._kubelet.over(self.settings.tuning))
         self.kubelet_problem = self._kubelet.problem(tuning)
         wishes, pod_wishes = self._crew.translator.wishes_again(self._crew.node.state, tuning)

@@ -370,4 +370,4 @@ def _unless_the_kubelets(wish: Wish, pod: Pod, container: Container, tuning: Tun
     if not cpus:
         return wish
     because = f"the kubelet's CPU manager has pinned it to CPUs {cpuset.render(cpus)}"
-    return replace(wish, because=because, preserve=wish.preserve | {"cpu", KEPT_BY_KUBELET})
+    return replace(wish, because=because, preserve=wish.preserve | {"cpu", KEPT_BY_KUBELET}, kept=cpus)

@@ -207,7 +207,8 @@ class Wish:
     container. `origins`: (our key, their key, their
     value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
     own; `pool_because`: what put it there. `burst_because`: who ordered the CPU burst. `short`: a class was denied for
-    the pod's CPU request, so that another request may give another class.
+    the pod's CPU request, so that another request may give another class. `kept`: the CPUs to which the kubelet's own
+    CPU manager has pinned the container, 0 where it has not.
     """
 
     qos: QoSClass
@@ -236,6 +237,7 @@ class Wish:
     origins: tuple[tuple[str, str, str], ...] = ()
     pool_because: str = ""
     findings: tuple[Finding, ...] = ()
+    kept: CPUMask = 0
 
 
 KEPT_BY_DRA: Final = "dra"

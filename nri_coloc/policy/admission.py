@@ -301,11 +301,17 @@ def wanted(state: NodeState, assignment: Assignment) -> Knobs:
     """
     burst = burst_of(assignment.container.resources.quota, assignment.wish.cpu_burst_percent)
     wished = _permitted(assignment)
-    if assignment.hands_off or inherits(state, assignment):
-        return wished if burst is None or assignment.hands_off else wished._replace(burst=burst)
+    if assignment.hands_off:
+        return wished if wished.cpus is None else wished._replace(cpus=_online(state, wished.cpus))
+    if inherits(state, assignment):
+        return wished if burst is None else wished._replace(burst=burst)
     mems = cpuset.render(assignment.mems) if assignment.mems else None
     own = Knobs(cpus=cpuset.render(state.cpus_of(assignment)), mems=mems, burst=burst)
     return own if wished == NO_KNOBS else wished.overlaid(own)
+
+
+def _online(state: NodeState, cpus: str) -> str | None:
+    return cpuset.render(claim.of_text(cpus) & state.topology.online) or None
 
 
 def inherits(state: NodeState, assignment: Assignment) -> bool:

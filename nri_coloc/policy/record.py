@@ -149,7 +149,7 @@ def _ours_in(memory: Record, spec: Resources) -> tuple[str, ...]:
 def former(container: Container) -> Assignment | None:
     """Return what a record tells of a container's first life; of our values then, those that its spec still shows.
 
-    What no spec shows is 0 or "": that it was ours counts.
+    What no spec shows is 0 or "": that it was ours counts. `hands_off`: its CPUs were not.
     """
     memory = read(container.record)
     if memory is None:
@@ -165,6 +165,7 @@ def former(container: Container) -> Assignment | None:
         memory.pool,
         memory.exclusive,
         mems=memory.mems,
+        hands_off=ours.cpus is None,
         knobs=ours,
         original=memory.original,
     )
@@ -176,7 +177,14 @@ def _journalled(container: Container) -> Assignment | None:
     if found is None:
         return None
     ours = Knobs._make([0 if name in found.ours else None for name in Knobs._fields])
-    return Assignment(container, QoSClass.RECLAIMED, RECLAIM, knobs=ours, original=found.values)
+    return Assignment(
+        container,
+        QoSClass.RECLAIMED,
+        RECLAIM,
+        hands_off=ours.cpus is None,
+        knobs=ours,
+        original=found.values,
+    )
 
 
 def limit_since(was: int | None, wish: Wish, now: int | None) -> int | None:

@@ -362,6 +362,7 @@ def _differing(before: NodeState, after: NodeState) -> Moves:
         for k, a in after.containers.items()
         if (old := before.containers.get(k)) is None
         or before.cpus_of(old) != after.cpus_of(a)
+        or old.hands_off != a.hands_off
         or old.knobs != a.knobs
     )
     return Moves(pods, containers)

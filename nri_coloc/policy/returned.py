@@ -10,10 +10,11 @@ from typing import Final
 
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs
+from nri_coloc.model.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_KNOBS, NO_LIMIT, Knobs
 from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.policy import admission, change
+from nri_coloc.model.workload import KEPT_BY_DRA
+from nri_coloc.policy import admission, change, claim
 
 _UNLIMITED: Final = 1 << 62
 """A memory.high that nothing reaches, where nobody knows the machine's memory; "max" is no number."""
@@ -43,10 +44,25 @@ def _held(assignment: Assignment) -> Knobs:
     return assignment.returned.overlaid(assignment.knobs)
 
 
+def _cpus_back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
+    """Return the CPUs of a container that is not ours to place any more, none where its CPUs were not ours before.
+
+    These are the CPUs that the kubelet has pinned it to, else those that the kubelet named, else all.
+    """
+    if KEPT_BY_DRA in now.wish.preserve:
+        return NO_KNOBS
+    if old.hands_off:
+        return Knobs(cpus=old.returned.cpus)
+    cpus = now.wish.kept or claim.in_spec(now.container) or state.topology.online
+    return Knobs(cpus=cpuset.render(cpus & state.topology.online) or None)
+
+
 def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
     """Return what was ours, or was given back already, and what nothing orders by now."""
-    if now.hands_off or now.wish.handler != "container":
-        return Knobs()
+    if now.wish.handler != "container":
+        return NO_KNOBS
+    if now.hands_off:
+        return _cpus_back(state, old, now)
     ours, orders = _held(old), admission.orders(state, now)
     former = old.returned.overlaid(old.original.where_set(old.knobs))
     before_us = Knobs(

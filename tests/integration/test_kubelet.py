@@ -179,3 +179,62 @@ def test_a_request_that_could_not_be_met_has_its_candidates_too(node):
         admitted = daemon.audited("container.admit", pod="huge")
         assert admitted["reason"] == "no_free_cpus"
         assert [c["verdict"] for c in admitted["candidates"]] == ["4 CPUs are free, 8 are asked for"] * 2
+
+
+PINNED = Resources(shares=2048, quota=200_000, period=100_000, cpus="2-3")
+
+
+def spec_cpus(node: Node, container: str) -> str:
+    return node.runtime.containers[container].resources.cpu.cpus
+
+
+@pytest.mark.parametrize("reconciled", [False, True], ids=["at once", "after a reconcile"])
+def test_a_pin_that_was_overwritten_is_given_back(node, reconciled):
+    with daemon_of(node, config=PRESERVE) as daemon:
+        served(daemon)
+        sandbox = node.run_pod(PodRequest("guaranteed", "shop"))
+        container = node.run_container(sandbox, ContainerRequest("app", PINNED))
+        assert spec_cpus(node, container) == "0-7"
+        if reconciled:
+            node.runtime.update(container, Resources(cpus="2-3"))
+        keep(node, {node.runtime.pods[sandbox].uid: {"app": "2-3"}})
+        wait_until(lambda: node.cpus(container) == cpuset.parse("2-3"), 20, "its file to have the pin")
+        wait_until(lambda: spec_cpus(node, container) == "2-3", 20, "its specification to have the pin")
+        assert_unhurt(daemon)
+
+
+@whatever_the_cgroups
+def test_a_pin_that_was_given_back_yields_to_the_next(node):
+    with daemon_of(node, config=PRESERVE) as daemon:
+        served(daemon)
+        sandbox = node.run_pod(PodRequest("guaranteed", "shop"))
+        container = node.run_container(sandbox, ContainerRequest("app", PINNED))
+        keep(node, {node.runtime.pods[sandbox].uid: {"app": "2-3"}})
+        wait_until(lambda: spec_cpus(node, container) == "2-3", 20, "its specification to have the pin")
+        node.runtime.update(container, Resources(cpus="4-5"))
+        keep(node, {node.runtime.pods[sandbox].uid: {"app": "4-5"}})
+        share_is(daemon, "0-3,6-7")
+        assert node.cpus(container) == cpuset.parse("4-5")
+        assert spec_cpus(node, container) == "4-5"
+
+
+@whatever_the_cgroups
+def test_a_state_file_counts_from_its_pods_start(node):
+    with daemon_of(node, config=PRESERVE) as daemon:
+        served(daemon)
+        request = PodRequest("guaranteed", "shop")
+        node.tree.make(request.cgroup_parent("uid").lstrip("/"))
+        keep(node, {"uid": {"app": "2-3"}})
+        node.runtime.run_pod(request, "uid")
+        assert pools(daemon)["share"] == "0-1,4-7"
+
+
+@whatever_the_cgroups
+def test_a_state_file_counts_from_a_creation_that_names_cpus(node):
+    with daemon_of(node, config=PRESERVE) as daemon:
+        served(daemon)
+        sandbox = pinned(node)
+        container = node.run_container(sandbox, ContainerRequest("app", PINNED))
+        assert spec_cpus(node, container) == "2-3"
+        assert node.cpus(container) == cpuset.parse("2-3")
+        assert_unhurt(daemon)

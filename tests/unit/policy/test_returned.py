@@ -132,9 +132,8 @@ def test_what_the_kubelet_tells_afterwards_is_its_own_again():
     [
         replace(SHARED, handler="pod"),
         replace(SHARED, handler="ignore"),
-        replace(SHARED, preserve=frozenset({"cpu"})),
     ],
-    ids=["pod", "ignored", "preserved"],
+    ids=["pod", "ignored"],
 )  # fmt: skip - one wish a line says less
 def test_who_is_not_ours_to_write_gets_nothing(wish):
     assert rewished(TUNED, wish)["app"].returned == NO_KNOBS
