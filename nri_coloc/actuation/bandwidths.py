@@ -50,6 +50,15 @@ class PodBandwidth:
         """By how much the containers' quotas are raised in all."""
         return sum(max(0, share.quota - share.own) for share in self.containers.values() if share.quota)
 
+    @property
+    def largest(self) -> int:
+        """The largest quota of a container, its own or the one that it is to have, µs; 0 for none.
+
+        The pod's is never below: while a kubelet resizes a container, the runtime writes that quota before the kubelet
+        writes the pod's, where the file showed one that is large enough.
+        """
+        return max((max(share.own, share.quota or 0) for share in self.containers.values()), default=0)
+
 
 class Write(NamedTuple):
     """One file that was written, and whose: a container's by its path, or the pod's ("")."""
@@ -127,12 +136,22 @@ class Bandwidths:
     def _forget_former_own(
         self, pod: PodBandwidth, found: Mapping[str, "_Found"], after: Mapping[str, Bandwidth]
     ) -> None:
-        """Forget the quotas of containers that have their own: after a resize that is not what was there before us."""
+        """Forget the quotas of containers that have their own: after a resize that is not what was there before us.
+
+        Nor is a pod's that is below the own quota of a container.
+        """
         for path, share in pod.containers.items():
             if path in found and share.own and after[path].quota == share.own:
-                file = f"{found[path].folder}/{self._quota}"
-                self._journal.forget(file)
-                self._wrote.pop(file, None)
+                self._disown(found[path])
+        original = self._journal.original(f"{found[POD].folder}/{self._quota}") if POD in found else None
+        largest = max((share.own for share in pod.containers.values()), default=0)
+        if original is not None and 0 <= _quota_of(original) < largest:
+            self._disown(found[POD])
+
+    def _disown(self, here: "_Found") -> None:
+        file = f"{here.folder}/{self._quota}"
+        self._journal.forget(file)
+        self._wrote.pop(file, None)
 
     def _of_container(self, here: "_Found", share: Share) -> Bandwidth:
         quota, burst = here.bandwidth
@@ -146,7 +165,7 @@ class Bandwidths:
 
     def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
         quota = _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
-        quota = (pod.quota or UNLIMITED) if quota == UNLIMITED else quota + pod.extra
+        quota = (pod.quota or UNLIMITED) if quota == UNLIMITED else max(quota + pod.extra, pod.largest)
         bursting = {k: one for k, one in containers.items() if pod.containers[k].burst is not None}
         if pod.burst is not None:
             bursting[POD] = Bandwidth(quota, pod.burst)

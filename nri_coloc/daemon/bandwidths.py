@@ -137,13 +137,18 @@ class PodBandwidths:
                 self._keep(pod_id)
 
     def resized(self, pod_id: str) -> None:
-        """Go by the new quotas of a pod before the runtime and the kubelet write them: they would be refused below a
-        burst, and on cgroup v1 the pod's below what one of its containers was raised to."""
+        """Take raises and bursts of a pod back before the runtime and the kubelet write its new quotas.
+
+        The kernel refuses a quota below a burst, and on cgroup v1 the pod's below a container's. A container that ends
+        may be one of a resize that restarts it: the kubelet then writes the pod's quota before there is another one.
+        """
         now = time.monotonic()
         with self._turn:
             lasting = {k: at for k, at in self._resized_at.items() if now - at < RESIZE_LASTS_S}
             self._resized_at = {**lasting, pod_id: now}
-        if any(_wants(one, self.raised) for one in self._node.state.of_pod(pod_id)):
+        if pod_id in self._applied or any(
+            _wants(one, self.raised) for one in self._node.state.of_pod(pod_id)
+        ):
             self.apply(pod_id)
 
     def is_refused(self, container_id: str) -> bool:
@@ -184,6 +189,8 @@ class PodBandwidths:
         # of a quota that is not its own any more it goes back to its own; to none it can only be left
         quota = None if raised is None else raised.quota if holds else own or None
         burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
+        if burst is not None and self._is_resized(assignment.container.pod_id):
+            burst = 0
         return Share(own, quota, burst)
 
     def _is_resized(self, pod_id: str) -> bool:

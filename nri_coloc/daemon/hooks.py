@@ -180,6 +180,8 @@ class Hooks:
         exchange.answer(answer)
         if exchange.claimed_by_us:
             self._consequences.learn(answer)
+        if hook.container.id in before.containers:
+            self._actuator.bandwidths.resized(hook.pod.id)
         self._consequences.follow(outcome, before, exchange)
         self._actuator.forget(hook.container.id)
         self._pusher.forget(hook.container.id)

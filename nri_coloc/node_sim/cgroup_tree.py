@@ -145,6 +145,25 @@ class CgroupTree:
         parent = path.rpartition("/")[0]
         return self.version == 2 or not cpuset.parse(cpus) & ~self.mask(parent, "cpuset.cpus")
 
+    def takes_quota(self, path: str, quota: int) -> bool:
+        """Whether the kernel would take this CFS quota, µs; -1 for none.
+
+        It refuses a quota below the cgroup's burst (kernel/sched/core.c, tg_set_cfs_bandwidth) and on v1 a cgroup's
+        quota above its parent's (tg_cfs_schedulable_down).
+        """
+        burst = "cpu.cfs_burst_us" if self.version == 1 else "cpu.max.burst"
+        if quota < 0:
+            return True
+        if quota < int(self.read(path, burst) or 0):
+            return False
+        above = self._quota(path.rpartition("/")[0])
+        below = max(map(self._quota, self.children(path)), default=-1)
+        return self.version == 2 or (quota >= below and (above < 0 or quota <= above))
+
+    def _quota(self, path: str) -> int:
+        """Return a cgroup's quota on v1, -1 for none."""
+        return int(self.read(path, "cpu.cfs_quota_us") or -1)
+
     def enter(self, path: str, task: int) -> None:
         """Let a task be the one that a cgroup's list of threads shows."""
         self.write(path, files.TASKS[self.version], str(task))

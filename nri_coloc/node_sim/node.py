@@ -7,6 +7,7 @@ The daemon runs unchanged against it, as its own process. Time comes in with `ti
 `start_clock`; the other threads are the runtime's.
 """
 
+import errno
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +124,16 @@ class Node:
             raise
         self._weigh_classes()
         return pod_id
+
+    def limit_pod(self, pod_id: str, quota: int) -> None:
+        """Write the CPU quota of a pod's cgroup, µs; OSError with EINVAL where a kernel would refuse it."""
+        path = self.runtime.pods[pod_id].cgroup
+        if not self.tree.takes_quota(path, quota):
+            raise OSError(errno.EINVAL, "Invalid argument", f"/{path}")
+        if self.tree.version == 1:
+            self.tree.write(path, "cpu.cfs_quota_us", str(quota))
+        else:
+            self.tree.write(path, "cpu.max", f"{quota if quota >= 0 else 'max'} 100000")
 
     def run_container(self, pod_id: str, request: ContainerRequest, load: Load | None = None) -> str:
         """Create and start a container; `load` is what it wants from then on."""

@@ -36,6 +36,9 @@ def _check(tree: CgroupTree, path: str, resources: nri_pb2.LinuxResources) -> No
         raise RuntimeRefused("cannot use unified on cgroup v1")
     if resources.cpu.cpus and not tree.fits(path, resources.cpu.cpus):
         raise RuntimeRefused(f"write {resources.cpu.cpus} to /{path}/cpuset.cpus: permission denied")
+    quota = resources.cpu.quota.value
+    if quota and not tree.takes_quota(path, quota):
+        raise RuntimeRefused(f"write {quota} to the CPU quota of /{path}: invalid argument")
     missing = [
         name
         for name in resources.unified

@@ -31,8 +31,7 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
 def throttled(node: Node) -> str:
     """Run an online container that wants more than its quota; its pod has the same quota, as the kubelet sets it."""
     pod_id = node.run_pod(PodRequest("web", shares=512))
-    name, rest = ("cpu.cfs_quota_us", "") if node.tree.version == 1 else ("cpu.max", " 100000")
-    node.tree.write(node.runtime.pods[pod_id].cgroup, name, f"{QUOTA}{rest}")
+    node.limit_pod(pod_id, QUOTA)
     web = node.run_container(pod_id, ContainerRequest("app", native(500, 1000)))
     node.set_demand(web, 2.0)
     return web
@@ -102,9 +101,8 @@ def with_sidecar(node: Node) -> tuple[str, str]:
     """Run a throttled container beside one that is not; their pod has both quotas."""
     web = throttled(node)
     pod_id = node.runtime.containers[web].pod.id
+    node.limit_pod(pod_id, QUOTA + SIDECARS)
     sidecar = node.run_container(pod_id, ContainerRequest("sidecar", native(100, 500)))
-    name, rest = ("cpu.cfs_quota_us", "") if node.tree.version == 1 else ("cpu.max", " 100000")
-    node.tree.write(node.runtime.pods[pod_id].cgroup, name, f"{QUOTA + SIDECARS}{rest}")
     return web, sidecar
 
 
@@ -121,9 +119,49 @@ def test_an_update_of_its_pod_finds_it_as_the_kubelet_left_it(rig):
     web, _ = with_sidecar(rig.node)
     raised(rig.node, web)
     pod = rig.node.runtime.containers[web].pod
-    asked = rig.node.runtime.plugins.ask(
-        HookKind.UPDATE_POD_SANDBOX, pod.message(), None, nri_pb2.LinuxResources()
-    )
-    assert len(list(asked)) == 1
+    announced(rig.node, pod.id)
     assert [quota(rig.node, k) for k in (web, pod.id)] == [QUOTA, QUOTA + SIDECARS]
     assert_unhurt(rig.daemon)
+
+
+class TestKubeletsOwnWrites:
+    """A kubelet compares a pod's new quota with the file, and writes the pod's first only where it grows."""
+
+    def test_neighbour_grows_within_raised_pod(self, rig):
+        web, sidecar = with_sidecar(rig.node)
+        raised(rig.node, web)
+        pod = rig.node.runtime.containers[web].pod.id
+        wait_until(lambda: quota(rig.node, pod) >= 2 * QUOTA, LOOKS_S, "a pod's quota above the new one")
+        rig.node.runtime.update(sidecar, Resources(quota=180_000, period=100_000))
+        rig.node.limit_pod(pod, QUOTA + 180_000)
+        assert [quota(rig.node, k) for k in (web, sidecar)] == [QUOTA, 180_000]
+        assert_unhurt(rig.daemon)
+
+    def test_pods_quota_falls_after_container_ended(self, rig):
+        web, sidecar = with_sidecar(rig.node)
+        raised(rig.node, web)
+        pod = rig.node.runtime.containers[web].pod.id
+        rig.node.runtime.stop(sidecar)  # the resize policy of the sidecar wants a restart
+        wait_until(lambda: quota(rig.node, pod) == QUOTA + SIDECARS, 20, "the pod's own quota")
+        rig.node.limit_pod(pod, QUOTA + 20_000)
+        rig.node.run_container(pod, ContainerRequest("sidecar", native(100, 200)))
+        assert quota(rig.node, web) == QUOTA
+        assert_unhurt(rig.daemon)
+
+    def test_announced_resize_finds_no_burst(self, rig):
+        pod_id = rig.node.run_pod(PodRequest("web", annotations={"coloc.nri.io/cpu-burst": "100"}))
+        rig.node.limit_pod(pod_id, QUOTA)
+        app = rig.node.run_container(pod_id, ContainerRequest("app", native(500, 1000)))
+        name = "cpu.cfs_burst_us" if rig.node.tree.version == 1 else "cpu.max.burst"
+        wait_until(lambda: file(rig.node, pod_id, name) == str(QUOTA), LOOKS_S, "the pod's burst")
+        rig.node.runtime.stop(app)  # its resize policy wants a restart
+        announced(rig.node, pod_id)
+        rig.node.limit_pod(pod_id, QUOTA // 2)
+        assert_unhurt(rig.daemon)
+
+
+def announced(node: Node, pod_id: str) -> None:
+    """Announce a change of a pod's resources, as kubelets from 1.35 on do before they write."""
+    message = node.runtime.pods[pod_id].message()
+    asked = node.runtime.plugins.ask(HookKind.UPDATE_POD_SANDBOX, message, None, nri_pb2.LinuxResources())
+    assert len(list(asked)) == 1

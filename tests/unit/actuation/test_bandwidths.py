@@ -175,6 +175,28 @@ def test_a_quota_of_before_a_resize_is_not_put_back(kernel):
     assert kernel.get("pod/a", "quota") == 180 * MS
 
 
+def test_pods_quota_bears_containers_own_in_a_resize(kernel):
+    kernel.apply(a=Share(100 * MS, 400 * MS), b=Share(100 * MS))
+    kernel.apply(a=Share(100 * MS, 100 * MS), b=Share(350 * MS))
+    assert kernel.get("pod", "quota") == 350 * MS
+    kernel.write(str(kernel.file("pod/b", "quota")), "350000 100000" if kernel.version == 2 else "350000")
+    assert kernel.noted() == {}
+
+
+def test_pods_new_quota_is_no_original_value_to_restore(kernel):
+    kernel.apply(a=Share(100 * MS, 400 * MS))
+    kernel.apply(a=Share(300 * MS, 300 * MS))
+    kernel.apply(a=Share(300 * MS, 500 * MS))
+    kernel.apply(a=Share(300 * MS, 300 * MS))
+    assert (kernel.get("pod", "quota"), kernel.noted()) == (300 * MS, {})
+
+
+def test_raise_of_a_pod_without_containers_ends(kernel):
+    kernel.apply(a=Share(100 * MS, 400 * MS))
+    kernel.set("pod/a", "quota", 100 * MS)
+    assert kernel.apply() == ("pod quota 200000",)
+
+
 def test_what_somebody_resets_is_put_right(kernel):
     kernel.apply(a=Share(100 * MS, burst=50 * MS))
     kernel.set("pod/a", "burst", 0)

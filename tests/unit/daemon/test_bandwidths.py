@@ -80,6 +80,18 @@ class TestPodsBandwidths:
         rig.pass_by()
         assert rig.last_written()[0] > QUOTA
 
+    def test_bursts_are_taken_back_during_a_resize(self, monkeypatch):
+        at = [100.0]
+        monkeypatch.setattr(bandwidths, "time", SimpleNamespace(monotonic=lambda: at[0]))
+        rig = Rig(Tuning(), replace(kit.SHARED, cpu_burst_percent=50))
+        rig.bandwidths.place("app")
+        assert [share.burst for share in rig.files.applied[-1].containers.values()] == [50_000]
+        rig.bandwidths.resized("web")
+        assert [share.burst for share in rig.files.applied[-1].containers.values()] == [0]
+        at[0] += RESIZE_LASTS_S
+        rig.bandwidths.sweep()
+        assert [share.burst for share in rig.files.applied[-1].containers.values()] == [50_000]
+
     def test_a_resize_of_a_pod_where_nobody_is_raised_writes_nothing(self, rig):
         rig.bandwidths.resized("web")
         rig.bandwidths.resized("nobody")
