@@ -39,7 +39,8 @@ def guest(
     node: Node, name: str, kube: KubeQoS, resources: Resources, annotations: dict[str, str]
 ) -> tuple[str, str]:
     """Run a VM of one container; return the ids of the pod and of the container."""
-    pod_id = node.run_pod(PodRequest(name, "shop", kube, annotations, handler="kata"))
+    shares = resources.shares or 2
+    pod_id = node.run_pod(PodRequest(name, "shop", kube, annotations, shares=shares, handler="kata"))
     return pod_id, node.run_container(pod_id, ContainerRequest("app", resources))
 
 
