@@ -106,7 +106,9 @@ def own_containerd(
 def shared_daemon(shared_containerd: Containerd) -> Iterator[Daemon]:
     daemon = Daemon(shared_containerd)
     yield daemon
+    found = daemon.broken_records()
     daemon.close()
+    assert found == []
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from nri_coloc.telemetry.audit import LONGEST_SENTENCE
@@ -21,8 +22,10 @@ def sentence_of(record: Mapping[str, Any]) -> str:
 
 
 def lines(text: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the records of an audit file, without a last line that is not whole."""
-    yield from (json.loads(line) for line in text.split(b"\n")[:-1] if line)
+    """Yield the records of an audit file, without lines that a kill or a full disk has torn."""
+    for line in text.split(b"\n"):
+        with suppress(ValueError):
+            yield json.loads(line)
 
 
 def broken(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -24,7 +24,7 @@ def test_other_events_need_no_figures():
 
 
 def test_a_line_that_is_not_whole_is_left_out():
-    assert list(lines(b'{"seq": 1}\n{"se')) == [{"seq": 1}]
+    assert list(lines(b'{"seq": 1}\n{"se{"seq": 2}\n{"seq": 3}\n{"se')) == [{"seq": 1}, {"seq": 3}]
 
 
 def test_details_are_the_whole_sentence():
