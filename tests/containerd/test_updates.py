@@ -45,9 +45,9 @@ def test_cpus_in_an_update_of_an_offline_container_stay_within_the_box(cri: Cri)
 def test_what_else_the_update_carries_is_the_kubelets(cri: Cri):
     web = workloads.run(cri, "web", "dedicated", request=1, memory=64 << 20)
     owned = web.first_cpus()
-    cri.update(web.id, cpus=ALL, shares=512, quota=50_000, period=PERIOD, memory=96 << 20)
+    cri.update(web.id, cpus=ALL, shares=1024, quota=50_000, period=PERIOD, memory=96 << 20)
     assert web.cpus == owned
-    assert cgroups.shares(web.cgroup) in (512, None)
+    assert cgroups.shares(web.cgroup) in (1024, None)
     assert cgroups.quota(web.cgroup) == (50_000, PERIOD)
     assert cgroups.memory_limit(web.cgroup) == 96 << 20
 
@@ -56,8 +56,8 @@ def test_what_else_the_update_carries_is_the_kubelets(cri: Cri):
 def test_an_update_in_which_nothing_is_ours_passes_untouched(daemon: Daemon, cri: Cri, qos: str):
     web = workloads.run(cri, "web", qos, request=1, memory=64 << 20)
     owned = web.cpus
-    cri.update(web.id, shares=512, quota=50_000, period=PERIOD, memory=96 << 20, swap=128 << 20)
-    assert cgroups.shares(web.cgroup) in (512, None)
+    cri.update(web.id, shares=1024, quota=50_000, period=PERIOD, memory=96 << 20, swap=128 << 20)
+    assert cgroups.shares(web.cgroup) in (1024, None)
     assert cgroups.quota(web.cgroup) == (50_000, PERIOD)
     assert cgroups.memory_limit(web.cgroup) == 96 << 20
     # an answer of any plugin would have lost this one: NRI cannot carry it
@@ -86,10 +86,10 @@ def test_an_update_that_asks_for_nothing_changes_nothing(containerd: Containerd,
 
 def test_an_update_before_the_start_leaves_our_cpus(cri: Cri):
     web = workloads.dedicated(cri, started=False)
-    cri.update(web.id, cpus=ALL, shares=512)
+    cri.update(web.id, cpus=ALL, shares=1024)
     web.start()
     assert len(web.first_cpus()) == 1
-    assert cgroups.shares(web.cgroup) in (512, None)
+    assert cgroups.shares(web.cgroup) in (1024, None)
 
 
 def test_cpus_that_somebody_else_wrote_are_put_back(daemon: Daemon, cri: Cri):
