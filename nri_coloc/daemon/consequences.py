@@ -18,6 +18,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.knobs import adjustment
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.events import ContainerCreating
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import NodeState
@@ -41,7 +42,12 @@ class Consequences:
     # ---- within the reply ----
 
     def updates(self, outcome: Outcome, but: str = "") -> list[nri_pb2.ContainerUpdate]:
-        """Render the others' new sets, or none where a reply may not carry them all: files move them (decision 6)."""
+        """Render the others' new sets, or none where a reply may not carry them all: files move them (decision 6).
+
+        Beside the DRA CPU driver it may carry none: the driver updates others' CPUs in its own replies.
+        """
+        if self._node.tuning.dra_driver:
+            return []
         others = [k for k in outcome.moves.containers if k != but]
         if len(others) > self._node.tuning.updates_per_reply:
             return []
@@ -53,6 +59,11 @@ class Consequences:
         for update in getattr(sent, "update", ()):
             values = specs.of(codec.resources_of(update.linux.resources))
             self._pusher.learned(update.container_id, values)
+
+    def named_cpus(self, event: ContainerCreating) -> None:
+        """Note an answer with CPUs, which the runtime refuses if another plugin names some too."""
+        name = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
+        self._report.neighbours.creations.answered(event.container.id, name)
 
     # ---- beside it ----
 

@@ -21,7 +21,8 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.knobs import adjustment
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.events import ContainerCreating
-from nri_coloc.model.knobs import NO_KNOBS
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.model.state import Assignment
 from nri_coloc.model.workload import Wish
 from nri_coloc.nri import codec, events
 from nri_coloc.policy import record
@@ -80,12 +81,12 @@ class Creation:
         container_id = event.container.id
         decided = self._response(outcome, container_id)
         if decided is answer or decided == answer:
-            ours = outcome.state.containers[container_id].knobs.where_set(specs.PUSHED)
+            ours = self._told(outcome.state.containers[container_id]).where_set(specs.PUSHED)
             self._actuator.answered(container_id, outcome.state)
         else:
             ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
-        self._pusher.learned(container_id, specs.of(event.container.resources).overlaid(ours))
+        self._learn(event, ours)
         self._consequences.follow(outcome, before, exchange)
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
@@ -115,19 +116,34 @@ class Creation:
                 self._actuator.place_pod(hook.pod.id)
             exchange.send(reply[0])
             assignment = outcome.state.containers[event.container.id]
-            ours = assignment.knobs.where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS
-            self._pusher.learned(assignment.id, specs.of(event.container.resources).overlaid(ours))
+            ours = self._told(assignment).where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS
+            self._learn(event, ours)
             self._consequences.learn(reply[0])
             if reply[0] is not None:
                 self._actuator.answered(event.container.id, outcome.state)
                 self._foresight.learn(hook, before, outcome.state, self._terms, reply[0])
         self._consequences.follow(outcome, before, exchange, owner=event.container.id)
 
+    def _learn(self, event: ContainerCreating, ours: Knobs) -> None:
+        """Note what the runtime's specification holds after the answer, and that the runtime may refuse it."""
+        self._pusher.learned(event.container.id, specs.of(event.container.resources).overlaid(ours))
+        if ours.cpus is not None:
+            self._consequences.named_cpus(event)
+
+    def _told(self, assignment: Assignment) -> Knobs:
+        """Return the values that the answer carries.
+
+        Beside the DRA CPU driver these are no CPUs: the driver names some for every container, and the runtime refuses
+        a container of which two plugins set the CPUs. Files pin it before its first instruction.
+        """
+        knobs = assignment.knobs
+        return knobs._replace(cpus=None) if self._node.tuning.dra_driver else knobs
+
     def _response(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
         assignment = outcome.state.containers[container_id]
         former_oom = assignment.original.oom_score_adj
         response = adjustment.creation(
-            assignment.knobs, record.write(assignment), self._actuator.can, former_oom
+            self._told(assignment), record.write(assignment), self._actuator.can, former_oom
         )
         if not outcome.moves.containers:
             return response

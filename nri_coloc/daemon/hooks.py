@@ -10,6 +10,7 @@ makes the task. The one broad `except` stands in `serve`: a failure of ours is a
 neutrally and audited, never passed to the runtime.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -58,7 +59,12 @@ class Hooks:
         self._report = report
         self._consequences = Consequences(node, actuator, pusher, report)
         creation = Creation(
-            node, actuator, pusher, translator, self._consequences, look_at_kubelet=look_at_kubelet
+            node,
+            actuator,
+            pusher,
+            translator,
+            self._consequences,
+            look_at_kubelet=look_at_kubelet,
         )
         creation.expecting = self._expecting
         resize = Resize(node, actuator, pusher, translator, self._consequences)
@@ -135,6 +141,8 @@ class Hooks:
 
         Where the pod has them already, as almost always, nothing is written.
         """
+        assert hook.container is not None  # events of containers carry one
+        self._report.neighbours.creations.created(hook.container.id)
         event = self._translator.created(hook) if self._actuator.can.cgroup == 1 else None
         if event is None:
             exchange.answer(None)
@@ -150,6 +158,7 @@ class Hooks:
             before = self._node.state
             outcome = self._node.decide(event)
         container_id = event.container.id
+        self._report.neighbours.creations.created(container_id)
         self._consequences.act(outcome, container_id)
         if event.pod.id in outcome.moves.pods:
             self._actuator.place_pod(event.pod.id)  # its cgroup had more CPUs until the task was there
@@ -166,12 +175,15 @@ class Hooks:
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
         outcome = self._node.decide(event)
         self._consequences.follow(outcome, before, exchange)
+        if self._node.tuning.dra_driver:
+            self._pusher.submit((event.container.id,))  # the specification names the driver's CPUs yet
         self._actuator.bandwidths.place(event.container.id)
         self._consequences.tell_drift(event.container.id, self._actuator.place(event.container.id))
 
     def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # events of containers carry one
         removed = hook.kind is HookKind.REMOVE_CONTAINER
+        self._report.neighbours.creations.ended(hook.container.id, time.monotonic())
         before = self._node.state
         outcome = self._node.decide(ContainerGone(hook.container.id, removed))
         is_silent = removed or self._node.tuning.observe

@@ -17,10 +17,63 @@ KEPT: Final = 64
 """How many cgroups are remembered; beyond it the oldest are forgotten."""
 
 
+KNOWN_BY: Final = (
+    "set runtime.draCPUDriver: true, so that this plugin names no CPUs at creation and files pin containers"
+)
+"""What an operator can do about another plugin that names CPUs."""
+
+
+class Creations:
+    """Finds creations that the runtime undid after this plugin had answered with CPUs.
+
+    The runtime refuses a container of which two plugins set the CPUs, and tells neither of them why. A container that
+    ends between CreateContainer and PostCreateContainer was never made. `words` is called by threads that answer, all
+    else by the thread of the hooks.
+    """
+
+    def __init__(self) -> None:
+        self._answered: dict[str, str] = {}
+        self._undone: tuple[tuple[str, float], ...] = ()
+
+    def answered(self, container_id: str, name: str) -> None:
+        """Note an answer with CPUs; `name` is the container's for people."""
+        while len(self._answered) >= KEPT:
+            self._answered.pop(next(iter(self._answered)))
+        self._answered[container_id] = name
+
+    def created(self, container_id: str) -> None:
+        """Note that the runtime took the answer."""
+        self._answered.pop(container_id, None)
+
+    def ended(self, container_id: str, now: float) -> None:
+        """Note the end of a container."""
+        name = self._answered.pop(container_id, None)
+        if name is not None:
+            self._undone = (*self._undone, (name, now))[-KEPT:]
+
+    def words(self, now: float) -> str:
+        """Return which creations were undone lately, "" for none."""
+        names = [name for name, at in self._undone if now - at < REMEMBERED_S]
+        if not names:
+            return ""
+        return (
+            f"the runtime undid {len(names)} creations for which this plugin had named CPUs, the last of {names[-1]}; "
+            f'if its log says "both tried to set CPU pinning", another NRI plugin names CPUs too: {KNOWN_BY}'
+        )
+
+
+def driver_words(socket: str) -> str:
+    """Say what to do about the DRA CPU driver whose registration socket this is, "" for none."""
+    if not socket:
+        return ""
+    return f"the DRA CPU driver is registered ({socket}) and names CPUs too: {KNOWN_BY}"
+
+
 class Neighbours:
     """`repaired` is called by the threads that write, `words` by those that answer."""
 
     def __init__(self) -> None:
+        self.creations = Creations()
         self._contested: dict[str, float] = {}
 
     def repaired(self, name: str, drift: Drift, now: float) -> None:

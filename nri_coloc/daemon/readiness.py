@@ -120,6 +120,6 @@ def writes(known: Unwritten, now: Callable[[], float]) -> Finding:
     return without(lambda: known.words(now()))
 
 
-def neighbours(known: Neighbours, now: Callable[[], float]) -> Finding:
-    """Say which cgroups another writer keeps changing."""
-    return without(lambda: known.words(now()))
+def neighbours(known: Neighbours, driver: Sentence, now: Callable[[], float]) -> Finding:
+    """Say which cgroups another writer keeps changing; `driver`: which other plugin names CPUs."""
+    return without(lambda: "; ".join(filter(None, (known.words(now()), driver()))))

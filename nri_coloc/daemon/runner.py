@@ -32,6 +32,7 @@ from nri_coloc.config import settings as reader
 from nri_coloc.daemon import (
     census,
     guarded,
+    neighbours,
     probe,
     readiness,
     restoration,
@@ -83,6 +84,7 @@ from nri_coloc.model.tuning import Settings
 from nri_coloc.nri import events, version
 from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout, descriptors
+from nri_coloc.sampling import kubelet as kubelet_files
 from nri_coloc.sampling.cgroup_reading import CgroupReader
 from nri_coloc.sampling.fast import FastSampler
 from nri_coloc.sampling.picture import PictureTaker
@@ -242,8 +244,17 @@ class Daemon:
             *required,
             Check("state", partial(readiness.without, lambda: self._state_folder.problem)),
             Check("writes", partial(readiness.writes, self.report.unwritten, clock)),
-            Check("neighbours", partial(readiness.neighbours, self.report.neighbours, clock)),
+            Check(
+                "neighbours", partial(readiness.neighbours, self.report.neighbours, self._other_driver, clock)
+            ),
         )
+
+    def _other_driver(self) -> str:
+        """Say what to do about another plugin that names CPUs, "" where the operator knows of it."""
+        if self.node.tuning.dra_driver:
+            return ""
+        undone = self.report.neighbours.creations.words(time.monotonic())
+        return undone or neighbours.driver_words(kubelet_files.driver_socket(self._options.host_root))
 
     def _no_place_for_cpus(self) -> str:
         state = self.node.state

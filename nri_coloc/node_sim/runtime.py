@@ -220,7 +220,13 @@ class Runtime:
 
     def _adjust(self, container: Container) -> None:
         updates: list[nri_pb2.ContainerUpdate] = []
+        pinned: set[str] = set()
         for answer in self._ask(HookKind.CREATE_CONTAINER, container.pod, container):
+            named = {update.container_id for update in answer.update if update.linux.resources.cpu.cpus}
+            named |= {container.id} if answer.adjust.linux.resources.cpu.cpus else set()
+            if pinned & named:  # also where both name the same CPUs (nri-protocol §7)
+                raise RuntimeRefused(f"plugins both tried to set CPU pinning of {min(pinned & named)}")
+            pinned |= named
             if any(update.container_id == container.id for update in answer.update):
                 raise RuntimeRefused(f"a plugin asked update of {container.id} during creation")
             spec.adjust(container, answer.adjust, self.plugins.version, self._tree.version)
@@ -303,6 +309,8 @@ class Runtime:
             for answer in self.plugins.ask(kind, pod.message(), told, resources):
                 answers.append(answer)
                 yield answer
+                if told is not None and container is not None and kind is HookKind.CREATE_CONTAINER:
+                    told.CopyFrom(container.message(self.plugins.version))  # as adjusted so far
 
     @contextmanager
     def _traced(self, kind: HookKind, pod: Pod, container: Container | None) -> Iterator[list[Any]]:

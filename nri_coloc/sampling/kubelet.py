@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from nri_coloc.errors import KernelInterfaceError
@@ -25,6 +26,8 @@ from nri_coloc.sampling import kernel_files
 FOLDER: Final = "/var/lib/kubelet"
 STATE_FILE: Final = f"{FOLDER}/cpu_manager_state"
 CONFIG_FILE: Final = f"{FOLDER}/config.yaml"
+
+PLUGINS: Final = f"{FOLDER}/plugins_registry"
 
 MEND: Final = (
     f"run the kubelet with --cpu-manager-policy=none (cpuManagerPolicy in its configuration), remove {STATE_FILE} "
@@ -63,6 +66,20 @@ class CPUManager:
 def union(entries: Entries) -> CPUMask:
     """Return all CPUs of the entries."""
     return reduce(or_, (cpus for containers in entries.values() for cpus in containers.values()), 0)
+
+
+def driver_socket(host_root: str) -> str:
+    """Return the path of the socket by which the DRA CPU driver has registered with the kubelet, "" for none.
+
+    The name is "dra.cpu-reg.sock", with the pod's uid before "-reg" where drivers are updated without a gap
+    (k8s.io/dynamic-resource-allocation/kubeletplugin).
+    """
+    folder = f"{host_root.rstrip('/')}{PLUGINS}"
+    try:
+        found = sorted(path.name for path in Path(folder).glob("dra.cpu-*reg.sock"))
+    except OSError:
+        return ""
+    return f"{PLUGINS}/{found[0]}" if found else ""
 
 
 def files(host_root: str) -> tuple[str, str]:

@@ -331,11 +331,11 @@ def repaired(times: int, *names: str) -> Neighbours:
 
 
 def test_a_single_repair_names_no_other_writer():
-    assert readiness.neighbours(repaired(1, "shop/web/app"), lambda: 100.0) == Finding(ok=True)
+    assert readiness.neighbours(repaired(1, "shop/web/app"), str, lambda: 100.0) == Finding(ok=True)
 
 
 def test_a_cgroup_that_is_contested_is_named():
-    found = readiness.neighbours(repaired(REPAIRS_PER_MINUTE, "shop/web/app"), lambda: 101.0)
+    found = readiness.neighbours(repaired(REPAIRS_PER_MINUTE, "shop/web/app"), str, lambda: 101.0)
     assert not found.ok
     assert found.detail.startswith(
         "another writer keeps changing our values of shop/web/app (6 repairs in 60 s)"
@@ -344,12 +344,12 @@ def test_a_cgroup_that_is_contested_is_named():
 
 def test_many_contested_cgroups_are_counted():
     known = repaired(REPAIRS_PER_MINUTE, *(f"pod{number}" for number in range(NAMED + 2)))
-    assert "pod2, pod3, pod4 and 2 more" in readiness.neighbours(known, lambda: 101.0).detail
+    assert "pod2, pod3, pod4 and 2 more" in readiness.neighbours(known, str, lambda: 101.0).detail
 
 
 def test_a_rival_that_is_silent_is_forgotten():
     known = repaired(REPAIRS_PER_MINUTE, "shop/web/app")
-    assert readiness.neighbours(known, lambda: 100.0 + REMEMBERED_S).ok
+    assert readiness.neighbours(known, str, lambda: 100.0 + REMEMBERED_S).ok
 
 
 # ---- a comparison that somebody orders ----
