@@ -19,7 +19,7 @@ from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.memory import MemoryFiles
 from nri_coloc.actuation.overwritten import Overwritten
 from nri_coloc.actuation.putting_back import Apart, PuttingBack
-from nri_coloc.actuation.target import Applied, Later, Target, Writes, same
+from nri_coloc.actuation.target import Applied, Later, Target, Writes, holds, is_image
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import MEMORY_BOUNDS, Controller, FileValue, makes_sense, numbers, spec_files
 from nri_coloc.model.cpuset import CPUMask
@@ -51,6 +51,7 @@ class CgroupWriter:
         self._lock = Lock()
         self.wrote: Callable[[str], None] = lambda _path: None
         self._followed: set[str] = set()
+        self._images: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
         self._overwritten = Overwritten(journal)
         self._putting_back = PuttingBack(journal, self._overwritten, layout.version, self._proc)
@@ -355,8 +356,12 @@ class CgroupWriter:
             current = files.read(path) if folder is not None else None
             if current is None:
                 writes.absent.append(value.name)
-            elif not same(current, value.text):
-                self._change(target, value, Correction(path, current, value.text), writes)
+                return
+            if is_image(current, value):
+                self._images.add(value.name)
+            if not holds(current, value):
+                text = value.image if value.image and value.name in self._images else value.text
+                self._change(target, value, Correction(path, current, text), writes)
             elif target.journalled:
                 self._journal.suspect(path, current)
                 if self._journal.original(path) is not None:

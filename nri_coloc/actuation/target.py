@@ -69,6 +69,16 @@ class Writes:
         return Applied(cpus, before, failures, corrected, tuple(self.absent), tuple(self.later))
 
 
+def holds(current: str, value: FileValue) -> bool:
+    """Whether a file shows a value already, or its image."""
+    return same(current, value.text) or is_image(current, value)
+
+
+def is_image(current: str, value: FileValue) -> bool:
+    """Whether a file shows the text that another version of the runtime writes for a value."""
+    return bool(value.image) and same(current, value.image)
+
+
 def same(current: str, wanted: str) -> bool:
     """Whether a file shows a value already; weights are shown with and without the word "default"."""
     return (

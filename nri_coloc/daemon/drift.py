@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nri_coloc.actuation.files import Correction
-from nri_coloc.actuation.target import Applied, Target, same
+from nri_coloc.actuation.target import Applied, Target, holds
 from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs import files
@@ -180,7 +180,7 @@ def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correc
 def _shows(target: Target, found: Correction) -> bool:
     if found.name == CPUS:
         return cpuset.render(target.cpus) == found.was
-    return any(value.name == found.name and same(found.was, value.text) for value in target.values)
+    return any(value.name == found.name and holds(found.was, value) for value in target.values)
 
 
 def _knob(name: str, text: str) -> Knobs:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from nri_coloc.knobs import weights
 from nri_coloc.knobs.capability import Capability
-from nri_coloc.knobs.weights import bfq_weight, blkio_weight, cpu_weight
+from nri_coloc.knobs.weights import bent_cpu_weight, bfq_weight, blkio_weight, cpu_weight
 from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import NO_KNOBS, NO_LIMIT, PAGE, Knobs
 
@@ -32,11 +32,19 @@ MEMORY_USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
 
 @dataclass(frozen=True, slots=True)
 class FileValue:
-    """One write: the controller's hierarchy (on v2 they are one), the file's name, the text."""
+    """One write.
+
+    controller: its hierarchy; on v2 they are one.
+    name: the file's name.
+    text: the text to write.
+    image: the text that another version of the runtime writes for the same order; a file with it is not written. "" for
+        none.
+    """
 
     controller: Controller
     name: str
     text: str
+    image: str = ""
 
 
 def beyond_pushes(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
@@ -182,7 +190,8 @@ def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:
     if can.cgroup == 1:
         yield FileValue("cpu", "cpu.shares", str(orders.shares))
     else:
-        yield FileValue("cpu", "cpu.weight", str(cpu_weight(orders.shares)))
+        text, image = str(cpu_weight(orders.shares)), str(bent_cpu_weight(orders.shares))
+        yield FileValue("cpu", "cpu.weight", text, image if image != text else "")
 
 
 def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nri_coloc.knobs.files import FileValue, number
-from nri_coloc.knobs.weights import cpu_weight, shares_of
+from nri_coloc.knobs.weights import bent_cpu_weight, cpu_weight, shares_of
 from nri_coloc.model.knobs import ATTRIBUTES, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs, Original
 
 KERNELS_WEIGHT: Final = "100"
@@ -102,11 +102,16 @@ def in_spec(original: Original, said: Knobs) -> Original:
     """
     before = original.values.where_set(_FIGURES)
     was = Knobs._make([None if value in (0, NO_LIMIT) else value for value in before])
-    if said.shares and was.shares and was.shares in (said.shares, shares_of(cpu_weight(said.shares))):
+    if said.shares and was.shares and was.shares in (said.shares, *_shown_shares(said.shares)):
         was = was._replace(shares=said.shares)  # as v2 shows it
     changed = said.differing(was).where_set(_FIGURES)
     ours = {name for name, value in zip(ATTRIBUTES, changed, strict=True) if value is not None}
     return Original(original.ours & ours, was)
+
+
+def _shown_shares(shares: int) -> tuple[int, int]:
+    """Return the shares that `of_files` reads from the weight of a runtime before 1.3.2 and of one from then on."""
+    return shares_of(cpu_weight(shares)), shares_of(bent_cpu_weight(shares))
 
 
 def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 
+from nri_coloc.knobs.weights import bent_cpu_weight
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.node_sim import cgroup_files as files
@@ -262,6 +263,15 @@ class CgroupTree:
         return (
             found if self._psi else [(folder, files.without_pressure(content)) for folder, content in found]
         )
+
+
+class BentCgroupTree(CgroupTree):
+    """A hierarchy whose weights are written by runc 1.3.2 or newer."""
+
+    def weight(self, shares: int) -> tuple[str, str]:
+        """Return the file and text for cpu shares; v2 by the bent curve."""
+        name, text = super().weight(shares)
+        return name, text if self.version == 1 else str(bent_cpu_weight(shares))
 
 
 def levels(path: str) -> list[str]:

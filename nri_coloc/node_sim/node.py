@@ -18,7 +18,7 @@ from nri_coloc.errors import RuntimeRefused
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.workload import KubeQoS, Resources
 from nri_coloc.node_sim import machines
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
+from nri_coloc.node_sim.cgroup_tree import BentCgroupTree, CgroupTree
 from nri_coloc.node_sim.cri_server import CriServer
 from nri_coloc.node_sim.identity import Identity
 from nri_coloc.node_sim.kernel import Kernel
@@ -41,6 +41,7 @@ class Node:
         cgroup: int = 2,
         runtime_version: str = "2.1.9",
         cgroup_root: str = "",
+        bent_weights: bool = False,
     ) -> None:
         self._cgroup_root = cgroup_root
         self._machine = spec = machines.MACHINES[machine]
@@ -50,8 +51,14 @@ class Node:
         self.cri_socket = folder / "run/cri.sock"
         machines.plant(spec, self.host_root)
         self._boot()
-        self.tree = CgroupTree(
-            self.host_root, cgroup, topology.online, topology.all_mems, legacy=spec.legacy, psi=spec.psi
+        tree_of = BentCgroupTree if bent_weights else CgroupTree
+        self.tree = tree_of(
+            self.host_root,
+            cgroup,
+            topology.online,
+            topology.all_mems,
+            legacy=spec.legacy,
+            psi=spec.psi,
         )
         self._kernel = Kernel(self.tree) if cgroup == 2 else None
         self.tree.plant(self.kubepods)

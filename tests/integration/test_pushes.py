@@ -10,8 +10,8 @@ from nri_coloc.model.workload import KubeQoS, Resources
 from nri_coloc.node_sim.node import Node
 from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
 from nri_coloc.nri.subscription import HookKind
-from tests.integration.harness import daemon_of, dedicated, served, shared
-from tests.rig.waiting import poll, wait_until
+from tests.integration.harness import daemon_of, dedicated, file, served, shared
+from tests.rig.waiting import becomes, poll, wait_until
 
 pytestmark = pytest.mark.tier("fast")
 
@@ -53,6 +53,17 @@ def test_what_was_lent_before_we_came_is_pushed_into_the_runtimes_spec(tmp_path:
             )
             assert (quota or "").split()[0] == "200000"
             assert daemon.audit("push.failed") == []
+
+
+def test_weight_of_a_newer_runc_is_no_drift(tmp_path: Path):
+    with Node(tmp_path, bent_weights=True) as node:
+        job = lent(node)
+        with daemon_of(node) as daemon:
+            served(daemon)
+            wait_until(lambda: spec(node, job)[0] == 1024, 20, "the push")
+            becomes(lambda: file(node, job, "cpu.weight"), "100")
+            assert not poll(lambda: file(node, job, "cpu.weight") != "100", 3)
+            assert daemon.audit("drift.repair") == []
 
 
 def test_each_change_is_pushed_once_and_nothing_is_pushed_when_nothing_changed(tmp_path: Path):

@@ -53,6 +53,27 @@ class TestApplyingOnV2:
         assert (file.stat().st_mtime_ns, v2.noted()) == (before, {})
 
 
+class TestImagesOfAWeight:
+    """Of one order runc writes 39 before 1.3.2 and 100 from then on."""
+
+    LENT = FileValue("cpu", "cpu.weight", "39", image="100")
+
+    def test_image_is_left_alone(self, v2):
+        v2.cgroup("lent", cpu_weight="100")
+        assert v2.apply("", self.LENT, path="lent").corrected == ()
+        assert v2.text("cpu.weight", "lent") == "100"
+
+    def test_known_image_is_written_from_then_on(self, v2):
+        for path in ("first", "second", "third"):
+            v2.cgroup(path, cpu_weight="1")
+        v2.apply("", self.LENT, path="first")
+        assert v2.text("cpu.weight", "first") == "39"
+        v2.cgroup("second", cpu_weight="100")
+        v2.apply("", self.LENT, path="second")
+        v2.apply("", self.LENT, path="third")
+        assert v2.text("cpu.weight", "third") == "100"
+
+
 class TestWhatIsNotThere:
     def test_a_cgroup_that_is_gone_is_nothing(self, v1):
         assert v1.apply("2-7", SHARES, path="gone") == Applied(absent=("cpu.shares",))

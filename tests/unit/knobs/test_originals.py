@@ -188,6 +188,7 @@ class TestWhatASpecHasOfAFormerLife:
 
     def test_shares_of_the_same_weight_are_as_there_was(self):
         assert self.of(Knobs(shares=1000), cpu__weight="39").ours == set()
+        assert self.of(Knobs(shares=1024), cpu__weight="100").ours == set()
         assert self.of(Knobs(shares=2), cpu__weight="39").ours == {"shares"}
 
     def test_no_limit_and_no_quota_were_nothing(self):
