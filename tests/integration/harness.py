@@ -90,8 +90,9 @@ def dedicated(node: Node, name: str = "web", milli: int = 2000, **annotations: s
 
 
 def shared(node: Node, name: str = "neighbour", milli: int = 100, **options: Any) -> str:
-    """Run a pod of the online pool."""
-    return node.run_container(pod(node, name, **options), ContainerRequest("app", native(milli)))
+    """Run a pod of the online pool, which requests as much as its container."""
+    pod_id = pod(node, name, **({"milli": milli} | options))
+    return node.run_container(pod_id, ContainerRequest("app", native(milli)))
 
 
 def reclaimed(node: Node, name: str = "batch", **options: Any) -> str:
