@@ -10,6 +10,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.pods import container, pod
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
+from tests.rig import cgroups
 
 MEMORY = "64Mi"
 
@@ -37,10 +38,12 @@ def test_kubelet_converges(cluster: Cluster, product: Product, pods: Pods, qos: 
     cluster.wait(lambda: actual_cpu(pods, "web") == after, f"a resize to {after}")
 
 
-def test_dedicated_container_grows_to_its_request(cluster: Cluster, product: Product, pods: Pods):
-    pods.run(pod("db", sized("500m"), qos_class="dedicated"))
-    resize(cluster, "db", sized("1"))
-    cluster.wait(lambda: product.container("db").get("exclusive"), "a CPU of its own")
+def test_container_below_one_cpu_returns_its_own(cluster: Cluster, product: Product, pods: Pods):
+    pods.run(pod("db", sized("1"), qos_class="dedicated"))
+    product.owner("db")
+    resize(cluster, "db", sized("500m"))
+    cluster.wait(lambda: product.container("db").get("exclusive") is False, "the CPU's return")
+    pods.settle(lambda: pods.cpus("db") == cgroups.online(), "the container on all CPUs")
 
 
 def test_memory_limit_follows_a_resize(cluster: Cluster, product: Product, pods: Pods):
