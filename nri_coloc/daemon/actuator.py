@@ -20,7 +20,7 @@ from nri_coloc.actuation.target import Later
 from nri_coloc.daemon import looks, targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.barrier import Barrier
-from nri_coloc.daemon.drift import Drift, Drifts
+from nri_coloc.daemon.drift import Drift, Drifts, is_kubelets
 from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.host_groups import HostGroups
 from nri_coloc.daemon.leftovers import Leftovers
@@ -409,7 +409,7 @@ class Actuator:
         self._settle("pod", pod_id, applied.cpus)
         if (applied.cpus is not None and applied.before != applied.cpus) or targets.holds_a_vm(state, pod_id):
             self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it
-        if drift is not None:
+        if drift is not None and not (is_kubelets(drift) and self.bandwidths.is_resized(pod_id)):
             self._report.drifted(pod_id, state, drift)
 
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:

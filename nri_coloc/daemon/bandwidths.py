@@ -185,15 +185,15 @@ class PodBandwidths:
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
         own, raised = _own(assignment), self.raised.get(assignment.id)
-        holds = raised is not None and raised.own == own and not self._is_resized(assignment.container.pod_id)
+        holds = raised is not None and raised.own == own and not self.is_resized(assignment.container.pod_id)
         # of a quota that is not its own any more it goes back to its own; to none it can only be left
         quota = None if raised is None else raised.quota if holds else own or None
         burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
-        if burst is not None and self._is_resized(assignment.container.pod_id):
+        if burst is not None and self.is_resized(assignment.container.pod_id):
             burst = 0
         return Share(own, quota, burst)
 
-    def _is_resized(self, pod_id: str) -> bool:
+    def is_resized(self, pod_id: str) -> bool:
         """Whether a resize of a pod is under way."""
         at = self._resized_at.get(pod_id)
         return at is not None and time.monotonic() - at < RESIZE_LASTS_S
@@ -246,7 +246,7 @@ class PodBandwidths:
 
     def _why(self, member: Assignment) -> tuple[str, Inputs]:
         raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
-        if self._is_resized(member.container.pod_id):
+        if self.is_resized(member.container.pod_id):
             return f"its own {_own(member)}: a resize of its pod is under way", own
         if raised is None or raised.own != _own(member):
             return (

@@ -29,6 +29,9 @@ FORMER_KEPT: Final = 4
 
 CPUS: Final = "cpuset.cpus"
 
+_KUBELETS: Final = Knobs(shares=0, memory_limit=0)
+"""Set are the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""
+
 
 class Drift(NamedTuple):
     """What was found and what it is again.
@@ -46,6 +49,11 @@ class Drift(NamedTuple):
     def at(self, path: str) -> "Drift":
         """Return it with the cgroup named, where no pod's name does that."""
         return self._replace(because=f"{path}: {self.because}")
+
+
+def is_kubelets(drift: Drift) -> bool:
+    """Whether a kubelet's resize writes all that was found in a pod's cgroup: its shares and its memory limit."""
+    return not drift.before.without(_KUBELETS).named()
 
 
 def worded(found: Sequence[Correction], times: int) -> Drift:

@@ -28,7 +28,7 @@ from tests.integration.harness import (
 from tests.rig.daemon import SLOW_PROGRAM, Daemon
 from tests.rig.records import sentence_of
 from tests.rig.slow_daemon import SLOW_UPDATE
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import poll, wait_until
 
 pytestmark = pytest.mark.tier("fast")
 
@@ -321,3 +321,18 @@ def test_a_sidecar_with_a_class_of_its_own_does_not_follow(node, daemon):
     main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
     side = node.run_container(sandbox, ContainerRequest("side", native(100)))
     assert (on(node, main), on(node, side)) == ("0-1", "2-7")
+
+
+@pytest.mark.parametrize("cgroup", [1, 2], ids=["v1", "v2"])
+def test_kubelets_write_after_a_resize_is_no_drift(tmp_path: Path, cgroup: int):
+    with Node(tmp_path, cgroup=cgroup) as node, daemon_of(node) as daemon:
+        served(daemon)
+        job = shared(node, "job", 500, qos="reclaimed")
+        name, ours = node.tree.weight(2)
+        of_pod = node.runtime.containers[job].pod.id
+        wait_until(lambda: file(node, of_pod, name) == ours, 20, "our weight")
+        resize(node, job, 300)
+        node.tree.write(node.runtime.pods[of_pod].cgroup, *node.tree.weight(307))
+        wait_until(lambda: file(node, of_pod, name) == ours, 20, "our weight again")
+        assert not poll(lambda: daemon.audit("drift.repair"), 1)
+        assert_unhurt(daemon)

@@ -4,6 +4,8 @@ import time
 from collections.abc import Mapping
 from threading import Thread
 
+import pytest
+
 from nri_coloc.actuation.putting_back import Apart
 from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Actuator
 from nri_coloc.daemon.barrier import Barrier
@@ -255,6 +257,18 @@ def test_a_target_that_was_overtaken_is_never_written_last():
     quicker.join(30)
     assert rig.cgroups.cpus_of[BATCH] == kit.mask("2-7")
     assert rig.heard.records == []
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("cpu.weight", False), ("io.weight", True)])
+def test_kubelets_own_writes_of_a_resize_are_not_told(name, is_told):
+    rig = Rig(cpus={BATCH: kit.mask("0-7")})
+    rig.actuator.can = Capability(2, kit.EVERYTHING.files)
+    start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
+    rig.actuator.place_pod("batch")
+    rig.actuator.bandwidths.resized("batch")
+    rig.cgroups.texts = {(BATCH, name): "100"}
+    rig.actuator.guard_pod("batch")
+    assert bool(rig.heard.records) is is_told
 
 
 def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_after():
