@@ -39,7 +39,7 @@ class KubeletWatch:
         """Lay the kubelet's CPUs over the settings: the pinned ones it keeps, the default set beside a driver."""
         if tuning.dra_driver:
             tuning = replace(tuning, kubelet_default=self.found.default)
-        return replace(tuning, kept_by_kubelet=self._entries) if tuning.preserve_kubelet else tuning
+        return replace(tuning, kept_by_kubelet=self._entries) if self._entries else tuning
 
     def problem(self, tuning: Tuning) -> str:
         """Return why the settings and the kubelet do not go together, "" if they do."""

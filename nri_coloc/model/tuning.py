@@ -245,8 +245,8 @@ class ReclaimTuning:
 class Tuning:
     """`reserved` wins over `reserved_count`; the count means so many CPUs, whole lowest cores first.
 
-    `preserve_kubelet`: the CPUs that the kubelet's own CPU manager has pinned stay with it; `kept_by_kubelet`: which
-    they are now, by pod uid and container name ("" is the whole pod), told by the shell. `dra_driver`: the DRA CPU
+    `preserve_kubelet`: a kubelet with a static CPU manager is no problem; `kept_by_kubelet`: the CPUs that it has
+    pinned and keeps, by pod uid and container name ("" is the whole pod), told by the shell. `dra_driver`: the DRA CPU
     driver gives containers CPUs on this node; `kubelet_default`: the CPUs of containers that the kubelet's own CPU
     manager has not pinned, 0 where it is not active, told by the shell.
     `updates_per_reply`: how many other containers one hook reply may update, where it is not more that have to be; each

@@ -72,11 +72,18 @@ def test_a_static_manager_is_refused_with_the_cure_and_readiness_comes_back_with
         assert_unhurt(daemon)
 
 
-@whatever_the_cgroups
-def test_under_refusal_its_entries_change_nothing(node):
-    keep(node, {"uid": {"app": "2-3"}})
+def test_under_refusal_its_pins_are_left_alone(node):
     with daemon_of(node) as daemon:
-        assert pools(served(daemon))["share"] == "0-7"
+        served(daemon)
+        neighbour = shared(node)
+        sandbox = pinned(node)
+        container = node.run_container(sandbox, ContainerRequest("app", PINNED))
+        assert node.cpus(container) == cpuset.parse("2-3")
+        assert spec_cpus(node, container) == "2-3"
+        assert pools(daemon)["share"] == "0-1,4-7"
+        wait_until(lambda: node.cpus(neighbour) == cpuset.parse("0-1,4-7"), 20, "the neighbour to leave")
+        assert daemon.check("config")["ok"] is False
+        assert_unhurt(daemon)
 
 
 def test_a_reload_to_preserve_takes_its_cpus_out_of_every_pool(node):

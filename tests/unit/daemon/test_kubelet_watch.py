@@ -46,11 +46,11 @@ class TestWatch:
         keep(tmp_path)
         assert watch.look() is False
 
-    def test_the_entries_count_only_where_the_settings_leave_them_to_it(self, tmp_path):
+    @pytest.mark.parametrize("tuning", [REFUSE, PRESERVE], ids=["refuse", "preserve-kubelet"])
+    def test_the_entries_count_under_both_settings(self, tmp_path, tuning):
         keep(tmp_path, uid={"app": "1"})
         watch = KubeletWatch(str(tmp_path))
-        assert watch.over(REFUSE) == REFUSE
-        assert watch.over(PRESERVE).kept_by_kubelet == {"uid": {"app": 0b10}}
+        assert watch.over(tuning).kept_by_kubelet == {"uid": {"app": 0b10}}
 
     def test_a_broken_file_takes_nothing_back(self, tmp_path):
         keep(tmp_path, uid={"app": "1"})
