@@ -161,7 +161,7 @@ class TestKubeletsOwnWrites:
 
 
 def announced(node: Node, pod_id: str) -> None:
-    """Announce a change of a pod's resources, as kubelets from 1.35 on do before they write."""
+    """Announce a change of a pod's resources, as the kubelet of 1.37 does before it writes."""
     message = node.runtime.pods[pod_id].message()
     asked = node.runtime.plugins.ask(HookKind.UPDATE_POD_SANDBOX, message, None, nri_pb2.LinuxResources())
     assert len(list(asked)) == 1
