@@ -68,6 +68,11 @@ class TestWhom:
 
 
 class TestLines:
+    def test_a_shortened_sentence_is_printed_whole(self):
+        whole = "it was free; free were 0-7; wished was numa single"
+        told = explain.lines(WEB, state(container()), [record(inputs={"n": 2, "details": whole})])
+        assert f"  T container.admit whole_core: {whole}" in told
+
     def test_a_container_its_decision_and_the_candidates_are_told(self):
         told = explain.lines(WEB, state(container()), [record(candidates=CANDIDATES)])
         assert told == [
