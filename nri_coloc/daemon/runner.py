@@ -128,11 +128,11 @@ class Daemon:
         self._records = RecordsFile(options.state_dir, self.audit.kept, self._say_unread)
         self._lock = InstanceLock(options.state_dir)
         self._claim = RuntimeClaim()
-        path = str(Path(options.state_dir) / JOURNAL)
-        self._journal = Journal(path, options.host_root, Marks(self._layout.mounts))
+        journal = str(Path(options.state_dir) / JOURNAL)
+        self._journal = Journal(journal, options.host_root, Marks(self._layout.mounts))
         self._forecasts = ForecastFile(options.state_dir, self._say_unread)
-        others = (self._forecasts, self._records)
-        self._state_folder = StateFolder(options.state_dir, self._lock, self._journal, others, self.report)
+        parts = self._lock, self._journal, (self._forecasts, self._records)
+        self._state_folder = StateFolder(options.state_dir, *parts, self.report, self._observes)
         writer = CgroupWriter(self._layout, self._journal, options.host_root)
         self.actuator = Actuator(self.node, writer, self.report)
         self.report.lacking = lambda wanted: self.actuator.can.lacking(wanted)  # noqa: PLW0108 - `can` is replaced
@@ -332,6 +332,9 @@ class Daemon:
             steps["keeping the admin socket"] = partial(self._admin.look, now)
             steps["keeping records"] = partial(self._keep_records, now)
         return guarded.each(self.report.log, "a turn of housekeeping", steps)
+
+    def _observes(self) -> bool:
+        return self._steering.settings.tuning.observe
 
     def _end(self) -> int:
         settings = self._steering.settings

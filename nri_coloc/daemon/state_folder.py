@@ -5,7 +5,7 @@ Losing it costs `restore` and the histories of use, never placement. So nothing 
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -33,16 +33,25 @@ class Part(Protocol):
 
 
 class StateFolder:
-    """`begin` and `look` belong to one thread, which looks once a second; `others`: files that it only reports on."""
+    """`begin` and `look` belong to one thread, which looks once a second; `others`: files that it only reports on;
+    `observes`: whether the daemon only observes, so that it keeps no journal."""
 
     def __init__(
-        self, folder: str, lock: InstanceLock, journal: Journal, others: tuple[Part, ...], report: Report
+        self,
+        folder: str,
+        lock: InstanceLock,
+        journal: Journal,
+        others: tuple[Part, ...],
+        report: Report,
+        observes: Callable[[], bool],
     ) -> None:
         self._folder = folder
         self._parts: tuple[Part, ...] = (lock, journal, *others)
         self._lock = lock
         self._journal = journal
         self._report = report
+        self._observes = observes
+        self._keeps_journal = False
         self._refused = ""
         self._said: tuple[str, ...] = ()
         self._tried_at = float("-inf")
@@ -53,10 +62,15 @@ class StateFolder:
         return "; ".join(self._problems())
 
     def begin(self) -> None:
-        """Take the journal over, once the lock is ours."""
+        """Take the journal over, once the lock is ours, unless the daemon only observes."""
+        if not self._observes():
+            self._take_over()
+        self._say()
+
+    def _take_over(self) -> None:
         for because, inputs in self._journal.begin():
             self._record(Reason.TAKEN_OVER, because, inputs)
-        self._say()
+        self._keeps_journal = True
 
     def look(self, now: float) -> None:
         """Make the folder again if it is gone; try now and then to write in it, and report changes."""
@@ -67,10 +81,16 @@ class StateFolder:
             self._tried_at = now
             error = tried(self._folder)
             self._refused = "" if error is None else f"cannot write in {self._folder}: {error.strerror}"
+        if not self._observes():
+            self._look_at_journal(is_due=is_due)
+        self._say()
+
+    def _look_at_journal(self, *, is_due: bool) -> None:
+        if not self._keeps_journal:
+            self._take_over()
         before = self._journal.problem
         if (is_due or not before) and self._journal.look():
             self._say_written(before)
-        self._say()
 
     def _say_written(self, before: str) -> None:
         values = len(self._journal.files())

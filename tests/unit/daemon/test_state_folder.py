@@ -23,7 +23,7 @@ ENTRY = {"/cg/cpu.weight": "39"}
 class Rig:
     """A state folder whose lock is ours, with one value in its journal."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, observe: bool = False) -> None:
         self.path = folder
         self.lock = InstanceLock(str(folder))
         assert self.lock.take()
@@ -31,10 +31,14 @@ class Rig:
         self.forecast = ForecastFile(str(folder), print)
         report, self.heard = a_report(a_node())
         self.metrics = report.metrics
-        self.folder = StateFolder(str(folder), self.lock, self.journal, (self.forecast,), report)
+        self.observes = observe
+        self.folder = StateFolder(
+            str(folder), self.lock, self.journal, (self.forecast,), report, lambda: self.observes
+        )
         self.now = 0.0
         self.folder.begin()
-        self.journal.note(*next(iter(ENTRY.items())))
+        if not observe:
+            self.journal.note(*next(iter(ENTRY.items())))
 
     def look(self, seconds: float = 1.0) -> None:
         self.now += seconds
@@ -67,6 +71,20 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
         monkeypatch.setattr(os, "fdopen", refuse if is_full else opened)
 
     return switch
+
+
+def test_an_observing_daemon_keeps_no_journal(tmp_path):
+    rig = Rig(tmp_path / "state", observe=True)
+    rig.look(TRIED_EVERY_S)
+    assert list(rig.path.glob("restore*")) == []
+
+
+def test_a_journal_begins_when_observing_ends(tmp_path):
+    rig = Rig(tmp_path / "state", observe=True)
+    rig.observes = False
+    rig.look()
+    assert [found.name for found in rig.path.glob("restore*")] == ["restore.jsonl"]
+    assert rig.said == []
 
 
 def test_nothing_is_said_of_a_folder_that_is_well(rig):
