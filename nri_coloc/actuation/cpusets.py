@@ -146,26 +146,31 @@ def _nodes(folder: str) -> CPUMask | None:
 
 def _bind_tree(folder: str, had: CPUMask, wanted: CPUMask) -> None:
     """Widen a cgroup, bind what lies below it, narrow it."""
-    both = had | wanted
-    if both != had:
-        files.write(f"{folder}/cpuset.mems", cpuset.render(both))
-    for child in files.children(folder):
-        childs = _nodes(child)
-        if childs is not None:
-            _bind_tree(child, childs, wanted)
-    if both != wanted:
-        files.write(f"{folder}/cpuset.mems", cpuset.render(wanted))
+    pending, narrowed = [(folder, had)], []
+    while pending:
+        current, mask = pending.pop()
+        both = mask | wanted
+        if both != mask:
+            files.write(f"{current}/cpuset.mems", cpuset.render(both))
+        if both != wanted:
+            narrowed.append(current)
+        nodes = ((child, _nodes(child)) for child in files.children(current))
+        pending += [(child, childs) for child, childs in nodes if childs is not None]
+    for current in reversed(narrowed):
+        files.write(f"{current}/cpuset.mems", cpuset.render(wanted))
 
 
 def _let_follow(folder: str, cpus: CPUMask, apart: Container[str]) -> None:
     """Give all below a cgroup its CPUs, the outermost first; none of them has others, so nothing is narrowed."""
-    for child in files.children(folder):
+    pending = files.children(folder)
+    while pending:
+        child = pending.pop()
         had = None if child in apart else actual(child, 1)
         if had is None:
             continue
         if had != cpus:
             _set(child, cpus)
-        _let_follow(child, cpus, apart)
+        pending += files.children(child)
 
 
 def _move_tree(
@@ -177,10 +182,35 @@ def _move_tree(
     apart: Container[str] = (),
     beyond: CPUMask = 0,
 ) -> None:
-    """Widen a cgroup, move what lies below it, narrow it to `wanted` and `beyond`."""
+    """Widen a cgroup, move what lies below it, narrow it to `wanted` and `beyond`.
+
+    A container may nest as many cgroups as it likes, so that recursion would end at the interpreter's limit.
+    """
+    narrowed = [*_widened(folder, current, wanted, beyond)]
+    pending = _targets(folder, current, wanted, apart, inherited=inherited)
+    while pending:
+        child, had, target = pending.pop()
+        narrowed += _widened(child, had, target)
+        pending += _targets(child, had, target, apart)
+    for each, mask in reversed(narrowed):
+        _set(each, mask)
+
+
+def _widened(
+    folder: str, current: CPUMask, wanted: CPUMask, beyond: CPUMask = 0
+) -> list[tuple[str, CPUMask]]:
+    """Let a cgroup have what it has and shall have; returns what it is to be narrowed to, if it is."""
     both = current | wanted | beyond
     if both != current:
         _set(folder, both)
+    return [(folder, wanted | beyond)] if both != wanted | beyond else []
+
+
+def _targets(
+    folder: str, current: CPUMask, wanted: CPUMask, apart: Container[str], *, inherited: bool = False
+) -> list[tuple[str, CPUMask, CPUMask]]:
+    """Return the cgroups directly below one that are to move, each with what it has and shall have."""
+    found = []
     for child in files.children(folder):
         had = actual(child, 1)
         if had is None:
@@ -189,9 +219,8 @@ def _move_tree(
         follows = inherited or (had == current and child not in apart)
         target = wanted if follows else (had & wanted) or wanted
         if target != had:
-            _move_tree(child, had, target, apart=apart)
-    if both != wanted | beyond:
-        _set(folder, wanted | beyond)
+            found.append((child, had, target))
+    return found
 
 
 def _set(folder: str, mask: CPUMask) -> None:

@@ -7,6 +7,8 @@ deals with a hundred cgroups has one kind of refusal to reckon with.
 
 import errno
 import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
@@ -110,3 +112,17 @@ def children(path: str) -> list[str]:
         if error.errno in _GONE:
             return []
         raise KernelInterfaceError(path, "list", os.strerror(error.errno or 0)) from error
+
+
+def tree(path: str, enters: Callable[[str], bool] | None = None) -> Iterator[str]:
+    """Yield a cgroup's folder and all below it, parents first; `enters`: whether to go below a folder, else all.
+
+    A tenant may nest thousands of cgroups, so this is no recursion. One that cannot be listed counts as empty.
+    """
+    pending = [path]
+    while pending:
+        folder = pending.pop()
+        yield folder
+        if enters is None or enters(folder):
+            with suppress(KernelInterfaceError):
+                pending += reversed(children(folder))

@@ -13,12 +13,10 @@ import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Final
 
 from nri_coloc.actuation import files
 from nri_coloc.actuation.former import Former
-from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import makes_sense
 from nri_coloc.model import kubepods
 
@@ -72,7 +70,7 @@ class Marks:
     def folders(self) -> Iterator[str]:
         """Yield every cgroup of now."""
         for mount in dict.fromkeys(self._mounts):
-            yield from _below(mount)
+            yield from files.tree(mount)
 
     def _carrier(self, folder: str) -> str:
         """Return the cgroup that carries the mark of a cgroup, "" if there is none."""
@@ -118,21 +116,17 @@ def _is_roots(status: os.stat_result) -> bool:
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & _WRITABLE_BY_OTHERS
 
 
-def _below(folder: str) -> Iterator[str]:
-    yield folder
-    with suppress(KernelInterfaceError):
-        for child in files.children(folder):
-            yield from _below(child)
-
-
 def _carriers(folder: str) -> Iterator[str]:
-    """Yield a folder and those below it, but none below a pod's: the pod's carries what is known of its containers."""
-    yield folder
-    if kubepods.is_a_pods(folder):
-        return
-    with suppress(KernelInterfaceError):
-        for child in files.children(folder):
-            yield from _carriers(child)
+    """Yield a folder and those below it, but none below a pod's: the pod's carries what is known of its containers.
+
+    Nor any below a folder that another user may write to: its marks would not be believed.
+    """
+    return files.tree(folder, _may_lead_to_marks)
+
+
+def _may_lead_to_marks(folder: str) -> bool:
+    status = _status(folder)
+    return status is not None and _is_roots(status) and not kubepods.is_a_pods(folder)
 
 
 def _read(carrier: str) -> dict[str, Former]:

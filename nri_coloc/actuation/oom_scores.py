@@ -66,7 +66,5 @@ def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterface
 
 def _members(folder: str) -> Iterator[int]:
     """Yield process ids; those of another PID namespace read as 0."""
-    listed = files.read(f"{folder}/cgroup.procs") or ""
-    yield from numbers(listed)
-    for child in files.children(folder):
-        yield from _members(child)
+    for current in files.tree(folder):
+        yield from numbers(files.read(f"{current}/cgroup.procs") or "")

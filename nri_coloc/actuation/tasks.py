@@ -57,11 +57,9 @@ def _each(folder: str, version: int, do: _Change) -> KernelInterfaceError | None
 
 def _members(folder: str, version: int) -> Iterator[int]:
     """Yield task ids; 0 stands for one of another PID namespace, and would be ourselves."""
-    try:
-        listed = files.read(f"{folder}/{_LISTS[version - 1]}") or ""
-        below = files.children(folder)
-    except KernelInterfaceError:
-        return  # a cgroup that is of no use to threads (EOPNOTSUPP), or is going
-    yield from (tid for tid in numbers(listed) if tid)
-    for child in below:
-        yield from _members(child, version)
+    for current in files.tree(folder):
+        try:
+            listed = files.read(f"{current}/{_LISTS[version - 1]}") or ""
+        except KernelInterfaceError:
+            continue  # a cgroup that is of no use to threads (EOPNOTSUPP), or is going
+        yield from (tid for tid in numbers(listed) if tid)
