@@ -130,10 +130,23 @@ def _plain(wish: Wish) -> Wish:
 
 
 def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:
-    asked = of_pod.written.values
-    named = (name for name, values in asked.items() if name and keys.QOS_CLASS in values)
+    """Whether a container may have another class than its pod; each class is judged once, whoever is to have it."""
     # other vocabularies name no class for one container only: the pod's claims hold for each
-    return any(_class_of(replace(of_pod, container=name, noted=[]), subject)[0] is not qos for name in named)
+    named = {
+        _class_word(values[keys.QOS_CLASS][1]): name
+        for name, values in of_pod.written.values.items()
+        if name and keys.QOS_CLASS in values
+    }
+    readings = (replace(of_pod, container=name, noted=[]) for name in named.values())
+    return any(_class_of(reading, subject)[0] is not qos for reading in readings)
+
+
+def _class_word(text: str) -> QoSClass | None:
+    try:
+        found: QoSClass = keys.read(keys.QOS_CLASS, text)
+    except ValueError:
+        return None
+    return found
 
 
 def _has_shares(resources: Resources | None) -> bool:

@@ -72,3 +72,13 @@ def bad(number: int) -> dict[str, str]:
     text = json.dumps({f"c{each}": wrong for each in range(3)}, ensure_ascii=False)
     known = ("io-weight", "memory-high", "numa", "cpu-placement", "oom-score-adj", "priority", "cpu-burst")
     return {CONTAINERS: text} | {f"coloc.nri.io/{key}": f"{number} {long}" for key in known}
+
+
+def many_classes(number: int) -> dict[str, str]:
+    """Return a class, denied to the tenant, for each of 2,000 containers that need not exist."""
+    named = {str(container): {"qos-class": "system"} for container in range(2000)}
+    return {
+        CONTAINERS: json.dumps(named) + " " * number,
+        "coloc.nri.io/qos-class": "system",
+        "katalyst.kubewharf.io/qos_level": "system_cores",
+    }

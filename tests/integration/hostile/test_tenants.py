@@ -31,6 +31,7 @@ LISTS = {
     "110 pods of all that is read": lambda: (pods_with([tenants.readable(n) for n in range(110)]), 3),
     "110 pods with an emoji": lambda: (pods_with([tenants.with_emoji(n) for n in range(110)]), 1),
     "110 pods of bad keys": lambda: (pods_with([tenants.bad(n) for n in range(110)]), 3),
+    "110 pods of 2,000 classes": lambda: (pods_with([tenants.many_classes(n) for n in range(110)]), 1),
     "40 pods of 87,000 annotations": lambda: (pods_with([tenants.tiny()] * 40), 1),
 }
 

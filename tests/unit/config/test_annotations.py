@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from nri_coloc.config import gate
 from nri_coloc.config.annotations import resolve, resolve_as_pod, resolve_pod
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
@@ -432,3 +434,20 @@ def test_an_excess_is_found_beside_a_class_default_of_memory():
     over = Pod("p", excess_bytes=70_000, cgroup_parent=PARENTS["burstable"])
     tuning = Tuning(classes={QoSClass.SHARED: ClassTuning(memory_high="50%")})
     assert [finding.key for finding in resolve_pod(over, tuning).findings] == ["*"]
+
+
+def test_each_class_of_containers_is_judged_once(monkeypatch):
+    """A pod may name more than two thousand containers that need not exist, within the bound of its metadata."""
+    judged: list[str] = []
+    judge = gate.judge
+
+    def counted(key: str, *rest: Any) -> Any:
+        judged.append(key)
+        return judge(key, *rest)
+
+    monkeypatch.setattr(gate, "judge", counted)
+    classes = {
+        f"c{number}": {"qos-class": "system" if number % 2 else f"junk-{number}"} for number in range(1000)
+    }
+    resolve_pod(pod(qos_class="system", containers=json.dumps(classes)), Tuning())
+    assert len(judged) < 10
