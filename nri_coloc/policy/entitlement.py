@@ -33,23 +33,27 @@ def of(state: NodeState, container: Container, wish: Wish) -> Due:
         return Due(asked.whole, asked.words)
     left = pod - sum(_used(owner) for owner in owners)
     if asked.milli:
-        return (
-            Due(asked.whole, asked.words) if asked.milli <= left else _of_the_pods(asked, pod, left, owners)
-        )
+        # the kubelet's figures add up to the pod's; lowered ones are the tenant's, and rounding them up gains nothing
+        is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _unowned(pod, owners))
+        return Due(asked.whole, asked.words) if is_own else _of_the_pods(asked, pod, left, owners)
     has_main = any(not owner.hands_off for owner in owners)
     return Due(0, asked.words) if has_main else _of_the_pods(asked, pod, left, owners)
 
 
 def _of_the_pods(asked: request.Request, pod: int, left: int, owners: list[Assignment]) -> Due:
     owned = sum(owner.exclusive.bit_count() for owner in owners)
-    whole = -(-pod // 1000) - owned
-    cpus = max(0, min(whole, -(-left // 1000))) if left >= 1000 else 0
+    cpus = max(0, min(_unowned(pod, owners), -(-left // 1000))) if left >= 1000 else 0
     if not cpus and not asked.milli:
         return Due(0, asked.words, capped=True)
     beside = f", {owned} CPUs owned by other containers" if owned else ""
     return Due(
         cpus, f"{asked.words}; the pod's request is {pod / 1000:g} CPUs{beside}, so {cpus}", capped=True
     )
+
+
+def _unowned(pod: int, owners: list[Assignment]) -> int:
+    """Return how many CPUs of a pod's request, rounded up, its owners leave."""
+    return -(-pod // 1000) - sum(owner.exclusive.bit_count() for owner in owners)
 
 
 def _used(owner: Assignment) -> int:

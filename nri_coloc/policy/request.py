@@ -11,10 +11,12 @@ from nri_coloc.policy import record
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`milli`: thousandths of a CPU, 0 for no request; `source`: the figure that it was read from."""
+    """`milli`: thousandths of a CPU, 0 for no request; `source`: the figure that it was read from; `is_lowered`: it
+    is less than the kubelet's, by an annotation."""
 
     milli: int
     source: str
+    is_lowered: bool = False
 
     @property
     def whole(self) -> int:
@@ -44,5 +46,5 @@ def of_container(container: Container, wish: Wish = DEFAULT_WISH) -> Request:
     """Return what the kubelet's shares say, also where the spec holds shares of ours; an annotation only lowers it."""
     own = of(record.before_us(container).resources)
     if 0 < wish.cpu_milli < own.milli:
-        return Request(wish.cpu_milli, "lowered by an annotation")
+        return Request(wish.cpu_milli, "lowered by an annotation", is_lowered=True)
     return own

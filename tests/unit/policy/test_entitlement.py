@@ -52,6 +52,13 @@ class TestAPodsRequest:
         node = with_containers(3000, 1500, 3000)
         assert node.owners() == {"a": "0-1", "b": "2"}
 
+    def test_requests_that_an_annotation_lowers_gain_nothing_by_rounding(self):
+        """1001 thousandths in three containers of a pod of four CPUs, each with the shares of the pod's limit."""
+        node = pod_of(4000)
+        for name in "abc":
+            node.create(name, 4000, replace(DEDICATED, cpu_milli=1001))
+        assert node.owners() == {"a": "0-1", "b": "2-3"}
+
     def test_an_unknown_request_bounds_nothing(self):
         node = Node()
         node.create("a", 2000)
