@@ -4,13 +4,18 @@ Two plugins that set the same annotation make every creation fail (nri-protocol 
 folder, by mistake or because the runtime launched one beside the DaemonSet, would stop the node. Each runtime's socket
 has an identity (device and inode); an abstract socket of that name can be bound once in a network namespace, and the
 kernel frees it with the process. Daemons in different network namespaces do not see each other: the DaemonSet's is the
-host's.
+host's. Any process may bind such a name, so a holder is believed only if it runs as our own user.
 """
 
 import errno
 import os
 import socket
+import struct
 from pathlib import Path
+from typing import Final
+
+_CREDENTIALS: Final = struct.Struct("iII")
+"""struct ucred of unix(7): process, user, group."""
 
 
 class RuntimeClaim:
@@ -26,22 +31,24 @@ class RuntimeClaim:
         if self._held is not None and name == self._name:
             return
         self.release()
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             claim.bind(name)
+            claim.listen()
         except OSError as error:
             claim.close()
-            if error.errno == errno.EADDRINUSE:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            if _is_held_by_us(name):
                 raise OSError(
                     error.errno, "another nri-coloc serves this runtime", os.fspath(path)
                 ) from error
-            raise
         self._name, self._held = name, claim
 
     def superseded(self, path: str) -> bool:
         """Whether another socket is at the path now than the one that was claimed; one that is gone is none."""
         try:
-            return self._held is not None and _name_of(path) != self._name
+            return bool(self._name) and _name_of(path) != self._name
         except OSError:
             return False
 
@@ -49,7 +56,19 @@ class RuntimeClaim:
         """Give the claim up."""
         if self._held is not None:
             self._held.close()
-        self._held = None
+        self._name, self._held = b"", None
+
+
+def _is_held_by_us(name: bytes) -> bool:
+    """Whether a process of our own user listens at an abstract name; another's answers nothing that we could trust."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
+        try:
+            asking.connect(name)
+            told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return False
+    _, user, _ = _CREDENTIALS.unpack(told)
+    return bool(user == os.geteuid())
 
 
 def _name_of(path: str) -> bytes:

@@ -1,6 +1,9 @@
 """daemon/runtime_claim.py: one daemon a runtime."""
 
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +73,34 @@ def test_a_claim_knows_when_another_socket_has_taken_the_path(tmp_path: Path):
             claim.take(str(path))
             assert not claim.superseded(str(path))
     claim.release()
+
+
+SQUAT = """
+import os, socket, sys
+os.setuid(65534)
+squatter = socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[2]))
+squatter.bind(b"\\0" + sys.argv[1].encode())
+if sys.argv[2] == "SOCK_STREAM":
+    squatter.listen()
+print("bound", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM"])
+def test_another_users_process_keeps_no_daemon_away(tmp_path: Path, kind: str):
+    """Each process may read the name in /proc/net/unix and bind it first."""
+    path = tmp_path / "nri.sock"
+    with runtime(path):
+        name = f"nri-coloc/{path.stat().st_dev}/{path.stat().st_ino}"
+        with subprocess.Popen(
+            [sys.executable, "-c", SQUAT, name, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as squatter:
+            assert squatter.stdout is not None
+            assert squatter.stdout.readline() == b"bound\n"
+            claim = RuntimeClaim()
+            claim.take(str(path))
+            assert not claim.superseded(str(path))
+            claim.release()
+            squatter.communicate()
