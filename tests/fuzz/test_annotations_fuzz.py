@@ -25,7 +25,7 @@ MOST_FINDINGS: Final = 64
 
 TUNING = Tuning()
 CONTAINER = Container(
-    "c", "p", "app", oom_score_adj=700, resources=Resources(shares=512, memory_limit=1 << 30)
+    "c", "p", "app", oom_score_adj=700, resources=Resources(shares=2048, memory_limit=1 << 30)
 )
 PARENTS = ("", "/kubepods/pod1", "/kubepods/burstable/pod1", "/kubepods/besteffort/pod1")
 NAMES = (*keys.KEYS, keys.CONTAINERS, keys.RECORD, "", "typo", "qosclass")
