@@ -121,9 +121,13 @@ class Cri:
         config.linux.cgroup_parent = cgroup
         self._make_cgroup(cgroup)
         if shares:
-            kubepods.weigh(cgroup, shares)
+            self.weigh(cgroup, shares)
         reply = self._call("RunPodSandbox", cri_pb2.RunPodSandboxRequest(config=config))
         return Pod(reply.pod_sandbox_id, uid, name, namespace, cgroup, config)
+
+    def weigh(self, cgroup: str, shares: int) -> None:
+        """Write a pod's CPU request into its cgroup, as the kubelet does before it asks for a container's resize."""
+        kubepods.weigh(cgroup, shares)
 
     def _make_cgroup(self, cgroup: str) -> None:
         self._ledger.add(cgroup)

@@ -146,7 +146,11 @@ class Node:
         """
         asked = {key: wishes.pop(key) for key in Asked.__annotations__ if key in wishes}
         wanted = {f"coloc.nri.io/{key.replace('_', '-')}": value for key, value in wishes.items()}
-        pod = self.cri.run_pod(name, namespace, annotations=wanted, cgroup_parent=self._parents[kube_qos])
+        # a slice has a weight from the start on, which is the pod's request; another cgroup has the kernel's default
+        shares = int(asked.get("cpus", 0) * 1024) if self.shape.systemd else 0
+        pod = self.cri.run_pod(
+            name, namespace, annotations=wanted, cgroup_parent=self._parents[kube_qos], shares=shares
+        )
         return self.container(pod, **cast("Asked", asked))
 
     def container(self, pod: Pod, name: str = "app", **asked: Unpack[Asked]) -> Container:

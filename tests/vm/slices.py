@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from nri_coloc.knobs import weights
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
@@ -36,6 +37,10 @@ class SystemdCri(Cri):
         (UNITS / cgroup).write_text(_SLICE.replace("@WEIGHT@", str(weight)))
         systemctl("start", cgroup)
         self._slices.append(cgroup)
+
+    def weigh(self, cgroup: str, shares: int) -> None:
+        """Let systemd write a pod's CPU request, as libcontainer does for the kubelet."""
+        systemctl("set-property", "--runtime", cgroup, f"CPUWeight={weights.cpu_weight(shares)}")
 
     def remove_all(self, seconds: float = 60) -> None:
         """Remove every pod, then stop their slices as the kubelet does."""

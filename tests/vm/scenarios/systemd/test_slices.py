@@ -169,6 +169,7 @@ def test_the_pool_shrinks_and_grows_beside_systemds_writes(node: Node, batch: Co
 
 
 def test_a_resized_dedicated_container_keeps_its_new_cpus_through_a_reload(web: Container, crowd: Crowd):
+    web.cri.weigh(web.pod.cgroup, 3 * 1024)
     web.update(shares=3 * 1024, quota=3 * PERIOD, period=PERIOD)
     becomes(lambda: len(web.cpus), 3)
     grown = web.cpus
