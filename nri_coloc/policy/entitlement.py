@@ -34,15 +34,15 @@ def of(state: NodeState, container: Container, wish: Wish) -> Due:
     left = pod - sum(_used(owner) for owner in owners)
     if asked.milli:
         # the kubelet's figures add up to the pod's; lowered ones are the tenant's, and rounding them up gains nothing
-        is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _unowned(pod, owners))
+        is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
         return Due(asked.whole, asked.words) if is_own else _of_the_pods(asked, pod, left, owners)
     has_main = any(not owner.hands_off for owner in owners)
     return Due(0, asked.words) if has_main else _of_the_pods(asked, pod, left, owners)
 
 
 def _of_the_pods(asked: request.Request, pod: int, left: int, owners: list[Assignment]) -> Due:
-    owned = sum(owner.exclusive.bit_count() for owner in owners)
-    cpus = max(0, min(_unowned(pod, owners), -(-left // 1000))) if left >= 1000 else 0
+    owned = _owned(owners)
+    cpus = max(0, min(_whole(pod) - owned, _whole(left))) if left >= 1000 else 0
     if not cpus and not asked.milli:
         return Due(0, asked.words, capped=True)
     beside = f", {owned} CPUs owned by other containers" if owned else ""
@@ -51,9 +51,12 @@ def _of_the_pods(asked: request.Request, pod: int, left: int, owners: list[Assig
     )
 
 
-def _unowned(pod: int, owners: list[Assignment]) -> int:
-    """Return how many CPUs of a pod's request, rounded up, its owners leave."""
-    return -(-pod // 1000) - sum(owner.exclusive.bit_count() for owner in owners)
+def _whole(milli: int) -> int:
+    return -(-milli // 1000)
+
+
+def _owned(owners: list[Assignment]) -> int:
+    return sum(owner.exclusive.bit_count() for owner in owners)
 
 
 def _used(owner: Assignment) -> int:

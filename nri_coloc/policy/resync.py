@@ -108,7 +108,7 @@ def _requests_met(
         now = state.containers[container.id]
         if memory is not None and not {"shares", "quota", "period"}.isdisjoint(memory.ours):
             continue
-        if not now.exclusive if known is None else _due(before, known) == _due(state, now):
+        if not now.exclusive if known is None else ownership.due(before, known) == ownership.due(state, now):
             continue
         found = ownership.resized(state, now, tuning.reserved_memory)
         if found is None:
@@ -117,10 +117,6 @@ def _requests_met(
         decisions += (ownership.said(state, after, found), *words.of_findings(found.findings, now), *joined)
         state = after
     return state, tuple(decisions)
-
-
-def _due(state: NodeState, assignment: Assignment) -> int:
-    return entitlement.of(state, assignment.container, assignment.wish).cpus
 
 
 def _unless_same(before: NodeState, after: NodeState) -> NodeState:
