@@ -167,7 +167,7 @@ def _come_and_go(cri: Cri, kind: str, over: Event, course: Course) -> None:
 
 
 def _started(cri: Cri, kind: str, course: Course) -> Workload | None:
-    """Run one; None where it met the known limit of cgroup v1 (README), after which a kubelet tries again.
+    """Run one; None where it met the known limit of cgroup v1 (docs/limits.md), after which a kubelet tries again.
 
     runc gives a new cgroup the CPUs that it has just read of its parent; where these became fewer in between, the
     kernel refuses the write.
