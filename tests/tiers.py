@@ -4,9 +4,9 @@
 |---|---|---|
 | `make test-fast` | values, files in a folder, some tests of the daemon beside the simulated node | 2 minutes |
 | `make test` | adds the rest of those, and as root this machine's kernel and the newest containerd | 12 minutes |
-| `make test-all` | adds the other containerd, every NRI version and emulated machines, as root | 35 minutes |
+| `make test-all` | adds the other containerd, every NRI version, emulated machines, a Kubernetes node | 40 minutes |
 | `make soak`, `make soak-pushes` | an hour of churn, ten thousand pushes; no part of CI | an hour, minutes |
-| `make test-cluster` | a real Kubernetes node, as root; no part of CI yet | 10 minutes, a first time 30 more |
+| `make soak-cluster` | ten idle minutes of a Kubernetes node; no part of CI | 20 minutes |
 
 A test has the tier of its folder (`FOLDERS`). A file, a test or a parameter of another tier carries a mark:
 `pytestmark = pytest.mark.tier("all")`. If a test has several such marks, the latest tier counts.
@@ -23,17 +23,16 @@ from tests.rig.order import folder
 
 
 class Tier(IntEnum):
-    """Each tier's command plays the tiers before it too; soak and cluster are played alone."""
+    """Each tier's command plays the tiers before it too; soak is played alone."""
 
     FAST = 1
     TEST = 2
     ALL = 3
     SOAK = 4
-    CLUSTER = 5
 
 
 FOLDERS: Final = {
-    "cluster": Tier.CLUSTER,
+    "cluster": Tier.ALL,
     "conformance": Tier.ALL,
     "containerd": Tier.TEST,
     "fuzz": Tier.FAST,
@@ -50,7 +49,6 @@ COMMANDS: Final = {
     Tier.TEST: "make test",
     Tier.ALL: "make test-all",
     Tier.SOAK: "make soak, make soak-pushes, make soak-cluster",
-    Tier.CLUSTER: "make test-cluster",
 }
 
 NAMES: Final = tuple(tier.name.lower() for tier in Tier if tier <= Tier.ALL)

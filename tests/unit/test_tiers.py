@@ -74,7 +74,7 @@ def test_every_tiers_command_is_a_target():
     [
         (Tier.FAST, []),
         (Tier.TEST, ["containerd", "integration"]),
-        (Tier.ALL, ["conformance", "containerd", "integration", "vm"]),
+        (Tier.ALL, ["cluster", "conformance", "containerd", "integration", "vm"]),
     ],
 )
 def test_a_tier_includes_the_tiers_before_it(tier: Tier, more: list[str]):
@@ -82,7 +82,7 @@ def test_a_tier_includes_the_tiers_before_it(tier: Tier, more: list[str]):
 
 
 def test_beyond_leaves_out_what_was_played():
-    assert played(Selection(Tier.ALL, Tier.TEST)) == ["conformance", "vm"]
+    assert played(Selection(Tier.ALL, Tier.TEST)) == ["cluster", "conformance", "vm"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_summary_names_commands_and_folders():
 
 @pytest.mark.parametrize(
     ("tier", "beyond", "wanted"),
-    [(None, None, None), ("fast", None, FAST), ("all", "test", ["conformance", "vm"])],
+    [(None, None, None), ("fast", None, FAST), ("all", "test", ["cluster", "conformance", "vm"])],
 )
 def test_the_options_name_the_tiers(tier: str | None, beyond: str | None, wanted: list[str] | None):
     options = {"--tier": tier, "--beyond": beyond}
