@@ -16,10 +16,13 @@ from tests.cluster.leftovers import CGROUP_ROOT
 from tests.cluster.namespace import Namespace
 from tests.cluster.node import KubeletOptions, Node, Programs
 from tests.rig import RigError
-from tests.rig.waiting import comes
+from tests.rig.waiting import PATIENCE_SECONDS, comes, patience
 
 POLL_SECONDS: Final = 0.3
 """Each question is a process of its own."""
+
+ORDER_SECONDS: Final = 2 * PATIENCE_SECONDS
+"""For an order that kubectl itself waits for, as a rollout."""
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -98,7 +101,7 @@ class Cluster:
 
     # ---- questions and orders ----
 
-    def kubectl(self, *arguments: str, stdin: str = "", seconds: float = 120) -> str:
+    def kubectl(self, *arguments: str, stdin: str = "", seconds: float = ORDER_SECONDS) -> str:
         """Run kubectl as the administrator and return what it prints; RigError if it fails."""
         config = f"--kubeconfig={self.control_plane.kubeconfig(ADMIN)}"
         return self.namespace.run(
@@ -121,12 +124,12 @@ class Cluster:
         hurry = ["--grace-period=0", "--force"] if now else []
         self.kubectl("delete", kind, name, f"--namespace={namespace}", "--ignore-not-found", *hurry)
 
-    def wait(self, predicate: Callable[[], object], what: str, seconds: float = 120) -> None:
+    def wait(self, predicate: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for a predicate; AssertionError shows what the node's programs said last."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patience(seconds)
         while not self._holds(predicate):
             if time.monotonic() > end:
-                raise AssertionError(f"waited {seconds:g} s in vain for {what}\n{self.words()}")
+                raise AssertionError(f"waited {patience(seconds):g} s in vain for {what}\n{self.words()}")
             time.sleep(POLL_SECONDS)
 
     def is_ready(self) -> bool:

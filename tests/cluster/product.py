@@ -16,6 +16,7 @@ from tests.cluster import product_image
 from tests.cluster.cluster import Cluster
 from tests.cluster.running import Pods
 from tests.rig import RigError, cgroups
+from tests.rig.waiting import PATIENCE_SECONDS
 
 MANIFEST: Final = product_image.PROJECT / "deploy/daemonset.yaml"
 NAMESPACE: Final = "kube-system"
@@ -56,7 +57,9 @@ class Product:
         """Replace the pod as a rolling update of the DaemonSet does, and wait for its end."""
         workload = f"daemonset/{NAME}"
         self._cluster.kubectl("rollout", "restart", workload, f"--namespace={NAMESPACE}")
-        self._cluster.kubectl("rollout", "status", workload, f"--namespace={NAMESPACE}", "--timeout=100s")
+        self._cluster.kubectl(
+            "rollout", "status", workload, f"--namespace={NAMESPACE}", f"--timeout={PATIENCE_SECONDS:g}s"
+        )
         self.wait_ready()
 
     def remove(self) -> None:
@@ -116,13 +119,16 @@ class Product:
         return next((r for r in rows if (r["namespace"], r["pod"], r["container"]) == wanted), {})
 
     def owner(self, pod: str, container: str = "app", namespace: str = "default") -> dict[str, Any]:
-        """Wait until a container owns CPUs and return its row of /v1/state.
+        """Wait until a container owns CPUs and runs on them, and return its row of /v1/state.
 
         It may get them seconds after its start: the runtime may report late that another container ended.
         """
-        self._cluster.wait(
-            lambda: self.container(pod, container, namespace).get("exclusive"), f"CPUs of {namespace}/{pod}"
-        )
+
+        def is_owner() -> bool:
+            row = self.container(pod, container, namespace)
+            return bool(row.get("exclusive")) and row["actual_cpus"] == row["cpus"]
+
+        self._cluster.wait(is_owner, f"CPUs of {namespace}/{pod}")
         return self.container(pod, container, namespace)
 
     def audit(self, pod: str = "", event: str = "") -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from tests.cluster.control_plane import NODE_NAME
 from tests.cluster.pods import ONE_CPU, container, pod
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
+from tests.rig.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def schedulable_again(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.usefixtures("schedulable_again")
 def test_drain_frees_every_cpu(cluster: Cluster, product: Product, pods: Pods):
     pods.run(pod("db", container(requests=ONE_CPU), qos_class="dedicated"), pod("batch"))
-    cluster.kubectl("drain", NODE_NAME, "--ignore-daemonsets", "--force", "--timeout=100s")
+    cluster.kubectl("drain", NODE_NAME, "--ignore-daemonsets", "--force", f"--timeout={PATIENCE_SECONDS:g}s")
     cluster.wait(lambda: product.json("/v1/state")["pools"]["dedicated"]["cpus"] == "", "free CPUs")
     cluster.wait(lambda: not product.container("batch"), "the end of the reclaimed pod")
     assert len(product.pods()) == 1

@@ -3,15 +3,17 @@
 from tests.cluster.pods import ONE_CPU, container, pod
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
+from tests.rig import cgroups
 
 
 def test_containers_share_their_pods_cpus(product: Product, pods: Pods):
     containers = (container("app"), container("helper"))
     pods.run(pod("db", *containers, qos_class="dedicated", resources={"requests": ONE_CPU}))
-    own = pods.cpus("db")
-    assert own is not None
+    own = cgroups.members(product.owner("db")["cpus"])
     assert len(own) == 1
-    pods.settle(lambda: pods.cpus("db", "helper") == own, "both containers on the pod's CPU")
+    pods.settle(
+        lambda: pods.cpus("db") == pods.cpus("db", "helper") == own, "both containers on the pod's CPU"
+    )
 
 
 def test_shared_pod_runs_in_share(product: Product, pods: Pods):
