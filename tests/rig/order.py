@@ -16,8 +16,8 @@ IN_LANES: Final = frozenset({"integration", "property", "scenario"})
 BY_FILE: Final = frozenset({"integration"})
 """Folders whose files each wait for most of their time: a lane plays one file. Of other folders it plays all files."""
 
-LAST: Final = "cluster"
-"""The folder of tests on a real Kubernetes node, which takes both CPUs of a small machine."""
+CLUSTER: Final = "cluster"
+"""The folder of tests on a real Kubernetes node, which wait for most of their time; none measures it."""
 
 EMULATED: Final = "vm"
 """The mark of tests that an emulated machine plays (`tests/vm/conftest.py` sets it)."""
@@ -43,7 +43,7 @@ def is_patient(item: pytest.Item) -> bool:
 
 def bears_a_machine(item: pytest.Item) -> bool:
     """Return whether an emulated machine or a compiler may run beside this test."""
-    return is_patient(item) or item.get_closest_marker(BEARS_LOAD) is not None
+    return is_patient(item) or folder(item) == CLUSTER or item.get_closest_marker(BEARS_LOAD) is not None
 
 
 def is_emulated(item: pytest.Item) -> bool:
@@ -64,12 +64,12 @@ def place(item: pytest.Item) -> int:
 
     First tests that run alone, then tests on a real containerd beside which a machine may run, then patient tests, then
     tests in lanes: most of a machine's work is done by then. Whole folders come before files, for they take longest.
-    The machines' own tests come then, and at last tests on a real Kubernetes node: by then no machine runs, and the
-    node's programs were compiled beside all other tests.
+    Tests on a real Kubernetes node come then, whose programs were compiled beside all others, and at last the
+    machines' own tests.
     """
-    if folder(item) == LAST:
-        return 6
     if is_emulated(item):
+        return 6
+    if folder(item) == CLUSTER:
         return 5
     if folder(item) in IN_LANES:
         return 3 + (folder(item) in BY_FILE)
