@@ -144,12 +144,18 @@ class PodBandwidths:
         """
         now = time.monotonic()
         with self._turn:
-            lasting = {k: at for k, at in self._resized_at.items() if now - at < RESIZE_LASTS_S}
-            self._resized_at = {**lasting, pod_id: now}
+            self._note_resize(pod_id, now)
         if pod_id in self._applied or any(
             _wants(one, self.raised) for one in self._node.state.of_pod(pod_id)
         ):
             self.apply(pod_id)
+
+    def _note_resize(self, pod_id: str, now: float) -> None:
+        """Note a pod, the latest last, and drop pods whose resize is over."""
+        self._resized_at.pop(pod_id, None)
+        self._resized_at[pod_id] = now
+        while now - self._resized_at[first := next(iter(self._resized_at))] >= RESIZE_LASTS_S:
+            del self._resized_at[first]
 
     def is_refused(self, container_id: str) -> bool:
         """Whether the kernel refused something of what a container's pod was to have last."""

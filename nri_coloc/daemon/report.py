@@ -22,7 +22,7 @@ from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.topology import Topology
 from nri_coloc.model.workload import Pod
 from nri_coloc.nri.events import Hook
-from nri_coloc.policy import grant, request
+from nri_coloc.policy import grant, request, words
 from nri_coloc.policy.candidates import candidates
 from nri_coloc.telemetry import logs
 from nri_coloc.telemetry.audit import AuditLog, Record, pod_of, worded
@@ -122,11 +122,11 @@ class Report:
             self.neighbours.repaired(_cgroup(subject, state, drift), drift, time.monotonic())
         for listener in self._listeners:
             listener.append(f"{_named(subject, state)}{drift.because}")
-        words = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, drift.because)
+        told = (AuditEvent.DRIFT_REPAIR, Reason.FOUND_DIFFERENT, drift.because)
         if isinstance(subject, str):
-            decision = Decision(*words, pod_id=subject, before=drift.before, after=drift.after)
+            decision = Decision(*told, pod_id=subject, before=drift.before, after=drift.after)
         else:
-            decision = Decision(*words, subject=subject, before=drift.before, after=drift.after)
+            decision = Decision(*told, subject=subject, before=drift.before, after=drift.after)
         self.decided((decision,), state, state)
 
     @contextmanager
@@ -179,10 +179,12 @@ def _record(
 ) -> Record:
     """Word a decision, with the nodes that a dedicated container could have got, for `explain`, or what it used."""
     record = worded(decision, pod, decision_id, latency_us)
-    used = dict(decision.inputs or {})
-    if decision.considered is None or decision.subject is None:
-        return replace(record, extra={"inputs": used}) if used else record
     subject, considered = decision.subject, decision.considered
+    used = dict(decision.inputs or {})
+    if decision.place is not None and subject is not None:
+        used |= words.inputs(subject, decision.place)
+    if considered is None or subject is None:
+        return replace(record, extra={"inputs": used}) if used else record
     found = candidates(topology, considered, subject.exclusive)
     used |= {
         "request_milli": request.of_container(subject.container, subject.wish).milli,

@@ -48,12 +48,28 @@ Inputs = Mapping[str, Figure]
 """Every figure that a decision used, by name with its unit, from which it can be derived again."""
 
 
+class PlaceFigures(NamedTuple):
+    """The figures of a container's place that are not the container's own; `policy.words.inputs` names them all.
+
+    pod_request_milli: the pod's CPU request, thousandths of a CPU, None if not known.
+    cpus: CPUs of the pool, or of the container that it follows.
+    main: name of the container that it follows, "" for none.
+    pool_asked_milli: requests in the pool, thousandths of a CPU, None for a pool that is not sized by them.
+    """
+
+    pod_request_milli: int | None
+    cpus: CPUMask
+    main: str
+    pool_asked_milli: int | None
+
+
 class Decision(NamedTuple):
     """One decision and its words; the subject is a container, a pod or a pool.
 
     `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;
     update: the overlay); empty for a decision that needs no answer. `considered`: only where CPUs were chosen.
-    `inputs`: by name the figures that were used. `qos`: that of a pod; a container's is its own.
+    `inputs`: by name the figures that were used. `place`: such figures of a container's place, which get their names
+    when the record is written: a hook does not wait for that. `qos`: that of a pod; a container's is its own.
     """
 
     event: AuditEvent
@@ -71,6 +87,7 @@ class Decision(NamedTuple):
     used: str = ""
     considered: Considered | None = None
     inputs: Inputs | None = None
+    place: PlaceFigures | None = None
     qos: QoSClass | None = None
 
 

@@ -15,6 +15,8 @@ from nri_coloc.policy import admission, change, entitlement, request, resize, wo
 def without(state: NodeState, leaving: tuple[Assignment, ...]) -> tuple[NodeState, tuple[Decision, ...]]:
     """Return the state without these containers, and the decisions on the containers that followed them."""
     after = change.without(state, leaving)
+    if not change.followers(state, leaving):
+        return after, ()
     said: list[Decision] = []
     for owner in leaving:
         followers = [

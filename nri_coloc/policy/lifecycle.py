@@ -12,7 +12,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Decision, Moves, Outcome
 from nri_coloc.model.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import ENDED, Assignment, NodeState
+from nri_coloc.model.state import Assignment, NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import Container, Phase, Pod, Wish
 from nri_coloc.policy import admission, box, change, heirs, membership, news, path, starts, words
@@ -168,15 +168,16 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
         return starts.gone(state, event.container_id)
     if event.vanished:
         return release(state, (known,), Reason.VANISHED)
-    outcome = release(state, (known,), Reason.REMOVED if event.removed else Reason.STOPPED)
-    return replace(outcome, state=replace(outcome.state, ended=(*state.ended, known.id)[-ENDED:]))
+    reason = Reason.REMOVED if event.removed else Reason.STOPPED
+    return release(change.with_ended(state, known.id), (known,), reason)
 
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
     """Take containers out of the state; their CPUs return to the pools, or stay with their pods (`heirs`)."""
     outcome = _released(state, leaving, reason)
     for one in leaving:
-        outcome += starts.over(outcome.state, one.container.pod_id, one.id)
+        if starts.awaits(state, one.container.pod_id):
+            outcome += starts.over(outcome.state, one.container.pod_id, one.id)
     return outcome
 
 

@@ -9,7 +9,6 @@ protected. Within a bound the kernel divides by use (mm/page_counter.c, effectiv
 the older pods keep theirs: a new pod takes nothing from them.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nri_coloc.model import memory_request
@@ -42,19 +41,23 @@ NONE = Protection()
 
 def asked_by_pod(state: NodeState, pod_id: str) -> Protection:
     """Return the sum that a pod's containers ask for."""
-    return _sum(state, state.of_pod(pod_id))
+    asked = (of(state, assignment) for assignment in state.of_pod(pod_id))
+    return sum((each for each in asked if each is not NONE), NONE)
 
 
 def of_pod(state: NodeState, pod_id: str) -> Protection:
     """Return the protection that a pod may have."""
-    members = tuple(state.of_pod(pod_id))
-    asked = _sum(state, members)
-    return asked if asked == NONE else asked.within(_bound(state, pod_id, members))
+    asked = asked_by_pod(state, pod_id)
+    return NONE if asked == NONE else asked.within(bound_of_pod(state, pod_id))
 
 
 def bound_of_pod(state: NodeState, pod_id: str) -> int:
     """Return the most bytes that a pod's containers may have protected together."""
-    return _bound(state, pod_id, state.of_pod(pod_id))
+    place = state.pods.get(pod_id)
+    if place is None:
+        return 0
+    containers = (assignment.container for assignment in state.of_pod(pod_id))
+    return memory_request.certain_of_pod(place.pod, containers, state.topology.memory_bytes)
 
 
 def by_pod(state: NodeState) -> dict[str, Protection]:
@@ -80,16 +83,6 @@ def of(state: NodeState, assignment: Assignment) -> Protection:
     """Return what one container asked for; a VM's has nothing of its own, and its pod the more."""
     is_unit = assignment.wish.handler == "pod"
     knobs = admission.wanted(state, assignment) if is_unit else assignment.knobs
+    if knobs.memory_low is None and knobs.memory_min is None:
+        return NONE
     return Protection(knobs.memory_low or 0, knobs.memory_min or 0)
-
-
-def _sum(state: NodeState, members: Iterable[Assignment]) -> Protection:
-    return sum((of(state, assignment) for assignment in members), NONE)
-
-
-def _bound(state: NodeState, pod_id: str, members: Iterable[Assignment]) -> int:
-    place = state.pods.get(pod_id)
-    if place is None:
-        return 0
-    containers = (assignment.container for assignment in members)
-    return memory_request.certain_of_pod(place.pod, containers, state.topology.memory_bytes)

@@ -32,6 +32,12 @@ def created(state: NodeState, event: ContainerCreated) -> Outcome:
     return Outcome(after, moves=_moves(state, after, event.pod_id))
 
 
+def awaits(state: NodeState, pod_id: str) -> bool:
+    """Whether a pod's cgroup has CPUs for a container that has not started; seldom, and never on cgroup v2."""
+    place = state.pods.get(pod_id)
+    return place is not None and bool(place.unstarted)
+
+
 def over(state: NodeState, pod_id: str, container_id: str) -> Outcome:
     """Forget the CPUs of a container that has started, or that will never start."""
     place = state.pods.get(pod_id)

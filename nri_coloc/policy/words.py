@@ -1,7 +1,7 @@
 """Decisions in words: which audit event, which reason, and a sentence with the figures that were used."""
 
 from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Decision, Figure, Inputs
+from nri_coloc.model.decisions import Decision, Figure, Inputs, PlaceFigures
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import DEDICATED, POOLS, SHARE, Assignment, NodeState
@@ -40,27 +40,35 @@ def of_admission(
         after=assignment.knobs,
         orders=assignment.knobs,
         considered=admitted.considered,
-        inputs=_inputs(state, assignment),
+        place=_place_of(state, assignment),
     )
 
 
-def _inputs(state: NodeState, assignment: Assignment) -> Inputs:
+def _place_of(state: NodeState, assignment: Assignment) -> PlaceFigures:
+    """Return the figures of a container's place: the pod's request, and the CPUs of the pool or owner."""
+    asked, main = state.pools.asked.get(assignment.pool), state.containers.get(assignment.follows)
+    return PlaceFigures(
+        pod_request_milli=entitlement.of_pod(state, assignment.container.pod_id),
+        cpus=state.cpus_of(assignment),
+        main="" if main is None else main.container.name,
+        pool_asked_milli=None if asked is None else asked.milli,
+    )
+
+
+def inputs(assignment: Assignment, place: PlaceFigures) -> Inputs:
     """Return by name the figures of a container's place: the requests, and the CPUs of the pool or owner."""
-    container, wish, pool = assignment.container, assignment.wish, assignment.pool
-    found = of_request(state, assignment)
-    if assignment.follows in state.containers:
-        found |= {
-            "main": state.containers[assignment.follows].container.name,
-            "main_cpus": cpuset.render(state.cpus_of(assignment)),
-        }
+    container, wish = assignment.container, assignment.wish
+    found = _requests(assignment, place.pod_request_milli)
+    if place.main:
+        found |= {"main": place.main, "main_cpus": cpuset.render(place.cpus)}
     elif assignment.hands_off:
         found["spec_cpus"] = container.resources.cpus
     elif not assignment.exclusive:
-        found["pool_cpus"] = cpuset.render(state.cpus_of(assignment))
+        found["pool_cpus"] = cpuset.render(place.cpus)
     if container.claimed:
         found["claimed_cpus"] = cpuset.render(container.claimed)
-    if pool in state.pools.asked:
-        found["pool_asked_milli"] = state.pools.asked[pool].milli
+    if place.pool_asked_milli is not None:
+        found["pool_asked_milli"] = place.pool_asked_milli
     if assignment.knobs.burst is not None:
         found |= {"quota": container.resources.quota, "burst_percent": wish.cpu_burst_percent}
     return found
@@ -68,11 +76,12 @@ def _inputs(state: NodeState, assignment: Assignment) -> Inputs:
 
 def of_request(state: NodeState, assignment: Assignment) -> dict[str, Figure]:
     """Return by name what a container and its pod request, thousandths of a CPU; None if not known."""
-    container = assignment.container
-    return {
-        "request_milli": request.of_container(container, assignment.wish).milli,
-        "pod_request_milli": entitlement.of_pod(state, container.pod_id),
-    }
+    return _requests(assignment, entitlement.of_pod(state, assignment.container.pod_id))
+
+
+def _requests(assignment: Assignment, pod: int | None) -> dict[str, Figure]:
+    own = request.of_container(assignment.container, assignment.wish).milli
+    return {"request_milli": own, "pod_request_milli": pod}
 
 
 def _burst(assignment: Assignment) -> str:
@@ -186,7 +195,7 @@ def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> De
         subject=assignment,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(assignment))),
-        inputs=_inputs(after, assignment),
+        place=_place_of(after, assignment),
     )
 
 
@@ -202,7 +211,7 @@ def of_heir(before: NodeState, after: NodeState, owner: Assignment, assignment: 
         subject=now,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpus),
-        inputs=_inputs(after, now),
+        place=_place_of(after, now),
     )
 
 
@@ -217,5 +226,5 @@ def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assign
         subject=joined,
         before=Knobs(cpus=cpuset.render(before.cpus_of(small))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(joined))),
-        inputs=_inputs(after, joined),
+        place=_place_of(after, joined),
     )

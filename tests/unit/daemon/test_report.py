@@ -40,6 +40,17 @@ def test_what_a_decision_used_goes_out_by_name_beside_its_sentence():
     assert heard.records[0].extra == {"inputs": {"online_milli": 1200}}
 
 
+def test_figures_of_a_place_get_names_in_the_record():
+    node = a_node()
+    report, heard = a_report(node)
+    before = node.state
+    outcome = create(node, "app")
+    assert outcome.decisions[0].inputs is None
+    report.decided(outcome.decisions, outcome.state, before)
+    inputs = heard.records[0].extra["inputs"]
+    assert (inputs["request_milli"], inputs["pool_cpus"]) == (1000, "0-7")
+
+
 def test_what_this_machine_does_not_take_is_said_and_not_claimed():
     node = a_node()
     report, heard = a_report(node)
