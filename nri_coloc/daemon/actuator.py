@@ -20,7 +20,7 @@ from nri_coloc.actuation.target import Later
 from nri_coloc.daemon import looks, targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.barrier import Barrier
-from nri_coloc.daemon.drift import Drift, Drifts, is_kubelets
+from nri_coloc.daemon.drift import Drift, Drifts, Unannounced
 from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.host_groups import HostGroups
 from nri_coloc.daemon.leftovers import Leftovers
@@ -86,6 +86,7 @@ class Actuator:
         self._incoming = NOBODY
         self._turn = Lock()
         self._drifts = Drifts()
+        self._unannounced = Unannounced()
         self._protections = Protections(node, writer, report)
         self._host_groups = HostGroups(node, writer, report)
         self._leftovers = Leftovers(writer)
@@ -186,6 +187,7 @@ class Actuator:
         self._looks.forget(container_id)
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
+        self._unannounced.forget(container_id)
         self.scores.forget(container_id)
 
     def place(self, container_id: str) -> Drift | None:
@@ -400,6 +402,8 @@ class Actuator:
             failures = applied.failures + self._leftovers.clear(state, pod_id, target)
             applied = replace(applied, failures=failures)
             drift = self._drifts.judge(pod_id, target, applied)
+            is_resized = self.bandwidths.is_resized(pod_id)
+            due = self._unannounced.judge(pod_id, drift, is_resized=is_resized, now=time.monotonic())
         if not state.boxed(pod_id):
             self.left_box(target.path)
         for failure in failures:
@@ -409,8 +413,8 @@ class Actuator:
         self._settle("pod", pod_id, applied.cpus)
         if (applied.cpus is not None and applied.before != applied.cpus) or targets.holds_a_vm(state, pod_id):
             self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it
-        if drift is not None and not (is_kubelets(drift) and self.bandwidths.is_resized(pod_id)):
-            self._report.drifted(pod_id, state, drift)
+        for each in due:
+            self._report.drifted(pod_id, state, each)
 
     def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         for barrier in (*self._barriers.values(), self._handed_over):

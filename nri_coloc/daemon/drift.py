@@ -32,6 +32,12 @@ CPUS: Final = "cpuset.cpus"
 _KUBELETS: Final = Knobs(shares=0, memory_limit=0)
 """Set are the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""
 
+ANNOUNCED_WITHIN_S: Final = 5.0
+"""How long a kubelet may take from its write of a pod's cgroup to the call that announces the resize.
+
+Kubernetes 1.34 and 1.35 write a pod that grows first, and call the runtime in the same turn.
+"""
+
 
 class Drift(NamedTuple):
     """What was found and what it is again.
@@ -54,6 +60,34 @@ class Drift(NamedTuple):
 def is_kubelets(drift: Drift) -> bool:
     """Whether a kubelet's resize writes all that was found in a pod's cgroup: its shares and its memory limit."""
     return not drift.before.without(_KUBELETS).named()
+
+
+class Unannounced:
+    """Drifts of pods that a kubelet may still announce as its resize; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[float, Drift]] = {}
+
+    def judge(self, pod_id: str, drift: Drift | None, *, is_resized: bool, now: float) -> tuple[Drift, ...]:
+        """Return the drifts of a pod to report now.
+
+        drift: found now, if any. is_resized: whether a resize of the pod was announced.
+        """
+        at, held = self._held.pop(pod_id, (now, None))
+        if is_resized:
+            return (drift,) if drift is not None and not is_kubelets(drift) else ()
+        if drift is None and held is not None and now - at < ANNOUNCED_WITHIN_S:
+            self._held[pod_id] = at, held
+            return ()
+        # a kubelet resizes a pod once; what is repaired again and again is reported at once
+        if drift is not None and drift.times <= 1 and is_kubelets(drift):
+            self._held[pod_id] = now, drift
+            drift = None
+        return tuple(each for each in (held, drift) if each is not None)
+
+    def forget(self, pod_id: str) -> None:
+        """Drop a pod that is gone."""
+        self._held.pop(pod_id, None)
 
 
 def worded(found: Sequence[Correction], times: int) -> Drift:

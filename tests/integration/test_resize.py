@@ -336,3 +336,18 @@ def test_kubelets_write_after_a_resize_is_no_drift(tmp_path: Path, cgroup: int):
         wait_until(lambda: file(node, of_pod, name) == ours, 20, "our weight again")
         assert not poll(lambda: daemon.audit("drift.repair"), 1)
         assert_unhurt(daemon)
+
+
+@pytest.mark.parametrize("cgroup", [1, 2], ids=["v1", "v2"])
+def test_kubelets_write_before_a_resize_is_no_drift(tmp_path: Path, cgroup: int):
+    with Node(tmp_path, cgroup=cgroup) as node, daemon_of(node) as daemon:
+        served(daemon)
+        job = shared(node, "job", 500, qos="reclaimed")
+        name, ours = node.tree.weight(2)
+        of_pod = node.runtime.containers[job].pod.id
+        wait_until(lambda: file(node, of_pod, name) == ours, 20, "our weight")
+        node.tree.write(node.runtime.pods[of_pod].cgroup, *node.tree.weight(307))
+        wait_until(lambda: file(node, of_pod, name) == ours, 20, "our weight again")
+        resize(node, job, 300)
+        assert not poll(lambda: daemon.audit("drift.repair"), 1)
+        assert_unhurt(daemon)

@@ -291,13 +291,15 @@ def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_afte
 def test_a_reset_that_the_next_order_finds_is_told_too():
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
     rig.actuator.can = Capability(2, kit.EVERYTHING.files)
-    start_pod(rig.node, "batch")
+    start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
     rig.actuator.place_pod("batch")
-    rig.cgroups.texts = {(BATCH, "cpu.weight"): "100"}
+    rig.cgroups.texts = {(BATCH, "io.weight"): "default 100"}
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.actuator.place_pod("batch")
     (record,) = rig.heard.records
-    assert (record.before, record.after) == ({"shares": 2598}, {"shares": 2}), "its CPUs are our own change"
+    assert (record.before, record.after) == ({"io.weight": 100}, {"io.weight": 10}), (
+        "its CPUs are our own change"
+    )
 
 
 def test_a_container_that_is_still_being_made_is_put_right_without_a_word():

@@ -2,10 +2,17 @@
 
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.target import Applied, Later, Target
-from nri_coloc.daemon.drift import FORMER_KEPT, REPAIRS_PER_MINUTE, Drifts
+from nri_coloc.daemon.drift import (
+    ANNOUNCED_WITHIN_S,
+    FORMER_KEPT,
+    REPAIRS_PER_MINUTE,
+    Drift,
+    Drifts,
+    Unannounced,
+)
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.knobs.files import FileValue
-from nri_coloc.model.knobs import NO_KNOBS
+from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from tests.unit.policy import kit
 
 ALL, LOW, HIGH = kit.mask("0-7"), kit.mask("0-3"), kit.mask("4-7")
@@ -156,3 +163,43 @@ def test_what_is_reset_again_and_again_is_told_so_often_and_then_is_too_often():
     assert not drifts.lets_be("pod", target(LOW))
     drifts.forget("pod")
     assert (drifts.lets_be("pod"), drifts.ids) == (False, set())
+
+
+RESIZED = Drift(Knobs(shares=307), Knobs(shares=2), "found cpu.shares 307 instead of 2; put right")
+OTHER = Drift(Knobs(io_weight=400), Knobs(io_weight=10), "found io.weight 400 instead of 10; put right")
+LATE = ANNOUNCED_WITHIN_S
+
+
+def reported(*looks: tuple[float, Drift | None, bool]) -> list[tuple[Drift, ...]]:
+    """Return what each look at a pod reports: its time, the drift found, and whether a resize is announced."""
+    pods = Unannounced()
+    return [pods.judge("pod", drift, is_resized=is_resized, now=now) for now, drift, is_resized in looks]
+
+
+def test_announced_write_is_not_reported():
+    assert reported((0, RESIZED, False), (1, None, True), (LATE, None, False)) == [(), (), ()]
+
+
+def test_write_that_nothing_announces_is_reported_once():
+    assert reported((0, RESIZED, False), (1, None, False), (LATE, None, False), (9, None, False)) == [
+        (),
+        (),
+        (RESIZED,),
+        (),
+    ]
+
+
+def test_repeated_write_is_reported_at_once():
+    again = RESIZED._replace(times=2)
+    assert reported((0, RESIZED, False), (1, again, False)) == [(), (RESIZED, again)]
+
+
+def test_other_drift_is_reported_at_once():
+    assert reported((0, OTHER, False), (1, RESIZED, False), (2, OTHER, True)) == [(OTHER,), (), (OTHER,)]
+
+
+def test_pod_that_is_gone_is_not_reported():
+    pods = Unannounced()
+    pods.judge("pod", RESIZED, is_resized=False, now=0)
+    pods.forget("pod")
+    assert pods.judge("pod", None, is_resized=False, now=LATE) == ()

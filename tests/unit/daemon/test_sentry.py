@@ -283,8 +283,9 @@ def test_cpus_that_somebody_gave_a_pod_of_the_box_are_taken_back_and_told(box: B
 
 
 def test_a_repair_is_no_reason_for_another(box: Box):
-    shared_files.put(box.pod["cpu"] / "cpu.shares", "9000")
-    wait_until(lambda: box.shares == "2", PATIENCE_S, "the smallest weight")
+    ours = box.cpus
+    (box.pod["cpuset"] / "cpuset.cpus").write_text("0-7")
+    wait_until(lambda: box.cpus == ours, PATIENCE_S, "the CPUs of the box")
     wait_until(box.drifts, PATIENCE_S, "its record")
     box.sentry.look_at_next()
     assert not poll(lambda: box.drifts() > 1, A_WHILE_S)
