@@ -56,8 +56,6 @@ class Creation:
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
         """Answer, from what is foreseen or from a decision, and act on what was decided."""
-        if foresight.names_cpus(hook):
-            self._look_at_kubelet()
         foreseen = self._foresight.answer(hook, self._node.state, self._terms)
         if foreseen is None:
             self._decide_and_answer(hook, exchange)
@@ -90,6 +88,8 @@ class Creation:
         self._consequences.follow(outcome, before, exchange)
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
+        if foresight.names_cpus(hook):  # no answer is foreseen for such a container
+            self._look_at_kubelet()
         event = self._translator.creating(hook, self._node.state, self._node.tuning)
         with self.expecting(event.wish):
             self._decide_on(event, hook, exchange)

@@ -41,8 +41,12 @@ NONE = Protection()
 
 def asked_by_pod(state: NodeState, pod_id: str) -> Protection:
     """Return the sum that a pod's containers ask for."""
-    asked = (of(state, assignment) for assignment in state.of_pod(pod_id))
-    return sum((each for each in asked if each is not NONE), NONE)
+    total = NONE
+    for assignment in state.of_pod(pod_id):
+        own = of(state, assignment)
+        if own is not NONE:
+            total += own
+    return total
 
 
 def of_pod(state: NodeState, pod_id: str) -> Protection:

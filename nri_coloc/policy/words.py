@@ -46,13 +46,11 @@ def of_admission(
 
 def _place_of(state: NodeState, assignment: Assignment) -> PlaceFigures:
     """Return the figures of a container's place: the pod's request, and the CPUs of the pool or owner."""
-    asked, main = state.pools.asked.get(assignment.pool), state.containers.get(assignment.follows)
-    return PlaceFigures(
-        pod_request_milli=entitlement.of_pod(state, assignment.container.pod_id),
-        cpus=state.cpus_of(assignment),
-        main="" if main is None else main.container.name,
-        pool_asked_milli=None if asked is None else asked.milli,
-    )
+    asked, main = state.pools.asked.get(assignment.pool), ""
+    if assignment.follows in state.containers:
+        main = state.containers[assignment.follows].container.name
+    pod = entitlement.of_pod(state, assignment.container.pod_id)
+    return PlaceFigures(pod, state.cpus_of(assignment), main, None if asked is None else asked.milli)
 
 
 def inputs(assignment: Assignment, place: PlaceFigures) -> Inputs:
