@@ -1,6 +1,6 @@
 # Every target works on a fresh Debian 12 with: make git python3 python3-venv ca-certificates
-# The distribution's interpreter is built with profile-guided optimisation: a CreateContainer costs it 13 % less than
-# one built without (make bench, medians of three runs side by side). PYTHON=… overrides.
+# The distribution's interpreter is built with profile-guided optimisation: a CreateContainer takes 13 % less time than with
+# an interpreter built without (make bench, medians of three runs side by side). PYTHON=… overrides.
 PYTHON ?= $(shell /usr/bin/python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo /usr/bin/python3 || echo python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -53,7 +53,7 @@ test-cluster: setup
 cluster: setup
 	$(BIN)/python -m tests.cluster up
 
-# Also takes away what a killed test run left.
+# Also removes the leftovers of a killed test run.
 cluster-down: setup
 	$(BIN)/python -m tests.cluster down
 
@@ -65,19 +65,19 @@ soak: setup
 soak-pushes: setup
 	$(BIN)/python -m pytest tests/soak/test_pushes.py --pushes=10000 $(ARGS)
 
-# Ten idle minutes of a real Kubernetes node, and the pace of sixty pods with and without us, as root.
+# Ten idle minutes of a real Kubernetes node, and the pace of sixty pods with and without the plugin, as root.
 soak-cluster: setup
 	$(BIN)/python -m pytest tests/cluster/test_soak.py $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks
 
-# Our daemon beside the official Go stub, asked by the official Go adaptation, in one run.
+# The daemon beside the official Go stub, both called by the official Go adaptation, in one run.
 bench-hook: setup
 	$(BIN)/python -m benchmarks side-by-side
 
-# A real server beside offline work, alone, as a plain kubelet has them and with us: five minutes, as root.
-# More of it: make bench-colocation ARGS="--rounds 3 --seconds 20 --work busy"
+# A real server beside offline work: alone, with a plain kubelet, and with the plugin: five minutes, as root.
+# Longer: make bench-colocation ARGS="--rounds 3 --seconds 20 --work busy"
 bench-colocation: setup
 	$(BIN)/python -m benchmarks colocation $(ARGS)
 

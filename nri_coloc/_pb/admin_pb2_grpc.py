@@ -65,8 +65,8 @@ class AdminServicer:
     """Missing associated documentation comment in .proto file."""
 
     def PauseLending(self, request, context):
-        """Gives the reclaim box its floor of CPUs, lends no more memory and offers nothing, for a time. Another pause
-        replaces this one.
+        """Shrinks the reclaim pool to its floor, lends no more memory and offers nothing, for a time. A new pause replaces
+        the present one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,15 +87,14 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Repair(self, request, context):
-        """Looks at every cgroup now and puts right what somebody else has changed, also what was let be because it was
-        changed again and again.
+        """Checks every cgroup now and repairs drift, also in cgroups that were left alone after repeated repairs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Compare(self, request, context):
-        """Compares the runtime's own list of containers with what it has told us, now.
+        """Compares the runtime's own list of containers with the list that it sent to the plugin, now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
