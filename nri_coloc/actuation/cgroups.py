@@ -41,15 +41,17 @@ class Layout(Protocol):
 class CgroupWriter:
     """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone.
 
-    `wrote` is told of each cgroup that was brought to a target, not of those that held it already.
+    wrote: called with the path of each cgroup after a write to its files.
     """
 
-    def __init__(self, layout: Layout, journal: Journal, host_root: str) -> None:
+    def __init__(
+        self, layout: Layout, journal: Journal, host_root: str, wrote: Callable[[str], None]
+    ) -> None:
         self._layout = layout
         self._journal = journal
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
-        self.wrote: Callable[[str], None] = lambda _path: None
+        self._wrote = wrote
         self._followed: set[str] = set()
         self._images: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
@@ -116,7 +118,7 @@ class CgroupWriter:
             for value in target.values:
                 self._write(target, value, writes)
             if writes.corrected or writes.failures or before != cpus:
-                self.wrote(target.path)
+                self._wrote(target.path)
         return writes.applied(cpus, before)
 
     def files_of(self, target: Target) -> tuple[str, ...]:

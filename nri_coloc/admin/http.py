@@ -75,15 +75,15 @@ class View(Protocol):
 
 
 class HttpServer:
-    """Serves `view` at "ADDRESS:PORT" from its own threads; a port that is taken is tried again for ever."""
+    """Serves `view` from its own threads; a port that is taken is tried again for ever."""
 
-    def __init__(self, address: str, view: View, report: Report, retry_s: float = RETRY_S) -> None:
-        self._address = endpoint.split(address)
+    def __init__(self, view: View, report: Report, retry_s: float = RETRY_S) -> None:
         self._view = view
         self._report = report
         self._retry_s = retry_s
         self._closing = Event()
         self._bound = Event()
+        self._address = ("", 0)
         self._port = 0
         self._loop: Loop | None = None
         self._thread = Thread(target=self._run, name="http", daemon=True)
@@ -93,8 +93,9 @@ class HttpServer:
         """The port that is served, 0 while there is none."""
         return self._port
 
-    def start(self) -> None:
-        """Start serving; returns at once."""
+    def start(self, address: str) -> None:
+        """Start serving at "ADDRESS:PORT"; return at once. Raise ValueError for another text."""
+        self._address = endpoint.split(address)
         self._thread.start()
 
     def wait_bound(self, timeout_s: float) -> bool:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
 from threading import Condition, Lock, Thread
-from typing import Final
+from typing import Final, Protocol
 
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.target import Later
@@ -33,6 +33,7 @@ from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Moves
 from nri_coloc.model.state import NodeState
+from nri_coloc.reclaim.hints import SchedulerCapability
 
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 110 pods of one container cost 6 ms of one core each time."""
@@ -56,23 +57,42 @@ TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal, at most: a minute to five."""
 
 
+class MemoryWrites(Protocol):
+    """Writes that may reclaim memory, made on a thread of their own."""
+
+    def release(self, path: str) -> None: ...
+
+    def later(self, later: Later, subject: Subject) -> None: ...
+
+
+LookAgain = Callable[[Capability], Capability]
+"""Returns known capabilities with the control files that pods' own cgroups have, once there are pods."""
+
+
 class Actuator:
     """Orders in, kernel files out.
 
     `actual` holds the CPUs last read back, by container id; `unread` why the last reading of a container failed.
     """
 
-    def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
-        self.can = Capability()
-        self.look_again: Callable[[Capability], Capability] = lambda can: can
-        self.left_box: Callable[[str], None] = lambda _path: None
-        self.later: Callable[[Later, Subject], object] = lambda later, _subject: later.write()
+    def __init__(
+        self,
+        node: Node,
+        writer: CgroupWriter,
+        report: Report,
+        *,
+        memory: MemoryWrites,
+        look_again: LookAgain,
+        scheduling: SchedulerCapability | None,
+    ) -> None:
+        self._memory = memory
+        self._look_again = look_again
         self._looks = Looks(writer, report)
         self.actual = self._looks.actual
         self.unread = self._looks.unread
         self.swept_at = 0.0
         self.bandwidths = PodBandwidths(node, writer, report)
-        self.hints = Hints(node, writer, report)
+        self.hints = Hints(node, writer, report, scheduling)
         self.scores = Scores(node, writer, report)
         self._node = node
         self._writer = writer
@@ -176,7 +196,7 @@ class Actuator:
         """Know which CPUs the runtime was told for a container that it is making."""
         expected = targets.cpuset_of(state, container_id)
         answered = state.containers[container_id]
-        if self.can.oom_by_answer(answered.knobs.oom_score_adj, answered.original.oom_score_adj):
+        if self._node.can.oom_by_answer(answered.knobs.oom_score_adj, answered.original.oom_score_adj):
             self.scores.answered(answered)
         if expected is not None and not self._node.tuning.dra_driver:  # that answer names no CPUs
             with self._turn:
@@ -220,7 +240,8 @@ class Actuator:
 
     def place_pod(self, pod_id: str) -> None:
         """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files there are."""
-        self.can = self.look_again(self.can)
+        known = self._node.can
+        self._node.learn(self._look_again(known), instead_of=known)
         self._apply_pod(pod_id)
 
     def place_pods(self, pod_ids: Iterable[str]) -> None:
@@ -242,11 +263,11 @@ class Actuator:
 
     def place_host_groups(self) -> None:
         """Bring the box's members outside Kubernetes to its values; who is no member any more gets its own back."""
-        self._host_groups.place(self.can)
+        self._host_groups.place(self._node.can)
 
     def guard_host_group(self, path: str) -> None:
         """As `guard_pod`, for one of the box's members outside Kubernetes."""
-        self._host_groups.guard(path, self.can)
+        self._host_groups.guard(path, self._node.can)
 
     def guard_pod(self, pod_id: str) -> None:
         """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
@@ -254,12 +275,12 @@ class Actuator:
 
     def files_of_pod(self, pod_id: str) -> tuple[str, ...]:
         """Return the files of a pod's own cgroup that hold its values."""
-        target = targets.of_pod(self._node.state, pod_id, self.can)
+        target = targets.of_pod(self._node.state, pod_id, self._node.can)
         return self._writer.files_of(target) if target is not None else ()
 
     def files_of_host_group(self, path: str) -> tuple[str, ...]:
         """As `files_of_pod`, for one of them."""
-        return self._writer.files_of(targets.of_host_group(self._node.state, path, self.can))
+        return self._writer.files_of(targets.of_host_group(self._node.state, path, self._node.can))
 
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S
@@ -286,7 +307,7 @@ class Actuator:
         self._each(self.bring, containers, STEP_ASIDE_EVERY)
         self._each(self.bandwidths.follow, containers, STEP_ASIDE_EVERY)
         if pods:
-            self._protections.keep(self.can)
+            self._protections.keep(self._node.can)
 
     def _sweep_for(self, asked: "list[Future[int]]") -> None:
         """Sweep because somebody wants it now; what was let be has another chance."""
@@ -314,7 +335,7 @@ class Actuator:
             return
         self._each(self._keep_pod, state.pods, SWEEPS_ASIDE_EVERY)
         self._each(self._keep_container, state.containers, SWEEPS_ASIDE_EVERY)
-        self._guarded(self._protections.keep, self.can)
+        self._guarded(self._protections.keep, self._node.can)
         self._guarded(self.bandwidths.sweep)
         self._guarded(self.hints.sweep)
         self._forget_gone()
@@ -367,7 +388,7 @@ class Actuator:
         with self._turn:
             state = self._node.state
             assignment = state.containers.get(container_id)
-            target = self._targets.of_container(state, container_id, self.can)
+            target = self._targets.of_container(state, container_id, self._node.can)
             if assignment is None or target is None or self._node.tuning.observe:
                 self._settle("container", container_id, None)
                 return None
@@ -382,7 +403,7 @@ class Actuator:
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, assignment, state)
         for later in applied.later:
-            self.later(later, assignment)
+            self._memory.later(later, assignment)
         self._settle("container", container_id, cpus)
         # one without a process is still being made: its cgroup is there before its values are
         return drift if assignment.container.pid else None
@@ -394,7 +415,7 @@ class Actuator:
     def _apply_pod(self, pod_id: str) -> None:
         with self._turn:
             state = self._node.state
-            target = self._targets.of_pod(state, pod_id, self.can)
+            target = self._targets.of_pod(state, pod_id, self._node.can)
             if target is None or self._node.tuning.observe:
                 self._settle("pod", pod_id, None)
                 return
@@ -405,11 +426,11 @@ class Actuator:
             is_resized = self.bandwidths.is_resized(pod_id)
             due = self._unannounced.judge(pod_id, drift, is_resized=is_resized, now=time.monotonic())
         if not state.boxed(pod_id):
-            self.left_box(target.path)
+            self._memory.release(target.path)
         for failure in failures:
             self._report.refused_by_kernel(failure, pod_id, state)
         for later in applied.later:
-            self.later(later, pod_id)
+            self._memory.later(later, pod_id)
         self._settle("pod", pod_id, applied.cpus)
         if (applied.cpus is not None and applied.before != applied.cpus) or targets.holds_a_vm(state, pod_id):
             self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it

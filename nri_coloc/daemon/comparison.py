@@ -14,9 +14,10 @@ from threading import Thread
 from typing import Final, Protocol
 
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import ColocError
 from nri_coloc.model.events import ContainerGone
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -51,19 +52,27 @@ def in_background(work: Callable[[], None]) -> None:
 
 
 class Comparison:
-    """Compares when it is time to and remembers the result; `spawn` runs what may have to wait for CRI.
+    """Compares the two lists when that is due, and keeps the result.
 
-    `vanished` is told of whoever ended without a word: no hook will.
+    spawn: runs work that may have to wait for CRI.
     """
 
     def __init__(
-        self, node: Node, trunk: Trunk, actuator: Actuator, report: Report, listing: Listing
+        self,
+        node: Node,
+        runtime: Connection,
+        actuator: Actuator,
+        pusher: Pusher,
+        report: Report,
+        *,
+        listing: Listing,
+        spawn: Callable[[Callable[[], None]], None] = in_background,
     ) -> None:
-        self.spawn: Callable[[Callable[[], None]], None] = in_background
-        self.vanished: Callable[[str], None] = lambda _container_id: None
+        self._spawn = spawn
+        self._pusher = pusher
         self.detail = "not compared with CRI yet"
         self._node = node
-        self._trunk = trunk
+        self._runtime = runtime
         self._actuator = actuator
         self._report = report
         self._listing = listing
@@ -83,13 +92,13 @@ class Comparison:
 
     def due_in(self, now: float) -> float:
         """Return the seconds until it is time to compare; infinite while that is not known or is being done."""
-        if self._asking or not self._trunk.synchronized_at:
+        if self._asking or not self._runtime.synchronized_at:
             return inf
         return max(0.0, self._next_compare - now)
 
     def poll(self, now: float) -> None:
         """Compare when it is time to; called every second or so, and when it is due."""
-        synchronised_at = self._trunk.synchronized_at
+        synchronised_at = self._runtime.synchronized_at
         if not synchronised_at:
             self._compared_for, self.detail = 0.0, "the runtime has not synchronised us"
             self._answer(self._asked)
@@ -106,7 +115,7 @@ class Comparison:
         self._asking, waiting, self._asked = True, self._asked, []
         self._next_compare = now + RETRY_S  # unless it says otherwise
         try:
-            self.spawn(lambda: self._ask(synchronised_at, now, waiting))
+            self._spawn(lambda: self._ask(synchronised_at, now, waiting))
         except RuntimeError:  # no further thread can be had: another turn may have one
             self._asking, self._asked = False, waiting
             raise
@@ -172,7 +181,7 @@ class Comparison:
             self._report.decided(outcome.decisions, outcome.state, before)
             self._actuator.submit(outcome.moves)
             self._actuator.forget(container_id)
-            self.vanished(container_id)
+            self._pusher.forget(container_id)
 
     def _missing(self, missing: set[str], now: float) -> None:
         names = ", ".join(sorted(k[:12] for k in missing)[:5])
@@ -181,10 +190,10 @@ class Comparison:
         self._next_compare = now + RETRY_S
         if now - self._resynchronised_at > RESYNCHRONISE_S or not self._resynchronised_at:
             self._resynchronised_at = now
-            self._trunk.drop("containers were missing from Synchronize")
+            self._runtime.drop("containers were missing from Synchronize")
 
     @property
     def complete(self) -> bool:
         """Whether nothing was missing since the present registration."""
-        registered_at = self._trunk.synchronized_at
+        registered_at = self._runtime.synchronized_at
         return bool(registered_at) and self._compared_for == registered_at

@@ -52,7 +52,7 @@ class Consequences:
         if len(others) > self._node.tuning.updates_per_reply:
             return []
         orders = ((k, admission.orders(outcome.state, outcome.state.containers[k])) for k in others)
-        return adjustment.updates([(k, Knobs(cpus=one.cpus)) for k, one in orders], self._actuator.can)
+        return adjustment.updates([(k, Knobs(cpus=one.cpus)) for k, one in orders], self._node.can)
 
     def learn(self, sent: Any | None) -> None:
         """Note what the runtime's specs hold after an answer of ours; one that was discarded taught it nothing."""

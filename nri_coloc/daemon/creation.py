@@ -4,10 +4,8 @@ No I/O before the reply, but for the one write that a reply would otherwise fail
 """
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import foresight, specs
@@ -17,23 +15,25 @@ from nri_coloc.daemon.exchange import Exchange
 from nri_coloc.daemon.foresight import Foresight, Terms
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.seams import Prepare, prepared
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.knobs import adjustment
 from nri_coloc.model.decisions import Moves, Outcome
 from nri_coloc.model.events import ContainerCreating
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.state import Assignment
-from nri_coloc.model.workload import Wish
 from nri_coloc.nri import codec, events
 from nri_coloc.policy import record
 
 
-class Creation:
-    """Answers one creation at a time.
+class Kubelet(Protocol):
+    """Follows the kubelet's state file as it is now; costs two stats where it did not change."""
 
-    look_at_kubelet: follows the kubelet's state file as it is now, with two stats where it did not change.
-    expecting: has the reclaim pool sized before a container comes that lives on it.
-    """
+    def look_at_kubelet(self) -> None: ...
+
+
+class Creation:
+    """Answers one creation at a time."""
 
     def __init__(
         self,
@@ -43,15 +43,16 @@ class Creation:
         translator: Translator,
         consequences: Consequences,
         *,
-        look_at_kubelet: Callable[[], None],
+        kubelet: Kubelet,
+        prepare: tuple[Prepare, ...],
     ) -> None:
-        self.expecting: Callable[[Wish], AbstractContextManager[object]] = nullcontext
         self._node = node
         self._actuator = actuator
         self._pusher = pusher
         self._translator = translator
         self._consequences = consequences
-        self._look_at_kubelet = look_at_kubelet
+        self._kubelet = kubelet
+        self._prepare = prepare
         self._foresight = Foresight()
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
@@ -69,7 +70,7 @@ class Creation:
 
     @property
     def _terms(self) -> Terms:
-        return Terms(self._node.tuning, self._actuator.can)
+        return Terms(self._node.tuning, self._node.can)
 
     def _decide_answered(self, hook: events.Hook, exchange: Exchange, answer: Any) -> None:
         """Decide on a creation whose answer was foreseen and has left; files mend what it should have said."""
@@ -89,9 +90,9 @@ class Creation:
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
         if foresight.names_cpus(hook):  # no answer is foreseen for such a container
-            self._look_at_kubelet()
+            self._kubelet.look_at_kubelet()
         event = self._translator.creating(hook, self._node.state, self._node.tuning)
-        with self.expecting(event.wish):
+        with prepared(self._prepare, event):
             self._decide_on(event, hook, exchange)
 
     def _decide_on(self, event: ContainerCreating, hook: events.Hook, exchange: Exchange) -> None:
@@ -143,7 +144,7 @@ class Creation:
         assignment = outcome.state.containers[container_id]
         former_oom = assignment.original.oom_score_adj
         response = adjustment.creation(
-            self._told(assignment), record.write(assignment), self._actuator.can, former_oom
+            self._told(assignment), record.write(assignment), self._node.can, former_oom
         )
         if not outcome.moves.containers:
             return response

@@ -4,7 +4,7 @@ gRPC (fifteen megabytes) is imported when it is first needed, and each call has 
 while the threads of one that waits for the next call take 0.08 % of a core for ever.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +18,13 @@ PATIENCE_S: Final = 120.0
 
 
 class CriSide:
-    """Raises ColocError while CRI cannot be asked."""
+    """Raises ColocError while CRI cannot be called.
 
-    def __init__(self, socket_path: str) -> None:
-        self.socket_path = socket_path
+    socket_path: returns the path of the runtime's CRI socket, which a launched plugin learns from its configuration.
+    """
+
+    def __init__(self, socket_path: Callable[[], str]) -> None:
+        self._socket_path = socket_path
 
     def states(self) -> Mapping[str, str]:
         """Return every container's state by id."""
@@ -42,7 +45,7 @@ class CriSide:
     def _client(self) -> "closing[CriClient]":
         from nri_coloc.cri.client import CriClient
 
-        return closing(CriClient(self.socket_path))
+        return closing(CriClient(self._socket_path()))
 
 
 def states_of(listed: "Mapping[str, ContainerFacts]") -> Mapping[str, str]:

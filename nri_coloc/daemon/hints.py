@@ -32,10 +32,14 @@ class Tasks(Protocol):
 
 
 class Hints:
-    """`can` None: tasks cannot be told anything from here. `refusals`: of the kernel, by container."""
+    """Applies scheduling hints to containers' tasks.
 
-    def __init__(self, node: Node, tasks: Tasks, report: Report) -> None:
-        self.can: SchedulerCapability | None = None
+    can: the hints that this machine takes; None if it takes none.
+    refusals: by container, the hints that the kernel refused.
+    """
+
+    def __init__(self, node: Node, tasks: Tasks, report: Report, can: SchedulerCapability | None) -> None:
+        self._can = can
         self._node = node
         self._tasks = tasks
         self._report = report
@@ -52,7 +56,7 @@ class Hints:
 
     def sweep(self) -> None:
         """Tell those who were told something else or nothing, take back what nobody is to have any more."""
-        if self.can is None or self._node.tuning.observe:
+        if self._can is None or self._node.tuning.observe:
             return
         state = self._node.state
         wanted = {
@@ -88,11 +92,11 @@ class Hints:
 
     def _wanted(self, assignment: Assignment) -> Hint | None:
         tuning, wish = self._node.tuning, assignment.wish
-        if self.can is None or tuning.observe or not tuning.reclaim.enabled:
+        if self._can is None or tuning.observe or not tuning.reclaim.enabled:
             return None
         if wish.handler != "container" or "cpu" in wish.preserve:
             return None
-        return hints.hint(assignment.qos, tuning.reclaim.hints, self.can)
+        return hints.hint(assignment.qos, tuning.reclaim.hints, self._can)
 
     def _tell(self, assignment: Assignment, hint: Hint) -> None:
         path = targets.container_path(assignment)

@@ -12,34 +12,36 @@ neutrally and audited, never passed to the runtime.
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import departed, specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
-from nri_coloc.daemon.creation import Creation
+from nri_coloc.daemon.creation import Creation, Kubelet
 from nri_coloc.daemon.exchange import Answers, Exchange
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.resize import Resize
+from nri_coloc.daemon.seams import Prepare, prepared
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import TransportLost
-from nri_coloc.model.events import ContainerGone, PodRemoved, Synchronized
+from nri_coloc.model.events import ContainerGone, PodRemoved
 from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM
-from nri_coloc.model.workload import QoSClass, Wish
 from nri_coloc.nri import events
 from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import box
 
 
 class Hooks:
-    """Serves one hook at a time. `is_there` tells whether a cgroup is."""
+    """Serves one hook at a time.
+
+    kubelet: follows the kubelet's state file before a pod that it pinned is placed.
+    prepare: entered around the decision on a pod or container that may become reclaimed, and on the runtime's list.
+    is_there: returns whether a cgroup exists.
+    """
 
     def __init__(
         self,
@@ -49,10 +51,14 @@ class Hooks:
         translator: Translator,
         report: Report,
         *,
-        look_at_kubelet: Callable[[], None],
+        kubelet: Kubelet,
+        prepare: tuple[Prepare, ...],
+        is_there: Callable[[str], bool],
     ) -> None:
         self._node = node
-        self._look_at_kubelet = look_at_kubelet
+        self._kubelet = kubelet
+        self._prepare = prepare
+        self._is_there = is_there
         self._actuator = actuator
         self._pusher = pusher
         self._translator = translator
@@ -64,13 +70,10 @@ class Hooks:
             pusher,
             translator,
             self._consequences,
-            look_at_kubelet=look_at_kubelet,
+            kubelet=kubelet,
+            prepare=prepare,
         )
-        creation.expecting = self._expecting
         resize = Resize(node, actuator, pusher, translator, self._consequences)
-        self.expecting_member: Callable[[], AbstractContextManager[None]] = nullcontext
-        self.expecting_list: Callable[[Synchronized], AbstractContextManager[object]] = nullcontext
-        self.is_there: Callable[[str], bool] = lambda _path: True
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -104,9 +107,9 @@ class Hooks:
     # ---- pods ----
 
     def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
-        self._look_at_kubelet()
+        self._kubelet.look_at_kubelet()
         event = self._translator.pod_started(hook, self._node.tuning)
-        with self.expecting_member() if box.belongs(event.wish) else nullcontext():
+        with prepared(self._prepare, event):
             before = self._node.state
             outcome = self._node.decide(event)
         self._actuator.place_pod(event.pod.id)
@@ -143,7 +146,7 @@ class Hooks:
         """
         assert hook.container is not None  # events of containers carry one
         self._report.neighbours.creations.created(hook.container.id)
-        event = self._translator.created(hook) if self._actuator.can.cgroup == 1 else None
+        event = self._translator.created(hook) if self._node.can.cgroup == 1 else None
         if event is None:
             exchange.answer(None)
             return
@@ -154,7 +157,7 @@ class Hooks:
 
     def _start(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.starting(hook, self._node.state, self._node.tuning, running=False)
-        with self._expecting(event.wish):
+        with prepared(self._prepare, event):
             before = self._node.state
             outcome = self._node.decide(event)
         container_id = event.container.id
@@ -213,7 +216,7 @@ class Hooks:
         event = self._translator.synchronized(listed.pods, listed.containers, node.state, node.tuning)
         if not node.told and any(container.record for container, _ in event.containers):
             self._actuator.know_earlier()
-        with self.expecting_list(event):
+        with prepared(self._prepare, event):
             before = self._node.state
             outcome = self._node.decide(event)
         self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
@@ -224,16 +227,11 @@ class Hooks:
 
     def _leave_out_departed(self) -> None:
         before = self._node.state
-        for pod_id in tuple(departed.pods(before, self.is_there)):
+        for pod_id in tuple(departed.pods(before, self._is_there)):
             outcome = self._node.decide(PodRemoved(pod_id))
             self._report.decided(outcome.decisions, outcome.state, before)
 
     # ---- around the answer ----
-
-    def _expecting(self, wish: Wish) -> AbstractContextManager[None]:
-        """Have the box sized before a container comes that lives on it beside online ones; a pod in it was awaited."""
-        is_first = wish.qos is QoSClass.RECLAIMED and RECLAIM not in self._node.state.pools.counts
-        return self.expecting_member() if is_first else nullcontext()
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():

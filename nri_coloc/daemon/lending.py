@@ -13,10 +13,9 @@ member would be nobody's. When the first one comes the box gets the size that is
 is placed; a tick that saw no member may not take that away in between.
 """
 
-import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from threading import Lock, Thread
 from typing import Final
@@ -35,13 +34,21 @@ from nri_coloc.daemon.tick_cost import TickCost
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Decision, Inputs
-from nri_coloc.model.events import PoolsSized, Synchronized
+from nri_coloc.model.events import (
+    ContainerCreating,
+    ContainerStarting,
+    Event,
+    PodStarted,
+    PoolsSized,
+    Synchronized,
+)
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.lending import Change, Headroom
 from nri_coloc.model.readings import FastReadings, Look, Role
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.model.tuning import Tuning
+from nri_coloc.model.workload import QoSClass
 from nri_coloc.policy import box, sizing, tiers, whereabouts
 from nri_coloc.reclaim import folding, glance, loop, record_words, sentence
 from nri_coloc.reclaim.folding import Folding, Step
@@ -63,23 +70,31 @@ _FORGOTTEN: Final = LoopMemory()
 
 
 class Lending:
-    """`headroom` is what the newest tick found; `start`, `expecting_member`, `expecting_list` and `stop` are for any
-    thread.
+    """The loop's thread. `start`, `prepare` and `stop` are for any thread.
 
-    `sentry` watches the box's members meanwhile, on a thread of its own that begins and ends with this one.
+    headroom: the newest tick's.
+    sentry: watches the files of reclaimed pods, on a thread that begins and ends with this one.
+    eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
     """
 
     def __init__(
-        self, node: Node, actuator: Actuator, pusher: Pusher, sampler: FastSampler, report: Report
+        self,
+        node: Node,
+        actuator: Actuator,
+        pusher: Pusher,
+        sampler: FastSampler,
+        report: Report,
+        *,
+        sentry: Sentry,
+        eevdf: bool,
     ) -> None:
         self.headroom = Headroom()
         self.ticked_at = 0.0
         self._node = node
         self._report = report
         self._actuator = actuator
-        self.sentry = Sentry(report)
-        self._relocation = Relocation(node, actuator, pusher, self.sentry)
-        self._relocation.eevdf = probe.eevdf(platform.release())
+        self._sentry = sentry
+        self._relocation = Relocation(node, actuator, pusher, sentry, eevdf=eevdf)
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
         self._memory = _FORGOTTEN
@@ -111,10 +126,26 @@ class Lending:
     def start(self) -> None:
         """Begin to measure and to lend."""
         self._thread.start()
-        self.sentry.start()
+        self._sentry.start()
+
+    def prepare(self, event: Event) -> AbstractContextManager[None]:
+        """Have the reclaim pool sized before the decision on the first reclaimed pod, container, or the list."""
+        match event:
+            case PodStarted() if box.belongs(event.wish):
+                return self._expecting_member()
+            case ContainerCreating() | ContainerStarting():
+                # a container that runs on the pool beside online ones; its pod did not size it
+                is_first = (
+                    event.wish.qos is QoSClass.RECLAIMED and RECLAIM not in self._node.state.pools.counts
+                )
+                return self._expecting_member() if is_first else nullcontext()
+            case Synchronized():
+                return self._expecting_list(event)
+            case _:
+                return nullcontext()
 
     @contextmanager
-    def expecting_member(self) -> Iterator[None]:
+    def _expecting_member(self) -> Iterator[None]:
         """Give the box its size before a pod comes into it, keep it until that is decided, and tick at once."""
         with self._sizing:
             self._size_for_a_member()
@@ -132,10 +163,10 @@ class Lending:
         self._report.decided(outcome.decisions, outcome.state, before)
 
     @contextmanager
-    def expecting_list(self, listed: Synchronized) -> Iterator[None]:
+    def _expecting_list(self, listed: Synchronized) -> Iterator[None]:
         """Do so for all that the runtime lists; what its members have of a former life, the box keeps for now."""
         has_members = box.has_member_in(listed) or self._node.tuning.reclaim.host_groups
-        with self.expecting_member() if has_members else nullcontext():
+        with self._expecting_member() if has_members else nullcontext():
             yield
             if not self._knows_former:
                 self._knows_former = True
@@ -162,13 +193,13 @@ class Lending:
         """End after the tick at hand; the box keeps its last size."""
         self._stopping = True
         self._alarm.ring()
-        self.sentry.stop()
+        self._sentry.stop()
 
     def ended(self, seconds: float) -> bool:
         """Wait until both threads have written their last, if they ever began; False if they have not in time."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
-        return not self._thread.is_alive() and self.sentry.ended(seconds)
+        return not self._thread.is_alive() and self._sentry.ended(seconds)
 
     def _run(self) -> None:
         planned = time.monotonic()

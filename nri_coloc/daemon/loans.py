@@ -33,10 +33,10 @@ MemoryInUse = Callable[[Assignment], int | None]
 
 
 class Loans:
-    """`look` is called by one thread, `ease` by any; `capacity` may be replaced before the first call."""
+    """`look` is called by one thread, `ease` by any."""
 
     def __init__(self, node: Node, capacity: CapacityNow, in_use: MemoryInUse, report: Report) -> None:
-        self.capacity = capacity
+        self._capacity = capacity
         self._node = node
         self._in_use = in_use
         self._report = report
@@ -91,7 +91,7 @@ class Loans:
             self._settled = Settled()
             return AmountsGranted(dict(_whole_again(state)), "nothing is lent by measure any more")
         found = {a.id: loan for a in state.containers.values() if (loan := self._loan(a)) is not None}
-        balanced = amounts.rebalance(self._settled, found, self.capacity(), now, tuning.amounts)
+        balanced = amounts.rebalance(self._settled, found, self._capacity(), now, tuning.amounts)
         self._settled = balanced.settled
         return AmountsGranted(balanced.changes, balanced.because, balanced.inputs)
 

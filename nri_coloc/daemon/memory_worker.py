@@ -43,13 +43,12 @@ class Bounds(NamedTuple):
 
 
 class MemoryWorker:
-    """`found` and `submit` belong to the survey's thread, `later`, `release` and `stop` to any. `told_all`: whether
-    the runtime has told who there is. Until somebody is bounded, now or by a former life, or has a write to be made,
-    there is nothing to do and no thread to do it.
+    """`found` and `submit` belong to the survey's thread, `later`, `release` and `stop` to any.
+
+    The thread starts with the first bound, of this process or the previous one, or with the first delayed write.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
-        self.told_all: Callable[[], bool] = lambda: True
         self._node = node
         self._writer = writer
         self._report = report
@@ -225,7 +224,7 @@ class MemoryWorker:
 
     def _take_over(self) -> None:
         """Learn, once everybody is known, what a former life had bounded: who is no member any more gets it back."""
-        if self._knows_former or not self.told_all():
+        if self._knows_former or not self._node.told:
             return
         self._knows_former = True
         state = self._node.state

@@ -1,14 +1,16 @@
 """The one holder of the node's state: decide under the mutex, act after it.
 
-Readers take the current value without a lock (it is immutable and the reference is swapped whole). Only `decide`
-replaces it, and only when whoever asked can still deliver the answer.
+Readers take the current value without a lock: it is immutable, and the reference is swapped whole. Only `decide` and
+`retune` replace it, and `decide` only if the caller can still deliver the answer.
 """
 
 from collections.abc import Callable
 from threading import Lock
 
+from nri_coloc.knobs.capability import NOTHING_KNOWN, Capability
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import Event, Synchronized
+from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.state import NodeState
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.policy import step as brain
@@ -17,21 +19,23 @@ Adopt = Callable[[Outcome], bool]
 
 
 def always(_outcome: Outcome) -> bool:
-    """Adopt whatever was decided."""
+    """Adopt every outcome."""
     return True
 
 
 class Node:
-    """State, tuning and the machine's memory; `state` and `tuning` are read freely.
+    """State, settings and capabilities, each an immutable value that any thread may read.
 
-    `told`: whether the runtime has ever told who there is. Read before `state` it is true of that one: whoever is told
-    of is in it.
+    told: whether the runtime has ever sent its list. Read it before `state`: the list is then in that state.
+    can: the control files and calls that the kernel and the connected runtime take.
+    memory_bytes: the machine's memory.
     """
 
     def __init__(self, state: NodeState, tuning: Tuning, memory_bytes: int) -> None:
         self.state = state
         self.tuning = tuning
         self.told = False
+        self.can = NOTHING_KNOWN
         self.memory_bytes = memory_bytes
         self._mutex = Lock()
 
@@ -50,3 +54,16 @@ class Node:
             outcome = brain.step(self.state, event, tuning)
             self.state, self.tuning = outcome.state, tuning
             return outcome
+
+    def lacking(self, wanted: Knobs) -> Knobs:
+        """Return the values that this machine does not take."""
+        return self.can.lacking(wanted)
+
+    def learn(self, can: Capability, instead_of: Capability | None = None) -> None:
+        """Replace the known capabilities; `instead_of`: only if these are still the known ones.
+
+        A thread that looked at files for a while must not overwrite the capabilities of a new connection.
+        """
+        with self._mutex:
+            if instead_of is None or self.can is instead_of:
+                self.can = can

@@ -40,15 +40,19 @@ class Scene(NamedTuple):
 class Outlook:
     """Belongs to one thread; `capacity` may be read from any."""
 
-    def __init__(self, learnt: Forecast | None = None) -> None:
+    def __init__(self) -> None:
         self.capacity = Capacity()
-        self.forecast = learnt or Forecast()
+        self.forecast = Forecast()
         self._expected: Expectation | None = None
         self._expected_for: tuple[object, ...] = ()
         self._offered_for: tuple[object, ...] = ()
         self._offered_s = float("-inf")
         self._supply = Supply(0, 0, kubepods_limit=0)
         self._used = (0, 0)
+
+    def resume(self, learnt: Forecast) -> None:
+        """Go on with the histories of the previous process."""
+        self.forecast = learnt
 
     def saw(
         self, before: Picture | None, after: Picture, online: Online, now_s: float, tuning: ReclaimTuning

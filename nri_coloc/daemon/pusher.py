@@ -2,7 +2,7 @@
 
 Files have moved the cgroup already; what remains is that the spec says the same, so that no later runc undoes it.
 No short deadline, ever: one that passes while containerd holds its lock costs it every plugin. One call is in flight,
-the newest value wins, slowness is answered by sending no further one; which call it is, `spec_updates` chooses.
+the newest value wins, slowness is answered by sending no further one.
 
 Over the relay containerd asks our own UpdateContainer hook, in the safe order of its locks: the hook recognises the
 call and adds nothing but what is newer, for a push may have waited for the runtime while that asked us about somebody
@@ -14,14 +14,17 @@ container has its next turn, if it still is there.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
+from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import ColocError, TransportLost
+from nri_coloc.knobs import adjustment
+from nri_coloc.knobs.capability import NOTHING_KNOWN
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.model.state import Assignment, NodeState
@@ -35,60 +38,73 @@ BACK_OFF_S: Final = 2.0
 BACK_OFF_CAP_S: Final = 60.0
 
 
-class Way(Protocol):
-    """How a change reaches the runtime; returns when it is done, raises ColocError."""
+class Relay(Protocol):
+    """CRI, by which the runtime changes a stored spec; returns when it is done, raises ColocError."""
 
     def push(self, container_id: str, changes: Knobs) -> None: ...
 
 
-Verify = Callable[[Assignment, Knobs], str]
-"""Says what of the changes a container's files do not show; "" if all is well."""
+class Runtime(Protocol):
+    """The connection to the runtime.
+
+    updates_are_safe: whether NRI's own call may be used. Before NRI 0.12.1 it can wedge containerd for good
+    (nri-protocol §6.2), so the relay is called there, as the kubelet does.
+    """
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def updates_are_safe(self) -> bool: ...
+
+    def update_container(self, update: nri_pb2.ContainerUpdate) -> None: ...
 
 
-Remember = Callable[[Assignment, Knobs], None]
-"""Told of what is about to change, so that it can be given back."""
+class PushedFiles(Protocol):
+    """A container's files around a push.
+
+    remember: keeps the values that the push is about to change, so that they can be restored.
+    differing: returns the changes that the files do not show afterwards, a sentence; "" if they show all.
+    """
+
+    def remember(self, assignment: Assignment, changes: Knobs) -> None: ...
+
+    def differing(self, assignment: Assignment, changes: Knobs) -> str: ...
 
 
-def _unseen(_assignment: Assignment, _changes: Knobs) -> str:
-    return ""
+class Place(Protocol):
+    """Brings a container's cgroup to its values on the caller's thread."""
+
+    def bring(self, container_id: str) -> None: ...
 
 
-def _forgotten(_assignment: Assignment, _changes: Knobs) -> None:
-    return
+class Loans(Protocol):
+    """Raises a decided memory limit that use has outgrown since; False if the use cannot be read."""
 
-
-def _let_be(_container_id: str) -> None:
-    return
-
-
-def _at_ease(_container_id: str) -> bool:
-    return True
+    def ease(self, container_id: str) -> bool: ...
 
 
 class Pusher:
-    """Knows what the runtime's specs hold; pushes where that differs from what holds now.
-
-    `within_pod`: the kernel takes no CPUs for a container that its pod has not, as on cgroup v1. `ease`: asked right
-    before a push, it has a decided memory limit raised that use has outgrown since; False if nobody can tell.
-    """
+    """Knows the values that the runtime's specs hold, and pushes where the wanted values differ."""
 
     def __init__(
         self,
         node: Node,
-        way: Way,
         report: Report,
-        connected: Callable[[], bool],
-        verify: Verify = _unseen,
+        *,
+        relay: Relay,
+        runtime: Runtime,
+        loans: Loans,
+        files: PushedFiles,
+        place: Place,
     ) -> None:
-        self.remember: Remember = _forgotten
-        self.place: Callable[[str], object] = _let_be
-        self.ease: Callable[[str], bool] = _at_ease
-        self.within_pod = False
         self._node = node
-        self._way = way
         self._report = report
-        self._connected = connected
-        self._verify = verify
+        self._relay = relay
+        self._runtime = runtime
+        self._loans = loans
+        self._files = files
+        self._place = place
         self._specs: dict[str, Knobs] = {}
         self._waiting: dict[str, float] = {}
         self._failures: dict[str, int] = {}
@@ -159,7 +175,9 @@ class Pusher:
     def _fitting(self, state: NodeState, assignment: Assignment, pushed: Knobs) -> Knobs:
         """Return the CPUs that a push must tell too for the whole spec to be taken."""
         said = self._specs.get(assignment.id, NO_KNOBS).overlaid(pushed)
-        return update.fitting(state, assignment, said.cpus).differing(said) if self.within_pod else NO_KNOBS
+        # cgroup v1 takes no CPUs for a container that its pod's cgroup does not have
+        within_pod = self._node.can.cgroup == 1
+        return update.fitting(state, assignment, said.cpus).differing(said) if within_pod else NO_KNOBS
 
     # ---- the thread ----
 
@@ -192,7 +210,7 @@ class Pusher:
 
     def _push(self, container_id: str) -> float:
         """Push what one container's spec lacks; returns how long the runtime is to be left in peace."""
-        if not self.ease(container_id):
+        if not self._loans.ease(container_id):
             self._put_off(container_id)
             return 0.0
         state = self._node.state
@@ -213,14 +231,14 @@ class Pusher:
             # never a storm: a runtime that forgets what it took is asked again later
             self._failed(container_id, Reason.FOUND_DIFFERENT, "the runtime took a push, its spec shows none")
             return 0.0
-        if not self._connected():
+        if not self._runtime.connected:
             self.submit((container_id,))
             return BACK_OFF_S
-        self.remember(assignment, changes)
+        self._files.remember(assignment, changes)
         began = time.monotonic()
         self._in_flight = (container_id, changes)
         try:
-            self._way.push(container_id, changes)
+            self._send(container_id, changes)
             changes = self._in_flight[1]
         except TransportLost as error:
             self._failed(container_id, Reason.RUNTIME_REFUSED, f"{_NOT_DONE}: {error}")
@@ -231,12 +249,23 @@ class Pusher:
         finally:
             self._in_flight = ("", NO_KNOBS)
         if changes.cpus is not None and not self._stopping:  # else all may have been put back by now
-            self.place(container_id)
+            self._place.bring(container_id)
         self._pushed(assignment, changes)
         return max(PAUSE_S, time.monotonic() - began)
 
+    def _send(self, container_id: str, changes: Knobs) -> None:
+        """Change the runtime's spec of one container, and its cgroup if it runs; raise ColocError if that fails."""
+        if not self._runtime.updates_are_safe:
+            self._relay.push(container_id, changes)
+            return
+        # nothing of `unified` is pushed, so no capability of the kernel takes part
+        native = adjustment.update(container_id, changes, NOTHING_KNOWN)
+        assert native is not None  # there is something to change
+        native.ignore_failure = False  # or a failure would look like success (§5.4)
+        self._runtime.update_container(native)
+
     def _pushed(self, assignment: Assignment, changes: Knobs) -> None:
-        problem = self._verify(assignment, changes)
+        problem = self._files.differing(assignment, changes)
         if problem:
             self._failed(assignment.id, Reason.FOUND_DIFFERENT, problem)
             return

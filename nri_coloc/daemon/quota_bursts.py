@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 class QuotaBursts:
-    """`look` is called by one thread. `told_all`: whether the runtime has told who there is."""
+    """`look` is called by one thread."""
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class QuotaBursts:
         headroom: Callable[[], Headroom],
         report: Report,
     ) -> None:
-        self.told_all: Callable[[], bool] = lambda: True
         self._knows_former = False
         self._node = node
         self._bandwidths = bandwidths
@@ -142,7 +141,7 @@ class QuotaBursts:
 
     def _take_over(self) -> None:
         """Learn, once everybody is known, whom a former life had raised: who is not raised again goes back."""
-        if not self._knows_former and self.told_all():
+        if not self._knows_former and self._node.told:
             self._knows_former = True
             self._bandwidths.take_over()
 

@@ -63,18 +63,24 @@ class Readiness:
 
 
 class Connection(Protocol):
-    """The part of the trunk that is asked here."""
+    """The connection to the runtime.
+
+    connected: whether the runtime has registered this plugin.
+    obstacle: why the daemon does not connect yet, a sentence; "" if nothing keeps it from that.
+    """
 
     @property
-    def connected(self) -> bool:
-        """Whether the runtime has us registered."""
+    def connected(self) -> bool: ...
+
+    @property
+    def obstacle(self) -> str: ...
 
 
-def connected(trunk: Connection, waits_for: Sentence) -> Finding:
-    """Say whether the runtime has us registered; `waits_for` says what keeps us from it."""
-    if trunk.connected:
+def connected(runtime: Connection) -> Finding:
+    """Return whether the runtime has registered this plugin."""
+    if runtime.connected:
         return Finding(ok=True)
-    return Finding(ok=False, detail=waits_for() or "no connection to the runtime")
+    return Finding(ok=False, detail=runtime.obstacle or "no connection to the runtime")
 
 
 def synchronised(comparison: Comparison) -> Finding:

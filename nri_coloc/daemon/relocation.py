@@ -42,11 +42,13 @@ class _Members(NamedTuple):
 class Relocation:
     """Belongs to the loop's thread.
 
-    `eevdf`: whether this kernel's fair class keeps the waiting of heavy tasks behind the lightest ones short.
+    eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
     """
 
-    def __init__(self, node: Node, actuator: Actuator, pusher: Pusher, sentry: Sentry) -> None:
-        self.eevdf = False
+    def __init__(
+        self, node: Node, actuator: Actuator, pusher: Pusher, sentry: Sentry, *, eevdf: bool
+    ) -> None:
+        self._eevdf = eevdf
         self._node = node
         self._actuator = actuator
         self._pusher = pusher
@@ -80,11 +82,11 @@ class Relocation:
 
     def yields(self, state: NodeState) -> bool:
         """Whether all that runs in the box gives way at once; a cgroup outside Kubernetes competes with all pods."""
-        return self.eevdf and not self.host_groups and self._looked_up(state).yield_all
+        return self._eevdf and not self.host_groups and self._looked_up(state).yield_all
 
     def equal(self, state: NodeState) -> str:
         """Return a pod that the box would give way to if that weighed more, "" where there is none."""
-        return self._looked_up(state).equal if self.eevdf and not self.host_groups else ""
+        return self._looked_up(state).equal if self._eevdf and not self.host_groups else ""
 
     def _looked_up(self, state: NodeState) -> "_Members":
         """Return what is known of the members; anew only after somebody came or went, or `share` has other CPUs."""

@@ -32,22 +32,18 @@ Subject = Assignment | str
 """Whom a record is about: a container, or a pod by its id."""
 
 Lacking = Callable[[Knobs], Knobs]
-"""Says which values this machine does not take."""
-
-
-def _nothing(_wanted: Knobs) -> Knobs:
-    return NO_KNOBS
+"""Returns the values that this machine does not take."""
 
 
 class Report:
-    """Speaks to all three audiences; may be called from every thread."""
+    """Reports to audit, metrics and log; may be called from every thread."""
 
-    def __init__(self, audit: AuditLog, metrics: Metrics) -> None:
+    def __init__(self, audit: AuditLog, metrics: Metrics, lacking: Lacking) -> None:
         self.audit = audit
         self.metrics = metrics
         self.neighbours = Neighbours()
         self.unwritten = Unwritten()
-        self.lacking: Lacking = _nothing
+        self._lacking = lacking
         self.log = logs.logger("daemon")
         self._numbers = count(1)
         self._listeners: tuple[list[str], ...] = ()
@@ -64,7 +60,7 @@ class Report:
         for decision in decisions:
             pod = pod_of(decision, state, previous)
             # not the states themselves: a record that waits must not keep their containers alive
-            absent = NO_KNOBS if decision.after is NO_KNOBS else self.lacking(decision.after)
+            absent = NO_KNOBS if decision.after is NO_KNOBS else self._lacking(decision.after)
             set_here = decision if absent == NO_KNOBS else _without(decision, absent)
             self.audit.submit(partial(_record, set_here, pod, state.topology, decision_id, latency_us))
             self.metrics.decided(decision)
@@ -96,6 +92,11 @@ class Report:
         decision_id = f"d{next(self._numbers)}"
         self.audit.submit(Record(event, reason, because, decision_id=decision_id, **fields))
         self.metrics.decision(event, reason)
+
+    def unread_file(self, sentence: str) -> None:
+        """Report a file of the state folder that cannot be read; the daemon goes on without it."""
+        self.log.warning(sentence)
+        self.said(AuditEvent.STATE_FOLDER, Reason.TAKEN_OVER, sentence)
 
     def about_hook(self, hook: Hook, what: tuple[AuditEvent, Reason, str]) -> None:
         """Write one record about whom a hook speaks of, known or not."""

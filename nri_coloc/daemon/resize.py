@@ -41,7 +41,7 @@ class Resize:
         """Answer what is asked for, laid over by what is decided, or our own push by what is newer."""
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
-        event = replace(event, within_pod=self._actuator.can.cgroup == 1)
+        event = replace(event, within_pod=self._node.can.cgroup == 1)
         container_id = event.container.id
         if self._pusher.recognises(container_id, event.requested.knobs()):
             self._answer_own_push(container_id, exchange)
@@ -109,7 +109,7 @@ class Resize:
     def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
         if self._node.tuning.observe:
             return None
-        own = adjustment.update(container_id, outcome.orders_for(container_id), self._actuator.can)
+        own = adjustment.update(container_id, outcome.orders_for(container_id), self._node.can)
         others = self._consequences.updates(outcome, but=container_id)
         if own is None and not others:
             return None

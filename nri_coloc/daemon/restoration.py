@@ -125,7 +125,7 @@ def restore(place: Place, runtime: RuntimeAt | None, seconds: float = float("inf
     if journal.may_lack and spec_restoration.carries_records(listed):
         done = done._replace(lacking=done.lacking or _LACKING.format(journal=journal.path))
     texts = {file: one.text for file, one in entries.items() if one.is_known or _is_a_set(file)}
-    specs = SpecRestoration(place.layout, root, CriSide(runtime.cri_socket), texts).run(listed, until)
+    specs = SpecRestoration(place.layout, root, CriSide(lambda: runtime.cri_socket), texts).run(listed, until)
     kept = (entries.keys() - put_back.settled) | _of(specs.failed, entries)
     return done._replace(specs=specs, unwritten=journal.keep(kept) if entries else "")
 

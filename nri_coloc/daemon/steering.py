@@ -69,6 +69,21 @@ class _Awaited:
     until: float
 
 
+class InForce:
+    """The settings in force. Settings that are fixed at the start stay as they were then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def begin_with(self, settings: Settings) -> None:
+        """Take the fixed settings over: the daemon has only begun."""
+        self.settings = replace(self.settings, **{name: getattr(settings, name) for name in FIXED})
+
+    def put(self, settings: Settings) -> None:
+        """Take all settings over but the fixed ones."""
+        self.settings = replace(settings, **{name: getattr(self.settings, name) for name in FIXED})
+
+
 @dataclass(frozen=True, slots=True)
 class Crew:
     """Everything that follows new settings."""
@@ -82,16 +97,16 @@ class Crew:
 
 
 class Steering:
-    """`settings` are those in force; what is fixed at the start stays as it was then.
+    """Puts new settings in force.
 
-    `config_problem`: why the newest configuration is not in force; `kubelet_problem`: why the settings and the kubelet
-    do not go together; "" where all is well.
+    config_problem: why the newest configuration is not in force; "" if it is.
+    kubelet_problem: why the settings and the kubelet's do not go together; "" if they do.
     """
 
     def __init__(
-        self, settings: Settings, machine: Machine, watch: SettingsWatch, kubelet: KubeletWatch, crew: Crew
+        self, in_force: InForce, machine: Machine, watch: SettingsWatch, kubelet: KubeletWatch, crew: Crew
     ) -> None:
-        self.settings = settings
+        self._in_force = in_force
         self._machine = machine
         self._watch = watch
         self._kubelet = kubelet
@@ -155,7 +170,7 @@ class Steering:
 
     def begin_with(self, settings: Settings) -> None:
         """Apply the configuration that a launched plugin is handed: nothing stands yet that a restart would change."""
-        self.settings = replace(self.settings, **{name: getattr(settings, name) for name in FIXED})
+        self._in_force.begin_with(settings)
         self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
@@ -186,10 +201,10 @@ class Steering:
 
     def _put_in_force(self, settings: Settings, note: str = "") -> None:
         logs.configure(settings.log_level)
-        fixed = _fixed_at_start(self.settings, settings)
+        fixed = _fixed_at_start(self._in_force.settings, settings)
         note += f"; only a restart changes {', '.join(fixed)}" if fixed else ""
         self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
-        self.settings = replace(settings, **{name: getattr(self.settings, name) for name in FIXED})
+        self._in_force.put(settings)
         self._retune(self._crew.node.state.topology)
         # the record comes before what it causes, so it is this that tells when the settings are in force
         self._crew.report.metrics.config_reload("valid")
@@ -233,7 +248,7 @@ class Steering:
             self._put_over(topology)
 
     def _put_over(self, topology: Topology) -> None:
-        tuning = self.pause.over(self._kubelet.over(self.settings.tuning))
+        tuning = self.pause.over(self._kubelet.over(self._in_force.settings.tuning))
         self.kubelet_problem = self._kubelet.problem(tuning)
         wishes, pod_wishes = self._crew.translator.wishes_again(self._crew.node.state, tuning)
         self._reconfigure(Reconfigured(topology, wishes, pod_wishes), tuning)

@@ -48,23 +48,38 @@ SAVED_EVERY_S: Final = 600.0
 ENDS_WITHIN_S: Final = 1.0
 
 
-class Survey:
-    """`picture` is the newest, `looked_at` when the last turn ended; both may be read from any thread.
+Listen = Callable[[Picture | None, Picture, NodeState], Iterator[None]]
 
-    `host_groups`: tells the box's members outside Kubernetes.
-    `listen` chooses from the last two pictures whose waiting the fast loop reads, in slices (`waiting.Waiting`).
+
+class Survey:
+    """The slow loop's thread.
+
+    picture: the newest; may be read from any thread.
+    looked_at: when the last turn ended, monotonic seconds; may be read from any thread.
+    host_groups: returns the reclaimed cgroups outside Kubernetes.
+    listen: chooses from the last two pictures the tasks whose run-queue delay the fast loop reads, in slices.
+    wall: returns seconds since 1970.
     """
 
     def __init__(
-        self, node: Node, taker: PictureTaker, memory: BoxMemory, file: ForecastFile, report: Report
+        self,
+        node: Node,
+        taker: PictureTaker,
+        memory: BoxMemory,
+        file: ForecastFile,
+        report: Report,
+        *,
+        host_groups: Callable[[], tuple[str, ...]],
+        listen: Listen,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.picture: Picture | None = None
         self.looked_at = 0.0
         self.outlook = Outlook()
         self.memory = memory
-        self.wall: Callable[[], float] = time.time
-        self.host_groups: Callable[[], tuple[str, ...]] = tuple
-        self.listen: Callable[[Picture | None, Picture, NodeState], Iterator[None]] = lambda *_: iter(())
+        self._wall = wall
+        self._host_groups = host_groups
+        self._listen = listen
         self._node = node
         self._taker = taker
         self._file = file
@@ -94,7 +109,7 @@ class Survey:
             self._thread.join(ENDS_WITHIN_S)
 
     def _run(self) -> None:
-        self.outlook = Outlook(self._file.load(self.wall(), self._node.tuning.reclaim))
+        self.outlook.resume(self._file.load(self._wall(), self._node.tuning.reclaim))
         self._saved_at = time.monotonic()
         while not self._ending.is_set():
             try:
@@ -119,7 +134,7 @@ class Survey:
             self._decide(before, picture, state, _scene(state, self._online_of(state, lendable), tuning))
         if not self._turns % EVERY_WHOLE:
             self._tolls.turn(picture, state)
-        for _ in self.listen(before, picture, state):
+        for _ in self._listen(before, picture, state):
             if self._ending.wait(SLICE_PAUSE_S):
                 break
         self._keep()
@@ -132,7 +147,7 @@ class Survey:
 
     def _decide(self, before: Picture | None, picture: Picture, state: NodeState, scene: Scene) -> None:
         """Learn what was used between two pictures, bound the box's memory, make an offer."""
-        wall_s, online, tuning = self.wall(), scene.online, scene.tuning
+        wall_s, online, tuning = self._wall(), scene.online, scene.tuning
         self.outlook.saw(before, picture, online, wall_s, tuning)
         # before the offer: nobody shall see one beside a headroom that is not known
         self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
@@ -142,7 +157,7 @@ class Survey:
 
     def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
         """Take a picture, hooks first after each slice; None at the end of the daemon."""
-        groups = {path: path for path in self.host_groups()}
+        groups = {path: path for path in self._host_groups()}
         subjects = watched.with_kubepods(watched.subjects(state, lendable, groups), self._taker.layout)
         self._turns += 1
         if self._turns % EVERY_WHOLE:
@@ -174,7 +189,7 @@ class Survey:
         """Save what was learnt; nothing learnt is no reason to overwrite what there was."""
         self._saved_at = time.monotonic()
         if self.outlook.forecast.histories:
-            self._file.save(self.outlook.forecast, self.wall())
+            self._file.save(self.outlook.forecast, self._wall())
 
 
 def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:

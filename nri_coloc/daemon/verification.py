@@ -1,8 +1,7 @@
-"""Whether a push arrived: what the container's files show afterwards, compared with what was pushed; and what they
-showed before it, for the journal.
+"""A container's files before and after a push: original values for the journal, then a comparison with the push.
 
-Only what every runtime writes as it stands is compared: a weight on cgroup v2 is runc's own conversion, which newer
-versions bend, and the cpuset's files are the actuator's work. What is gone or cannot be read is nothing to compare.
+Only values that every runtime writes unchanged are compared: a weight on cgroup v2 is runc's own conversion, and newer
+versions convert differently; the actuator writes the cpuset's files. A file that is gone or unreadable is not compared.
 """
 
 from typing import Protocol
@@ -14,34 +13,46 @@ from nri_coloc.model.state import Assignment
 from nri_coloc.model.workload import Phase
 
 
-class Reader(Protocol):
-    """A file of a cgroup, None if it is gone or cannot be read."""
+class Files(Protocol):
+    """Cgroups' files.
+
+    text: a file's text; None if it is gone or cannot be read.
+    remember: keeps the values that changes are about to replace.
+    """
 
     def text(self, path: str, controller: Controller, name: str) -> str | None: ...
-
-
-class Journalling(Protocol):
-    """Keeps what files show that are about to be changed."""
 
     def remember(self, path: str, changes: Knobs) -> None: ...
 
 
 class Verification:
-    """`version`: of the hierarchy that holds the cpu and memory controllers."""
+    """Compares a container's files with pushes.
 
-    def __init__(self, reader: Reader, version: int) -> None:
-        self._reader = reader
+    version: of the hierarchy that holds the cpu and memory controllers, 1 or 2.
+    """
+
+    def __init__(self, files: Files, version: int) -> None:
+        self._files = files
         self._version = version
 
-    def __call__(self, assignment: Assignment, changes: Knobs) -> str:
-        """Return in words what the files of a running container show otherwise; "" if nothing."""
+    def remember(self, assignment: Assignment, changes: Knobs) -> None:
+        """Journal the values that a push is about to change.
+
+        A container with a record needs no entry, and a value that is being restored was ours.
+        """
+        path = targets.container_path(assignment) if assignment.by_file else None
+        if path is not None:
+            self._files.remember(path, changes.without(assignment.returned))
+
+    def differing(self, assignment: Assignment, changes: Knobs) -> str:
+        """Return the changes that a running container's files do not show, a sentence; "" if they show all."""
         path = targets.container_path(assignment)
         if path is None or assignment.container.phase is not Phase.RUNNING:
             return ""
         found = [
             f"{name} shows {shown}, pushed was {wanted}"
             for controller, name, wanted in self._expected(changes)
-            if (text := self._reader.text(path, controller, name))
+            if (text := self._files.text(path, controller, name))
             and not _agrees(controller, shown := text.split()[0], wanted)
         ]
         return "; ".join(found)
@@ -61,10 +72,3 @@ def _agrees(controller: Controller, shown: str, wanted: int) -> bool:
     if found is None or found < 0:
         return wanted < 0
     return found == (whole_pages(wanted) if controller == "memory" else wanted)
-
-
-def remember(writer: Journalling, assignment: Assignment, changes: Knobs) -> None:
-    """Journal what a push is about to change; what a record says needs no journal, and what is given back was ours."""
-    path = targets.container_path(assignment) if assignment.by_file else None
-    if path is not None:
-        writer.remember(path, changes.without(assignment.returned))

@@ -34,12 +34,16 @@ class DaemonView:
     def __init__(
         self, node: Node, actuator: Actuator, readiness: Readiness, loops: Loops, report: Report
     ) -> None:
-        self.alive_at = time.monotonic()
+        self._alive_at = time.monotonic()
         self._node = node
         self._actuator = actuator
         self._readiness = readiness
         self._loops = loops
         self._report = report
+
+    def turned(self, now: float) -> None:
+        """Note that the housekeeping loop lives."""
+        self._alive_at = now
 
     def metrics(self) -> bytes:
         """Return Prometheus' text."""
@@ -48,7 +52,7 @@ class DaemonView:
 
     def healthy(self) -> bool:
         """Whether the housekeeping loop has turned lately."""
-        return time.monotonic() - self.alive_at < HEALTHY_WITHIN_S
+        return time.monotonic() - self._alive_at < HEALTHY_WITHIN_S
 
     def readiness(self) -> dict[str, Any]:
         """Return the checks."""

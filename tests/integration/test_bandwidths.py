@@ -44,7 +44,7 @@ def killed(file, text):
     return write(file, text)
 
 files.write = killed
-writer = CgroupWriter(cgroup_layout.detect("/"), Journal(journal), "/")
+writer = CgroupWriter(cgroup_layout.detect("/"), Journal(journal), "/", lambda _: None)
 shares = {f"{path}/a": Share(100000, 150000, 50000), f"{path}/b": Share(100000, 300000, 100000)}
 writer.bandwidth(PodBandwidth(path, shares))
 """
@@ -72,7 +72,7 @@ class Pod:
         return {str(file): file.read_text() for file in every if file.exists()}
 
     def writer(self) -> CgroupWriter:
-        return CgroupWriter(self.layout, Journal(str(self.journal)), "/")
+        return CgroupWriter(self.layout, Journal(str(self.journal)), "/", lambda _: None)
 
 
 @pytest.fixture

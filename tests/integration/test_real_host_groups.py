@@ -37,7 +37,7 @@ class Machine:
         self.node = Node(pools.initial(topology.read("/"), tuning), tuning, topology.memory_total("/"))
         self.node.decide(PoolsSized({RECLAIM: 1}, "so the test has it"))
         report, self.heard = a_report(self.node)
-        writer = CgroupWriter(self.layout, Journal(str(folder / "journal"), "/"), "/")
+        writer = CgroupWriter(self.layout, Journal(str(folder / "journal"), "/"), "/", lambda _: None)
         self.groups = HostGroups(self.node, writer, report)
 
     def make(self) -> None:

@@ -117,7 +117,7 @@ class RestoreMachine(RuleBasedStateMachine):
             str(self.state / "restore.jsonl"), str(self.root), self.marks(self.layout.mounts)
         )
         self.journal.begin()
-        self.writer = CgroupWriter(self.layout, self.journal, str(self.root))
+        self.writer = CgroupWriter(self.layout, self.journal, str(self.root), lambda _: None)
         if earlier:
             self.writer.know_earlier()
 

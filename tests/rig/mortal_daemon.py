@@ -17,12 +17,12 @@ from nri_coloc.actuation import files
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.cli import main
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.creation import Creation
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
-from nri_coloc.daemon.spec_updates import SpecUpdates
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.state import NodeState
@@ -126,10 +126,10 @@ class Fate:
         self.begin("Synchronize")
         _synchronize(trunk, *others)
 
-    def push(self, updates: SpecUpdates, *others: Any) -> None:
-        """`SpecUpdates.push`."""
+    def push(self, pusher: Pusher, *others: Any) -> None:
+        """`Pusher._send`."""
         self.begin("push")
-        _push(updates, *others)
+        _push(pusher, *others)
         self.reach("answered")
 
     def carry_out(self, relocation: Relocation, outcome: Outcome, before: NodeState) -> None:
@@ -145,10 +145,10 @@ class Fate:
 
     # ---- the moments ----
 
-    def answer(self, trunk: Trunk, *others: Any) -> None:
-        """`Trunk.answer`."""
+    def answer(self, connection: Connection, *others: Any) -> None:
+        """`Connection.answer`."""
         self.reach("answering")
-        _answer(trunk, *others)
+        _answer(connection, *others)
         self.reach("answered")
 
     def note(self, journal: Journal, file: str, original: str) -> None:
@@ -190,10 +190,10 @@ class Fate:
 _serve: Final[Callable[..., None]] = Hooks.serve
 _configure: Final[Callable[..., None]] = Trunk._configure
 _synchronize: Final[Callable[..., None]] = Trunk._synchronize
-_push: Final[Callable[..., None]] = SpecUpdates.push
+_push: Final[Callable[..., None]] = Pusher._send
 _carry_out: Final[Callable[..., None]] = Relocation.carry_out
 _save: Final[Callable[..., None]] = ForecastFile.save
-_answer: Final[Callable[..., None]] = Trunk.answer
+_answer: Final[Callable[..., None]] = Connection.answer
 _note: Final[Callable[..., None]] = Journal.note
 _recognises: Final[Callable[..., bool]] = Pusher.recognises
 
@@ -204,10 +204,10 @@ def _weave(fate: Fate) -> None:
         (Hooks, "serve", fate.serve),
         (Trunk, "_synchronize", fate.synchronize),
         (Trunk, "_configure", fate.configure),
-        (SpecUpdates, "push", fate.push),
+        (Pusher, "_send", fate.push),
         (Relocation, "carry_out", fate.carry_out),
         (ForecastFile, "save", fate.save),
-        (Trunk, "answer", fate.answer),
+        (Connection, "answer", fate.answer),
         (Journal, "note", fate.note),
         (Pusher, "recognises", fate.recognises),
         (Actuator, "await_departure", fate.before("waiting", Actuator.await_departure)),

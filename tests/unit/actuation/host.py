@@ -27,7 +27,7 @@ class Host:
         }
         self.journal_path = root / "journal"
         self.journal = Journal(str(self.journal_path), str(root))
-        self.writer = CgroupWriter(CgroupLayout(version, **mounts), self.journal, str(root))
+        self.writer = CgroupWriter(CgroupLayout(version, **mounts), self.journal, str(root), lambda _: None)
         self.root = root
 
     def file(self, name: str, path: str = "pod") -> Path:

@@ -84,7 +84,7 @@ class TestWhatIsNotThere:
         assert not v2.file("memory.min").exists()
 
     def test_a_controller_that_is_not_mounted_is_left_out(self, tmp_path):
-        writer = CgroupWriter(CgroupLayout(2), Journal(str(tmp_path / "j")), str(tmp_path))
+        writer = CgroupWriter(CgroupLayout(2), Journal(str(tmp_path / "j")), str(tmp_path), lambda _: None)
         assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied(absent=("cpu.weight",))
         assert (writer.cpus("pod"), writer.members("pod")) == (None, ())
         assert writer.protect("pod", "memory.low", 5) == Applied(absent=("memory.low",))

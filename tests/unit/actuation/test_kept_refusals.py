@@ -35,7 +35,7 @@ class Kernel:
         for name in ("cpuset.cpus", "memory.low", "cpu.max"):
             (root / "cg/pod" / name).mkdir()
         layout = CgroupLayout(2, **dict.fromkeys(("cpu", "cpuset", "memory", "blkio"), str(root / "cg")))
-        self.writer = CgroupWriter(layout, self.journal, str(root))
+        self.writer = CgroupWriter(layout, self.journal, str(root), lambda _: None)
 
     def _refuses(self, name: str) -> None:
         file = self.root / name

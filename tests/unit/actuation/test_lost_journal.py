@@ -42,7 +42,7 @@ class Node:
     def start(self) -> None:
         self.journal = Journal(str(self.journal_path), str(self.root), Marks(self.layout.mounts))
         self.said = self.journal.begin()
-        self.writer = CgroupWriter(self.layout, self.journal, str(self.root))
+        self.writer = CgroupWriter(self.layout, self.journal, str(self.root), lambda _: None)
 
     def lose_journal(self) -> None:
         self.journal_path.unlink()

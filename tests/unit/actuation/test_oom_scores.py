@@ -21,7 +21,7 @@ class Host:
         (root / "cg/pod/tasks").write_text("")
         self.members("7", "8\n9\n0")
         layout = CgroupLayout(1, **dict.fromkeys(("cpu", "cpuset", "memory", "blkio"), str(root / "cg")))
-        self.writer = CgroupWriter(layout, Journal(self.journal, str(root)), str(root))
+        self.writer = CgroupWriter(layout, Journal(self.journal, str(root)), str(root), lambda _: None)
 
     def members(self, own: str, below: str) -> None:
         (self.root / "cg/pod/cgroup.procs").write_text(own)

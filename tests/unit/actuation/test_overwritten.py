@@ -122,7 +122,11 @@ class TestWhoseValueIsPutBack:
 def bounded(host: Host, limit: str, *, first: bool = True) -> str:
     """What the pod's limit is once it is bounded to 1 GiB, having been set to something by somebody."""
     host.cgroup(memory_max=limit)
-    writer = host.writer if first else CgroupWriter(host.writer._layout, host.journal, str(host.root))
+    writer = (
+        host.writer
+        if first
+        else CgroupWriter(host.writer._layout, host.journal, str(host.root), lambda _: None)
+    )
     assert writer.bound("pod", (LIMIT,)).failures == ()
     return host.text("memory.max")
 
@@ -152,7 +156,7 @@ class TestBounds:
 
     def test_a_bound_of_a_former_life_is_known_for_ours_once_it_is_seen(self, v2):
         bounded(v2, str(2 * GIB))
-        again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root))
+        again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root), lambda _: None)
         for shown in (str(GIB), "max"):
             v2.cgroup(memory_max=shown)
             again.bound("pod", (LIMIT,))
@@ -208,7 +212,7 @@ def test_a_last_look_is_for_resizes_that_are_not_over_yet(rig, monkeypatch):
 
 def test_shares_of_a_former_life_are_known_for_ours_once_they_are_seen(v1):
     v1.apply("", SHARES, journalled=True)
-    again = CgroupWriter(v1.writer._layout, v1.journal, str(v1.root))
+    again = CgroupWriter(v1.writer._layout, v1.journal, str(v1.root), lambda _: None)
     for shown in ("2", "2048"):
         v1.cgroup(cpu_shares=shown)
         again.apply(Target("pod", values=(SHARES,), journalled=True))
@@ -251,7 +255,7 @@ class TestProtectionsOfOthers:
 
     def test_one_of_a_former_life_is_known_for_ours_once_it_is_seen(self, v2):
         v2.writer.protect("pod", "memory.low", 4096)
-        again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root))
+        again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root), lambda _: None)
         for shown in ("4096", "8192"):
             v2.cgroup(memory_low=shown)
             again.protect("pod", "memory.low", 4096)

@@ -114,7 +114,9 @@ class TestBandwidths:
         v2.writer.bandwidth(PodBandwidth("pod", {"pod/a": Share(100_000, 150_000), "pod/b": Share(100_000)}))
         v2.apply("2-7", WEIGHT, path="pod/b", journalled=True)
         layout = CgroupLayout(2, **dict.fromkeys(("cpu", "cpuset"), str(v2.base)))
-        successor = CgroupWriter(layout, Journal(str(v2.journal_path), str(v2.root)), str(v2.root))
+        successor = CgroupWriter(
+            layout, Journal(str(v2.journal_path), str(v2.root)), str(v2.root), lambda _: None
+        )
         assert successor.held_back() == {"pod", "pod/a"}
 
 

@@ -66,8 +66,8 @@ def reports() -> list[str]:
 
 @pytest.fixture
 def server(view, reports):
-    running = HttpServer("127.0.0.1:0", view, reports.append)
-    running.start()
+    running = HttpServer(view, reports.append)
+    running.start("127.0.0.1:0")
     assert running.wait_bound(30)
     yield running
     running.close()
@@ -291,8 +291,8 @@ class TestPort:
             reports.append(text)
             reported.set()
 
-        server = HttpServer(f"127.0.0.1:{port}", view, report, retry_s=0.01)
-        server.start()
+        server = HttpServer(view, report, retry_s=0.01)
+        server.start(f"127.0.0.1:{port}")
         assert reported.wait(30)
         assert server.port == 0
         taken.close()
@@ -303,26 +303,26 @@ class TestPort:
         assert reports[0].startswith(f"cannot serve HTTP at 127.0.0.1:{port}: ")
 
     def test_an_impossible_address_is_given_up_only_when_closing(self, view, reports):
-        server = HttpServer(f"{NOBODYS}:0", view, reports.append)
-        server.start()
+        server = HttpServer(view, reports.append)
+        server.start(f"{NOBODYS}:0")
         server.close()
         assert server.port == 0
         assert not server._thread.is_alive()
 
     def test_closing_frees_the_port(self, view, reports):
-        server = HttpServer("127.0.0.1:0", view, reports.append)
+        server = HttpServer(view, reports.append)
         server.close()
-        server.start()
+        server.start("127.0.0.1:0")
         assert not server.wait_bound(0)
 
     @pytest.mark.parametrize("text", ["", "127.0.0.1", ":9744"])
     def test_what_is_no_address_is_refused(self, text):
         with pytest.raises(ValueError, match="is not an address with a port"):
-            HttpServer(text, View(), print)
+            HttpServer(View(), print).start(text)
 
     def test_an_address_of_the_newer_kind_is_served_or_its_lack_reported(self, view, reports):
-        server = HttpServer("[::1]:0", view, reports.append)
-        server.start()
+        server = HttpServer(view, reports.append)
+        server.start("[::1]:0")
         if not server.wait_bound(30):
             assert reports, "a machine without IPv6 says so"
             server.close()

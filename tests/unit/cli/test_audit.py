@@ -29,8 +29,8 @@ def daemon():
     servers = []
 
     def serve(count: int) -> str:
-        server = HttpServer("127.0.0.1:0", View(count), lambda _: None)  # type: ignore[arg-type]  # as much of a View as is asked
-        server.start()
+        server = HttpServer(View(count), lambda _: None)  # type: ignore[arg-type]  # as much of a View as is asked
+        server.start("127.0.0.1:0")
         assert server.wait_bound(5)
         servers.append(server)
         return f"127.0.0.1:{server.port}"

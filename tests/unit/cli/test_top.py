@@ -73,8 +73,8 @@ class Daemon:
 
     def __init__(self) -> None:
         self.view = View()
-        self._server = HttpServer("127.0.0.1:0", self.view, lambda _: None)  # type: ignore[arg-type]  # as much of a View as is asked
-        self._server.start()
+        self._server = HttpServer(self.view, lambda _: None)  # type: ignore[arg-type]  # as much of a View as is asked
+        self._server.start("127.0.0.1:0")
         assert self._server.wait_bound(30)
         self.address = f"127.0.0.1:{self._server.port}"
 

@@ -7,14 +7,17 @@ from nri_coloc._pb import told_pb2
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.putting_back import Apart
-from nri_coloc.actuation.target import Applied, Target
+from nri_coloc.actuation.target import Applied, Later, Target
 from nri_coloc.config import keys
 from nri_coloc.daemon import translation
+from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.knobs.capability import Capability
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
 from nri_coloc.model.knobs import Original
@@ -42,6 +45,17 @@ class Requests:
         return self.by_pod.get(pod.id)
 
 
+class _NoPusher:
+    """Stands for a pusher where no spec is pushed."""
+
+    def submit(self, _container_ids: Iterable[str]) -> None:
+        """Push nothing."""
+
+    def forget(self, _container_id: str) -> None:
+        """Know nothing."""
+
+
+NO_PUSHER = cast("Pusher", _NoPusher())
 NO_REQUESTS = Requests()
 """Pods' cgroups on a node without a kubelet."""
 
@@ -61,11 +75,36 @@ class Heard:
 
 
 def a_node(tuning: Tuning | None = None) -> Node:
-    """An 8-CPU machine with nobody on it, as the runtime has told."""
+    """An 8-CPU machine on which nothing runs, after the runtime's list."""
     tuning = tuning or Tuning()
     node = Node(pools.initial(kit.machine(), tuning), tuning, MEMORY)
     node.told = True
     return node
+
+
+class NoMemory:
+    """Stands for the memory worker: writes at once, and notes the cgroups that are no longer reclaimed."""
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+
+    def release(self, path: str) -> None:
+        self.released.append(path)
+
+    def later(self, later: Later, _subject: Subject) -> None:
+        later.write()
+
+
+def an_actuator(
+    node: Node,
+    writer: CgroupWriter,
+    report: Report,
+    *,
+    memory: NoMemory | None = None,
+    look_again: Callable[[Capability], Capability] = lambda can: can,
+) -> Actuator:
+    """Return an actuator, not started; its tasks take no scheduling hints."""
+    return Actuator(node, writer, report, memory=memory or NoMemory(), look_again=look_again, scheduling=None)
 
 
 def a_translator(
@@ -89,7 +128,7 @@ def listed(
 def a_report(node: Node) -> tuple[Report, Heard]:
     heard = Heard()
     metrics = Metrics("test", lambda: node.state, keys.base_of)
-    return Report(cast("AuditLog", heard), metrics), heard
+    return Report(cast("AuditLog", heard), metrics, node.lacking), heard
 
 
 def create(

@@ -38,7 +38,7 @@ class Rig:
         report, self.heard = a_report(self.node)
         layout = cgroup_layout.detect(str(self.root))
         journal = Journal(self.journal, str(self.root))
-        self.writer = CgroupWriter(layout, journal, str(self.root))
+        self.writer = CgroupWriter(layout, journal, str(self.root), lambda _: None)
         return MemoryWorker(self.node, self.writer, report)
 
     def of(self, path: str) -> list[int | None]:

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from nri_coloc.actuation.putting_back import Apart
-from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Actuator
+from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY
 from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.errors import KernelInterfaceError
@@ -18,7 +18,7 @@ from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.model.workload import QoSClass, Wish
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
-from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
+from tests.unit.daemon.kit import Cgroups, NoMemory, a_node, a_report, an_actuator, create, start_pod
 from tests.unit.policy import kit
 
 APP = "kubepods/podweb/app"
@@ -30,15 +30,21 @@ class Rig:
         self.node = a_node(tuning)
         self.cgroups = Cgroups(cpus)
         self.report, self.heard = a_report(self.node)
-        self.actuator = Actuator(self.node, self.cgroups.as_writer(), self.report)
-        self.actuator.can = kit.EVERYTHING
+        self.memory = NoMemory()
+        self.actuator = an_actuator(
+            self.node,
+            self.cgroups.as_writer(),
+            self.report,
+            memory=self.memory,
+            look_again=lambda can: kit.EVERYTHING,
+        )
+        self.node.learn(kit.EVERYTHING)
 
 
 def test_a_starting_pod_is_limited_with_the_files_that_are_there_by_then():
     rig = Rig()
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
-    rig.actuator.can = Capability(cgroup=2)
-    rig.actuator.look_again = lambda _: kit.EVERYTHING
+    rig.node.learn(Capability(cgroup=2))
     rig.actuator.place_pod("batch")
     (target,) = rig.cgroups.targets
     assert "io.weight" in {value.name for value in target.values}
@@ -262,7 +268,7 @@ def test_a_target_that_was_overtaken_is_never_written_last():
 @pytest.mark.parametrize(("name", "is_told"), [("cpu.weight", False), ("io.weight", True)])
 def test_kubelets_own_writes_of_a_resize_are_not_told(name, is_told):
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
-    rig.actuator.can = Capability(2, kit.EVERYTHING.files)
+    rig.node.learn(Capability(2, kit.EVERYTHING.files))
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
     rig.actuator.place_pod("batch")
     rig.actuator.bandwidths.resized("batch")
@@ -273,7 +279,7 @@ def test_kubelets_own_writes_of_a_resize_are_not_told(name, is_told):
 
 def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_after():
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
-    rig.actuator.can = Capability(2, kit.EVERYTHING.files)
+    rig.node.learn(Capability(2, kit.EVERYTHING.files))
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
     rig.actuator.place_pod("batch")
     rig.cgroups.texts = {(BATCH, "cpu.weight"): "100", (BATCH, "io.weight"): "default 100"}
@@ -290,7 +296,7 @@ def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_afte
 
 def test_a_reset_that_the_next_order_finds_is_told_too():
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
-    rig.actuator.can = Capability(2, kit.EVERYTHING.files)
+    rig.node.learn(Capability(2, kit.EVERYTHING.files))
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
     rig.actuator.place_pod("batch")
     rig.cgroups.texts = {(BATCH, "io.weight"): "default 100"}
@@ -372,13 +378,11 @@ def test_a_journal_of_much_that_may_be_gone_is_tidied_with_the_next_sweep():
 
 def test_a_pod_that_is_no_member_of_the_box_is_said_to_have_left_it():
     rig = Rig()
-    left: list[str] = []
-    rig.actuator.left_box = left.append
     start_pod(rig.node, "batch")
     start_pod(rig.node, "still", Wish(QoSClass.RECLAIMED, preserve=frozenset({"cpu"})))
     start_pod(rig.node, "web", kit.SHARED)
     rig.actuator._sweep()
-    assert left == ["kubepods/podweb"]
+    assert rig.memory.released == ["kubepods/podweb"]
 
 
 # ---- a sweep that somebody orders ----

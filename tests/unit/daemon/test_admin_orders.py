@@ -20,7 +20,7 @@ from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
-from nri_coloc.daemon.steering import Crew, Steering
+from nri_coloc.daemon.steering import Crew, InForce, Steering
 from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.policy import pools
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
@@ -54,7 +54,7 @@ class Rig:
         )
         watch = SettingsWatch(str(self.file), lambda found: found)
         self.steering = Steering(
-            settings, Machine(str(folder), CgroupLayout(2)), watch, KubeletWatch(str(folder)), crew
+            InForce(settings), Machine(str(folder), CgroupLayout(2)), watch, KubeletWatch(str(folder)), crew
         )
         staff = SimpleNamespace(
             node=self.node,

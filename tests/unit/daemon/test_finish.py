@@ -10,13 +10,12 @@ from nri_coloc.actuation import files
 from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.daemon import probe
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.node import Node as SimulatedNode
 from nri_coloc.sampling import cgroup_layout
-from tests.unit.daemon.kit import a_node, a_report
+from tests.unit.daemon.kit import a_node, a_report, an_actuator
 from tests.unit.policy import kit
 
 MOST_WRITES = 8
@@ -35,8 +34,8 @@ class Start:
         self.layout = cgroup_layout.detect(self.host)
         self.node = a_node()
         report, self.heard = a_report(self.node)
-        writer = CgroupWriter(self.layout, Journal(str(root / "journal")), self.host)
-        self.actuator = Actuator(self.node, writer, report)
+        writer = CgroupWriter(self.layout, Journal(str(root / "journal")), self.host, lambda _: None)
+        self.actuator = an_actuator(self.node, writer, report)
         self.written: list[str] = []
         self.tree.make("kubepods/podweb")
         self.tree.make("kubepods/podweb/app")
@@ -45,7 +44,7 @@ class Start:
         for path in ("kubepods/podweb", "kubepods/podweb/app"):
             quota = "cpu.cfs_quota_us" if cgroup == 1 else "cpu.max"
             self.tree.write(path, quota, "100000" if cgroup == 1 else "100000 100000")
-        self.actuator.can = probe.capability(self.layout, (0, 12, 0), self.host)
+        self.node.learn(probe.capability(self.layout, (0, 12, 0), self.host))
 
     def place(self, *, answered: bool) -> float:
         """Admit and start it, as the hook does; the CPU seconds that the files took."""

@@ -41,13 +41,20 @@ class Tasks:
         return set(self.hints)
 
 
+EVERY_HINT = SchedulerCapability(slices=True, returns=True)
+
+
 class Rig:
-    def __init__(self, tuning: Tuning | None = None, wish: Wish = kit.SHARED) -> None:
+    def __init__(
+        self,
+        tuning: Tuning | None = None,
+        wish: Wish = kit.SHARED,
+        can: SchedulerCapability | None = EVERY_HINT,
+    ) -> None:
         self.node = a_node(tuning)
         self.report, self.heard = a_report(self.node)
         self.tasks = Tasks()
-        self.hints = Hints(self.node, cast("CgroupWriter", self.tasks), self.report)
-        self.hints.can = SchedulerCapability(slices=True, returns=True)
+        self.hints = Hints(self.node, cast("CgroupWriter", self.tasks), self.report, can)
         create(self.node, "app", wish)
 
 
@@ -85,8 +92,8 @@ def test_nobody_else_is_told_anything(tuning, wish):
     assert rig.tasks.told == []
 
 
-def test_where_tasks_cannot_be_told_nothing_is_tried(rig):
-    rig.hints.can = None
+def test_where_tasks_cannot_be_told_nothing_is_tried():
+    rig = Rig(can=None)
     rig.hints.place("app")
     rig.hints.place("nobody")
     rig.hints.sweep()

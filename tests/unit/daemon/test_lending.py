@@ -8,7 +8,9 @@ import pytest
 
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
-from nri_coloc.model.events import PoolsSized, Synchronized
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.sentry import Sentry
+from nri_coloc.model.events import PodStarted, PoolsSized, Synchronized
 from nri_coloc.model.lending import Change, CPUTarget, Headroom
 from nri_coloc.model.state import RECLAIM
 from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
@@ -25,6 +27,7 @@ TICK_S = 0.01
 FLOOR = 2
 BATCH, ONLINE = Wish(QoSClass.RECLAIMED), Wish(QoSClass.SHARED)
 MEMBERS = Synchronized(pods=((Pod("batch"), BATCH),), containers=())
+FIRST = PodStarted(Pod("batch"), BATCH)
 TUNING = Tuning(reclaim=ReclaimTuning(idle_tick_s=TICK_S, quiet_tick_s=TICK_S))
 
 
@@ -33,6 +36,22 @@ class Nobody:
 
     def __getattr__(self, _name: str) -> Any:
         return lambda *_anything: ()
+
+
+def lending_of(
+    node: Node, report: Report, sampler: Nobody | None = None, actuator: Nobody | None = None
+) -> Lending:
+    """Return a loop, not started."""
+    stands = cast("Any", Nobody())
+    return Lending(
+        node,
+        cast("Any", actuator or stands),
+        stands,
+        cast("Any", sampler or stands),
+        report,
+        sentry=Sentry(report),
+        eevdf=False,
+    )
 
 
 class Unseen(Nobody):
@@ -50,8 +69,7 @@ def node() -> Node:
 @pytest.fixture
 def lending(node: Node) -> Iterator[Lending]:
     """Ticking there."""
-    stands = cast("Any", Nobody())
-    found = Lending(node, stands, stands, stands, a_report(node)[0])
+    found = lending_of(node, a_report(node)[0])
     found.start()
     assert poll(lambda: found.ticked_at, PATIENCE_S)
     yield found
@@ -64,7 +82,7 @@ def box(node: Node) -> int:
 
 
 def test_a_box_that_nobody_is_in_has_no_size_of_its_own(node: Node, lending: Lending):
-    with lending.expecting_member():
+    with lending.prepare(FIRST):
         assert node.state.pools.counts == {RECLAIM: FLOOR}
     assert poll(lambda: not node.state.pools.counts, PATIENCE_S)
     assert box(node) == 8
@@ -73,12 +91,11 @@ def test_a_box_that_nobody_is_in_has_no_size_of_its_own(node: Node, lending: Len
 class TestItsSizeBeginsAndEnds:
     def lends(self, node: Node) -> tuple[Lending, Heard]:
         report, heard = a_report(node)
-        stands = cast("Any", Nobody())
-        return Lending(node, stands, stands, stands, report), heard
+        return lending_of(node, report), heard
 
     def test_the_first_size_is_no_suppression(self, node: Node):
         lending, heard = self.lends(node)
-        with lending.expecting_member():
+        with lending.prepare(FIRST):
             pass
         (record,) = heard.records
         assert heard.said() == [("pool.resize", "first_size")]
@@ -87,7 +104,7 @@ class TestItsSizeBeginsAndEnds:
 
     def test_its_end_is_recorded(self, node: Node):
         lending, heard = self.lends(node)
-        with lending.expecting_member():
+        with lending.prepare(FIRST):
             pass
         lending._act(Tick(LoopMemory(), CPUTarget(4), Headroom(), TICK_S), node.state, 1.0)
         assert heard.said()[1:] == [("pool.resize", "no_members")]
@@ -97,7 +114,7 @@ class TestItsSizeBeginsAndEnds:
 def test_ticks_while_the_first_member_is_decided_about_leave_it_the_box_and_not_all_of_share(
     node: Node, lending: Lending
 ):
-    with lending.expecting_member():
+    with lending.prepare(FIRST):
         widened = poll(lambda: box(node) > FLOOR, A_FEW_TICKS_S)
         start_pod(node, "batch")
         assert (widened, box(node)) == (False, FLOOR)
@@ -114,25 +131,24 @@ def test_ticks_while_the_first_member_is_decided_about_leave_it_the_box_and_not_
     ids=["a pod", "a container beside online ones", "nobody"],
 )
 def test_a_list_sizes_the_box_if_somebody_in_it_lives_there(node: Node, listed, sized):
-    stands = cast("Any", Nobody())
-    lending = Lending(node, stands, stands, stands, a_report(node)[0])
-    with lending.expecting_list(listed):
+    lending = lending_of(node, a_report(node)[0])
+    with lending.prepare(listed):
         assert list(node.state.pools.counts) == sized
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
 def test_what_may_be_lent_now_is_known_only_after_the_runtime_has_told_who_there_is(told):
-    node, stands = a_node(replace(TUNING, reclaim=ReclaimTuning(partition=True))), cast("Any", Nobody())
+    node = a_node(replace(TUNING, reclaim=ReclaimTuning(partition=True)))
     node.told = told
-    lending = Lending(node, stands, stands, cast("Any", Unseen()), a_report(node)[0])
+    lending = lending_of(node, a_report(node)[0], Unseen())
     lending._tick(0.0)
     assert (lending.headroom.unused_milli > 0) is told
 
 
 def test_a_list_sizes_the_box_of_host_groups_though_no_pod_in_it_lives_there():
-    node, stands = a_node(Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))), cast("Any", Nobody())
-    lending = Lending(node, stands, stands, stands, a_report(node)[0])
-    with lending.expecting_list(Synchronized((), ())):
+    node = a_node(Tuning(reclaim=ReclaimTuning(host_groups=("yarn",))))
+    lending = lending_of(node, a_report(node)[0])
+    with lending.prepare(Synchronized((), ())):
         assert list(node.state.pools.counts) == [RECLAIM]
 
 
@@ -144,8 +160,7 @@ class Short(Unseen):
 
 
 def test_that_too_few_files_may_be_open_is_said_once(node: Node, monkeypatch: pytest.MonkeyPatch):
-    stands, short = cast("Any", Nobody()), cast("Any", Short())
-    lending = Lending(node, stands, stands, short, a_report(node)[0])
+    lending = lending_of(node, a_report(node)[0], Short())
     said: list[tuple[str, int]] = []
     log = lending._report.log
     monkeypatch.setattr(log, "warning", lambda words, open_files: said.append((words, open_files)))
@@ -171,25 +186,23 @@ class TestAfterARestart:
     def lends(self, node: Node, left: list[int], sampler: Nobody | None = None) -> Lending:
         actuator = Nobody()
         actuator.former_box = left.pop  # type: ignore[attr-defined]  # it stands for one
-        stands = cast("Any", Nobody())
-        reads = cast("Any", sampler or Nobody())
-        return Lending(node, cast("Any", actuator), stands, reads, a_report(node)[0])
+        return lending_of(node, a_report(node)[0], sampler, actuator)
 
     def test_the_box_keeps_what_it_has(self, node: Node, left: list[int]):
-        with self.lends(node, left).expecting_list(MEMBERS):
+        with self.lends(node, left).prepare(MEMBERS):
             start_pod(node, "batch")
         assert (box(node), left) == (6, [])
 
     def test_a_list_that_comes_again_finds_nothing_new(self, node: Node, left: list[int]):
         lending = self.lends(node, left)
-        with lending.expecting_list(MEMBERS):
+        with lending.prepare(MEMBERS):
             start_pod(node, "batch")
-        with lending.expecting_list(MEMBERS):
+        with lending.prepare(MEMBERS):
             pass
         assert box(node) == 6
 
     def test_where_it_had_none_it_begins_at_its_floor(self, node: Node):
-        with self.lends(node, [0]).expecting_list(MEMBERS):
+        with self.lends(node, [0]).prepare(MEMBERS):
             start_pod(node, "batch")
         assert box(node) == FLOOR
 
@@ -203,7 +216,7 @@ class TestAfterARestart:
         ids=["an observer", "lending is off", "pools are sized by load"],
     )
     def test_nobody_looks_where_the_loop_sizes_no_box(self, left: list[int], tuning: Tuning):
-        with self.lends(a_node(tuning), left).expecting_list(MEMBERS):
+        with self.lends(a_node(tuning), left).prepare(MEMBERS):
             pass
         assert left == [6]
 
@@ -211,7 +224,7 @@ class TestAfterARestart:
         lending = self.lends(node, left)
         lending.start()
         assert poll(lambda: lending.ticked_at > 0, PATIENCE_S)
-        with lending.expecting_list(MEMBERS):
+        with lending.prepare(MEMBERS):
             start_pod(node, "batch")
         kept = not poll(lambda: box(node) != 6, A_FEW_TICKS_S)
         ended = poll(lambda: box(node) == FLOOR, PATIENCE_S)
@@ -227,9 +240,8 @@ class TestRecords:
     def _box_of_six(self, node: Node) -> None:
         start_pod(node, "batch")
         node.decide(PoolsSized({RECLAIM: 6}, "as a test wants it"))
-        stands = cast("Any", Nobody())
         self.report, self.heard = a_report(node)
-        self.lending = Lending(node, stands, stands, stands, self.report)
+        self.lending = lending_of(node, self.report)
 
     def tick(self, at: float, cpus: int) -> None:
         ticked(self.lending, at, cpus)
@@ -281,9 +293,9 @@ class TestAnObserver:
     """Its records have the CPUs that the box would have had."""
 
     def says(self, tuning: Tuning, *sizes: int) -> list[tuple[Any, Any]]:
-        node, stands = a_node(tuning), cast("Any", Nobody())
+        node = a_node(tuning)
         report, heard = a_report(node)
-        lending = Lending(node, stands, stands, stands, report)
+        lending = lending_of(node, report)
         for second, cpus in enumerate(sizes):
             ticked(lending, 100.0 * (second + 1), cpus)
         return [(one.before["cpus"], one.after["cpus"]) for one in heard.records]
@@ -293,9 +305,9 @@ class TestAnObserver:
         assert said == [("0-7", "6-7"), ("6-7", "2-3,6-7"), ("2-3,6-7", "6-7")]
 
     def test_names_the_first_size_it_would_give(self):
-        node, stands = a_node(replace(TUNING, observe=True)), cast("Any", Nobody())
+        node = a_node(replace(TUNING, observe=True))
         report, heard = a_report(node)
-        lending = Lending(node, stands, stands, stands, report)
+        lending = lending_of(node, report)
         ticked(lending, 100.0, 2)
         ticked(lending, 200.0, 4)
         assert heard.said() == [("pool.resize", "first_size"), ("reclaim.grow", "headroom")]

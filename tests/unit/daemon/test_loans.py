@@ -1,13 +1,15 @@
 """Loans follow the capacity that lasts: told to the policy, the actuator and the pusher, and no sooner."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from nri_coloc.daemon import loans as module
 from nri_coloc.daemon.loans import Loans
-from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.pusher import Place, Pusher
+from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.lending import Binding, Capacity
@@ -98,7 +100,7 @@ def test_it_is_asked_no_oftener_than_it_is_worth(rig):
         asked.append(1)
         return Capacity(1000, GI, Binding.FORECAST)
 
-    rig.loans.capacity = capacity
+    rig.loans._capacity = capacity
     rig.look()
     rig.look(0.1)
     assert len(asked) == 1
@@ -183,13 +185,23 @@ def test_a_limit_that_is_to_be_left_alone_by_now_is_not_looked_at(rig):
 
 
 def test_a_limit_that_waited_minutes_for_the_runtime_is_never_pushed_below_what_is_in_use(rig):
-    runtime, here = Runtime(), [False]
-    pusher = Pusher(rig.node, runtime, rig.report, lambda: here[0])
-    pusher.ease = rig.loans.ease
+    runtime = Runtime()
+    runtime.connected = False
+    rig.node.learn(Capability(cgroup=2))
+    files = SimpleNamespace(remember=lambda *_: None, differing=lambda *_: "")
+    pusher = Pusher(
+        rig.node,
+        rig.report,
+        relay=runtime,
+        runtime=runtime,
+        loans=rig.loans,
+        files=files,
+        place=cast("Place", None),  # no CPUs are pushed
+    )
     pusher.learned("job", LOAN)
     grows_while_away(rig, GI // 2 + (1 << 20))
     pusher._push("job")
-    here[0] = True
+    runtime.connected = True
     pusher._push("job")
     assert runtime.pushed == [("job", Knobs(memory_limit=GI // 2 + (65 << 20)))]
 

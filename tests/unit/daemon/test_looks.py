@@ -9,7 +9,6 @@ from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.looks import NO_CGROUP
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.model import cpuset
@@ -19,7 +18,7 @@ from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout
-from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
+from tests.unit.daemon.kit import NO_PUSHER, Cgroups, a_node, a_report, an_actuator, create, start_pod
 from tests.unit.policy import kit
 
 PODS = ("first", "middle", "last")
@@ -40,10 +39,12 @@ class Rig:
             create(self.node, f"app-{pod}", kit.RECLAIMED, on=pod)
         self.report, self.heard = a_report(self.node)
         journal = Journal(str(root / "journal"), str(host))
-        self.writer = CgroupWriter(cgroup_layout.detect(str(host)), journal, str(host))
-        self.actuator = Actuator(self.node, self.writer, self.report)
-        pusher = Pusher(self.node, None, self.report, lambda: True)  # type: ignore[arg-type]  # never started
-        self.relocation = Relocation(self.node, self.actuator, pusher, Sentry(self.report))
+        self.writer = CgroupWriter(cgroup_layout.detect(str(host)), journal, str(host), lambda _: None)
+        self.actuator = an_actuator(self.node, self.writer, self.report)
+        self.relocation = self.moves(self.actuator)
+
+    def moves(self, actuator: Actuator) -> Relocation:
+        return Relocation(self.node, actuator, NO_PUSHER, Sentry(self.report), eevdf=False)
 
     def cut(self, cpus: int) -> None:
         before = self.node.state
@@ -95,7 +96,7 @@ def test_a_cut_outlives_what_nobody_foresaw(tmp_path):
     rig = Rig(tmp_path, 1)
     cgroups = Cgroups({f"kubepods/pod{pod}": 0xFF for pod in PODS})
     cgroups.broken = {"kubepods/podfirst"}
-    rig.relocation._actuator = Actuator(rig.node, cgroups.as_writer(), rig.report)
+    rig.relocation = rig.moves(an_actuator(rig.node, cgroups.as_writer(), rig.report))
     rig.cut(2)
     assert cgroups.cpus_of["kubepods/podlast"] == rig.node.state.pools.reclaim
 

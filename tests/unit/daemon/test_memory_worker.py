@@ -91,11 +91,10 @@ def test_restore_puts_everything_back(rig):
 def test_what_a_former_life_bounded_is_given_back_once_everybody_is_known(rig):
     rig.worker.write({**bounds(), **bounds(pod="second")})
     worker = rig.again()
-    known: list[bool] = []
-    worker.told_all = lambda: bool(known)
+    rig.node.told = False
     worker.write(bounds())
     assert rig.of(SECOND) != rig.nothing, "it might be a member that nobody has told us of yet"
-    known.append(True)
+    rig.node.told = True
     worker.write(bounds())
     assert (rig.of(BATCH), rig.of(SECOND)) == (rig.expected(GIB, 2 * GIB), rig.nothing)
 
@@ -111,11 +110,10 @@ def test_without_a_member_there_is_no_thread(rig):
 def test_what_a_former_life_bounded_is_given_back_though_there_is_no_member(rig):
     rig.worker.write(bounds())
     worker = rig.again()
-    known: list[bool] = []
-    worker.told_all = lambda: bool(known)
+    rig.node.told = False
     worker.submit({})
     assert rig.of(BATCH) != rig.nothing
-    known.append(True)
+    rig.node.told = True
     worker.submit({})
     becomes(lambda: rig.of(BATCH) == rig.nothing, "its own again")
     worker.stop()

@@ -235,7 +235,8 @@ class TestKubepodsOwnLimit:
     def test_one_that_was_never_read_leaves_nothing(self, rig):
         rig.turn()
         rig.miss(kubepods=None)
-        rig.outlook = Outlook(rig.outlook.forecast)
+        learnt, rig.outlook = rig.outlook.forecast, Outlook()
+        rig.outlook.resume(learnt)
         rig.miss(kubepods=None)
         assert rig.outlook.capacity.memory_bytes == 0
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import pusher as module
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.errors import RuntimeRefused, TransportLost
+from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.events import AmountsGranted, ContainerGone
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.state import Assignment
@@ -23,9 +25,15 @@ ALL = Knobs(cpus="0-7")
 
 
 class Runtime:
-    """Notes every push; `during` is called in the middle of each."""
+    """Stands for CRI and the connection: notes every push; `during` is called in the middle of each.
+
+    updates_are_safe: NRI's own call is used; `updated` notes it.
+    """
 
     def __init__(self) -> None:
+        self.connected = True
+        self.updates_are_safe = False
+        self.updated: list[nri_pb2.ContainerUpdate] = []
         self.pushed: list[tuple[str, Knobs]] = []
         self.during: Callable[[], object] = lambda: None
         self.raises: Exception | None = None
@@ -36,18 +44,41 @@ class Runtime:
         if self.raises is not None:
             raise self.raises
 
+    def update_container(self, update: nri_pb2.ContainerUpdate) -> None:
+        self.updated.append(update)
+
 
 class Rig:
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.node = a_node(tuning)
         self.runtime = Runtime()
         self.report, self.heard = a_report(self.node)
-        self.connected = True
+        self.node.learn(Capability(cgroup=2))
         self.problem = ""
-        self.pusher = Pusher(self.node, self.runtime, self.report, lambda: self.connected, self.verify)
+        self.remembered: list[tuple[str, Knobs, int]] = []
+        self.placed: list[str] = []
+        self.easing: Callable[[str], bool] = lambda _: True
+        self.pusher = Pusher(
+            self.node,
+            self.report,
+            relay=self.runtime,
+            runtime=self.runtime,
+            loans=self,
+            files=self,
+            place=self,
+        )
 
-    def verify(self, _assignment: Assignment, _changes: Knobs) -> str:
+    def differing(self, _assignment: Assignment, _changes: Knobs) -> str:
         return self.problem
+
+    def remember(self, assignment: Assignment, changes: Knobs) -> None:
+        self.remembered.append((assignment.id, changes, len(self.runtime.pushed)))
+
+    def bring(self, container_id: str) -> None:
+        self.placed.append(container_id)
+
+    def ease(self, container_id: str) -> bool:
+        return self.easing(container_id)
 
 
 @pytest.fixture
@@ -74,10 +105,8 @@ def test_a_spec_that_differs_is_pushed_and_then_known(rig):
 
 
 def test_what_a_push_changes_is_remembered_before_it_is_changed(rig):
-    remembered: list[tuple[str, Knobs, int]] = []
-    rig.pusher.remember = lambda one, changes: remembered.append((one.id, changes, len(rig.runtime.pushed)))
     rig.pusher._push("app")
-    assert remembered == [("app", ALL, 0)]
+    assert rig.remembered == [("app", ALL, 0)]
 
 
 def test_what_is_raised_right_before_a_push_is_what_is_pushed(rig):
@@ -89,13 +118,13 @@ def test_what_is_raised_right_before_a_push_is_what_is_pushed(rig):
         rig.node.decide(AmountsGranted({container_id: Knobs(memory_limit=1 << 25)}, "so much is in use"))
         return True
 
-    rig.pusher.ease = ease
+    rig.easing = ease
     rig.pusher._push("job")
     assert rig.runtime.pushed == [("job", Knobs(memory_limit=1 << 25))]
 
 
 def test_what_nobody_can_judge_right_before_a_push_is_put_off(rig):
-    rig.pusher.ease = lambda _: False
+    rig.easing = lambda _: False
     began = time.monotonic()
     assert rig.pusher._push("app") == 0
     assert rig.runtime.pushed == []
@@ -130,7 +159,7 @@ def test_what_a_container_was_lent_is_pushed_and_then_only_what_changed_of_it(ri
 def test_a_spec_that_names_cpus_is_pushed_with_those_of_the_box_where_they_must_fit(rig, within_pod):
     create(rig.node, "job", LENT, 0, on="batch")
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
-    rig.pusher.within_pod = within_pod
+    rig.node.learn(Capability(cgroup=1 if within_pod else 2))
     rig.pusher.learned("job", ALL)
     rig.pusher._push("job")
     rig.pusher._push("job")
@@ -140,7 +169,7 @@ def test_a_spec_that_names_cpus_is_pushed_with_those_of_the_box_where_they_must_
 
 def test_a_push_that_waited_says_what_fits_by_now(rig):
     create(rig.node, "job", LENT, 0, on="batch")
-    rig.pusher.within_pod = True
+    rig.node.learn(Capability(cgroup=1))
     rig.pusher.learned("job", ALL)
     newer: list[Knobs] = []
 
@@ -214,18 +243,16 @@ def test_where_no_push_is_under_way_there_is_nothing_newer(rig):
 def test_whose_cpus_were_pushed_is_looked_at_at_once(rig):
     create(rig.node, "job", LENT)
     rig.pusher.learned("job", ALL)
-    placed: list[str] = []
-    rig.pusher.place = placed.append
     rig.pusher._push("app")
     rig.pusher._push("job")
-    assert placed == ["app"]
+    assert rig.placed == ["app"]
 
 
 def test_what_a_push_brought_while_the_daemon_ends_is_not_written_once_more(rig):
     """By then all may have been put back."""
-    rig.pusher.place = lambda container_id: pytest.fail(f"{container_id} was written")
     rig.runtime.during = rig.pusher.stop
     assert rig.pusher._push("app")
+    assert rig.placed == []
 
 
 def test_a_refusal_is_tried_again_later_and_said_then(rig):
@@ -303,7 +330,7 @@ def test_a_runtime_that_forgets_what_it_took_is_not_stormed(rig):
 
 
 def test_without_a_runtime_it_is_put_off_and_not_called(rig):
-    rig.connected = False
+    rig.runtime.connected = False
     assert rig.pusher._push("app") == module.BACK_OFF_S
     assert (rig.runtime.pushed, list(rig.pusher._waiting)) == ([], ["app"])
 
@@ -358,3 +385,12 @@ def test_what_nobody_foresaw_does_not_end_the_thread(running):
     running.runtime.raises = None
     running.pusher.submit(["second"])
     wait_until(lambda: ("second", ALL) in running.runtime.pushed, 20, "the next container's push")
+
+
+def test_nris_own_call_is_used_where_it_is_safe(rig):
+    rig.runtime.updates_are_safe = True
+    rig.pusher._push("app")
+    (update,) = rig.runtime.updated
+    assert rig.runtime.pushed == []
+    assert (update.container_id, update.linux.resources.cpu.cpus) == ("app", "0-7")
+    assert not update.ignore_failure, "or a failure would look like success"

@@ -124,7 +124,7 @@ def test_what_a_former_life_raised_goes_back_also_in_a_class_that_is_never_raise
 
 def test_nobody_is_taken_over_before_the_runtime_has_told_everything():
     rig = Rig(Tuning())
-    rig.bursts.told_all = lambda: False
+    rig.node.told = False
     rig.files.left = {APP}
     rig.pass_by()
     assert (rig.bandwidths.raised, rig.files.applied) == ({}, [])

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from math import inf
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from nri_coloc.daemon import readiness
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.comparison import (
     COMPARE_AFTER_S,
     COMPARE_AGAIN_S,
@@ -19,15 +19,16 @@ from nri_coloc.daemon.comparison import (
     UNLISTED_FOR_S,
     Comparison,
 )
+from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE, Drift
 from nri_coloc.daemon.neighbours import NAMED, REMEMBERED_S, Neighbours
+from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.readiness import Check, Finding, Readiness, Reading
-from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
 from nri_coloc.model.events import ContainerGone
 from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.model.tuning import Tuning
-from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
 from tests.unit.policy import kit
 
 BEGAN = 1000.0
@@ -38,6 +39,7 @@ SURE_S = COMPARE_AFTER_S + RETRY_S
 class FakeTrunk:
     def __init__(self) -> None:
         self.connected = True
+        self.obstacle = ""
         self.synchronized_at = BEGAN
         self.dropped: list[str] = []
 
@@ -64,10 +66,21 @@ class Rig:
         self.report, self.heard = a_report(self.node)
         self.trunk = FakeTrunk()
         self.listing = Listing()
-        self.actuator = Actuator(self.node, Cgroups().as_writer(), self.report)
-        trunk = cast("Trunk", self.trunk)
-        self.comparison = Comparison(self.node, trunk, self.actuator, self.report, self.listing)
-        self.comparison.spawn = lambda work: work()
+        self.actuator = an_actuator(self.node, Cgroups().as_writer(), self.report)
+        self.forgotten: list[str] = []
+        self.spawn: Callable[[Callable[[], None]], None] = lambda work: work()
+        self.comparison = Comparison(
+            self.node,
+            cast("Connection", self.trunk),
+            self.actuator,
+            cast("Pusher", SimpleNamespace(forget=self.forgotten.append)),
+            self.report,
+            listing=self.listing,
+            spawn=self.spawned,
+        )
+
+    def spawned(self, work: Callable[[], None]) -> None:
+        self.spawn(work)
 
     def at(self, seconds: float) -> bool:
         """Poll so long after the registration; whether it is synchronised then."""
@@ -107,18 +120,18 @@ def test_where_no_thread_can_be_had_it_is_asked_another_time(rig):
     def spawn(_work: Callable[[], None]) -> None:
         raise RuntimeError("can't start new thread")
 
-    comparing, rig.comparison.spawn = rig.comparison.spawn, spawn
+    comparing, rig.spawn = rig.spawn, spawn
     asked: Future[str] = Future()
     rig.comparison.hasten(asked)
     with pytest.raises(RuntimeError):
         rig.at(COMPARE_AFTER_S)
-    rig.comparison.spawn = comparing
+    rig.spawn = comparing
     assert rig.at(COMPARE_AFTER_S + RETRY_S)
     assert asked.result(0) == ""
 
 
 def test_nothing_is_due_while_cri_is_asked_or_nobody_synchronised_us(rig):
-    rig.comparison.spawn = lambda _work: None
+    rig.spawn = lambda _work: None
     rig.at(COMPARE_AFTER_S)
     assert rig.comparison.due_in(BEGAN + 100) == inf
     other = Rig()
@@ -196,11 +209,9 @@ def test_a_container_that_has_exited_unseen_is_released(rig):
 
 
 def test_whoever_vanished_is_told_of_for_no_hook_will_come(rig):
-    gone: list[str] = []
-    rig.comparison.vanished = gone.append
     rig.listing.found["app"] = "exited"
     rig.at(COMPARE_AFTER_S)
-    assert gone == ["app"]
+    assert rig.forgotten == ["app"]
 
 
 def test_who_came_and_went_while_cri_could_not_be_asked_is_forgotten(rig):
@@ -241,7 +252,7 @@ def test_one_that_was_listed_in_between_begins_anew(rig):
 
 def test_only_one_comparison_is_under_way_at_a_time(rig):
     waiting: list[Callable[[], None]] = []
-    rig.comparison.spawn = waiting.append
+    rig.spawn = waiting.append
     rig.at(COMPARE_AFTER_S)
     rig.at(COMPARE_AFTER_S + 60)
     assert len(waiting) == 1
@@ -271,16 +282,16 @@ def test_only_required_checks_keep_from_being_ready(required, ready):
 
 
 @pytest.mark.parametrize(
-    ("connected", "waits_for", "finding"),
+    ("connected", "obstacle", "finding"),
     [
         (True, "", Finding(ok=True)),
         (False, "", Finding(ok=False, detail="no connection to the runtime")),
         (False, "another daemon has the lock", Finding(ok=False, detail="another daemon has the lock")),
     ],
 )
-def test_a_missing_connection_names_its_obstacle(connected, waits_for, finding, rig):
-    rig.trunk.connected = connected
-    assert readiness.connected(rig.trunk, lambda: waits_for) == finding
+def test_a_missing_connection_names_its_obstacle(connected, obstacle, finding, rig):
+    rig.trunk.connected, rig.trunk.obstacle = connected, obstacle
+    assert readiness.connected(rig.trunk) == finding
 
 
 SWEPT = Reading("cgroups were last read", lambda: 0.0, 20.0)
@@ -393,7 +404,7 @@ def test_without_a_registration_that_is_the_answer(rig):
 
 def test_who_asks_while_one_is_under_way_gets_the_next_one(rig):
     waiting: list[Callable[[], None]] = []
-    rig.comparison.spawn = waiting.append
+    rig.spawn = waiting.append
     rig.at(COMPARE_AFTER_S)
     answer = asked(rig)
     rig.at(COMPARE_AFTER_S + 0.1)

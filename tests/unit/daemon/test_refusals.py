@@ -21,7 +21,6 @@ from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.target import Target
 from nri_coloc.daemon import refusals
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.host_groups import HostGroups
@@ -39,7 +38,7 @@ from nri_coloc.model.workload import Resources
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.reclaim.hints import Hint, Policy
 from nri_coloc.sampling import cgroup_layout
-from tests.unit.daemon.kit import a_node, a_report, create, start_pod
+from tests.unit.daemon.kit import a_node, a_report, an_actuator, create, start_pod
 from tests.unit.policy import kit
 
 
@@ -71,7 +70,9 @@ class Rig:
         start_pod(self.node, "batch")
         self.report, self.heard = a_report(self.node)
         journal = Journal(str(root / "journal"), str(self.root))
-        self.writer = CgroupWriter(cgroup_layout.detect(str(self.root)), journal, str(self.root))
+        self.writer = CgroupWriter(
+            cgroup_layout.detect(str(self.root)), journal, str(self.root), lambda _: None
+        )
         self.attempts: Counter[str] = Counter()
         self._refused: dict[str, int] = {}
         self._write = os.write
@@ -174,8 +175,8 @@ def test_the_schedulers_refusal_is_returned_and_ends_the_round(rig, monkeypatch,
 @pytest.mark.parametrize("name", ["cpu.shares", "cpuset.cpus"])
 def test_a_pod_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, name, error):
     """As where `cpu.idle` locks a weight (EINVAL), or a child's set lies outside (EBUSY)."""
-    actuator = Actuator(rig.node, rig.writer, rig.report)
-    actuator.can = Capability(cgroup=1)
+    actuator = an_actuator(rig.node, rig.writer, rig.report)
+    rig.node.learn(Capability(cgroup=1))
     rig.tree.write(POD, "cpuset.cpus", "0")
     rig.refuse(name, ERRORS[error])
     for _ in range(100):
@@ -189,8 +190,8 @@ def test_a_pod_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, nam
 
 
 def test_an_order_is_carried_out_however_often_repairs_were_refused(rig):
-    actuator = Actuator(rig.node, rig.writer, rig.report)
-    actuator.can = Capability(cgroup=1)
+    actuator = an_actuator(rig.node, rig.writer, rig.report)
+    rig.node.learn(Capability(cgroup=1))
     rig.refuse("cpu.shares", errno.EINVAL)
     for _ in range(20):
         actuator.guard_pod("batch")
@@ -206,7 +207,7 @@ def test_a_container_that_refuses_is_told_once_and_tried_so_often_and_no_more(ri
     rig.tree.make("kubepods/podweb")
     rig.tree.make(self_made)
     rig.tree.write(self_made, "cpuset.cpus", "0")
-    actuator = Actuator(rig.node, rig.writer, rig.report)
+    actuator = an_actuator(rig.node, rig.writer, rig.report)
     rig.refuse("cpuset.cpus", ERRORS[error])
     for _ in range(50):
         actuator._keep_container("app")

@@ -61,12 +61,12 @@ class Crew:
 class Rig:
     """Eight CPUs; `a` is online and `batch` lives on what is lent."""
 
-    def __init__(self, tuning: Tuning = TUNING) -> None:
+    def __init__(self, tuning: Tuning = TUNING, *, eevdf: bool = True) -> None:
         self.node = a_node(tuning)
         self.crew = Crew()
         crew = cast("Any", self.crew)
         self.sentry = Sentry(a_report(self.node)[0])
-        self.relocation = Relocation(self.node, crew, crew, self.sentry)
+        self.relocation = Relocation(self.node, crew, crew, self.sentry, eevdf=eevdf)
         create(self.node, "a", on="one")
         start_pod(self.node, "batch")
 
@@ -121,7 +121,7 @@ def test_members_are_looked_for_once_for_the_same_state():
     assert rig.relocation.has_members(rig.node.state)
     assert rig.relocation.has_members(rig.node.state)
     crew, stranger = cast("Any", Crew()), cast("Any", None)
-    assert not Relocation(rig.node, crew, stranger, rig.sentry).has_members(a_node().state)
+    assert not Relocation(rig.node, crew, stranger, rig.sentry, eevdf=True).has_members(a_node().state)
 
 
 OF_BEST_EFFORT = "/kubepods/besteffort/podnight"
@@ -140,7 +140,6 @@ def test_beside_a_guaranteed_pod_a_box_of_best_effort_pods_yields(cgroup_parent,
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, cgroup_parent)
-    rig.relocation.eevdf = True
     assert rig.relocation.yields(rig.node.state) is yields
 
 
@@ -148,7 +147,6 @@ def test_beside_an_online_pod_of_the_same_weight_nobody_yields_and_it_is_named()
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
-    rig.relocation.eevdf = True
     assert rig.relocation.equal(rig.node.state) == ""
     pod = replace(kit.pod("day"), cgroup_parent="/kubepods/besteffort/podday")
     rig.node.decide(ContainerCreating(pod, kit.container("day", "day"), kit.SHARED))
@@ -162,7 +160,6 @@ def test_who_is_beside_the_box_is_asked_again_when_share_has_other_cpus():
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
-    rig.relocation.eevdf = True
     pod = replace(kit.pod("day"), cgroup_parent="/kubepods/besteffort/podday")
     kept = replace(kit.SHARED, preserve=frozenset({"cpu"}))
     container = kit.container("day", "day", resources=kit.asking(0, cpus="0"))
@@ -177,7 +174,6 @@ def test_one_member_that_does_not_yield_is_enough():
     rig = Rig()
     boxed(rig.node, OF_BEST_EFFORT)
     boxed(rig.node, "/kubepods/podnight", "odd")
-    rig.relocation.eevdf = True
     assert not rig.relocation.yields(rig.node.state)
 
 
@@ -185,7 +181,6 @@ def test_a_reclaimed_container_beside_online_ones_of_its_pod_has_their_weight():
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     create(rig.node, "helper", kit.RECLAIMED, on="one")
-    rig.relocation.eevdf = True
     assert not rig.relocation.yields(rig.node.state)
 
 
@@ -194,12 +189,11 @@ def test_members_outside_kubernetes_do_not_yield():
     rig.crew.outside = ("yarn",)
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
-    rig.relocation.eevdf = True
     assert not rig.relocation.yields(rig.node.state)
 
 
 def test_nobody_yields_on_a_kernel_before_eevdf():
-    rig = Rig()
+    rig = Rig(eevdf=False)
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
     assert not rig.relocation.yields(rig.node.state)

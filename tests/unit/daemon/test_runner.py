@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.daemon import restoration, runner
+from nri_coloc.daemon import restoration, runner, wiring
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.model.tuning import Settings
@@ -22,15 +22,16 @@ class Rig:
         node = Node(root, cgroup=2)
         options = Options(host_root=str(node.host_root), state_dir=str(root / "state"), http="off")
         settings = options.over(Settings(restore_on_exit=True))
-        self.daemon = runner.Daemon(options, settings, SettingsWatch("", options.over))
+        self.parts = wiring.wire(options, settings, SettingsWatch("", options.over))
+        self.daemon = runner.Daemon(self.parts)
         self.daemon._serves = True
         self.told: list[str] = []
         self.logged: list[dict[str, Any]] = []
-        self.daemon.report.log = self  # type: ignore[assignment]  # as far as it is used
+        self.parts.report.log = self  # type: ignore[assignment]  # as far as it is used
         for part in PARTS:
-            monkeypatch.setattr(getattr(self.daemon, part), "stop", self.noting(part))
+            monkeypatch.setattr(getattr(self.parts, part), "stop", self.noting(part))
         monkeypatch.setattr(restoration, "at_exit", self.restoring)
-        monkeypatch.setattr(self.daemon.audit, "close", self.noting("audit"))
+        monkeypatch.setattr(self.parts.audit, "close", self.noting("audit"))
 
     def pauses_of_two_turns(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         """Have the main thread go through two turns and its end; returns how long it would have waited for each."""
@@ -43,8 +44,8 @@ class Rig:
         monkeypatch.setattr(self.daemon._ending, "wait", wait)
         monkeypatch.setattr(self.daemon._ending, "asked", True)
         monkeypatch.setattr(self.daemon._ending, "take_signals", lambda: None)
-        monkeypatch.setattr(self.daemon._lock, "take", lambda: True)
-        monkeypatch.setattr(self.daemon.audit, "start", lambda: None)
+        monkeypatch.setattr(self.parts.lock, "take", lambda: True)
+        monkeypatch.setattr(self.parts.audit, "start", lambda: None)
         monkeypatch.setattr(threading, "excepthook", threading.excepthook)
         self.daemon.run()
         return pauses
@@ -77,7 +78,7 @@ class TestTheEnd:
 
     @pytest.mark.parametrize("part", PARTS)
     def test_whatever_one_part_meets_the_later_steps_are_taken(self, rig, monkeypatch, part):
-        monkeypatch.setattr(getattr(rig.daemon, part), "stop", rig.failing)
+        monkeypatch.setattr(getattr(rig.parts, part), "stop", rig.failing)
         assert rig.daemon._end() == 1
         assert rig.told == [*(one for one in PARTS if one != part), "restore", "audit"]
         assert [(one["blame"], one["event"]) for one in rig.logged] == [
@@ -91,12 +92,12 @@ class TestTheEnd:
 
     def test_values_that_were_not_restored_are_recorded(self, rig, monkeypatch):
         said: list[str] = []
-        monkeypatch.setattr(rig.daemon.report, "said", lambda *what, **_: said.append(what[2]))
+        monkeypatch.setattr(rig.parts.report, "said", lambda *what, **_: said.append(what[2]))
         rig.daemon._end()
         assert said[-1] == "not restored at the end: cpu.weight: Permission denied"
 
     def test_quotas_that_cannot_be_taken_back_keep_nothing_from_being_put_back(self, rig, monkeypatch):
-        monkeypatch.setattr(rig.daemon._quota_bursts, "end", rig.failing)
+        monkeypatch.setattr(rig.parts.quota_bursts, "end", rig.failing)
         rig.daemon._end()
         assert rig.told[-2:] == ["restore", "audit"]
 
@@ -104,12 +105,12 @@ class TestTheEnd:
 LOOKS = {
     "claiming the runtime": ("_claim_for_launched",),
     "leaving who is superseded": ("_leave_superseded",),
-    "comparing with CRI": ("_comparison", "poll"),
-    "following settings and machine": ("_steering", "look"),
+    "comparing with CRI": ("comparison", "poll"),
+    "following settings and machine": ("steering", "look"),
     "lending amounts": ("loans", "look"),
-    "raising quotas": ("_quota_bursts", "look"),
-    "keeping the state folder": ("_state_folder", "look"),
-    "keeping the admin socket": ("_admin", "look"),
+    "raising quotas": ("quota_bursts", "look"),
+    "keeping the state folder": ("state_folder", "look"),
+    "keeping the admin socket": ("admin", "look"),
 }
 OF_WHO_SERVES = {"keeping the state folder", "keeping the admin socket"}
 
@@ -120,7 +121,7 @@ class TestATurn:
         """Each look's holder and name; all of them note that they were taken."""
         found = {}
         for step, (*holder, name) in LOOKS.items():
-            found[step] = (getattr(rig.daemon, holder[0]) if holder else rig.daemon, name)
+            found[step] = (getattr(rig.parts, holder[0]) if holder else rig.daemon, name)
             monkeypatch.setattr(*found[step], rig.noting(step))
         return found
 
@@ -151,13 +152,9 @@ class TestATurn:
 
     def test_after_one_that_failed_it_is_not_hurried(self, rig, looks, monkeypatch):
         monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
-        monkeypatch.setattr(rig.daemon._comparison, "due_in", lambda _now: 0.0)
+        monkeypatch.setattr(rig.parts.comparison, "due_in", lambda _now: 0.0)
         assert rig.pauses_of_two_turns(monkeypatch) == [0.0, runner.HOUSEKEEPING_S, runner.HOUSEKEEPING_S]
 
     def test_a_comparison_that_is_due_hurries_it(self, rig, looks, monkeypatch):
-        monkeypatch.setattr(rig.daemon._comparison, "due_in", lambda _now: 0.25)
+        monkeypatch.setattr(rig.parts.comparison, "due_in", lambda _now: 0.25)
         assert rig.pauses_of_two_turns(monkeypatch) == [0.25, 0.25, 0.25]
-
-
-def test_before_a_push_it_is_looked_at_what_the_container_has_in_use(rig):
-    assert rig.daemon.pusher.ease == rig.daemon.loans.ease

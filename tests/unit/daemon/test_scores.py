@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.model.events import ContainerCreating, Reconfigured
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.model.workload import QoSClass, Wish
-from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
 from tests.unit.policy import kit
 
 SCORED = Wish(QoSClass.SHARED, knobs=Knobs(oom_score_adj=700))
@@ -19,8 +18,8 @@ class Rig:
     def __init__(self) -> None:
         self.node = a_node()
         self.cgroups = Cgroups({"kubepods/podweb/app": kit.mask("0-7")})
-        self.actuator = Actuator(self.node, self.cgroups.as_writer(), a_report(self.node)[0])
-        self.actuator.can = kit.EVERYTHING
+        self.actuator = an_actuator(self.node, self.cgroups.as_writer(), a_report(self.node)[0])
+        self.node.learn(kit.EVERYTHING)
 
     def rewish(self, wish: Wish) -> None:
         self.node.retune(Reconfigured(self.node.state.topology, {"app": wish}, {}), Tuning())

@@ -11,7 +11,6 @@ from nri_coloc.actuation.cgroups import CgroupWriter
 from nri_coloc.actuation.journal import Journal
 from nri_coloc.actuation.watches import Touched, Watches
 from nri_coloc.daemon import sentry as module
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.sentry import Member, Sentry
@@ -21,7 +20,7 @@ from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.node_sim import shared_files
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
-from tests.unit.daemon.kit import a_node, a_report, start_pod
+from tests.unit.daemon.kit import NO_PUSHER, a_node, a_report, an_actuator, start_pod
 
 PATIENCE_S = PATIENCE_SECONDS
 A_WHILE_S = 0.3
@@ -241,13 +240,12 @@ class Box:
             self.pod[name].mkdir(parents=True)
             (self.pod[name] / file).write_text(text)
         layout = CgroupLayout(1, **{n: str(root / n) for n in ("cpu", "cpuset", "memory", "blkio")})
-        writer = CgroupWriter(layout, Journal(str(root / "journal")), str(root))
         self.node = a_node(Tuning(reclaim=ReclaimTuning(enabled=True)))
         report, self.heard = a_report(self.node)
-        self.actuator = Actuator(self.node, writer, report)
         self.sentry = Sentry(report)
-        writer.wrote = self.sentry.wrote
-        self.relocation = Relocation(self.node, self.actuator, None, self.sentry)  # type: ignore[arg-type]  # nobody pushes
+        writer = CgroupWriter(layout, Journal(str(root / "journal")), str(root), self.sentry.wrote)
+        self.actuator = an_actuator(self.node, writer, report)
+        self.relocation = Relocation(self.node, self.actuator, NO_PUSHER, self.sentry, eevdf=False)
         start_pod(self.node, "batch")
         self.node.decide(PoolsSized({RECLAIM: 2}, "so it was told"))
         self.actuator.place_pod("batch")

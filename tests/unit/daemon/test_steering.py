@@ -13,7 +13,7 @@ from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
-from nri_coloc.daemon.steering import Crew, Steering
+from nri_coloc.daemon.steering import Crew, InForce, Steering
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerCreating, PodStarted, Reconfigured
@@ -61,7 +61,7 @@ class Rig:
         )
         watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
         self.steering = Steering(
-            SETTINGS, Machine(str(root), cgroup_layout.detect(str(root))), watch, kubelet, crew
+            InForce(SETTINGS), Machine(str(root), cgroup_layout.detect(str(root))), watch, kubelet, crew
         )
         read = topology.read
 

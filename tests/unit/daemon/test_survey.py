@@ -1,6 +1,7 @@
 """The slow loop on a simulated node's files, turn by turn."""
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -10,7 +11,7 @@ from nri_coloc.daemon import survey as subject
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import NAME, ForecastFile
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
-from nri_coloc.daemon.survey import Survey
+from nri_coloc.daemon.survey import Listen, Survey
 from nri_coloc.model.events import PoolsSized
 from nri_coloc.model.lending import Binding
 from nri_coloc.model.readings import Picture
@@ -52,7 +53,25 @@ class Rig:
         taker = PictureTaker(cgroup_layout.detect(root), root)
         memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), self.report)
         file = ForecastFile(folder, self.said.append)
-        self.survey = Survey(self.node, taker, memory, file, self.report)
+        self.outside: tuple[str, ...] = ()
+        self.listen: Listen = lambda *_: iter(())
+        self.wall: Callable[[], float] = time.time
+        self.survey = Survey(
+            self.node,
+            taker,
+            memory,
+            file,
+            self.report,
+            host_groups=lambda: self.outside,
+            listen=self.listened,
+            wall=self.told_wall,
+        )
+
+    def listened(self, before: Picture | None, picture: Picture, state: NodeState) -> Iterator[None]:
+        return self.listen(before, picture, state)
+
+    def told_wall(self) -> float:
+        return self.wall()
 
     @property
     def offer(self):
@@ -86,7 +105,7 @@ def test_whose_waiting_is_read_is_chosen_from_the_last_two_pictures(rig):
         yield
         seen.append((before, picture))
 
-    rig.survey.listen = listen
+    rig.listen = listen
     rig.survey.turn()
     first = rig.survey.picture
     rig.survey.turn()
@@ -101,7 +120,7 @@ def test_the_end_of_the_daemon_waits_for_no_choice(rig):
         yield
         seen.append("more")
 
-    rig.survey.listen = listen
+    rig.listen = listen
     rig.survey.turn()
     assert seen == []
 
@@ -134,7 +153,7 @@ class TestBeforeTheRuntimeHasToldWhoThereIs:
         assert rig.survey.outlook.forecast == Forecast()
 
     def test_nobodys_memory_is_bounded(self, rig):
-        rig.survey.host_groups = lambda: ("yarn",)
+        rig.outside = ("yarn",)
         rig.sim.tree.make("yarn")
         rig.survey.turn()
         assert rig.worker.bounds is None
@@ -213,7 +232,7 @@ def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
 def test_a_member_outside_kubernetes_has_its_part_of_the_memory(rig):
     for path in ("yarn", "other"):
         rig.sim.tree.make(path)
-    rig.survey.host_groups = lambda: ("yarn",)
+    rig.outside = ("yarn",)
     rig.survey.turn()
     assert rig.worker.bounds is not None
     assert rig.worker.bounds.keys() == {"yarn"}
@@ -260,14 +279,14 @@ def test_a_minute_of_turns_is_learnt_and_outlives_the_process(rig, tmp_path):
     create(rig.node, "app")
     rig.sim.tree.make("kubepods/podweb")
     now = [20_000 * 86_400.0]
-    rig.survey.wall = lambda: now[0]
+    rig.wall = lambda: now[0]
     for _ in range(15):
         rig.survey.turn()
         now[0] += 5.0
     rig.survey._save()
     assert "shop/web" in (tmp_path / NAME).read_text()
     again = Rig(rig.sim, str(tmp_path))
-    again.survey.wall = lambda: now[0]
+    again.wall = lambda: now[0]
     again.survey.start()
     again.survey.stop()
     assert "shop/web" in again.survey.outlook.forecast.histories
@@ -276,7 +295,7 @@ def test_a_minute_of_turns_is_learnt_and_outlives_the_process(rig, tmp_path):
 
 def test_what_was_learnt_is_saved_every_few_minutes(rig, tmp_path, monkeypatch):
     now = [20_000 * 86_400.0]
-    rig.survey.wall = lambda: now[0]
+    rig.wall = lambda: now[0]
     monkeypatch.setattr(subject, "SAVED_EVERY_S", 0.0)
     for _ in range(15):
         assert not (tmp_path / NAME).exists() or now[0] >= 20_000 * 86_400.0 + 60
@@ -287,7 +306,7 @@ def test_what_was_learnt_is_saved_every_few_minutes(rig, tmp_path, monkeypatch):
 
 def test_after_a_failure_it_is_saved_sooner(rig, tmp_path, monkeypatch):
     now = [20_000 * 86_400.0]
-    rig.survey.wall = lambda: now[0]
+    rig.wall = lambda: now[0]
     monkeypatch.setattr(subject, "TRIED_EVERY_S", 0.0)
     rig.survey._file.problem = "cannot write forecast: No space left on device"
     for _ in range(15):

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.daemon import trunk
+from nri_coloc.daemon.connection import SEND_TIMEOUT_S, Connection
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
@@ -30,7 +31,7 @@ def test_connecting_and_sending_give_up_in_time(tmp_path: Path):
         listener.listen(1)
         with trunk.connect_to(path) as connection:
             kept = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.calcsize("ll"))
-    assert struct.unpack("ll", kept) == (trunk.SEND_TIMEOUT_S, 0)
+    assert struct.unpack("ll", kept) == (SEND_TIMEOUT_S, 0)
 
 
 def test_a_listener_whose_queue_is_full_is_an_error_and_no_wait_for_ever(
@@ -104,14 +105,19 @@ def somebody_who_leaves() -> socket.socket:
 
 def a_trunk(connect: Callable[[], socket.socket], hooks: Any = None) -> Trunk:
     report, _ = a_report(a_node())
-    return Trunk(connect, ("nri-coloc", "50"), cast("Any", hooks), report, lambda _: None)
+    connection = Connection(report, once=False)
+    return Trunk(connection, connect, ("nri-coloc", "50"), cast("Any", hooks), report)
+
+
+def run(subject: Trunk) -> None:
+    subject.run(lambda _configured: None, once=False)
 
 
 def waits(count: int, connect: Callable[[], socket.socket]) -> list[float]:
     """The seconds between tries, the loop run to its end."""
     subject, found = a_trunk(connect), Waits(count)
     subject._stopping = cast("Any", found)
-    subject.run()
+    run(subject)
     subject.stop()
     return found.seconds
 
@@ -154,7 +160,7 @@ class Empty:
     def learn(self, listed: Listing) -> None:
         """Place nothing."""
 
-    def serve(self, hook: events.Hook, answers: Trunk, *_: Any) -> None:
+    def serve(self, hook: events.Hook, answers: Connection, *_: Any) -> None:
         answers.answer(hook.call, None)
 
 
@@ -162,7 +168,7 @@ class Empty:
 def runtime(tmp_path: Path):
     with RawRuntime(tmp_path / "nri.sock") as listening:
         subject = a_trunk(lambda: trunk.connect_to(str(tmp_path / "nri.sock")), Empty())
-        thread = Thread(target=subject.run, daemon=True)
+        thread = Thread(target=run, args=(subject,), daemon=True)
         thread.start()
         yield listening
         subject.stop()
@@ -196,6 +202,10 @@ def test_a_synchronize_in_time_is_no_reason_to_leave_an_old_runtime(runtime):
         plugin.call("StateChange")
 
 
+def reading(session: Any) -> trunk._Reading:
+    return trunk._Reading(session, lambda _configured: None)
+
+
 class CountingSocket:
     """Has one read for the trunk, notes who else holds that when the next one is asked for, and ends."""
 
@@ -212,11 +222,9 @@ class CountingSocket:
 
 
 def test_what_a_hook_left_is_freed_before_the_next_is_waited_for():
-    nobody: Any = None
     connection: Any = CountingSocket(struct.pack(">II4x", 7, 4))
-    ours = trunk.Trunk(nobody, ("coloc", "10"), nobody, nobody, nobody)
     with pytest.raises(TransportLost, match="closed the connection"):
-        ours._read(connection, Session("coloc", "10"))
+        a_trunk(nobody)._read(connection, reading(Session("coloc", "10")))
     assert connection.holders == 0
 
 
@@ -245,12 +253,10 @@ class TwoHooks:
 
 
 def test_who_ends_waits_for_the_hook_at_hand_and_no_other_is_begun():
-    nobody: Any = None
-    hooks: Any = SlowHooks()
-    session: Any = TwoHooks()
-    ours = Trunk(nobody, ("coloc", "10"), hooks, a_report(a_node())[0], nobody)
+    hooks = SlowHooks()
+    ours = a_trunk(nobody, hooks)
     assert ours.ended(0.0)
-    thread = Thread(target=ours._take, args=(b"two", session))
+    thread = Thread(target=ours._take, args=(b"two", reading(TwoHooks())))
     thread.start()
     assert hooks.began.wait(PATIENCE_SECONDS)
     ours.stop()

@@ -18,6 +18,9 @@ class Files(dict[str, str]):
         assert path == "kubepods/podweb/app"
         return self.get(name)
 
+    def remember(self, path: str, changes: Knobs) -> None:
+        """Keep nothing."""
+
 
 def app(phase: Phase = Phase.RUNNING) -> Assignment:
     node = a_node()
@@ -35,7 +38,7 @@ def app(phase: Phase = Phase.RUNNING) -> Assignment:
     ],
 )
 def test_what_was_pushed_or_is_gone_is_well(version, files):
-    assert Verification(Files(files), version)(app(), PUSHED) == ""
+    assert Verification(Files(files), version).differing(app(), PUSHED) == ""
 
 
 @pytest.mark.parametrize(
@@ -51,13 +54,13 @@ def test_what_was_pushed_or_is_gone_is_well(version, files):
     ],
 )
 def test_what_is_otherwise_is_said(version, name, text):
-    said = Verification(Files({name: text}), version)(app(), PUSHED)
+    said = Verification(Files({name: text}), version).differing(app(), PUSHED)
     assert said.startswith(f"{name} shows {text.split()[0]}, pushed was ")
 
 
 def test_a_limit_that_was_taken_away_shows_as_none():
-    assert Verification(Files({"cpu.max": "max 100000"}), 2)(app(), Knobs(quota=-1)) == ""
+    assert Verification(Files({"cpu.max": "max 100000"}), 2).differing(app(), Knobs(quota=-1)) == ""
 
 
 def test_before_it_runs_only_its_spec_was_changed():
-    assert Verification(Files({"cpu.shares": "7"}), 1)(app(Phase.STARTING), PUSHED) == ""
+    assert Verification(Files({"cpu.shares": "7"}), 1).differing(app(Phase.STARTING), PUSHED) == ""

@@ -15,7 +15,7 @@ from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView, Loops
 from nri_coloc.model.events import ContainerStarting
 from nri_coloc.model.lending import Binding, Capacity, Headroom
 from nri_coloc.reclaim.memory import MemoryHeadroom
-from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
 from tests.unit.policy import kit
 
 
@@ -23,7 +23,7 @@ from tests.unit.policy import kit
 def parts() -> tuple[DaemonView, Any, Actuator]:
     node = a_node()
     report, _ = a_report(node)
-    actuator = Actuator(node, Cgroups().as_writer(), report)
+    actuator = an_actuator(node, Cgroups().as_writer(), report)
     readiness = SimpleNamespace(checks=lambda: {"ready": False, "checks": {}})
     lending = cast("Lending", SimpleNamespace(headroom=Headroom(1500, 0, 300, Binding.DWELL)))
     return (
@@ -43,7 +43,7 @@ def a_survey() -> Survey:
 def test_it_is_healthy_while_the_loop_turns(parts):
     view, _, _ = parts
     assert view.healthy()
-    view.alive_at = time.monotonic() - HEALTHY_WITHIN_S - 1
+    view.turned(time.monotonic() - HEALTHY_WITHIN_S - 1)
     assert not view.healthy()
 
 

@@ -1,0 +1,200 @@
+"""The connection to the runtime, as hooks, pushes and checks use it: answers, calls of ours, and whether it is there.
+
+`Trunk` opens it, reads from it, and closes it. There is no reconnect in the protocol: each connection is a new session
+that ends in a full Synchronize. One lock serialises writes, because the watchdog may answer too. A runtime that stops
+reading makes a write fail after `SEND_TIMEOUT_S`, and the connection is made again.
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future
+from threading import Lock
+from typing import Any, Final
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.watchdog import Ticket
+from nri_coloc.errors import ProtocolError, RuntimeRefused, TransportLost
+from nri_coloc.nri import events, version
+from nri_coloc.nri.session import Session
+
+SEND_TIMEOUT_S: Final = 5
+
+
+class Connection:
+    """The present connection, if there is one. All methods but `open`, `receive` and `close` are for any thread.
+
+    once: the runtime launched this plugin, so there is no other connection than the one that it was given.
+    connected: whether the runtime has registered this plugin.
+    synchronized_at: when the runtime's list was last taken, monotonic seconds; 0 while it is not connected.
+    obstacle: why the daemon does not connect yet, a sentence; "" if nothing keeps it from that.
+    """
+
+    def __init__(self, report: Report, *, once: bool) -> None:
+        self.connected = False
+        self.synchronized_at = 0.0
+        self.obstacle = ""
+        self._report = report
+        self._once = once
+        self._socket: socket.socket | None = None
+        self._session: Session | None = None
+        self._version = version.OLDEST
+        self._sending = Lock()
+        self._calls: dict[int, Future[events.RuntimeAnswered]] = {}
+
+    # ---- the trunk's thread ----
+
+    def open(self, connected: socket.socket, session: Session) -> None:
+        """Take a new socket and its session, and register."""
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        with self._sending:
+            self._socket, self._session = connected, session
+            self._send(session.register())
+
+    def receive(self, session: Session, data: bytes) -> Sequence[events.Event]:
+        """Return the events that these bytes complete; what the protocol itself answers is sent."""
+        with self._sending:
+            found = session.receive_data(data)
+            self._send(session.data_to_send())
+        return found
+
+    def configured(self, configured: events.Configured) -> None:
+        """Answer the runtime's configuration: from now on it is connected."""
+        with self._sending:
+            self._version = configured.nri_version
+            if self._session is not None:
+                self._send(self._session.configure_answer(configured.call, configured.nri_version))
+        self.connected = True
+        self._report.metrics.connected(now=True)
+
+    def close(self) -> None:
+        """Drop what belonged to this connection; calls of ours that wait for an answer fail."""
+        with self._sending:
+            self._socket = self._session = None
+            calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.cancel()
+        was, self.connected, self.synchronized_at = self.connected, False, 0.0
+        self._report.metrics.connected(now=False)
+        if was:
+            self._report.metrics.reconnected()
+
+    # ---- any thread ----
+
+    def took_list(self) -> float:
+        """Note that the runtime's list has been taken, over this connection or another; return when."""
+        self.synchronized_at = time.monotonic()
+        return self.synchronized_at
+
+    def wait_for(self, obstacle: str) -> None:
+        """Note what keeps the daemon from connecting, a sentence; "" if nothing does any longer."""
+        self.obstacle = obstacle
+
+    @property
+    def peer_pid(self) -> int:
+        """The runtime's process as the socket tells it; 0 if it is unknown or of another PID namespace."""
+        current = self._socket
+        if current is None:
+            return 0
+        try:
+            found = current.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except OSError:
+            return 0
+        pid: int = struct.unpack("3i", found)[0]
+        return pid
+
+    @property
+    def late_list_is_fatal(self) -> bool:
+        """Whether this runtime drops a plugin silently that answers Synchronize too late."""
+        return version.late_sync_leaves_zombie(self._version)
+
+    def drop(self, why: str) -> None:
+        """Close the connection, so that a new one brings a fresh list."""
+        current = self._socket
+        if current is not None:
+            self._report.log.info("closing the connection to the runtime", why=why)
+            try:
+                current.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return
+
+    def relist(self, why: str) -> bool:
+        """Have the runtime send its list again, over a new connection; return False if that is not possible now."""
+        if self._once or self._socket is None:
+            return False
+        self.drop(why)
+        return True
+
+    def answer(self, call: events.Call, message: Any | None) -> None:
+        """Frame and send one answer."""
+        with self._sending:
+            if self._session is not None:
+                self._send(self._session.answer(call, message))
+
+    def refuse(self, call: events.Call, code: int, message: str) -> None:
+        """Frame and send one refusal."""
+        with self._sending:
+            if self._session is not None:
+                self._send(self._session.refuse(call, code, message))
+
+    def answer_neutral(self, ticket: Ticket) -> None:
+        """Answer an overdue call without a decision; on the watchdog's thread."""
+        try:
+            with self._sending:
+                if self._session is not None:
+                    self._send(self._session.neutral(ticket.call))
+        except (OSError, TransportLost, ProtocolError) as error:
+            self.drop(str(error))
+        self._report.metrics.neutral_reply(ticket.hook)
+        self._report.log.warning("a hook was overdue; it was answered neutrally", hook=ticket.hook)
+
+    # ---- calls of ours ----
+
+    @property
+    def updates_are_safe(self) -> bool:
+        """Whether the runtime that is connected may be sent `update_container` (nri-protocol §6.2)."""
+        return self.connected and version.native_updates_are_safe(self._version)
+
+    def update_container(self, update: nri_pb2.ContainerUpdate) -> None:
+        """Have the runtime change one container; never on a hook's thread.
+
+        It waits for the answer without a limit: a deadline could pass while the runtime holds its own lock. The end of
+        the connection ends the waiting. Raise TransportLost if the connection ends first, RuntimeRefused for a no.
+        """
+        with self._sending:
+            if self._session is None:
+                raise TransportLost("the runtime is not connected")
+            stream, data = self._session.update_containers((update,), 0)
+            waiting: Future[events.RuntimeAnswered] = Future()
+            self._calls[stream] = waiting  # before its bytes are sent: the answer may be quick
+            self._send(data)
+        _wait_for(waiting)
+
+    def answered(self, answer: events.RuntimeAnswered) -> None:
+        """Wake the thread that waits for this answer, if there is one."""
+        with self._sending:
+            waiting = self._calls.pop(answer.stream, None)
+        if waiting is not None:
+            waiting.set_result(answer)
+
+    def _send(self, data: bytes) -> None:
+        """Send framed bytes whole; requires holding the sending lock."""
+        assert self._sending.locked()
+        if data and self._socket is not None:
+            try:
+                self._socket.sendall(data)
+            except OSError as error:
+                # a part may be out: the runtime would read the next message as its rest, which can crash it
+                self._session = None
+                raise TransportLost(f"the runtime does not take what we send: {error}") from error
+
+
+def _wait_for(waiting: "Future[events.RuntimeAnswered]") -> None:
+    try:
+        answer = waiting.result()
+    except CancelledError as error:
+        raise TransportLost("the connection ended before the runtime answered") from error
+    if answer.code:
+        raise RuntimeRefused(f"UpdateContainers: code {answer.code}: {answer.message}")

@@ -1,0 +1,346 @@
+"""The daemon put together: read it from top to bottom, and every object has what it needs when it is made.
+
+Ground first (machine, state, audit), then the objects that write, the loops that measure, the side of the runtime, and
+the side of the operator. Nothing is attached to an object later. Facts that become known later are values: the state,
+the settings in force, the capabilities of kernel and runtime (`Node`, `InForce`, `Connection`).
+
+Rooms meet at the seams that `seams` describes:
+    prepare   entered around a hook's decision; lending sizes the reclaim pool before the first reclaimed pod
+"""
+
+import os
+import platform
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from itertools import islice
+from pathlib import Path
+
+from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.actuation.journal import Journal
+from nri_coloc.actuation.marks import Marks
+from nri_coloc.admin.http import HttpServer
+from nri_coloc.config import keys
+from nri_coloc.daemon import neighbours, probe, readiness, specs, steering, targets, trunk
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.admin_orders import Staff
+from nri_coloc.daemon.admin_side import AdminSide
+from nri_coloc.daemon.box_memory import BoxMemory
+from nri_coloc.daemon.comparison import Comparison
+from nri_coloc.daemon.connection import Connection
+from nri_coloc.daemon.cri_side import CriSide
+from nri_coloc.daemon.forecast_file import ForecastFile
+from nri_coloc.daemon.hooks import Hooks
+from nri_coloc.daemon.instance_lock import InstanceLock
+from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.loans import Loans, memory_in_use
+from nri_coloc.daemon.machine import Machine
+from nri_coloc.daemon.memory_worker import MemoryWorker
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.options import Options
+from nri_coloc.daemon.pod_requests import PodRequests
+from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.quota_bursts import QuotaBursts
+from nri_coloc.daemon.readiness import Check, Readiness, Reading
+from nri_coloc.daemon.records_file import RecordsFile
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.restoration import JOURNAL
+from nri_coloc.daemon.runtime_claim import RuntimeClaim
+from nri_coloc.daemon.second_chances import SecondChances
+from nri_coloc.daemon.sentry import Sentry
+from nri_coloc.daemon.settings_watch import SettingsWatch
+from nri_coloc.daemon.state_folder import StateFolder
+from nri_coloc.daemon.steering import Crew, InForce, Steering
+from nri_coloc.daemon.survey import Survey
+from nri_coloc.daemon.translation import Translator
+from nri_coloc.daemon.trunk import Trunk
+from nri_coloc.daemon.verification import Verification
+from nri_coloc.daemon.view import DaemonView, Loops
+from nri_coloc.daemon.waiting import Waiting
+from nri_coloc.knobs.capability import Capability
+from nri_coloc.model.tuning import Settings
+from nri_coloc.policy import pools
+from nri_coloc.sampling import cgroup_layout
+from nri_coloc.sampling import kubelet as kubelet_files
+from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.sampling.cgroup_reading import CgroupReader
+from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.sampling.picture import PictureTaker
+from nri_coloc.sampling.topology import memory_total
+from nri_coloc.telemetry.audit import AuditLog
+from nri_coloc.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The long-lived objects that `runner` starts, turns and stops."""
+
+    options: Options
+    in_force: InForce
+    layout: CgroupLayout
+    node: Node
+    audit: AuditLog
+    report: Report
+    records: RecordsFile
+    lock: InstanceLock
+    claim: RuntimeClaim
+    journal: Journal
+    state_folder: StateFolder
+    actuator: Actuator
+    memory_worker: MemoryWorker
+    lending: Lending
+    survey: Survey
+    loans: Loans
+    quota_bursts: QuotaBursts
+    connection: Connection
+    pusher: Pusher
+    steering: Steering
+    hooks: Hooks
+    trunk: Trunk
+    comparison: Comparison
+    second_chances: SecondChances
+    admin: AdminSide
+    view: DaemonView
+    http: HttpServer
+
+
+def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
+    """Make every object, each complete; nothing is started."""
+    root = options.host_root
+
+    # the machine, the state, and the reports on it
+    layout = cgroup_layout.detect(root)
+    machine = Machine(root, layout)
+    topology = machine.read()
+    steering.refuse_full_reserve(topology.usable_by_all, settings)
+    in_force = InForce(settings)
+    kubelet = KubeletWatch(root)
+    tuning = kubelet.over(settings.tuning)
+    node = Node(pools.initial(topology, tuning), tuning, memory_total(root))
+    metrics = Metrics(version(), lambda: node.state, keys.base_of)
+    audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
+    report = Report(audit, metrics, node.lacking)
+
+    # the state folder and its files
+    lock = InstanceLock(options.state_dir)
+    journal = Journal(str(Path(options.state_dir) / JOURNAL), root, Marks(layout.mounts))
+    forecasts = ForecastFile(options.state_dir, report.unread_file)
+    records = RecordsFile(options.state_dir, audit.kept, report.unread_file)
+    state_folder = StateFolder(
+        options.state_dir, lock, journal, (forecasts, records), report, lambda: node.tuning.observe
+    )
+
+    # the objects that write files
+    sentry = Sentry(report)
+    writer = CgroupWriter(layout, journal, root, sentry.wrote)
+    memory_worker = MemoryWorker(node, writer, report)
+    actuator = Actuator(
+        node,
+        writer,
+        report,
+        memory=memory_worker,
+        look_again=partial(_with_files_of_pods, layout, node),
+        scheduling=probe.scheduling(root, report.log.warning),
+    )
+
+    # the slow loop, and the amounts that follow from it
+    cgroups = CgroupReader(layout, root)
+    sampler = FastSampler(layout, root)
+    survey = Survey(
+        node,
+        PictureTaker(layout, root),
+        BoxMemory(node, memory_worker, report),
+        forecasts,
+        report,
+        host_groups=actuator.members_outside,
+        listen=Waiting(sampler, cgroups).turn,
+    )
+    loans = Loans(node, lambda: survey.outlook.capacity, partial(memory_in_use, cgroups), report)
+
+    # the runtime's side, up to the specs that it stores
+    connection = Connection(report, once=options.launched is not None)
+    cri = CriSide(lambda: in_force.settings.cri_socket)
+    pusher = Pusher(
+        node,
+        report,
+        relay=cri,
+        runtime=connection,
+        loans=loans,
+        files=Verification(writer, layout.version),
+        place=actuator,
+    )
+
+    # the fast loop
+    lending = Lending(
+        node, actuator, pusher, sampler, report, sentry=sentry, eevdf=probe.eevdf(platform.release())
+    )
+    quota_bursts = QuotaBursts(node, actuator.bandwidths, cgroups, lambda: lending.headroom, report)
+
+    # settings and machine followed while it runs
+    requests = PodRequests(writer, layout.version)
+    translator = Translator(node.memory_bytes, tuning, requests, partial(specs.journalled, writer))
+    crew = Crew(
+        node=node,
+        actuator=actuator,
+        pusher=pusher,
+        translator=translator,
+        report=report,
+        runtime=connection,
+    )
+    steered = Steering(in_force, machine, watch, kubelet, crew)
+
+    # hooks
+    hooks = Hooks(
+        node,
+        actuator,
+        pusher,
+        translator,
+        report,
+        kubelet=steered,
+        prepare=(lending.prepare,),
+        is_there=writer.is_there,
+    )
+    claim = RuntimeClaim()
+    name = settings.plugin_name, settings.plugin_index
+    served = Trunk(connection, _connector(options, in_force, claim), name, hooks, report)
+    comparison = Comparison(node, connection, actuator, pusher, report, listing=cri)
+
+    # the operator's side
+    staff = Staff(node, steered, lending, survey, actuator, comparison)
+    admin = AdminSide(options.admin_socket, staff, report)
+    required = _required_checks(
+        connection,
+        comparison,
+        readings=(
+            Reading("the fast loop last measured", lambda: lending.ticked_at, readiness.FAST_WITHIN_S),
+            Reading(
+                "the last picture of the node was taken", lambda: survey.looked_at, readiness.SLOW_WITHIN_S
+            ),
+        ),
+        swept=Reading("cgroups were last read", lambda: actuator.swept_at, readiness.SWEPT_WITHIN_S),
+        node=node,
+        config=partial(
+            readiness.config,
+            lambda: steered.problem,
+            (partial(probe.remarks, layout, root), lambda: admin.problem),
+        ),
+        cgroups=partial(
+            readiness.cgroups,
+            partial(_no_place_for_cpus, layout, machine, node),
+            lambda: machine.remark(node.state),
+        ),
+    )
+    others = _other_checks(node, report, root, lambda: state_folder.problem)
+    view = DaemonView(node, actuator, Readiness((*required, *others)), Loops(lending, survey), report)
+    return Parts(
+        options=options,
+        in_force=in_force,
+        layout=layout,
+        node=node,
+        audit=audit,
+        report=report,
+        records=records,
+        lock=lock,
+        claim=claim,
+        journal=journal,
+        state_folder=state_folder,
+        actuator=actuator,
+        memory_worker=memory_worker,
+        lending=lending,
+        survey=survey,
+        loans=loans,
+        quota_bursts=quota_bursts,
+        connection=connection,
+        pusher=pusher,
+        steering=steered,
+        hooks=hooks,
+        trunk=served,
+        comparison=comparison,
+        second_chances=SecondChances(node, actuator, pusher, report, lambda: comparison.complete),
+        admin=admin,
+        view=view,
+        http=HttpServer(view, report.log.warning),
+    )
+
+
+def version() -> str:
+    """Return the program's version."""
+    try:
+        return package_version("nri-coloc")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# ---- what `/readyz` shows, in its order ----
+
+
+def _required_checks(
+    connection: Connection,
+    comparison: Comparison,
+    *,
+    readings: tuple[Reading, ...],
+    swept: Reading,
+    node: Node,
+    config: Callable[[], readiness.Finding],
+    cgroups: Callable[[], readiness.Finding],
+) -> tuple[Check, ...]:
+    looks: dict[str, Callable[[], readiness.Finding]] = {
+        "connected": partial(readiness.connected, connection),
+        "synchronised": partial(readiness.synchronised, comparison),
+        "readings": partial(readiness.fresh, readings, swept, node, time.monotonic),
+        "config": config,
+        "cgroups": cgroups,
+    }
+    return tuple(Check(name, look, required=True) for name, look in looks.items())
+
+
+def _other_checks(
+    node: Node, report: Report, root: str, folder_problem: Callable[[], str]
+) -> tuple[Check, ...]:
+    clock = time.monotonic
+    driver = partial(_other_driver, node, report, root)
+    return (
+        Check("state", partial(readiness.without, folder_problem)),
+        Check("writes", partial(readiness.writes, report.unwritten, clock)),
+        Check("neighbours", partial(readiness.neighbours, report.neighbours, driver, clock)),
+    )
+
+
+def _other_driver(node: Node, report: Report, root: str) -> str:
+    """Say what to do about another plugin that names CPUs, "" if the settings name it."""
+    if node.tuning.dra_driver:
+        return ""
+    undone = report.neighbours.creations.words(time.monotonic())
+    return undone or neighbours.driver_words(kubelet_files.driver_socket(root))
+
+
+def _no_place_for_cpus(layout: CgroupLayout, machine: Machine, node: Node) -> str:
+    """Say why pods' CPUs cannot be set, "" if they can."""
+    state = node.state
+    return probe.no_place_for_cpus(layout, targets.pod_paths(state)) or machine.problem(state)
+
+
+# ---- small functions that objects are given ----
+
+
+def _with_files_of_pods(layout: CgroupLayout, node: Node, known: Capability) -> Capability:
+    pods = islice(targets.pod_paths(node.state), probe.PODS_LOOKED_AT)
+    return probe.with_files_of_pods(layout, pods, known)
+
+
+def _connector(options: Options, in_force: InForce, claim: RuntimeClaim) -> Callable[[], socket.socket]:
+    """Return a function that connects: to the socket that a launched plugin was given, else to a claimed runtime."""
+    launched = options.launched
+    if launched is not None:
+        return lambda: socket.socket(fileno=os.dup(launched.fd))
+
+    def connect() -> socket.socket:
+        claim.take(in_force.settings.nri_socket)
+        return trunk.connect_to(in_force.settings.nri_socket)
+
+    return connect
