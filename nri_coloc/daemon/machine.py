@@ -1,6 +1,6 @@
 """The machine as pods may use it: its topology, within the CPUs that the cgroup of all pods has."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.daemon import targets
 from nri_coloc.model.kubepods import kubepods_of
@@ -10,6 +10,12 @@ from nri_coloc.sampling import cgroup_layout, granted, topology
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from nri_coloc.sampling.granted import Granted
 from nri_coloc.sampling.topology import Glimpse
+
+_DRIVERS: Final = (
+    "containers lie outside their pods' cgroups, as /{place}: the kubelet's cgroup driver is systemd and the "
+    "runtime's is cgroupfs; set SystemdCgroup = true in the runtime's options (containerd's config.toml), restart it "
+    "and delete the pods, or set cgroupDriver: cgroupfs in the kubelet's configuration"
+)
 
 
 class Look(NamedTuple):
@@ -40,8 +46,14 @@ class Machine:
         return whole.within(granted.read(self._layout, self._kubepods(state), whole.online).cpus)
 
     def problem(self, state: NodeState) -> str:
-        """Say which file leaves pods no CPU; "" if there is one."""
-        return granted.problem(self._granted(state), state.topology.usable_by_all)
+        """Say which file leaves pods no CPU, or that kubelet and runtime have two cgroup drivers; "" if neither."""
+        return granted.problem(self._granted(state), state.topology.usable_by_all) or self._two_drivers(state)
+
+    def _two_drivers(self, state: NodeState) -> str:
+        """Say where a container lies whose runtime took systemd's notation for a path; "" if there is none."""
+        places = (each.container.cgroups_path for each in state.containers.values())
+        found = next((each for each in places if cgroup_layout.is_literal(self._layout, each)), "")
+        return _DRIVERS.format(place=found) if found else ""
 
     def remark(self, state: NodeState) -> str:
         """Say which file keeps pods from some CPUs; "" if none does."""

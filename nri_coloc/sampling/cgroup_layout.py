@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, Literal
 
 from nri_coloc.errors import KernelInterfaceError
@@ -109,6 +110,17 @@ def capabilities(layout: CgroupLayout, cgroup_path: str) -> frozenset[str]:
         for name, is_folder in kernel_files.entries(folder).items()
         if not is_folder
     )
+
+
+def is_literal(layout: CgroupLayout, cgroups_path: str) -> bool:
+    """Whether systemd's notation of a container's cgroup is itself the name of a cgroup.
+
+    runc makes one if the kubelet's driver is systemd and the runtime's is cgroupfs. Never raises.
+    """
+    folder = layout.cpuset or layout.memory
+    if folder is None or ":" not in cgroups_path or "/" in cgroups_path:
+        return False
+    return Path(folder, cgroups_path).is_dir()
 
 
 def container_path(cgroups_path: str) -> str:
