@@ -117,6 +117,17 @@ class Node:
         """Return the kubelet's cgroup for pods, below the hierarchy's root."""
         return f"{self._cgroup_root}/kubepods".lstrip("/")
 
+    def replace_kubelet(self, cgroup_root: str) -> None:
+        """Start another kubelet, whose pods lie below another cgroup root; those of the first one run on."""
+        self._cgroup_root = cgroup_root
+        for path in (
+            cgroup_root,
+            self.kubepods,
+            *(f"{self.kubepods}/{name}" for name in ("burstable", "besteffort")),
+        ):
+            self.tree.make(path)
+        self.tree.write(f"{self.kubepods}/besteffort", *self.tree.weight(2))
+
     def run_pod(self, request: PodRequest) -> str:
         """Make the pod's cgroup, then its sandbox; return the sandbox's id."""
         request = replace(request, cgroup_root=self._cgroup_root)

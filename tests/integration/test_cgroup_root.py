@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.node_sim.node import Node
-from tests.integration.harness import assert_unhurt, daemon_of, file, pod, reclaimed, served, shared
-from tests.rig.waiting import wait_until
+from tests.integration.harness import (
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    file,
+    pod,
+    reclaimed,
+    served,
+    shared,
+)
+from tests.rig.waiting import becomes, wait_until
 
 WEIGHTS = {1: "blkio.bfq.weight", 2: "io.weight"}
 BOUNDS = {1: "memory.limit_in_bytes", 2: "memory.max"}
@@ -62,3 +71,17 @@ def test_class_is_read_below_kubepods(tmp_path):
         web = node.runtime.pods[pod(node, "web")]
         assert web.cgroup.startswith("besteffort-tests/kubepods/burstable/")
         assert shared(node) in {one["id"] for one in daemon.state()["containers"] if one["class"] == "shared"}
+
+
+@pytest.mark.parametrize("cgroup", [1, 2], ids=["v1", "v2"])
+def test_pods_of_a_replaced_kubelet_are_placed(tmp_path, cgroup):
+    with Node(tmp_path, cgroup=cgroup) as node, daemon_of(node) as daemon:
+        served(daemon)
+        first = dedicated(node, "first", 1000)
+        node.replace_kubelet("kubelet")
+        second, batch = dedicated(node, "second", 1000), reclaimed(node)
+        assert [node.cpus(first), node.cpus(second)] == [1 << 0, 1 << 1]
+        becomes(lambda: node.cpus(batch) & 3, 0)
+        name, ours = node.tree.weight(2)
+        wait_until(lambda: file(node, node.runtime.containers[batch].pod.id, name) == ours, 20, "its weight")
+        assert_unhurt(daemon)
