@@ -15,7 +15,7 @@ import pytest
 
 from tests.rig import RigError
 from tests.rig.order import bears_a_machine
-from tests.vm.machine import Machine, fetched
+from tests.vm.machine import Machine, fetched, is_compiled
 from tests.vm.shapes import SHAPES
 
 LOOK_EVERY_S: Final = 1.0
@@ -61,7 +61,9 @@ class Machines:
             if self._current is not None and not self._current.is_off:
                 return
             waiting = self._scenarios.keys() - self._machines.keys() - self._broken.keys()
-            name = next((name for name in self._scenarios if name in waiting), None)
+            # half an hour of compiling is left to the test that asks for the machine
+            compiled = (name for name in self._scenarios if is_compiled(SHAPES[name]))
+            name = next((name for name in compiled if name in waiting), None)
             if name is not None:
                 with suppress(RigError):
                     self._switch_on(name)

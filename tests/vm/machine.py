@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.cluster import binaries
 from tests.rig import RigError, packages
 from tests.rig.waiting import poll
-from tests.vm import initramfs, kernel, programs
+from tests.vm import initramfs, kernel, kubelet, programs
 from tests.vm.shapes import Shape
 
 PROJECT: Final = Path(__file__).parents[2]
@@ -57,6 +58,11 @@ class Record:
     spent: Mapping[str, float] = field(default_factory=dict)
 
 
+def is_compiled(shape: Shape) -> bool:
+    """Whether nothing has to be compiled before a machine of this shape is switched on."""
+    return not shape.kubelet or kubelet.build().is_cached
+
+
 def fetched() -> tuple[kernel.Kernel, Path]:
     """Have all that machines take from the distribution, the first time from its mirror; the kernel and busybox."""
     programs.install_missing()
@@ -79,6 +85,8 @@ class Machine:
     def start(self) -> None:
         """Prepare and switch on; raises RigError for what the host lacks."""
         core, busybox = fetched()
+        if self.shape.kubelet:
+            binaries.programs(kubelet.build())  # the guest has no compiler
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._write_files(core, busybox)

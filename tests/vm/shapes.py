@@ -9,7 +9,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Memory and CPUs are dealt out evenly to the nodes; `systemd`: it is the first process, and makes cgroups."""
+    """Memory and CPUs are dealt out evenly to the nodes.
+
+    systemd: it is the first process, and makes cgroups. kubelet: a real one runs pods there.
+    """
 
     name: str
     sockets: int
@@ -17,6 +20,7 @@ class Shape:
     nodes: int
     memory_mib: int
     systemd: bool = False
+    kubelet: bool = False
     threads: int = 2
 
     @property
@@ -36,5 +40,6 @@ SHAPES: Final = {
         Shape("two_sockets", sockets=2, cores=2, nodes=2, memory_mib=4096),
         Shape("four_nodes", sockets=2, cores=4, nodes=4, memory_mib=4096),
         Shape("systemd", sockets=2, cores=2, nodes=2, memory_mib=3072, systemd=True),
+        Shape("with_kubelet", sockets=2, cores=2, nodes=2, memory_mib=4096, systemd=True, kubelet=True),
     )
 }

@@ -1,0 +1,116 @@
+"""A real kubelet in the machine, without an API server: it runs static pods below systemd's slices.
+
+Its program is that of the tests' first Kubernetes; the host compiles it before the machine is switched on.
+"""
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster import binaries
+from tests.rig import RigError
+from tests.vm.node import ROOT, Node, until
+
+FOLDER: Final = Path("/scratch/kubelet")
+PORT: Final = 10248
+STARTS: Final = 600
+"""Seconds, on a busy host; reading the program alone takes ten here."""
+
+_SETTINGS: Final[Mapping[str, Any]] = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "cgroupDriver": "systemd",
+    "featureGates": {"MemoryQoS": True},
+    "failSwapOn": False,
+    "protectKernelDefaults": False,
+    "localStorageCapacityIsolation": False,
+    "imageGCHighThresholdPercent": 100,
+    "evictionHard": {"memory.available": "100Mi"},
+    "resolvConf": "/dev/null",
+    "fileCheckFrequency": "2s",
+    "syncFrequency": "10s",
+    "runtimeRequestTimeout": "15m",
+    "enableServer": False,
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+    "staticPodPath": f"{FOLDER}/manifests",
+    "podLogsDir": f"{FOLDER}/logs",
+    "healthzPort": PORT,
+}
+
+
+def build() -> binaries.Build:
+    """Return the build that has the kubelet."""
+    return binaries.kubernetes(binaries.PAIRS[0].kubernetes)
+
+
+class Kubelet:
+    """A kubelet beside the node's containerd and plugin; `settings` are names of KubeletConfiguration."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._process: subprocess.Popen[bytes] | None = None
+        for name in ("manifests", "logs"):
+            (FOLDER / name).mkdir(parents=True, exist_ok=True)
+
+    def start(self, **settings: Any) -> None:
+        """Start it and wait until it is healthy."""
+        endpoint = {"containerRuntimeEndpoint": f"unix://{self._node.containerd.cri_socket}"}
+        (FOLDER / "config.json").write_text(json.dumps({**_SETTINGS, **endpoint, **settings}))
+        command = [
+            str(build().folder / "kube"),
+            "kubelet",
+            f"--config={FOLDER}/config.json",
+            f"--root-dir={FOLDER}/root",
+            f"--cert-dir={FOLDER}/pki",
+            "--hostname-override=node",
+        ]
+        with Path("/vm/kubelet.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(self._is_healthy, "a healthy kubelet", STARTS)
+
+    def close(self) -> None:
+        """End it and forget its static pods, which run on."""
+        self.stop()
+        for path in (FOLDER / "manifests").iterdir():
+            path.unlink()
+
+    def stop(self) -> None:
+        """End it; its pods run on."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def run(self, *pods: Mapping[str, Any]) -> None:
+        """Run static pods and wait until the plugin has placed a container of each."""
+        for pod in pods:
+            # a file that the kubelet finds is whole
+            scratch = FOLDER / "manifest"
+            scratch.write_text(json.dumps(pod))
+            scratch.rename(FOLDER / "manifests" / f"{pod['metadata']['name']}.json")
+        names = [str(pod["metadata"]["name"]) for pod in pods]
+        until(lambda: all(map(self.path, names)), f"the pods {names}", STARTS)
+
+    def row(self, pod: str) -> dict[str, Any]:
+        """Return a static pod's row of /v1/state; empty if it has none."""
+        rows = self._node.plugin.state()["containers"]
+        return next((row for row in rows if row["pod"] == f"{pod}-node"), {})
+
+    def path(self, pod: str) -> str:
+        """Return the cgroup of a static pod's running container; empty if it does not run."""
+        found = self.row(pod).get("id", "")
+        paths = [str(path) for path in ROOT.rglob(f"cri-containerd-{found}.scope")] if found else []
+        return paths[0].removeprefix(str(ROOT)) if paths else ""
+
+    def _is_healthy(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            raise RigError(f"the kubelet ended:\n{Path('/vm/kubelet.log').read_text()[-4000:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/healthz", timeout=20) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False

@@ -1,0 +1,74 @@
+"""A real kubelet on cgroup v2 with the driver `systemd`: its pods are placed, and none of its own writes is fought.
+
+Memory QoS is on: the kubelet writes `memory.min` of pods, of their Kubernetes classes and of kubepods.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from tests.cluster.pods import container, pod
+from tests.vm import slices
+from tests.vm.kubelet import Kubelet
+from tests.vm.node import Node, becomes, read, until
+
+SWEEPS: Final = 180
+"""Seconds; the plugin looks every two, and everything is slower here."""
+
+MIB: Final = 1 << 20
+SIZE: Final = {"cpu": "2", "memory": "64Mi"}
+SMALL: Final = {"cpu": "500m", "memory": "32Mi"}
+NAMES: Final = ("web", "shop", "batch")
+WANTED: Final = {"web": "0-1", "shop": "2-7", "batch": "2-7", "weight of batch's pod": "1"}
+
+
+@pytest.fixture(scope="module")
+def kubelet(node: Node) -> Iterator[Kubelet]:
+    found = Kubelet(node)
+    found.start()
+    web = container(requests=SIZE, limits=SIZE)
+    found.run(
+        pod("web", web, qos_class="dedicated", annotations={"memory-min": "16Mi"}, hostNetwork=True),
+        pod("shop", container(requests=SMALL), hostNetwork=True),
+        pod("batch", hostNetwork=True),
+    )
+    yield found
+    found.close()
+
+
+def values(kubelet: Kubelet) -> dict[str, str]:
+    cgroups = {name: kubelet.path(name) for name in NAMES}
+    found = {name: read(path, "cpuset.cpus.effective") for name, path in cgroups.items()}
+    return found | {"weight of batch's pod": read(cgroups["batch"].rpartition("/")[0], "cpu.weight")}
+
+
+def test_static_pods_are_placed_in_slices(kubelet: Kubelet):
+    assert kubelet.path("web").startswith("/kubepods.slice/kubepods-pod")
+    assert kubelet.path("batch").startswith("/kubepods.slice/kubepods-besteffort.slice/")
+    becomes(lambda: values(kubelet), WANTED)
+
+
+def protected(cgroup: str) -> int:
+    """Return the memory.min of a cgroup, in MiB."""
+    return int(read(cgroup, "memory.min")) // MIB
+
+
+def test_kubelets_memory_qos_is_not_fought(node: Node, kubelet: Kubelet):
+    """The annotation of a container replaces the kubelet's value for it; the kubelet's sum above is not lowered."""
+    until(lambda: protected("/kubepods.slice") == 96, "the kubelet's sum of requests", SWEEPS)
+    assert (protected(kubelet.path("web")), protected(kubelet.path("shop"))) == (16, 32)
+    assert [record["because"] for record in node.plugin.audit("drift.repair")] == []
+
+
+def test_placement_outlives_a_daemon_reload(kubelet: Kubelet):
+    slices.systemctl("daemon-reload")
+    becomes(lambda: values(kubelet), WANTED, SWEEPS)
+
+
+def test_kubelet_restart_moves_no_container(kubelet: Kubelet):
+    before = [kubelet.row(name)["id"] for name in NAMES]
+    kubelet.stop()
+    kubelet.start()
+    becomes(lambda: values(kubelet), WANTED, SWEEPS)
+    assert [kubelet.row(name)["id"] for name in NAMES] == before
