@@ -29,6 +29,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.protections import Protections
 from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.daemon.scores import Scores
+from nri_coloc.daemon.seams import Change
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import NOBODY, Moves
@@ -150,6 +151,18 @@ class Actuator:
             self._pods.update(dict.fromkeys(moves.pods))
             self._containers.update(dict.fromkeys(moves.containers))
             self._wanted.notify()
+
+    def changed(self, change: Change) -> None:
+        """Order the cgroups of a change; forget the containers that ended. For every thread."""
+        if change.moves and not self._node.tuning.observe:
+            self.order(change.moves, change.after, change.owner, change.waits_for)
+        for container_id in change.ended:
+            self.forget(container_id)
+
+    def order(self, moves: Moves, state: NodeState, owner: str, waits_for: Moves) -> None:
+        """Order cgroups to be brought up to date; an owner of CPUs gets a barrier until others have left them."""
+        taken = state.owners.get(owner, 0)
+        self.submit(moves, owner if taken else "", taken, waits_for)
 
     def await_departure(self, owner: str, seconds: float) -> Barrier | None:
         """Wait until the former users of a container's CPUs are gone; the barrier if some are still there."""

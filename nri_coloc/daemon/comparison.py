@@ -13,11 +13,10 @@ from math import inf
 from threading import Thread
 from typing import Final, Protocol
 
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.errors import ColocError
 from nri_coloc.model.events import ContainerGone
 from nri_coloc.model.reasons import AuditEvent, Reason
@@ -61,19 +60,17 @@ class Comparison:
         self,
         node: Node,
         runtime: Connection,
-        actuator: Actuator,
-        pusher: Pusher,
         report: Report,
         *,
         listing: Listing,
+        after: After,
         spawn: Callable[[Callable[[], None]], None] = in_background,
     ) -> None:
         self._spawn = spawn
-        self._pusher = pusher
+        self._after = after
         self.detail = "not compared with CRI yet"
         self._node = node
         self._runtime = runtime
-        self._actuator = actuator
         self._report = report
         self._listing = listing
         self._asking = False
@@ -178,10 +175,7 @@ class Comparison:
         for container_id in gone:
             before = self._node.state
             outcome = self._node.decide(ContainerGone(container_id, vanished=True))
-            self._report.decided(outcome.decisions, outcome.state, before)
-            self._actuator.submit(outcome.moves)
-            self._actuator.forget(container_id)
-            self._pusher.forget(container_id)
+            tell(self._after, all_of(outcome, before, ended=(container_id,)))  # no hook will report its end
 
     def _missing(self, missing: set[str], now: float) -> None:
         names = ", ".join(sorted(k[:12] for k in missing)[:5])

@@ -15,7 +15,7 @@ from nri_coloc.daemon.exchange import Exchange
 from nri_coloc.daemon.foresight import Foresight, Terms
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.seams import Prepare, prepared
+from nri_coloc.daemon.seams import Change, Decided, Prepare, all_of, prepared
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.knobs import adjustment
 from nri_coloc.model.decisions import Moves, Outcome
@@ -86,7 +86,7 @@ class Creation:
             ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
         self._learn(event, ours)
-        self._consequences.follow(outcome, before, exchange)
+        self._follow(all_of(outcome, before), exchange)
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
         if foresight.names_cpus(hook):  # no answer is foreseen for such a container
@@ -111,10 +111,8 @@ class Creation:
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
         else:
-            if before.boxed(hook.pod.id) and not outcome.state.boxed(hook.pod.id):
-                # the one write before this answer: on cgroup v1 a container whose spec names CPUs that its pod's
-                # cgroup lacks cannot start, and the runtime may be quicker than the actuator
-                self._actuator.place_pod(hook.pod.id)
+            decided = Decided(outcome, before, hook.pod.id, event.container.id)
+            self._consequences.prepare_answer(hook.kind, decided, exchange)
             exchange.send(reply[0])
             assignment = outcome.state.containers[event.container.id]
             ours = self._told(assignment).where_set(specs.PUSHED) if reply[0] is not None else NO_KNOBS
@@ -123,7 +121,10 @@ class Creation:
             if reply[0] is not None:
                 self._actuator.answered(event.container.id, outcome.state)
                 self._foresight.learn(hook, before, outcome.state, self._terms, reply[0])
-        self._consequences.follow(outcome, before, exchange, owner=event.container.id)
+        self._follow(all_of(outcome, before, owner=event.container.id), exchange)
+
+    def _follow(self, change: Change, exchange: Exchange) -> None:
+        self._consequences.follow(replace(change, latency_us=exchange.latency_us))
 
     def _learn(self, event: ContainerCreating, ours: Knobs) -> None:
         """Note what the runtime's specification holds after the answer, and that the runtime may refuse it."""

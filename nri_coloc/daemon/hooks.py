@@ -25,10 +25,11 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.resize import Resize
-from nri_coloc.daemon.seams import Prepare, prepared
+from nri_coloc.daemon.seams import After, Change, Decided, Prepare, Steps, all_of, prepared
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import TransportLost
+from nri_coloc.model.decisions import NOBODY
 from nri_coloc.model.events import ContainerGone, PodRemoved
 from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.nri import events
@@ -39,7 +40,7 @@ class Hooks:
     """Serves one hook at a time.
 
     kubelet: follows the kubelet's state file before a pod that it pinned is placed.
-    prepare: entered around the decision on a pod or container that may become reclaimed, and on the runtime's list.
+    prepare, before_answer, after: the seams around a decision (`seams`).
     is_there: returns whether a cgroup exists.
     """
 
@@ -53,6 +54,8 @@ class Hooks:
         *,
         kubelet: Kubelet,
         prepare: tuple[Prepare, ...],
+        before_answer: Steps,
+        after: After,
         is_there: Callable[[str], bool],
     ) -> None:
         self._node = node
@@ -63,7 +66,7 @@ class Hooks:
         self._pusher = pusher
         self._translator = translator
         self._report = report
-        self._consequences = Consequences(node, actuator, pusher, report)
+        self._consequences = Consequences(node, pusher, report, before_answer=before_answer, after=after)
         creation = Creation(
             node,
             actuator,
@@ -112,21 +115,18 @@ class Hooks:
         with prepared(self._prepare, event):
             before = self._node.state
             outcome = self._node.decide(event)
-        self._actuator.place_pod(event.pod.id)
+        decided = Decided(outcome, before, event.pod.id)
+        self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
-        # its cgroup was written above; only what the event means for others is left to do
-        others = replace(outcome, moves=outcome.moves.without_pod(event.pod.id))
-        self._consequences.follow(others, before, exchange)
+        change = all_of(outcome, before)
+        self._follow(replace(change, moves=change.moves.without_pod(event.pod.id)), exchange)
 
     def _pod_gone(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         before = self._node.state
         gone = [assignment.id for assignment in before.of_pod(hook.pod.id)]
         outcome = self._node.decide(PodRemoved(hook.pod.id))
-        self._consequences.follow(outcome, before, exchange)
-        for container_id in gone:
-            self._actuator.forget(container_id)
-            self._pusher.forget(container_id)
+        self._follow(all_of(outcome, before, ended=gone), exchange)
 
     def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         self._actuator.resized(hook.pod.id)
@@ -135,7 +135,7 @@ class Hooks:
         outcome = self._node.decide(event) if event is not None else None
         exchange.answer(None)
         if outcome is not None:
-            self._consequences.follow(outcome, before, exchange)
+            self._follow(all_of(outcome, before), exchange)
 
     # ---- containers ----
 
@@ -150,9 +150,9 @@ class Hooks:
         if event is None:
             exchange.answer(None)
             return
-        outcome = self._node.decide(event)
-        if outcome.moves:
-            self._actuator.place_pod(event.pod_id)
+        before = self._node.state
+        decided = Decided(self._node.decide(event), before, event.pod_id)
+        self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
 
     def _start(self, hook: events.Hook, exchange: Exchange) -> None:
@@ -162,22 +162,18 @@ class Hooks:
             outcome = self._node.decide(event)
         container_id = event.container.id
         self._report.neighbours.creations.created(container_id)
-        self._consequences.act(outcome, container_id)
-        if event.pod.id in outcome.moves.pods:
-            self._actuator.place_pod(event.pod.id)  # its cgroup had more CPUs until the task was there
-        drift = self._actuator.place(container_id)
-        self._actuator.finish(container_id)
-        self._consequences.wait_for_own_cpus(outcome.state, container_id, exchange)
+        decided = Decided(outcome, before, event.pod.id, container_id)
+        drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
-        self._consequences.tell(outcome, before, exchange)
-        self._consequences.tell_drift(container_id, drift)
+        self._follow(replace(all_of(outcome, before), moves=NOBODY), exchange)
+        self._consequences.tell_drift(container_id, *drifts)
 
     def _started(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         before = self._node.state
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
         outcome = self._node.decide(event)
-        self._consequences.follow(outcome, before, exchange)
+        self._follow(all_of(outcome, before), exchange)
         if self._node.tuning.dra_driver:
             self._pusher.submit((event.container.id,))  # the specification names the driver's CPUs yet
         self._actuator.bandwidths.place(event.container.id)
@@ -197,9 +193,7 @@ class Hooks:
             self._consequences.learn(answer)
         if hook.container.id in before.containers:
             self._actuator.bandwidths.resized(hook.pod.id)
-        self._consequences.follow(outcome, before, exchange)
-        self._actuator.forget(hook.container.id)
-        self._pusher.forget(hook.container.id)
+        self._follow(all_of(outcome, before, ended=(hook.container.id,)), exchange)
 
     def _nothing(self, _hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
@@ -220,8 +214,7 @@ class Hooks:
             before = self._node.state
             outcome = self._node.decide(event)
         self._pusher.learned_all({c.id: specs.of(c.resources) for c, _ in event.containers})
-        self._report.decided(outcome.decisions, outcome.state, before)
-        self._consequences.act(outcome)
+        self._consequences.follow(all_of(outcome, before))
         self._leave_out_departed()
         self._actuator.take_over()
 
@@ -231,7 +224,10 @@ class Hooks:
             outcome = self._node.decide(PodRemoved(pod_id))
             self._report.decided(outcome.decisions, outcome.state, before)
 
-    # ---- around the answer ----
+    # ---- after the answer ----
+
+    def _follow(self, change: Change, exchange: Exchange) -> None:
+        self._consequences.follow(replace(change, latency_us=exchange.latency_us))
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():

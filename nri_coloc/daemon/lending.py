@@ -26,9 +26,9 @@ from nri_coloc.daemon.alarm import Alarm
 from nri_coloc.daemon.lookout import Acquaintance
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.partition import Partition
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.seams import After
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.daemon.tick_cost import TickCost
 from nri_coloc.model import cpuset
@@ -81,11 +81,11 @@ class Lending:
         self,
         node: Node,
         actuator: Actuator,
-        pusher: Pusher,
         sampler: FastSampler,
         report: Report,
         *,
         sentry: Sentry,
+        after: After,
         eevdf: bool,
     ) -> None:
         self.headroom = Headroom()
@@ -94,7 +94,7 @@ class Lending:
         self._report = report
         self._actuator = actuator
         self._sentry = sentry
-        self._relocation = Relocation(node, actuator, pusher, sentry, eevdf=eevdf)
+        self._relocation = Relocation(node, actuator, sentry, after=after, eevdf=eevdf)
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
         self._memory = _FORGOTTEN

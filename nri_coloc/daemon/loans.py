@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.decisions import Moves
+from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.model.events import AmountsGranted
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
 from nri_coloc.model.lending import Capacity
@@ -44,8 +42,8 @@ class Loans:
         self._looked_at = float("-inf")
         self._would: Mapping[str, Knobs] = {}
 
-    def look(self, now: float, actuator: Actuator, pusher: Pusher) -> None:
-        """Change what containers have of their loans, where that is worth it."""
+    def look(self, now: float, after: After) -> None:
+        """Change the amounts that containers were lent, where a change is worth its cost."""
         if now - self._looked_at < EVERY_S:
             return
         self._looked_at = now
@@ -56,9 +54,8 @@ class Loans:
         if self._node.tuning.observe:
             self._say_only(event)
             return
-        moves = self._decide(event)
-        actuator.submit(moves)
-        pusher.submit(moves.containers)
+        before = self._node.state
+        tell(after, all_of(self._node.decide(event), before))
 
     def ease(self, container_id: str) -> bool:
         """Raise a container's lowered memory limit above what it has in use by now; False if that cannot be read.
@@ -74,16 +71,11 @@ class Loans:
         if changes:
             because = f"{loan.in_use} bytes are in use by the time that its lowered memory limit is pushed"
             room = self._node.tuning.reclaim.amounts.memory_room
-            self._decide(
-                AmountsGranted(changes, because, {"in_use_bytes": loan.in_use, "memory_room_bytes": room})
-            )
+            inputs = {"in_use_bytes": loan.in_use, "memory_room_bytes": room}
+            before = self._node.state
+            outcome = self._node.decide(AmountsGranted(changes, because, inputs))
+            self._report.decided(outcome.decisions, outcome.state, before)
         return loan.in_use is not None
-
-    def _decide(self, event: AmountsGranted) -> Moves:
-        before = self._node.state
-        outcome = self._node.decide(event)
-        self._report.decided(outcome.decisions, outcome.state, before)
-        return outcome.moves
 
     def _changes(self, state: NodeState, now: float) -> AmountsGranted:
         tuning = self._node.tuning.reclaim

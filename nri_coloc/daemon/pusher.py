@@ -22,6 +22,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.seams import Change
 from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.knobs import adjustment
 from nri_coloc.knobs.capability import NOTHING_KNOWN
@@ -155,6 +156,12 @@ class Pusher:
             for container_id in named:
                 self._waiting.setdefault(container_id, 0.0)
             self._wanted.notify()
+
+    def changed(self, change: Change) -> None:
+        """Have the specs of a change brought up to date; forget the containers that ended. For every thread."""
+        self.submit(change.specs)
+        for container_id in change.ended:
+            self.forget(container_id)
 
     def recognises(self, container_id: str, asked: Knobs) -> bool:
         """Whether an update that the runtime asks us about is our own push."""

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.seams import After, Change, tell
 from nri_coloc.daemon.sentry import Member, Sentry
 from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Moves, Outcome
+from nri_coloc.model.decisions import NOBODY, Moves, Outcome
 from nri_coloc.model.state import RECLAIM, NodeState
 from nri_coloc.policy import box
 
@@ -45,13 +45,11 @@ class Relocation:
     eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
     """
 
-    def __init__(
-        self, node: Node, actuator: Actuator, pusher: Pusher, sentry: Sentry, *, eevdf: bool
-    ) -> None:
+    def __init__(self, node: Node, actuator: Actuator, sentry: Sentry, *, after: After, eevdf: bool) -> None:
         self._eevdf = eevdf
         self._node = node
         self._actuator = actuator
-        self._pusher = pusher
+        self._after = after
         self._members = _Members()
         self._sentry = sentry
         self._guarded_at = 0.0
@@ -116,9 +114,8 @@ class Relocation:
             self._actuator.place_host_groups()
         if not others:
             return
-        if not leaving:
-            self._actuator.submit(others)
-        self._pusher.submit(others.containers)
+        moves = NOBODY if leaving else others
+        tell(self._after, Change(before, outcome.state, moves=moves, specs=others.containers))
 
     def guard(self, state: NodeState, now: float) -> None:
         """Have one member of a box that is held back looked at, once in a while."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.neighbours import Neighbours
+from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.unwritten import Unwritten
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.model.decisions import Decision
@@ -47,6 +48,11 @@ class Report:
         self.log = logs.logger("daemon")
         self._numbers = count(1)
         self._listeners: tuple[list[str], ...] = ()
+
+    def changed(self, change: Change) -> None:
+        """Record the decisions of a change."""
+        if change.decisions:
+            self.decided(change.decisions, change.after, change.before, change.latency_us)
 
     def decided(
         self,

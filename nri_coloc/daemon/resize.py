@@ -13,10 +13,11 @@ from nri_coloc.daemon.consequences import Consequences
 from nri_coloc.daemon.exchange import Exchange
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.daemon.seams import Change, Decided, all_of
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.knobs import adjustment
 from nri_coloc.knobs.capability import NOTHING_KNOWN
-from nri_coloc.model.decisions import Outcome
+from nri_coloc.model.decisions import NOBODY, Outcome
 from nri_coloc.nri import codec, events
 
 
@@ -59,21 +60,26 @@ class Resize:
             self._consequences.tell_too_late(hook, exchange)
             before = self._node.state
             by_files = self._node.decide(replace(event, answered=False))
-            self._consequences.follow(by_files, before, exchange)
+            self._consequences.follow(all_of(by_files, before))
             self._actuator.resized(event.container.pod_id)
             return
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
-            self._consequences.tell(outcome, before, exchange)
+            self._follow(Change(before, outcome.state, outcome.decisions), exchange)
             return
         self._actuator.resized(event.container.pod_id)
-        self._make_way(outcome, container_id, exchange)
+        decided = Decided(outcome, before, event.container.pod_id, container_id)
+        drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.send(reply[0])
         asked = specs.of(event.container.resources).overlaid(specs.of(event.requested))
         self._pusher.learned(container_id, asked)
         self._consequences.learn(reply[0])
-        self._pusher.submit(outcome.moves.containers)  # only now: the answer has said most of it, perhaps all
-        self._consequences.tell(outcome, before, exchange)
+        self._consequences.tell_drift(container_id, *drifts)
+        # specs are pushed only now: the answer has carried most of their values, perhaps all
+        self._follow(replace(all_of(outcome, before), moves=NOBODY), exchange)
+
+    def _follow(self, change: Change, exchange: Exchange) -> None:
+        self._consequences.follow(replace(change, latency_us=exchange.latency_us))
 
     def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
         """Take PostUpdateContainer: see whether the runtime did what was answered."""
@@ -94,17 +100,6 @@ class Resize:
         if exchange.claim():
             newer = adjustment.update(container_id, self._pusher.renew(container_id), NOTHING_KNOWN)
             exchange.send(nri_pb2.UpdateContainerResponse(update=[newer]) if newer is not None else None)
-
-    def _make_way(self, outcome: Outcome, container_id: str, exchange: Exchange) -> None:
-        """Move whom a resize concerns before the answer: the runtime would let others in first.
-
-        They leave what it takes before it comes, and it leaves what it returns before they come.
-        """
-        if outcome.moves and not outcome.waits_for:
-            self._consequences.tell_drift(container_id, self._actuator.place(container_id))
-        self._consequences.move(outcome, container_id)
-        if outcome.waits_for:
-            self._consequences.wait_for_own_cpus(outcome.state, container_id, exchange)
 
     def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
         if self._node.tuning.observe:

@@ -116,7 +116,7 @@ class Daemon:
             "comparing with CRI": partial(parts.comparison.poll, now),
             "following settings and machine": partial(parts.steering.look, now),
             "placing containers that wait for CPUs": partial(parts.second_chances.look, now),
-            "lending amounts": partial(parts.loans.look, now, parts.actuator, parts.pusher),
+            "lending amounts": partial(parts.loans.look, now, parts.after),
             "raising quotas": partial(parts.quota_bursts.look, now),
         }
         if self._serves:

@@ -1,13 +1,22 @@
 """The three seams around a decision, at which rooms meet without importing each other; `wiring` fills them.
 
-prepare(event) ─▶ decide, under the mutex ─▶ before_answer ─▶ answer ─▶ after(change)
+    prepare(event) ─▶ decide, under the mutex ─▶ before_answer(decided, deadline) ─▶ answer ─▶ after(change)
+
+Each is an ordered tuple. CreateContainer is answered before its cgroups are brought to the decision; StartContainer
+acts, reads back and waits before it is answered. That order stands in `wiring.wire`, by kind of hook.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
+from nri_coloc.daemon.drift import Drift
+from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
 from nri_coloc.model.events import Event
+from nri_coloc.model.reasons import Reason
+from nri_coloc.model.state import NodeState
+from nri_coloc.nri.subscription import HookKind
 
 
 class Prepare(Protocol):
@@ -27,3 +36,86 @@ def prepared(prepare: tuple[Prepare, ...], event: Event) -> Iterator[None]:
         for each in prepare:
             stack.enter_context(each(event))
         yield
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision on a hook that is not answered yet.
+
+    container_id: "" for a pod's hook.
+    """
+
+    outcome: Outcome
+    before: NodeState
+    pod_id: str
+    container_id: str = ""
+
+
+class BeforeAnswer(Protocol):
+    """Brings cgroups to a decision on the hook's thread; `deadline`: for the answer, monotonic seconds.
+
+    Returns the values of a container that another writer had changed, for a record after the answer.
+    """
+
+    def __call__(self, decided: Decided, deadline: float, /) -> Drift | None: ...
+
+
+Steps = Mapping[HookKind, tuple[BeforeAnswer, ...]]
+"""At most three steps by kind of hook; a kind that is not in it is answered at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The ids of what a decision changed. Observers take values from the newest state, never from here.
+
+    moves: pods and containers whose cgroups are still to be brought to their values, those that leave CPUs first.
+    specs: containers whose stored spec may differ from their values now.
+    owner: the container that took CPUs which all of `waits_for` leave; "" for none.
+    ended: containers that are gone.
+    decisions, before, after, latency_us: what audit and metrics record.
+    """
+
+    before: NodeState
+    after: NodeState
+    decisions: tuple[Decision, ...] = ()
+    moves: Moves = NOBODY
+    specs: tuple[str, ...] = ()
+    owner: str = ""
+    waits_for: Moves = NOBODY
+    ended: tuple[str, ...] = ()
+    latency_us: int | None = None
+
+
+class Observer(Protocol):
+    """Takes note of a change in a queue of its own; never waits, never decides."""
+
+    def __call__(self, change: Change, /) -> None: ...
+
+
+After = tuple[Observer, ...]
+
+
+def tell(after: After, change: Change) -> None:
+    """Have every observer take note of a change, in order."""
+    for each in after:
+        each(change)
+
+
+def all_of(outcome: Outcome, before: NodeState, *, owner: str = "", ended: Iterable[str] = ()) -> Change:
+    """Return the whole change of an outcome: nothing of it was done before the answer."""
+    return Change(
+        before=before,
+        after=outcome.state,
+        decisions=outcome.decisions,
+        moves=outcome.moves,
+        specs=outcome.moves.containers,
+        owner=owner,
+        waits_for=outcome.waits_for,
+        ended=(*superseded(outcome), *ended),
+    )
+
+
+def superseded(outcome: Outcome) -> tuple[str, ...]:
+    """Return the containers whose end no hook reports: another container took their place."""
+    found = (d.subject for d in outcome.decisions if d.reason is Reason.SUPERSEDED)
+    return tuple(subject.id for subject in found if subject is not None)

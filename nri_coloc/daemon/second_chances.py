@@ -9,8 +9,8 @@ from typing import Final
 
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.seams import After, Change, tell
 from nri_coloc.model import cpuset
 from nri_coloc.model.cpuset import CPUMask
 from nri_coloc.model.decisions import Moves, Outcome
@@ -26,14 +26,23 @@ LEAVE_WITHIN_S: Final = 0.4
 
 
 class SecondChances:
-    """`knows_all`: whether every live container is known. Before that, CPUs that look free may have an owner."""
+    """Places one waiting pod after the other.
+
+    knows_all: returns whether every live container is known. Before that, CPUs that look free may have an owner.
+    """
 
     def __init__(
-        self, node: Node, actuator: Actuator, pusher: Pusher, report: Report, knows_all: Callable[[], bool]
+        self,
+        node: Node,
+        actuator: Actuator,
+        report: Report,
+        *,
+        after: After,
+        knows_all: Callable[[], bool],
     ) -> None:
         self._node = node
         self._actuator = actuator
-        self._pusher = pusher
+        self._after = after
         self._report = report
         self._knows_all = knows_all
         self._tried: NodeState | None = None
@@ -49,11 +58,11 @@ class SecondChances:
         if not outcome.decisions:
             return
         self._tried, self._next_at = None, now + EVERY_S
-        self._carry_out(outcome)
-        self._report.decided(outcome.decisions, outcome.state, before)
+        specs = self._carry_out(outcome)
+        tell(self._after, Change(before, outcome.state, outcome.decisions, specs=specs))
 
-    def _carry_out(self, outcome: Outcome) -> None:
-        """Have the others leave, then pin the new owners, then tell the runtime, the owners' specs first."""
+    def _carry_out(self, outcome: Outcome) -> tuple[str, ...]:
+        """Move other containers off the CPUs, then pin the new owners; return the ids to push, owners first."""
         state, placed = outcome.state, _placed(outcome)
         taken = 0
         for owner in placed:
@@ -62,7 +71,7 @@ class SecondChances:
         left_behind = self._actuator.hand_over(taken, outcome.waits_for, staying, LEAVE_WITHIN_S)
         if left_behind:
             self._tell_late(placed[0], state, left_behind, taken)
-        self._pusher.submit((*staying.containers, *outcome.waits_for.containers))
+        return (*staying.containers, *outcome.waits_for.containers)
 
     def _tell_late(self, owner: Assignment, state: NodeState, left_behind: int, taken: CPUMask) -> None:
         self._report.metrics.late_exclusivity()

@@ -10,13 +10,12 @@ from threading import RLock
 from typing import Final, Protocol
 
 from nri_coloc.admin.orders import OrderDeclined
-from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Look, Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pause import Pause
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.daemon.settings_watch import Change, SettingsWatch
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import SettingsError
@@ -84,18 +83,6 @@ class InForce:
         self.settings = replace(settings, **{name: getattr(self.settings, name) for name in FIXED})
 
 
-@dataclass(frozen=True, slots=True)
-class Crew:
-    """Everything that follows new settings."""
-
-    node: Node
-    actuator: Actuator
-    pusher: Pusher
-    translator: Translator
-    report: Report
-    runtime: Runtime
-
-
 class Steering:
     """Puts new settings in force.
 
@@ -104,13 +91,27 @@ class Steering:
     """
 
     def __init__(
-        self, in_force: InForce, machine: Machine, watch: SettingsWatch, kubelet: KubeletWatch, crew: Crew
+        self,
+        in_force: InForce,
+        node: Node,
+        report: Report,
+        *,
+        machine: Machine,
+        watch: SettingsWatch,
+        kubelet: KubeletWatch,
+        translator: Translator,
+        runtime: Runtime,
+        after: After,
     ) -> None:
         self._in_force = in_force
+        self._node = node
+        self._report = report
+        self._translator = translator
+        self._runtime = runtime
+        self._after = after
         self._machine = machine
         self._watch = watch
         self._kubelet = kubelet
-        self._crew = crew
         self.pause = Pause()
         self._turn = RLock()
         self._awaited: _Awaited | None = None
@@ -118,7 +119,7 @@ class Steering:
         self._topology_at = time.monotonic()
         self._looks: tuple[Look | None, Look | None] = (None, None)
         self.config_problem = ""
-        self.kubelet_problem = kubelet.problem(crew.node.tuning)
+        self.kubelet_problem = kubelet.problem(node.tuning)
 
     def look(self, now: float) -> None:
         """Look at everything that may have changed; one turn of the housekeeping loop."""
@@ -151,7 +152,7 @@ class Steering:
 
     def repeat(self) -> None:
         """Put the settings in force once more: what lies over them is another."""
-        self._retune(self._crew.node.state.topology)
+        self._retune(self._node.state.topology)
 
     def _take(self, change: Change) -> None:
         if change.settings is None:
@@ -162,11 +163,9 @@ class Steering:
     def refuse(self, problem: str) -> None:
         """Report an invalid configuration; the former one stays."""
         self.config_problem = problem
-        self._crew.report.metrics.config_reload("invalid")
-        self._crew.report.log.error(
-            "the configuration is invalid; the former one stays in force", problem=problem
-        )
-        self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
+        self._report.metrics.config_reload("invalid")
+        self._report.log.error("the configuration is invalid; the former one stays in force", problem=problem)
+        self._report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
 
     def begin_with(self, settings: Settings) -> None:
         """Apply the configuration that a launched plugin is handed: nothing stands yet that a restart would change."""
@@ -176,14 +175,14 @@ class Steering:
     def apply(self, settings: Settings) -> None:
         """Put new settings in force, unless they do not fit this machine."""
         try:
-            refuse_full_reserve(self._crew.node.state.topology.usable_by_all, settings)
+            refuse_full_reserve(self._node.state.topology.usable_by_all, settings)
         except SettingsError as error:
             self.refuse(error.sentence)
             return
         self.config_problem = ""
         self._awaited = None
-        runtime, now = self._crew.runtime, time.monotonic()
-        if not self._crew.translator.read_also(settings.tuning):
+        runtime, now = self._runtime, time.monotonic()
+        if not self._translator.read_also(settings.tuning):
             self._put_in_force(settings)
         elif runtime.relist("the configuration names labels or annotations that were not read"):
             self._awaited = _Awaited(settings, now, now + LIST_WITHIN_S)
@@ -195,7 +194,7 @@ class Steering:
         awaited = self._awaited
         if awaited is None:
             return
-        if self._crew.runtime.synchronized_at > awaited.listed_before or now >= awaited.until:
+        if self._runtime.synchronized_at > awaited.listed_before or now >= awaited.until:
             self._awaited = None
             self._put_in_force(awaited.settings)
 
@@ -203,11 +202,11 @@ class Steering:
         logs.configure(settings.log_level)
         fixed = _fixed_at_start(self._in_force.settings, settings)
         note += f"; only a restart changes {', '.join(fixed)}" if fixed else ""
-        self._crew.report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
+        self._report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
         self._in_force.put(settings)
-        self._retune(self._crew.node.state.topology)
+        self._retune(self._node.state.topology)
         # the record comes before what it causes, so it is this that tells when the settings are in force
-        self._crew.report.metrics.config_reload("valid")
+        self._report.metrics.config_reload("valid")
 
     def look_at_kubelet(self) -> None:
         """Read the kubelet's state again if it changed, and follow it before this returns; for any thread.
@@ -220,12 +219,12 @@ class Steering:
 
     def _follow_kubelet(self) -> None:
         if self._kubelet.look():
-            self._crew.report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, self._kubelet.words())
-            self._retune(self._crew.node.state.topology)
+            self._report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, self._kubelet.words())
+            self._retune(self._node.state.topology)
 
     def _look_at_machine(self) -> None:
         """Read the machine where a look has changed, and once more after that: a hotplug takes its time."""
-        state = self._crew.node.state
+        state = self._node.state
         try:
             look = self._machine.look(state)
             if self._looks == (look, look):
@@ -233,14 +232,14 @@ class Steering:
             topology = self._machine.read(state)
             self._looks = (look, self._looks[0])
         except Exception as error:  # noqa: BLE001 - a machine in the middle of a hotplug is looked at again later
-            self._crew.report.log.warning("cannot read the topology", error=str(error))
+            self._report.log.warning("cannot read the topology", error=str(error))
             return
         if topology != state.topology and topology.usable:
             is_granted = (
                 topology.machine == state.topology.machine and topology.online != state.topology.online
             )
             why = granted.change(look.granted, topology.machine) if is_granted else _MACHINE_CHANGED
-            self._crew.report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, why)
+            self._report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, why)
             self._retune(topology)
 
     def _retune(self, topology: Topology) -> None:
@@ -250,7 +249,7 @@ class Steering:
     def _put_over(self, topology: Topology) -> None:
         tuning = self.pause.over(self._kubelet.over(self._in_force.settings.tuning))
         self.kubelet_problem = self._kubelet.problem(tuning)
-        wishes, pod_wishes = self._crew.translator.wishes_again(self._crew.node.state, tuning)
+        wishes, pod_wishes = self._translator.wishes_again(self._node.state, tuning)
         self._reconfigure(Reconfigured(topology, wishes, pod_wishes), tuning)
         self._catch_up()
         self._has_retuned = True
@@ -258,21 +257,19 @@ class Steering:
     def _catch_up(self) -> None:
         """Put under the settings in force whom a hook placed by the former ones: wishes are read before the mutex is
         taken, so that it is held for no longer than a decision."""
-        state, tuning = self._crew.node.state, self._crew.node.tuning
-        wishes, pod_wishes = self._crew.translator.wishes_again(state, tuning)
+        state, tuning = self._node.state, self._node.tuning
+        wishes, pod_wishes = self._translator.wishes_again(state, tuning)
         late = {k: wish for k, wish in wishes.items() if wish != state.containers[k].wish}
         late_pods = {k: wish for k, wish in pod_wishes.items() if wish != state.pods[k].wish}
         if late or late_pods:
             self._reconfigure(Reconfigured(state.topology, late, late_pods), tuning)
 
     def _reconfigure(self, event: Reconfigured, tuning: Tuning) -> None:
-        before, observed = self._crew.node.state, self._crew.node.tuning.observe
-        outcome = self._crew.node.retune(event, tuning)
-        self._crew.report.decided(outcome.decisions, outcome.state, before)
-        # whoever only observed until now has moved nobody
-        moves = resync.everyone(outcome.state) if observed and not tuning.observe else outcome.moves
-        self._crew.actuator.submit(moves)
-        self._crew.pusher.submit(moves.containers)
+        before, observed = self._node.state, self._node.tuning.observe
+        outcome = self._node.retune(event, tuning)
+        if observed and not tuning.observe:  # an observer has moved no container
+            outcome = replace(outcome, moves=resync.everyone(outcome.state))
+        tell(self._after, all_of(outcome, before))
 
 
 def refuse_full_reserve(usable: CPUMask, settings: Settings) -> None:

@@ -5,7 +5,9 @@ the side of the operator. Nothing is attached to an object later. Facts that bec
 the settings in force, the capabilities of kernel and runtime (`Node`, `InForce`, `Connection`).
 
 Rooms meet at the seams that `seams` describes:
-    prepare   entered around a hook's decision; lending sizes the reclaim pool before the first reclaimed pod
+    prepare        entered around a hook's decision; lending sizes the reclaim pool before the first reclaimed pod
+    before_answer  steps by kind of hook: cgroups that the runtime must find in place, CPUs that others must have left
+    after          observers of every decision, each with a queue of its own: files, stored specs, records
 """
 
 import os
@@ -29,6 +31,7 @@ from nri_coloc.daemon import neighbours, probe, readiness, specs, steering, targ
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.admin_orders import Staff
 from nri_coloc.daemon.admin_side import AdminSide
+from nri_coloc.daemon.before_answer import CgroupSteps
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.connection import Connection
@@ -51,11 +54,12 @@ from nri_coloc.daemon.records_file import RecordsFile
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.restoration import JOURNAL
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
+from nri_coloc.daemon.seams import After, Steps
 from nri_coloc.daemon.second_chances import SecondChances
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.state_folder import StateFolder
-from nri_coloc.daemon.steering import Crew, InForce, Steering
+from nri_coloc.daemon.steering import InForce, Steering
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.trunk import Trunk
@@ -64,6 +68,7 @@ from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.daemon.waiting import Waiting
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.tuning import Settings
+from nri_coloc.nri.subscription import HookKind
 from nri_coloc.policy import pools
 from nri_coloc.sampling import cgroup_layout
 from nri_coloc.sampling import kubelet as kubelet_files
@@ -104,6 +109,7 @@ class Parts:
     trunk: Trunk
     comparison: Comparison
     second_chances: SecondChances
+    after: After
     admin: AdminSide
     view: DaemonView
     http: HttpServer
@@ -175,26 +181,45 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         place=actuator,
     )
 
+    # observers of every decision: files first, then stored specs, then the records
+    after = (actuator.changed, pusher.changed, report.changed)
+
     # the fast loop
     lending = Lending(
-        node, actuator, pusher, sampler, report, sentry=sentry, eevdf=probe.eevdf(platform.release())
+        node,
+        actuator,
+        sampler,
+        report,
+        sentry=sentry,
+        after=after,
+        eevdf=probe.eevdf(platform.release()),
     )
     quota_bursts = QuotaBursts(node, actuator.bandwidths, cgroups, lambda: lending.headroom, report)
 
     # settings and machine followed while it runs
     requests = PodRequests(writer, layout.version)
     translator = Translator(node.memory_bytes, tuning, requests, partial(specs.journalled, writer))
-    crew = Crew(
-        node=node,
-        actuator=actuator,
-        pusher=pusher,
+    steered = Steering(
+        in_force,
+        node,
+        report,
+        machine=machine,
+        watch=watch,
+        kubelet=kubelet,
         translator=translator,
-        report=report,
         runtime=connection,
+        after=after,
     )
-    steered = Steering(in_force, machine, watch, kubelet, crew)
 
-    # hooks
+    # hooks, with the steps that each kind takes before its answer
+    steps = CgroupSteps(node, actuator, report)
+    before_answer: Steps = {
+        HookKind.RUN_POD_SANDBOX: (steps.place_pod,),
+        HookKind.CREATE_CONTAINER: (steps.widen_pod,),
+        HookKind.POST_CREATE_CONTAINER: (steps.place_moved_pod,),
+        HookKind.START_CONTAINER: (steps.move_others, steps.place_start, steps.wait_for_own_cpus),
+        HookKind.UPDATE_CONTAINER: (steps.leave_own, steps.move_others, steps.wait_for_own_cpus),
+    }
     hooks = Hooks(
         node,
         actuator,
@@ -203,12 +228,14 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         report,
         kubelet=steered,
         prepare=(lending.prepare,),
+        before_answer=before_answer,
+        after=after,
         is_there=writer.is_there,
     )
     claim = RuntimeClaim()
     name = settings.plugin_name, settings.plugin_index
     served = Trunk(connection, _connector(options, in_force, claim), name, hooks, report)
-    comparison = Comparison(node, connection, actuator, pusher, report, listing=cri)
+    comparison = Comparison(node, connection, report, listing=cri, after=after)
 
     # the operator's side
     staff = Staff(node, steered, lending, survey, actuator, comparison)
@@ -261,7 +288,10 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         hooks=hooks,
         trunk=served,
         comparison=comparison,
-        second_chances=SecondChances(node, actuator, pusher, report, lambda: comparison.complete),
+        second_chances=SecondChances(
+            node, actuator, report, after=after, knows_all=lambda: comparison.complete
+        ),
+        after=after,
         admin=admin,
         view=view,
         http=HttpServer(view, report.log.warning),

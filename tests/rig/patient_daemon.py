@@ -10,7 +10,7 @@ import sys
 from typing import Final
 
 from nri_coloc.cli import main
-from nri_coloc.daemon import consequences, restoration, second_chances
+from nri_coloc.daemon import before_answer, restoration, second_chances
 
 PROGRAM: Final = ("-m", "tests.rig.patient_daemon")
 PATIENCE_S: Final = 60.0
@@ -19,7 +19,7 @@ PATIENCE_S: Final = 60.0
 def be_patient() -> None:
     """For other programs of the rig, too."""
     for module, name in (
-        (consequences, "START_WAIT_S"),
+        (before_answer, "START_WAIT_S"),
         (second_chances, "LEAVE_WITHIN_S"),
         (restoration, "ENDS_WITHIN_S"),
         (restoration, "SPECS_WITHIN_S"),

@@ -13,7 +13,6 @@ from nri_coloc.daemon import translation
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import KernelInterfaceError
@@ -45,17 +44,6 @@ class Requests:
         return self.by_pod.get(pod.id)
 
 
-class _NoPusher:
-    """Stands for a pusher where no spec is pushed."""
-
-    def submit(self, _container_ids: Iterable[str]) -> None:
-        """Push nothing."""
-
-    def forget(self, _container_id: str) -> None:
-        """Know nothing."""
-
-
-NO_PUSHER = cast("Pusher", _NoPusher())
 NO_REQUESTS = Requests()
 """Pods' cgroups on a node without a kubelet."""
 

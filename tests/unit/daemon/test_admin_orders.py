@@ -20,7 +20,7 @@ from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
-from nri_coloc.daemon.steering import Crew, InForce, Steering
+from nri_coloc.daemon.steering import InForce, Steering
 from nri_coloc.model.knobs import NO_KNOBS
 from nri_coloc.policy import pools
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
@@ -43,18 +43,18 @@ class Rig:
         self.looked: list[str] = []
         self.swept: Future[int] = Future()
         self.compared: list[Future[str]] = []
-        nobody = cast("Any", SimpleNamespace(submit=lambda *_: None))
-        crew = Crew(
-            node=self.node,
-            actuator=nobody,
-            pusher=nobody,
-            translator=kit.a_translator(settings.tuning),
-            report=self.report,
-            runtime=nobody,
-        )
+        nobody = cast("Any", None)
         watch = SettingsWatch(str(self.file), lambda found: found)
         self.steering = Steering(
-            InForce(settings), Machine(str(folder), CgroupLayout(2)), watch, KubeletWatch(str(folder)), crew
+            InForce(settings),
+            self.node,
+            self.report,
+            machine=Machine(str(folder), CgroupLayout(2)),
+            watch=watch,
+            kubelet=KubeletWatch(str(folder)),
+            translator=kit.a_translator(settings.tuning),
+            runtime=nobody,
+            after=(self.report.changed,),
         )
         staff = SimpleNamespace(
             node=self.node,

@@ -46,10 +46,10 @@ def lending_of(
     return Lending(
         node,
         cast("Any", actuator or stands),
-        stands,
         cast("Any", sampler or stands),
         report,
         sentry=Sentry(report),
+        after=(),
         eevdf=False,
     )
 

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from nri_coloc.daemon import loans as module
 from nri_coloc.daemon.loans import Loans
 from nri_coloc.daemon.pusher import Place, Pusher
+from nri_coloc.daemon.seams import Change
 from nri_coloc.knobs.capability import Capability
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.knobs import NO_KNOBS, Knobs
@@ -30,16 +31,6 @@ LENT = replace(
 DWELL = Tuning().reclaim.amounts.dwell_s
 
 
-class Crew:
-    """Stands for the actuator and the pusher."""
-
-    def __init__(self) -> None:
-        self.moved: list[Moves] = []
-
-    def submit(self, moves: Any) -> None:
-        self.moved.append(moves)
-
-
 class Rig:
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.node = a_node(tuning)
@@ -47,13 +38,13 @@ class Rig:
         self.capacity = Capacity(2000, GI, Binding.FORECAST)
         self.in_use: int | None = 100 << 20
         self.loans = Loans(self.node, lambda: self.capacity, lambda _: self.in_use, self.report)
-        self.actuator, self.pusher = Crew(), Crew()
+        self.changes: list[Change] = []
         self.now = 0.0
         create(self.node, "job", LENT, 0, on="batch")
 
     def look(self, after: float = module.EVERY_S) -> None:
         self.now += after
-        self.loans.look(self.now, cast("Any", self.actuator), cast("Any", self.pusher))
+        self.loans.look(self.now, (self.changes.append, self.report.changed))
 
     def lasts(self, cpu: int, memory: int = GI) -> None:
         self.capacity = Capacity(cpu, memory, Binding.FORECAST)
@@ -74,8 +65,8 @@ def rig() -> Rig:
 def test_a_capacity_that_lasts_is_shared_out_and_pushed(rig):
     rig.lasts(1000)
     assert rig.granted == Knobs(shares=1024, quota=100_000)
-    assert rig.actuator.moved == [Moves(containers=("job",))]
-    assert rig.pusher.moved == [("job",)]
+    assert [change.moves for change in rig.changes] == [Moves(containers=("job",))]
+    assert [change.specs for change in rig.changes] == [("job",)]
     assert rig.heard.said() == [("container.update", "rebalanced")]
 
 
@@ -83,14 +74,14 @@ def test_before_it_has_lasted_nothing_changes(rig):
     rig.capacity = Capacity(1000, GI, Binding.FORECAST)
     rig.look()
     rig.look(DWELL / 2)
-    assert (rig.granted, rig.pusher.moved) == (NO_KNOBS, [])
+    assert (rig.granted, rig.changes) == (NO_KNOBS, [])
 
 
 def test_what_is_back_for_long_is_given_back(rig):
     rig.lasts(1000)
     rig.lasts(4000)
     assert rig.granted == NO_KNOBS
-    assert len(rig.pusher.moved) == 2
+    assert len(rig.changes) == 2
 
 
 def test_it_is_asked_no_oftener_than_it_is_worth(rig):
@@ -127,7 +118,7 @@ def test_a_pod_that_requests_much_and_uses_little_takes_nothing_while_it_is_lear
     rig.capacity = Capacity(100, GI, Binding.LEARNING, borne_milli=7000, borne_bytes=GI)
     for _ in range(3):
         rig.look(DWELL)
-    assert (rig.granted, rig.pusher.moved) == (NO_KNOBS, [])
+    assert (rig.granted, rig.changes) == (NO_KNOBS, [])
 
 
 def test_one_that_uses_much_takes_it_at_once_when_that_has_lasted(rig):
@@ -224,7 +215,7 @@ def test_who_was_lent_nothing_is_left_alone(wish):
     rig = Rig()
     create(rig.node, "job", wish, 0, on="batch")
     rig.lasts(1000)
-    assert rig.pusher.moved == []
+    assert rig.changes == []
 
 
 def test_an_observer_says_once_what_it_would_do():
@@ -233,7 +224,7 @@ def test_an_observer_says_once_what_it_would_do():
     rig.look()
     rig.look()
     assert rig.heard.said() == [("container.update", "rebalanced")]
-    assert (rig.granted, rig.pusher.moved) == (NO_KNOBS, [])
+    assert (rig.granted, rig.changes) == (NO_KNOBS, [])
 
 
 def test_when_lending_is_switched_off_everybody_has_the_whole_loan(rig):
@@ -242,4 +233,4 @@ def test_when_lending_is_switched_off_everybody_has_the_whole_loan(rig):
     rig.look()
     assert rig.granted == NO_KNOBS
     rig.look()
-    assert len(rig.pusher.moved) == 2
+    assert len(rig.changes) == 2

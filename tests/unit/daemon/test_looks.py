@@ -18,7 +18,7 @@ from nri_coloc.model.reasons import AuditEvent
 from nri_coloc.model.tuning import Tuning
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout
-from tests.unit.daemon.kit import NO_PUSHER, Cgroups, a_node, a_report, an_actuator, create, start_pod
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create, start_pod
 from tests.unit.policy import kit
 
 PODS = ("first", "middle", "last")
@@ -44,7 +44,7 @@ class Rig:
         self.relocation = self.moves(self.actuator)
 
     def moves(self, actuator: Actuator) -> Relocation:
-        return Relocation(self.node, actuator, NO_PUSHER, Sentry(self.report), eevdf=False)
+        return Relocation(self.node, actuator, Sentry(self.report), after=(actuator.changed,), eevdf=False)
 
     def cut(self, cpus: int) -> None:
         before = self.node.state

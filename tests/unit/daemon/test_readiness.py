@@ -4,7 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from math import inf
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,8 +21,8 @@ from nri_coloc.daemon.comparison import (
 from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE, Drift
 from nri_coloc.daemon.neighbours import NAMED, REMEMBERED_S, Neighbours
-from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.readiness import Check, Finding, Readiness, Reading
+from nri_coloc.daemon.seams import Change
 from nri_coloc.errors import TransportLost
 from nri_coloc.model.events import ContainerGone
 from nri_coloc.model.knobs import NO_KNOBS
@@ -67,17 +66,19 @@ class Rig:
         self.trunk = FakeTrunk()
         self.listing = Listing()
         self.actuator = an_actuator(self.node, Cgroups().as_writer(), self.report)
-        self.forgotten: list[str] = []
+        self.ended: list[str] = []
         self.spawn: Callable[[Callable[[], None]], None] = lambda work: work()
         self.comparison = Comparison(
             self.node,
             cast("Connection", self.trunk),
-            self.actuator,
-            cast("Pusher", SimpleNamespace(forget=self.forgotten.append)),
             self.report,
             listing=self.listing,
+            after=(self.changed, self.report.changed),
             spawn=self.spawned,
         )
+
+    def changed(self, change: Change) -> None:
+        self.ended += change.ended
 
     def spawned(self, work: Callable[[], None]) -> None:
         self.spawn(work)
@@ -211,7 +212,7 @@ def test_a_container_that_has_exited_unseen_is_released(rig):
 def test_whoever_vanished_is_told_of_for_no_hook_will_come(rig):
     rig.listing.found["app"] = "exited"
     rig.at(COMPARE_AFTER_S)
-    assert rig.forgotten == ["app"]
+    assert rig.ended == ["app"]
 
 
 def test_who_came_and_went_while_cri_could_not_be_asked_is_forgotten(rig):

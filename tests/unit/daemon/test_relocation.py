@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
+from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.model import cpuset
 from nri_coloc.model.events import ContainerCreating, PodRemoved, PodStarted, PoolsSized
@@ -28,13 +29,16 @@ class Crew:
         return self.outside
 
     def submit(self, moves: Any, *barrier: Any) -> None:
-        if isinstance(moves, tuple):
-            self.told.append(("push", moves))
-        elif barrier:
+        if barrier:
             owner, taken, leaving = barrier
             self.told.append(("move", moves.containers, owner, cpuset.render(taken), leaving.containers))
         else:
             self.told.append(("move", moves.containers))
+
+    def changed(self, change: Change) -> None:
+        if change.moves:
+            self.submit(change.moves)
+        self.told.append(("push", change.specs))
 
     def await_departure(self, owner: str, seconds: float) -> None:
         self.told.append(("await", owner))
@@ -66,7 +70,7 @@ class Rig:
         self.crew = Crew()
         crew = cast("Any", self.crew)
         self.sentry = Sentry(a_report(self.node)[0])
-        self.relocation = Relocation(self.node, crew, crew, self.sentry, eevdf=eevdf)
+        self.relocation = Relocation(self.node, crew, self.sentry, after=(self.crew.changed,), eevdf=eevdf)
         create(self.node, "a", on="one")
         start_pod(self.node, "batch")
 
@@ -120,8 +124,8 @@ def test_members_are_looked_for_once_for_the_same_state():
     rig = Rig()
     assert rig.relocation.has_members(rig.node.state)
     assert rig.relocation.has_members(rig.node.state)
-    crew, stranger = cast("Any", Crew()), cast("Any", None)
-    assert not Relocation(rig.node, crew, stranger, rig.sentry, eevdf=True).has_members(a_node().state)
+    crew = cast("Any", Crew())
+    assert not Relocation(rig.node, crew, rig.sentry, after=(), eevdf=True).has_members(a_node().state)
 
 
 OF_BEST_EFFORT = "/kubepods/besteffort/podnight"

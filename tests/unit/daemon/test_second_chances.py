@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.second_chances import EVERY_S, SecondChances
 from nri_coloc.model.decisions import Moves
 from nri_coloc.model.events import ContainerGone, ContainerStarting
@@ -10,7 +11,7 @@ from tests.unit.policy import kit
 
 
 class Crew:
-    """Stands for the actuator and the pusher: remembers its orders."""
+    """Stands for the actuator, and observes: remembers its orders."""
 
     def __init__(self) -> None:
         self.left_behind = 0
@@ -21,8 +22,8 @@ class Crew:
         self.handed_over.append((taken, leaving, owners))
         return self.left_behind
 
-    def submit(self, ids: tuple[str, ...]) -> None:
-        self.pushed = ids
+    def changed(self, change: Change) -> None:
+        self.pushed = change.specs
 
 
 class Rig:
@@ -34,7 +35,8 @@ class Rig:
         self.asked = 0
         self.knows_all = True
         crew = cast("Any", self.crew)
-        self.chances = SecondChances(self.node, crew, crew, self.report, self.is_told)
+        after = (self.crew.changed, self.report.changed)
+        self.chances = SecondChances(self.node, crew, self.report, after=after, knows_all=self.is_told)
         create(self.node, "shop", kit.SHARED, on="shop")
         create(self.node, "other", kit.DEDICATED, 7000, on="other")
 

@@ -20,7 +20,7 @@ from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from nri_coloc.node_sim import shared_files
 from nri_coloc.sampling.cgroup_layout import CgroupLayout
 from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
-from tests.unit.daemon.kit import NO_PUSHER, a_node, a_report, an_actuator, start_pod
+from tests.unit.daemon.kit import a_node, a_report, an_actuator, start_pod
 
 PATIENCE_S = PATIENCE_SECONDS
 A_WHILE_S = 0.3
@@ -245,7 +245,7 @@ class Box:
         self.sentry = Sentry(report)
         writer = CgroupWriter(layout, Journal(str(root / "journal")), str(root), self.sentry.wrote)
         self.actuator = an_actuator(self.node, writer, report)
-        self.relocation = Relocation(self.node, self.actuator, NO_PUSHER, self.sentry, eevdf=False)
+        self.relocation = Relocation(self.node, self.actuator, self.sentry, after=(), eevdf=False)
         start_pod(self.node, "batch")
         self.node.decide(PoolsSized({RECLAIM: 2}, "so it was told"))
         self.actuator.place_pod("batch")

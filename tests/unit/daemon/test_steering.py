@@ -2,8 +2,7 @@
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
-from nri_coloc.daemon.steering import Crew, InForce, Steering
+from nri_coloc.daemon.steering import InForce, Steering
 from nri_coloc.model import cpuset
 from nri_coloc.model.decisions import Outcome
 from nri_coloc.model.events import ContainerCreating, PodStarted, Reconfigured
@@ -49,19 +48,18 @@ class Rig:
         self.root, self.reads, self.now = root, 0, time.monotonic()
         self.node = Node(pools.initial(topology.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
         report, self.heard = kit.a_report(self.node)
-        nobody = cast("Any", SimpleNamespace(submit=lambda *_: None))
         self.runtime = FakeRuntime()
-        crew = Crew(
-            node=self.node,
-            actuator=nobody,
-            pusher=nobody,
-            translator=kit.a_translator(SETTINGS.tuning),
-            report=report,
-            runtime=self.runtime,
-        )
         watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
         self.steering = Steering(
-            InForce(SETTINGS), Machine(str(root), cgroup_layout.detect(str(root))), watch, kubelet, crew
+            InForce(SETTINGS),
+            self.node,
+            report,
+            machine=Machine(str(root), cgroup_layout.detect(str(root))),
+            watch=watch,
+            kubelet=kubelet,
+            translator=kit.a_translator(SETTINGS.tuning),
+            runtime=self.runtime,
+            after=(report.changed,),
         )
         read = topology.read
 
@@ -119,7 +117,7 @@ def test_between_two_looks_the_machine_is_left_alone(rig):
 
 def test_settings_are_counted_once_they_are_in_force(rig, monkeypatch):
     seen = []
-    metrics = rig.steering._crew.report.metrics
+    metrics = rig.steering._report.metrics
     monkeypatch.setattr(metrics, "config_reload", lambda how: seen.append((how, rig.node.tuning.observe)))
     rig.steering.apply(reader.load("mode: observe\n", "a test"))
     assert seen == [("valid", True)]
@@ -152,7 +150,7 @@ class Newcomer:
     """A hook that has read its wish under the settings in force at its beginning, and decides later."""
 
     def __init__(self, rig: Rig) -> None:
-        self.node, self.translator = rig.node, rig.steering._crew.translator
+        self.node, self.translator = rig.node, rig.steering._translator
         pod, app = policy_kit.pod(), policy_kit.container("app")
         self.events = (
             PodStarted(pod, self.translator.pod_wish(pod, rig.node.tuning)),
@@ -176,7 +174,7 @@ HEAVY = reader.load("classes: {shared: {ioWeight: 400}}\n", "a test")
 def test_who_comes_while_the_wishes_are_read_has_the_new_settings_when_they_are_said_to_be_in_force(
     rig, monkeypatch
 ):
-    newcomer, read = Newcomer(rig), rig.steering._crew.translator.wishes_again
+    newcomer, read = Newcomer(rig), rig.steering._translator.wishes_again
 
     def slowly(state: NodeState, tuning: Tuning) -> Any:
         found = read(state, tuning)
@@ -184,7 +182,7 @@ def test_who_comes_while_the_wishes_are_read_has_the_new_settings_when_they_are_
             newcomer.decide()
         return found
 
-    monkeypatch.setattr(rig.steering._crew.translator, "wishes_again", slowly)
+    monkeypatch.setattr(rig.steering._translator, "wishes_again", slowly)
     rig.steering.apply(HEAVY)
     assert newcomer.weights() == (400, 400)
 
