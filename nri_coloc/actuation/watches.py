@@ -40,22 +40,27 @@ class Touched(NamedTuple):
 
 
 class Watches:
-    """Belongs to one thread, but for `ring`. OSError where the kernel grants none, or no further one."""
+    """Belongs to one thread, but for `ring`. Closed until `open`."""
 
     def __init__(self) -> None:
+        self._fd = self._bell = -1
+        self._poll = select.poll()
+        self._numbers: dict[str, int] = {}
+        self._files: dict[int, str] = {}
+        self._closed = True
+        self._turn = Lock()
+
+    def open(self) -> None:
+        """Ask the kernel for an instance; raise OSError if it grants none."""
         self._fd = _granted(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         try:
             self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         except OSError:
             os.close(self._fd)
             raise
-        self._poll = select.poll()
         for fd in (self._fd, self._bell):
             self._poll.register(fd, select.POLLIN)
-        self._numbers: dict[str, int] = {}
-        self._files: dict[int, str] = {}
         self._closed = False
-        self._turn = Lock()
 
     @property
     def files(self) -> frozenset[str]:

@@ -57,19 +57,18 @@ class Sentry:
         self._looked = 0
         self._armed_at = float("-inf")
         self._was_refused = False
-        self._watches: Watches | None = None
+        self._watches = Watches()
         self._ending = Event()
         self._thread: Thread | None = None
 
     def start(self) -> None:
         """Begin to watch, where the kernel lets us."""
         try:
-            watches = Watches()
+            self._watches.open()
         except OSError as error:
             self._refused(error)
             return
-        self._watches = watches
-        self._thread = Thread(target=self._run, args=(watches,), name="sentry", daemon=True)
+        self._thread = Thread(target=self._run, args=(self._watches,), name="sentry", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -170,5 +169,4 @@ class Sentry:
             self._report.log.warning(words, error=str(error))
 
     def _ring(self) -> None:
-        if self._watches is not None:
-            self._watches.ring()
+        self._watches.ring()

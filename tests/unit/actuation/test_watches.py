@@ -18,6 +18,7 @@ PATIENCE_S = 20
 @pytest.fixture
 def watches() -> Iterator[Watches]:
     found = Watches()
+    found.open()
     yield found
     found.close()
 
@@ -141,11 +142,12 @@ def test_a_kernel_that_grants_no_further_watch_raises(watches, tmp_path, monkeyp
 def test_a_kernel_that_grants_none_at_all_raises_and_keeps_nothing_open(monkeypatch):
     monkeypatch.setattr(module._libc, "inotify_init1", refusal(errno.EMFILE))
     with pytest.raises(OSError, match="Too many open files"):
-        Watches()
+        Watches().open()
 
 
 def test_closed_twice_is_closed_once_and_a_ring_then_is_nothing(tmp_path):
     found = Watches()
+    found.open()
     found.close()
     reused = os.open(file(tmp_path), os.O_RDWR)
     found.close()
