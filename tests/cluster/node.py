@@ -135,6 +135,11 @@ class Node:
         return self._folder / "at/var/lib/kubelet/cpu_manager_state"
 
     @property
+    def nri_socket(self) -> Path:
+        """Return the socket of NRI, as this machine sees it."""
+        return self._folder / "at/var/run/nri/nri.sock"
+
+    @property
     def manifests(self) -> Path:
         """Return the folder of static pods."""
         return self._folder / "manifests"

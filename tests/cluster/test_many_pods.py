@@ -1,19 +1,54 @@
-"""Sixty pods at once: each is placed."""
+"""Sixty pods at once: each is placed; they follow containers that come and go beside them, and no plugin is dropped."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.pods import container, pod
+from tests.cluster.pods import ONE_CPU, container, pod
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
+from tests.rig import cgroups
+from tests.rig.bystander import Bystander
 
-COUNT = 60
+COUNT: Final = 60
+LIVES: Final = 4
+"""Owners of a CPU that come and go; each moves every shared pod twice."""
 
 
-def test_sixty_pods_at_once_are_placed(cluster: Cluster, product: Product, pods: Pods):
-    names = [f"pod-{number}" for number in range(COUNT)]
-    pods.run(
-        *(pod(name, container(requests={"cpu": "10m"} if n % 2 else {})) for n, name in enumerate(names))
-    )
+@pytest.fixture(scope="module")
+def crowd(shared_cluster: Cluster, shared_product: Product) -> Iterator[dict[str, str]]:
+    """Sixty running pods: their names, each with its class."""
+    names = {f"pod-{number}": "shared" if number % 2 else "reclaimed" for number in range(COUNT)}
+    requests = {"shared": {"cpu": "10m"}, "reclaimed": {}}
+    found = Pods(shared_cluster)
+    try:
+        found.run(*(pod(name, container(requests=requests[qos])) for name, qos in names.items()))
+        yield names
+    finally:
+        found.remove_all()
+
+
+def test_sixty_pods_at_once_are_placed(product: Product, crowd: dict[str, str]):
     classes = {row["pod"]: row["class"] for row in product.json("/v1/state")["containers"]}
-    assert {name: classes.get(name) for name in names} == {
-        name: "shared" if number % 2 else "reclaimed" for number, name in enumerate(names)
-    }
+    assert {name: classes.get(name) for name in crowd} == crowd
+
+
+def test_pushes_beside_lives_drop_no_plugin(
+    cluster: Cluster, product: Product, pods: Pods, crowd: dict[str, str]
+):
+    with Bystander(cluster.node.nri_socket, "90") as other:
+        for number in range(LIVES):
+            pods.run(pod(f"db-{number}", container(requests=ONE_CPU), qos_class="dedicated"))
+            product.owner(f"db-{number}")
+            pods.remove_all()
+        pods.settle(lambda: shared_cpus(product) == {cgroups.online()}, "CPUs that were returned")
+        assert not other.dropped.is_set()
+    assert product.audit(event="push.failed") == product.audit(event="hook.failed") == []
+
+
+def shared_cpus(product: Product) -> set[frozenset[int]]:
+    """Return the sets of CPUs that shared containers have, as the daemon read them back."""
+    rows = product.json("/v1/state")["containers"]
+    return {cgroups.members(row["actual_cpus"]) for row in rows if row["class"] == "shared"}

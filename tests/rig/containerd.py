@@ -18,6 +18,7 @@ from typing import Final
 from tests.rig import RigError, cleanup, configuration, image, kubepods, memory, packages
 from tests.rig.configuration import Options, Version
 from tests.rig.cri import Cri
+from tests.rig.packages import Unpacked
 from tests.rig.waiting import poll
 
 READY_SECONDS: Final = 180  # an emulated machine needs 8 of them, a real one a fraction of one
@@ -31,9 +32,15 @@ _LOG: Final = logging.getLogger(__name__)
 class Containerd:
     """A containerd of one version; nothing happens before `start`."""
 
-    def __init__(self, version: Version, options: Options | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        version: Version,
+        options: Options | None = None,
+        folder: Path | None = None,
+        package: Unpacked | None = None,
+    ) -> None:
         self.version = version
-        self.package = packages.unpacked(f"containerd-{version}")
+        self.package = package or packages.unpacked(f"containerd-{version}")
         self._runc = packages.unpacked("runc").program("runc")
         self._options = options or Options()
         self._process: subprocess.Popen[bytes] | None = None
@@ -160,17 +167,20 @@ class Containerd:
                 old.unlink()
 
 
-def bring_up(version: Version, options: Options | None = None) -> Containerd:
-    """A running containerd; setting up is tried once more when it failed, with a fresh folder."""
+def bring_up(version: Version, options: Options | None = None, package: Unpacked | None = None) -> Containerd:
+    """Return a running containerd; a failed start is tried once more, with a fresh folder.
+
+    package: its programs; by default those of the version's Debian package.
+    """
     try:
-        return _brought_up(version, options)
+        return _brought_up(version, options, package)
     except RigError as error:
         _LOG.warning("containerd %s did not come up and is tried once more: %s", version, error)
-        return _brought_up(version, options)
+        return _brought_up(version, options, package)
 
 
-def _brought_up(version: Version, options: Options | None) -> Containerd:
-    containerd = Containerd(version, options)
+def _brought_up(version: Version, options: Options | None, package: Unpacked | None) -> Containerd:
+    containerd = Containerd(version, options, package=package)
     try:
         containerd.start()
     except BaseException:

@@ -1,20 +1,40 @@
 """The real daemon that pushes without a rest, so that ten thousand pushes take minutes and not half an hour.
 
-Run instead of `python -m nri_coloc`. Everything else of a push is the product's: one in flight, the newest value wins,
-what fails waits. Without the rest that a slow runtime gets it is a heavier load than the product's.
+Run instead of `python -m nri_coloc`. The first argument is a file that grows by one byte with each push that the
+runtime carried out: other plugins do not hear of pushes over NRI's own call. Everything else of a push is as in the
+product: one in flight, the newest value wins, a failed one waits. Without the pause that a slow runtime gets it is a
+heavier load than the product's.
 """
 
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from nri_coloc.cli import main
 from nri_coloc.daemon import pusher
 from nri_coloc.daemon.pusher import Pusher
-
-PROGRAM: Final = ("-m", "tests.rig.hasty_daemon")
+from nri_coloc.model.knobs import Knobs
 
 _push: Final = Pusher._push
+_send: Final = Pusher._send
+
+
+def program(pushes: Path) -> tuple[str, ...]:
+    """Return the arguments that run it."""
+    return ("-m", "tests.rig.hasty_daemon", str(pushes))
+
+
+def counted(pushes: Path) -> Callable[[Pusher, str, Knobs], None]:
+    """Return the replacement of `Pusher._send`, which counts."""
+
+    def send(self: Pusher, container_id: str, changes: Knobs) -> None:
+        _send(self, container_id, changes)
+        with pushes.open("ab") as file:
+            file.write(b".")
+
+    return send
 
 
 def push(self: Pusher, container_id: str) -> float:
@@ -25,4 +45,5 @@ def push(self: Pusher, container_id: str) -> float:
 
 if __name__ == "__main__":
     setattr(Pusher, "_push", push)  # noqa: B010 - only in this program
-    sys.exit(main.main(sys.argv[1:], os.environ))
+    setattr(Pusher, "_send", counted(Path(sys.argv[1])))  # noqa: B010 - likewise
+    sys.exit(main.main(sys.argv[2:], os.environ))

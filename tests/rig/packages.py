@@ -50,7 +50,7 @@ class Unpacked:
 
     def program(self, name: str) -> Path:
         """The path of one of its programs."""
-        for place in ("usr/bin", "usr/sbin", "bin", "sbin"):
+        for place in ("usr/bin", "usr/sbin", "bin", "sbin", ""):
             if (self.folder / place / name).is_file():
                 return self.folder / place / name
         raise RigError(f"no program {name} in {self.folder} ({self.version} of {self.suite})")

@@ -21,13 +21,15 @@ from typing import Final
 import grpc
 import pytest
 
+from tests.cluster import binaries
 from tests.rig import cgroups, cleanup, hasty_daemon, workloads
 from tests.rig.bystander import Bystander
-from tests.rig.configuration import VERSIONS, Version
+from tests.rig.configuration import VERSIONS
 from tests.rig.containerd import Containerd, bring_up
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.lent import LENT, held, lent
+from tests.rig.packages import Unpacked
 from tests.rig.waiting import poll, wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 
@@ -58,6 +60,9 @@ CROSSING: Final = re.compile(r"runc create failed.*/kubepods/besteffort/.*cpuset
 
 CONFIG: Final = "runtime: {updatesPerReply: 0}\n"
 
+NATIVE: Final = "2.4.2"
+"""Compiled like the programs of a Kubernetes node; its NRI is the first whose own call for updates is safe."""
+
 KINDS: Final[dict[str, Callable[[Cri, str], Workload]]] = {
     "owner": workloads.dedicated,
     "guest": workloads.shared,
@@ -79,17 +84,11 @@ class Course:
         return sorted(self.calls)[min(len(self.calls) - 1, int(share * len(self.calls)))]
 
 
-@pytest.fixture(scope="module", params=VERSIONS, ids=[f"containerd-{version}" for version in VERSIONS])
-def version(request: pytest.FixtureRequest) -> Version:
+@pytest.fixture(scope="module", params=(*VERSIONS, NATIVE), ids=lambda version: f"containerd-{version}")
+def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
     if os.geteuid() != 0:
         pytest.skip("a real containerd needs root")
-    found: Version = request.param
-    return found
-
-
-@pytest.fixture(scope="module")
-def containerd(version: Version) -> Iterator[Containerd]:
-    found = bring_up(version)
+    found = bring_up("2", package=built()) if request.param == NATIVE else bring_up(request.param)
     try:
         yield found
     finally:
@@ -98,12 +97,14 @@ def containerd(version: Version) -> Iterator[Containerd]:
 
 
 def test_pushes_beside_churn_leave_the_runtime_answering_and_every_plugin_connected(
-    containerd: Containerd, request: pytest.FixtureRequest
+    containerd: Containerd, request: pytest.FixtureRequest, tmp_path: Path
 ):
+    count = tmp_path / "pushes"
+    count.touch()
     wanted = int(request.config.getoption("--pushes"))
     with (
         containerd.cri() as cri,
-        Daemon(containerd, config=CONFIG, program=hasty_daemon.PROGRAM) as daemon,
+        Daemon(containerd, config=CONFIG, program=hasty_daemon.program(count)) as daemon,
         Bystander(containerd.nri_socket, "90") as bystander,
     ):
         daemon.wait_ready()
@@ -111,11 +112,11 @@ def test_pushes_beside_churn_leave_the_runtime_answering_and_every_plugin_connec
         jobs = [lent(cri, f"job{number}") for number in range(JOBS)]
         began = time.monotonic()
         with under_way(cri) as course:
-            _pushed(bystander, wanted)
+            _pushed(count, wanted)
             wait_until(
                 lambda: min(course.lives[kind] for kind in KINDS) >= LIVES, LIVES_S, "lives of each kind"
             )
-        seconds, pushes = time.monotonic() - began, bystander.heard["UpdateContainer"]
+        seconds, pushes = time.monotonic() - began, count.stat().st_size
         _note(containerd, course, {"pushes": pushes, "seconds": seconds, **bystander.heard})
         assert pushes >= wanted
         assert max(course.calls) < SLOW_CALL_S
@@ -130,10 +131,15 @@ def test_pushes_beside_churn_leave_the_runtime_answering_and_every_plugin_connec
         cri.remove_all()
 
 
-def _pushed(bystander: Bystander, wanted: int) -> None:
-    """Wait until so many pushes have reached the other plugin, as long as they come at all."""
-    while (before := bystander.heard["UpdateContainer"]) < wanted:
-        grown = poll(lambda: bystander.heard["UpdateContainer"] > before, STALL_S)
+def built() -> Unpacked:
+    """Return the containerd that takes pushes over NRI; compile it the first time."""
+    return Unpacked(binaries.programs(binaries.containerd(NATIVE)), NATIVE, "compiled")
+
+
+def _pushed(count: Path, wanted: int) -> None:
+    """Wait for so many pushes, as long as there are any at all; `count` has a byte for each."""
+    while (before := count.stat().st_size) < wanted:
+        grown = poll(lambda: count.stat().st_size > before, STALL_S)
         assert grown, f"no push for {STALL_S:g} s after {before}"
 
 
