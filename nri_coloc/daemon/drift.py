@@ -27,6 +27,9 @@ MINUTE_S: Final = 60.0
 FORMER_KEPT: Final = 4
 """Former targets that are remembered: as many as can change during one slow update of the runtime."""
 
+RUNTIME_LATE_S: Final = 10.0
+"""How long after a change the runtime may still write the value before it: its update was on its way."""
+
 CPUS: Final = "cpuset.cpus"
 
 _KUBELETS: Final = Knobs(shares=0, memory_limit=0)
@@ -109,11 +112,12 @@ def worded(found: Sequence[Correction], times: int) -> Drift:
 class Drifts:
     """By id, of whatever kind the caller has: a container's, a pod's, a path. `refusals`: of the kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.refusals = Refusals()
+        self._clock = clock
         self._known: dict[str, Target] = {}
         self._ordered: dict[str, Target] = {}
-        self._former: dict[str, deque[Target]] = {}
+        self._former: dict[str, deque[tuple[float, Target]]] = {}
         self._repairs: dict[str, list[float]] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
@@ -131,7 +135,7 @@ class Drifts:
         if whole and known is not None and known.cpus == target.cpus and _held(applied):
             return None  # as almost always; comparing targets as a whole costs more than all the rest
         if known is not None and known != target:
-            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append(known)
+            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append((self._clock(), known))
         found = list(_drifted(known, target, applied)) if known is not None else []
         return self._told(id_, found) if found else None
 
@@ -147,17 +151,21 @@ class Drifts:
         self.forget(path)
         return True
 
-    def _told(self, id_: str, found: Sequence[Correction]) -> Drift:
+    def _told(self, id_: str, found: Sequence[Correction]) -> Drift | None:
+        """Return a drift; None if the runtime wrote values late that were ordered until just now."""
+        former, now = self._former.get(id_, ()), self._clock()
+        recent = [target for at, target in former if now - at < RUNTIME_LATE_S]
+        if _all_shown(found, recent):
+            return None
         drift = worded(found, self.count(id_))
-        former = self._former.get(id_, ())
-        if not all(any(_shows(target, each) for target in former) for each in found):
+        if not _all_shown(found, [target for _, target in former]):
             return drift
         late = "it is what was ordered before, which the runtime or systemd may have written late"
         return drift._replace(former=True, because=f"{drift.because}; {late}")
 
     def count(self, id_: str) -> int:
         """Count a repair; returns how many there were within the minute."""
-        now = time.monotonic()
+        now = self._clock()
         repairs = [*self._recent(id_, now), now]
         self._repairs[id_] = repairs
         return len(repairs)
@@ -169,7 +177,7 @@ class Drifts:
         """
         if target is not None and self._ordered.get(id_) != target:
             return False
-        return self.refusals.pauses(id_) or len(self._recent(id_, time.monotonic())) >= REPAIRS_PER_MINUTE
+        return self.refusals.pauses(id_) or len(self._recent(id_, self._clock())) >= REPAIRS_PER_MINUTE
 
     def forgive(self) -> None:
         """Let everything be written again, however often it was repaired or refused."""
@@ -217,6 +225,11 @@ def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correc
     still = {*known.values} & {*target.values}
     names = {value.name for value in still}
     yield from (each for each in applied.corrected if each.name in names)
+
+
+def _all_shown(found: Sequence[Correction], targets: Sequence[Target]) -> bool:
+    """Whether each value that was found is one of these targets'."""
+    return all(any(_shows(target, each) for target in targets) for each in found)
 
 
 def _shows(target: Target, found: Correction) -> bool:

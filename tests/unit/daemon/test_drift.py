@@ -1,11 +1,14 @@
 """What is found otherwise is somebody else's doing only where it was in place before and is wanted still."""
 
+import pytest
+
 from nri_coloc.actuation.files import Correction
 from nri_coloc.actuation.target import Applied, Later, Target
 from nri_coloc.daemon.drift import (
     ANNOUNCED_WITHIN_S,
     FORMER_KEPT,
     REPAIRS_PER_MINUTE,
+    RUNTIME_LATE_S,
     Drift,
     Drifts,
     Unannounced,
@@ -28,11 +31,22 @@ def found(before: int, after: int = ALL, *corrected: Correction) -> Applied:
     return Applied(after, before, corrected=corrected)
 
 
-def settled(*wanted: Target) -> Drifts:
-    """A cgroup that was brought to one target after another."""
-    drifts = Drifts()
+class Clock:
+    """Seconds, as they are set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S) -> Drifts:
+    """Return the drifts of a cgroup that was brought to one target after another, the last so many seconds ago."""
+    clock = Clock()
+    drifts = Drifts(clock)
     for each in wanted:
         drifts.judge("pod", each, found(each.cpus, each.cpus))
+    clock.now += seconds
     return drifts
 
 
@@ -95,6 +109,17 @@ def test_what_we_had_ordered_before_is_known_again_and_told():
     assert [drift and drift.former for drift in (overtaken, foreign, weight)] == [True, False, False]
     assert overtaken is not None
     assert "it is what was ordered before" in overtaken.because
+
+
+@pytest.mark.parametrize(("seconds", "is_drift"), [(0, False), (RUNTIME_LATE_S, True)])
+def test_late_write_of_the_runtime_is_no_drift(seconds: float, *, is_drift: bool):
+    drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT), seconds=seconds)
+    assert bool(drifts.judge("pod", target(ALL, LIGHT), found(LOW))) is is_drift
+
+
+def test_foreign_value_is_a_drift_at_once():
+    drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT), seconds=0)
+    assert drifts.judge("pod", target(ALL, LIGHT), found(HIGH))
 
 
 def test_a_former_value_of_a_file_is_known_again():
