@@ -6,6 +6,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Empty is not set. Without bytecode files an interpreter compiles the daemon at each start, a quarter of a second of CPU
+# time, and a test run starts a thousand interpreters.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup run test test-fast test-all test-vm test-cluster cluster cluster-down soak soak-pushes soak-cluster check bench bench-hook bench-colocation lock generate
 
 setup: $(STAMP)

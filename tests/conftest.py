@@ -9,28 +9,19 @@ import signal
 from collections.abc import Generator
 from typing import TypeVar
 
-import hypothesis
 import pytest
 
 from tests import tiers
-from tests.rig import lanes, memory
+from tests.rig import examples, lanes, memory
 from tests.rig.order import place
 from tests.rig.spent import Spent
-
-# how long an example takes says how busy the machine is; what is to be fast is measured in benchmarks/
-hypothesis.settings.register_profile(
-    "nri-coloc",
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=os.environ.get("CI") == "true",
-)
-hypothesis.settings.load_profile("nri-coloc")
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     memory.use_memory()
+    examples.choose(few=config.getoption("--tier") == "fast")
     # a background job of a shell ignores Ctrl-C, and so would the programs that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Spent())

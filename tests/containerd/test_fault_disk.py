@@ -14,7 +14,7 @@ from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS
 from tests.rig.writes import Writes
 
-pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 LENDING = "reclaim: {enabled: true}\n"

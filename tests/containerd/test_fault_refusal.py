@@ -13,7 +13,7 @@ from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
-pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 REFUSED: Final = 'nri_coloc_write_failures_total{{file="{}"}}'

@@ -8,7 +8,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.waiting import becomes
 from tests.rig.workloads import NODE_CPUS
 
-pytestmark = [pytest.mark.containerd, pytest.mark.usefixtures("daemon")]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, pytest.mark.usefixtures("daemon")]
 
 NAMED = ",".join(map(str, sorted(NODE_CPUS)))
 """All CPUs, as the kubelet's static CPU manager names them."""

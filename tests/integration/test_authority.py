@@ -20,8 +20,6 @@ from tests.integration.harness import (
 )
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.tier("fast")
-
 WITH_DRIVER = "apiVersion: coloc.nri.io/v1\nruntime: {draCPUDriver: true}\n"
 DEAR = 'apiVersion: coloc.nri.io/v1\nclasses: {dedicated: {minRequest: "4"}}\n'
 

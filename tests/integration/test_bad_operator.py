@@ -28,8 +28,6 @@ from tests.rig.daemon import PROJECT
 from tests.rig.own_time import ends_within
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.tier("fast")
-
 SOON_S = 60
 
 

@@ -15,6 +15,7 @@ from nri_coloc.model.tuning import ClassRule, ClassTuning, PoolTuning, Selector,
 from nri_coloc.model.workload import QoSClass
 from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Tenancy
 from tests.property.tenants import ContainerSpec, Figures, Kind, TenantPod, tenant_pods
+from tests.rig import examples
 
 DB, VIP = "db-db", "vip-vip"
 
@@ -100,7 +101,7 @@ class Others:
 @example(FAULT_7, "default", Kubelet())
 @example(A_LIMIT_OF_THE_POD, "default", Kubelet())
 @example(replace(A_LIMIT_OF_THE_POD, figures=Figures(1000, 8000)), "default", Kubelet(2))
-@settings(max_examples=300)
+@settings(max_examples=examples.times(3))
 def test_no_pod_owns_more_than_its_requests(pod, tuning, kubelet):
     node = peopled(SETTINGS[tuning], replace(kubelet, files={}))
     others = Others(node)

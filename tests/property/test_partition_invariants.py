@@ -14,6 +14,7 @@ from nri_coloc.model.tuning import PoolTuning, ReclaimTuning
 from nri_coloc.reclaim.bands import Tier
 from nri_coloc.reclaim.headroom import step_milli
 from nri_coloc.reclaim.partition import PartitionTick
+from tests.rig import examples
 from tests.unit.policy.kit import DEDICATED
 from tests.unit.reclaim.partition_model import Machine
 
@@ -192,4 +193,4 @@ class PartitionMachine(RuleBasedStateMachine):
 
 
 TestPartition = PartitionMachine.TestCase
-TestPartition.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestPartition.settings = settings(max_examples=examples.times(0.6), stateful_step_count=25, deadline=None)

@@ -30,6 +30,7 @@ from nri_coloc.policy.update import merge
 from tests.property import looks
 from tests.property.looks import as_before, rendered, without_some
 from tests.property.strategies import LOANS, MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
+from tests.rig import examples
 from tests.unit.policy.kit import DEDICATED, Node, asking, container
 
 DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
@@ -460,4 +461,6 @@ def test_nothing_is_rendered_from_nothing():
 
 
 TestPlacement = PlacementMachine.TestCase
-TestPlacement.settings = settings(max_examples=200, stateful_step_count=40, report_multiple_bugs=False)
+TestPlacement.settings = settings(
+    max_examples=examples.times(2), stateful_step_count=40, report_multiple_bugs=False
+)

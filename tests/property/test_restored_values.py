@@ -25,7 +25,7 @@ from nri_coloc.model import cpuset
 from nri_coloc.model.knobs import Knobs
 from nri_coloc.node_sim.cgroup_tree import CgroupTree
 from nri_coloc.sampling import cgroup_layout
-from tests.rig import attributes
+from tests.rig import attributes, examples
 
 QOS = ("kubepods/burstable", "kubepods/besteffort")
 PODS = ("kubepods/burstable/podweb", "kubepods/besteffort/podbatch")
@@ -248,6 +248,6 @@ class OldKernelMachine(RestoreMachine):
 
 
 TestRestore = RestoreMachine.TestCase
-TestRestore.settings = settings(max_examples=40, stateful_step_count=20)
+TestRestore.settings = settings(max_examples=examples.times(0.4), stateful_step_count=20)
 TestOldKernel = OldKernelMachine.TestCase
-TestOldKernel.settings = settings(max_examples=40, stateful_step_count=20)
+TestOldKernel.settings = settings(max_examples=examples.times(0.4), stateful_step_count=20)

@@ -14,6 +14,7 @@ from nri_coloc.nri.subscription import HookKind
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc._pb import ttrpc_pb2
 from nri_coloc.ttrpc.connection import Connection, Role
+from tests.rig import examples
 
 LIMIT = 300
 
@@ -102,7 +103,7 @@ def session_reads(pieces: list[bytes]) -> tuple[list[object], bytes]:
     return found, session.data_to_send()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples.times(0.5))
 @given(
     st.lists(st.sampled_from(HookKind), max_size=4),
     st.lists(st.integers(0), max_size=20),

@@ -23,7 +23,7 @@ from typing import Any, Final
 import pytest
 
 from tests.rig.lane import LANE, RECORDS
-from tests.rig.order import batch, is_emulated, is_patient
+from tests.rig.order import batch, bears_a_machine, is_emulated
 from tests.rig.waiting import poll
 
 LANES: Final = min(1 + (os.cpu_count() or 1), 6)
@@ -137,8 +137,8 @@ class Batch:
 class Lanes:
     """A plugin of pytest: plays batches in their order, `LANES` at a time.
 
-    They begin beside the first patient test. If emulated machines are chosen, which keep one CPU busy, they begin with
-    their own first test.
+    They begin beside the first test that bears an emulated machine: it bears lanes too. If such machines are chosen,
+    which keep one CPU busy, lanes begin with their own first test.
     """
 
     def __init__(self, config: pytest.Config, items: Sequence[pytest.Item]) -> None:
@@ -157,7 +157,7 @@ class Lanes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         """Report a test that a lane plays; leave any other to pytest."""
-        if batch(item) or (self._begin_early and is_patient(item)):
+        if batch(item) or (self._begin_early and bears_a_machine(item)):
             self._begin()
         if not batch(item):
             return None

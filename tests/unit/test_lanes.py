@@ -90,7 +90,7 @@ def test_ok():
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = vm\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    vm\n    bears_load\n")
     return tmp_path
 
 
@@ -152,6 +152,15 @@ def test_a_folder_of_pure_tests_is_one_batch(run, project: Path):
     write(project, "scenario", other=MIXED)
     said = run(folder="property", first=LEAVING, second="def test_ok(): pass")
     assert "the pytest of tests/property ended with 9" in said
+
+
+def test_lanes_begin_beside_tests_that_bear_load(run, project: Path):
+    write(
+        project,
+        "containerd",
+        beside="import pytest\n\n@pytest.mark.bears_load" + BESIDE.replace("{begun}", "True"),
+    )
+    assert "7 passed" in run(first=MIXED, second=MIXED)
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["without machines", "with machines"])

@@ -13,10 +13,13 @@ from nri_coloc.model import cpuset
 LEVELS = sys.getrecursionlimit() + 100
 
 
-@pytest.fixture
-def nested(tmp_path: Path) -> Iterator[list[Path]]:
-    """Yield cgroups below each other, the outermost first; pytest's own removal of a folder is recursive."""
-    folders = [tmp_path / "pod"]
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """Yield cgroups below each other, the outermost first; pytest's own removal of a folder is recursive.
+
+    Each test changes files of its own.
+    """
+    folders = [tmp_path_factory.mktemp("deep") / "pod"]
     folders += [Path(f"{folders[0]}{'/a' * level}") for level in range(1, LEVELS)]
     for folder in folders:
         folder.mkdir()

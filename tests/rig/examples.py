@@ -1,0 +1,35 @@
+"""How many examples a property test makes up: as many as hypothesis' profile says, or a multiple of it.
+
+`make test-fast` tries a few of each property; `make test` and CI try all (`choose`).
+"""
+
+import os
+from typing import Final
+
+import hypothesis
+
+FEW: Final = "NRI_COLOC_FEW_EXAMPLES"
+"""Set in the environment of lanes, too, if few examples are wanted."""
+
+_PROFILES: Final = {"nri-coloc": 100, "nri-coloc-few": 10}
+
+
+def choose(*, few: bool) -> None:
+    """Load the profile of this run, before the tests are imported."""
+    if few:
+        os.environ[FEW] = "1"
+    for name, examples in _PROFILES.items():
+        # how long an example takes says how busy the machine is; what is to be fast is measured in benchmarks/
+        hypothesis.settings.register_profile(
+            name,
+            max_examples=examples,
+            deadline=None,
+            suppress_health_check=[hypothesis.HealthCheck.too_slow],
+            derandomize=os.environ.get("CI") == "true",
+        )
+    hypothesis.settings.load_profile("nri-coloc-few" if FEW in os.environ else "nri-coloc")
+
+
+def times(factor: float) -> int:
+    """Return a multiple of the profile's number, for the decorator of a test."""
+    return round(factor * hypothesis.settings().max_examples)
