@@ -17,9 +17,9 @@ from benchmarks import figures, folders
 from benchmarks.hook import Numbers, new_container, pods_of
 from benchmarks.runtime import MeasuredRuntime, container_of
 from nri_coloc._pb import nri_pb2
-from nri_coloc.node_sim import machines
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim import machines
+from nri_coloc.sim.cgroup_tree import CgroupTree
 
 MEASURED: Final = 110
 LIVE: Final = 250

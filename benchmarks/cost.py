@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import figures, folders
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import daemon_of, reclaimed, served, shared
 from tests.rig.daemon import Daemon
 

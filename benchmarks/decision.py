@@ -11,13 +11,13 @@ import random
 import time
 
 from benchmarks import figures
-from nri_coloc.model.events import ContainerCreating, ContainerGone, ContainerUpdating, Event
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.topology import CPU, Topology
-from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import Container, Pod, QoSClass, Resources, Wish
-from nri_coloc.policy import pools
-from nri_coloc.policy.step import step
+from nri_coloc.core.events import ContainerCreating, ContainerGone, ContainerUpdating, Event
+from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.core.topology import CPU, Topology
+from nri_coloc.core.workload import Container, Pod, QoSClass, Resources, Wish
+from nri_coloc.placing import pools
+from nri_coloc.placing.step import step
 
 SIZES = (8, 64, 256, 768)
 LARGE = (256, 768)

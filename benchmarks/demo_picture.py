@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from nri_coloc.cli.daemon_process import DaemonProcess
 from nri_coloc.cli.demo import Demo
 from nri_coloc.cli.demo_lines import Record, Scene
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.day import HOURS
-from nri_coloc.node_sim.node import Node
+from nri_coloc.core import cpuset
+from nri_coloc.sim.day import HOURS
+from nri_coloc.sim.node import Node
 
 FILE = Path("docs/demo.svg")
 MACHINE = "8cpu"

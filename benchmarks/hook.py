@@ -6,8 +6,8 @@ from benchmarks import figures, folders
 from benchmarks.echo import Echo
 from benchmarks.runtime import MeasuredRuntime, container_of, pod_of
 from nri_coloc._pb import nri_pb2
-from nri_coloc.node_sim import machines
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim import machines
 
 ROUNDS = 3000
 WARM_UP = 300

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.multiplex import trunk
-from nri_coloc.node_sim.adaptation import Adaptation, PluginRegistered
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri import multiplexer
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.adaptation import Adaptation, PluginRegistered
 from nri_coloc.ttrpc import frames
 
 HEADERS = frames.HEADER.size + 8
@@ -122,7 +122,7 @@ def _whole(data: bytes) -> bool:
     if len(data) < HEADERS:
         return False
     length = int.from_bytes(data[8:12], "big") + frames.HEADER.size
-    mux_headers = 8 if length <= trunk.FIRST_FRAME else 16
+    mux_headers = 8 if length <= multiplexer.FIRST_FRAME else 16
     return len(data) >= length + mux_headers
 
 

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import figures, folders
-from nri_coloc.model.readings import Role
-from nri_coloc.node_sim import machines
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.sampling import cgroup_layout, groups
-from nri_coloc.sampling.fast import FastSampler
-from nri_coloc.sampling.groups import ContainerFacts, Facts, PodFacts
-from nri_coloc.sampling.picture import PictureTaker, Subjects
+from nri_coloc.core.readings import Role
+from nri_coloc.forecast.snapshot import PictureTaker, Subjects
+from nri_coloc.host import cgroup_layout
+from nri_coloc.lending import groups
+from nri_coloc.lending.groups import ContainerFacts, Facts, PodFacts
+from nri_coloc.lending.sampler import FastSampler
+from nri_coloc.sim import machines
+from nri_coloc.sim.cgroup_tree import CgroupTree
 from tests.rig import kubepods
 
 SIZES: Final = (10, 50, 110)

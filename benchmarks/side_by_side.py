@@ -21,7 +21,7 @@ from benchmarks import figures
 from benchmarks.hook import Numbers
 from benchmarks.runtime import container_of, pod_of
 from nri_coloc._pb import nri_pb2
-from nri_coloc.node_sim import machines
+from nri_coloc.sim import machines
 from tests.rig import go_programs
 from tests.rig.go_peer import Peer
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from benchmarks import figures, folders
 from benchmarks.runtime import MeasuredRuntime
 from nri_coloc._pb import nri_pb2
-from nri_coloc.node_sim import machines
-from nri_coloc.node_sim.node import Node
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim import machines
+from nri_coloc.sim.node import Node
 from tests.integration.harness import daemon_of, shared
 from tests.rig import tenants, vitals
 

@@ -1,0 +1,1 @@
+"""The commands of `nri-coloc`: arguments in, text and an exit code out."""

@@ -2,8 +2,8 @@
 
 import sys
 
-from nri_coloc.admin.client import AdminClient
 from nri_coloc.cli.asking import plain
+from nri_coloc.service.admin_client import AdminClient
 
 
 def pause(path: str, seconds: int, reason: str) -> int:

@@ -13,8 +13,8 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from nri_coloc.core import endpoint
 from nri_coloc.errors import ColocError, SettingsError
-from nri_coloc.model import endpoint
 
 TIMEOUT_S: Final = 30.0
 PAGE: Final = 1000

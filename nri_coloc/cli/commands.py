@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nri_coloc.cli.exit_codes import DONE, WRONG_USAGE
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.settings import Settings
 from nri_coloc.errors import SettingsError
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.tuning import Settings
 
 if TYPE_CHECKING:
     from nri_coloc.daemon.restoration import RuntimeAt
@@ -185,7 +185,7 @@ def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
 
 
 def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
-    from nri_coloc.config import check
+    from nri_coloc.service.configuration import check
 
     code, text = check.report(options.file)
     print(text.rstrip("\n"), file=sys.stdout if code == DONE else sys.stderr)
@@ -207,7 +207,7 @@ def _runtime_at(options: argparse.Namespace) -> "RuntimeAt":
 
     settings = Settings()
     if options.config:
-        from nri_coloc.config import settings as reader
+        from nri_coloc.service.configuration import loading as reader
 
         settings = reader.read(options.config)
     return RuntimeAt(
@@ -231,7 +231,7 @@ def _top(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
 
 def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.cli import topology
-    from nri_coloc.sampling import topology as machine
+    from nri_coloc.host import sysfs as machine
 
     found = machine.read(options.host_root)
     whose = _owners(options.http) if options.http else {}
@@ -272,8 +272,8 @@ def _doctor(options: argparse.Namespace, _environment: Mapping[str, str]) -> int
 
 
 def _admin(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
-    from nri_coloc.admin.orders import LONGEST_PAUSE_S
     from nri_coloc.daemon.options import DEFAULT_ADMIN_SOCKET
+    from nri_coloc.service.orders import LONGEST_PAUSE_S
 
     path = options.admin_socket or DEFAULT_ADMIN_SOCKET
     if options.order == "pause" and options.seconds > LONGEST_PAUSE_S:

@@ -19,9 +19,9 @@ from nri_coloc.cli.demo_check import Check
 from nri_coloc.cli.demo_lines import PlainLines, Scene, Show
 from nri_coloc.cli.streams import OutputRefused
 from nri_coloc.errors import ColocError, SettingsError
-from nri_coloc.node_sim import machines
-from nri_coloc.node_sim.day import HOURS, Day
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim import machines
+from nri_coloc.sim.day import HOURS, Day
+from nri_coloc.sim.node import Node
 
 STEP_S: Final = 0.05
 CONNECT_S: Final = 60.0

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nri_coloc.core import cpuset
 from nri_coloc.errors import ColocError
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 
 SETTLE_S: Final = 40.0
 """How long one and the same difference may last. The daemon looks at everything every two seconds, on a machine that

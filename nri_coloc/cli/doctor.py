@@ -13,28 +13,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from nri_coloc.actuation import journal_file
-from nri_coloc.actuation.marks import Marks
 from nri_coloc.cli import asking
 from nri_coloc.cli.asking import DaemonSilent, plain
+from nri_coloc.core.readings import Signal
+from nri_coloc.core.reasons import Reason
 from nri_coloc.daemon import probe, state_folder
 from nri_coloc.daemon.host_groups import SETTING
 from nri_coloc.daemon.instance_lock import TROUBLE
 from nri_coloc.daemon.restoration import JOURNAL
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.readings import Signal
-from nri_coloc.model.reasons import Reason
-from nri_coloc.nri import version
-from nri_coloc.sampling import (
+from nri_coloc.host import (
     block_devices,
     cgroup_layout,
-    cgroup_reading,
     granted,
+    journal_file,
     kernel_files,
     kubelet,
-    topology,
+    readings,
+    sysfs,
 )
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.marks import Marks
+from nri_coloc.nri import version
 
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -131,7 +131,7 @@ def _cgroups(patient: Patient) -> Check:
 
 
 def _cpus_for_pods(patient: Patient, layout: CgroupLayout) -> Check:
-    machine = topology.read(patient.host_root)
+    machine = sysfs.read(patient.host_root)
     found = granted.read(layout, cgroup_layout.kubepods_in(layout), machine.online)
     if problem := granted.problem(found, machine.usable):
         return Check("cgroups", "fail", problem)
@@ -174,7 +174,7 @@ def _pressure(patient: Patient) -> Check:
     signal = probe.stall_signal(cgroup_layout.detect(patient.host_root), patient.host_root)
     if signal is Signal.PSI:
         return Check("pressure", "ok", "the kernel tells pressure (PSI), of the machine and of cgroups")
-    if cgroup_reading.content(f"{root}/proc/pressure/cpu") is None:
+    if readings.content(f"{root}/proc/pressure/cpu") is None:
         why = "the kernel tells no pressure (PSI); boot with psi=1"
     else:
         why = "the kernel tells the pressure of the machine, not of single pods: that needs a cgroup v2 hierarchy"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nri_coloc.cli.asking import DaemonSilent
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
 
 State = Mapping[str, Any]
 

@@ -13,10 +13,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nri_coloc.admin import overview
-from nri_coloc.admin.overview import Layout, Owner
 from nri_coloc.cli.asking import plain
 from nri_coloc.cli.demo_lines import Record, subject
+from nri_coloc.service import overview
+from nri_coloc.service.overview import Layout, Owner
 
 OWNERS: Final = (
     "dodger_blue2",

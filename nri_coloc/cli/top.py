@@ -19,10 +19,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from nri_coloc.admin import overview
 from nri_coloc.cli import asking
 from nri_coloc.cli.demo_lines import placement
 from nri_coloc.cli.picture import Decision, NodePicture
+from nri_coloc.service import overview
 
 SHOWN: Final = 10
 """Decisions on the screen, newest first."""

@@ -11,9 +11,9 @@ from itertools import chain, repeat
 from string import ascii_letters
 from typing import Any, Final
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.topology import NumaNode, Topology
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.topology import NumaNode, Topology
 
 WIDTH: Final = 110
 """Columns that a row of cores may take."""

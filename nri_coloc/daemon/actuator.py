@@ -15,8 +15,11 @@ from dataclasses import replace
 from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.target import Later
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import NOBODY, Moves
+from nri_coloc.core.knobs import Capability
+from nri_coloc.core.scheduler_hints import SchedulerCapability
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import looks, targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.barrier import Barrier
@@ -30,11 +33,8 @@ from nri_coloc.daemon.protections import Protections
 from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.daemon.scores import Scores
 from nri_coloc.daemon.seams import Change
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import NOBODY, Moves
-from nri_coloc.model.state import NodeState
-from nri_coloc.reclaim.hints import SchedulerCapability
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.target import Later
 
 SWEEP_S: Final = 2.0
 """Between two looks at every cgroup; 110 pods of one container cost 6 ms of one core each time."""

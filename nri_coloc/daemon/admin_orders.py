@@ -13,7 +13,16 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
 
-from nri_coloc.admin.orders import (
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.comparison import Comparison
+from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.node import Node
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.steering import Steering
+from nri_coloc.daemon.survey import Survey
+from nri_coloc.errors import ColocError
+from nri_coloc.service.orders import (
     LONGEST_PAUSE_S,
     LONGEST_REASON,
     Caller,
@@ -23,15 +32,6 @@ from nri_coloc.admin.orders import (
     OrderLate,
     Repaired,
 )
-from nri_coloc.daemon.actuator import Actuator
-from nri_coloc.daemon.comparison import Comparison
-from nri_coloc.daemon.lending import Lending
-from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.steering import Steering
-from nri_coloc.daemon.survey import Survey
-from nri_coloc.errors import ColocError
-from nri_coloc.model.reasons import AuditEvent, Reason
 
 WAIT_S: Final = 30.0
 """For the outcome of an order; a turn of the main thread comes every second, CRI's list takes ten at most."""
@@ -104,7 +104,7 @@ class AdminOrders:
         self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because, extra={"inputs": inputs})
 
     def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
-        """Pause, as `admin.orders.Orders` has it."""
+        """Pause, as `service.orders.Orders` has it."""
         asked = f"pause lending for {seconds} s{f' ({reason[:LONGEST_REASON]!r})' if reason else ''}"
 
         def work() -> str:

@@ -6,13 +6,13 @@ That there is no socket is no reason not to run: it is said in the log and in th
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nri_coloc.admin.gate import Gate
-from nri_coloc.admin.orders import Caller
 from nri_coloc.daemon.admin_orders import AdminOrders, Staff
 from nri_coloc.daemon.report import Report
+from nri_coloc.service.admin_gate import Gate
+from nri_coloc.service.orders import Caller
 
 if TYPE_CHECKING:
-    from nri_coloc.admin.service import AdminServer
+    from nri_coloc.service.admin_calls import AdminServer
 
 
 class AdminSide:
@@ -39,6 +39,6 @@ class AdminSide:
         self._gate.close()
 
     def _make(self, path: str, caller_of: Callable[[str], Caller | None]) -> "AdminServer":
-        from nri_coloc.admin.service import AdminServer  # grpc, at the first connection
+        from nri_coloc.service.admin_calls import AdminServer  # grpc, at the first connection
 
         return AdminServer(path, self._orders, caller_of, self._report.log.error)

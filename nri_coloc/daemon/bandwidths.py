@@ -17,21 +17,21 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Final, NamedTuple
 
-from nri_coloc.actuation.bandwidths import QUOTAS, PodBandwidth, Share, Write, Written
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.files import Correction
+from nri_coloc.core.decisions import Decision, Inputs
+from nri_coloc.core.knobs import NO_KNOBS
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import QoSClass
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
-from nri_coloc.knobs import files
-from nri_coloc.model.decisions import Decision, Inputs
-from nri_coloc.model.knobs import NO_KNOBS
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.workload import QoSClass
-from nri_coloc.policy import admission, box, loans
-from nri_coloc.reclaim.bandwidth import POD
+from nri_coloc.host import knob_files
+from nri_coloc.host.bandwidth import POD
+from nri_coloc.host.bandwidth_files import QUOTAS, PodBandwidth, Share, Write, Written
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.files import Correction
+from nri_coloc.placing import admission, loans, reclaim_cgroups
 
 RESIZE_LASTS_S: Final = 10.0
 """How long the kubelet may take from a container's update to the last write of a pod's resize: so many containers as a
@@ -186,7 +186,7 @@ class PodBandwidths:
             path = targets.container_path(assignment)
             if path is not None and assignment.wish.handler == "container":
                 shares[path] = self._share(state, assignment)
-        unit = box.knobs(state, pod_id) if place.wish.handler == "pod" else NO_KNOBS
+        unit = reclaim_cgroups.knobs(state, pod_id) if place.wish.handler == "pod" else NO_KNOBS
         return PodBandwidth(pod, shares, unit.quota, unit.burst)
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
@@ -234,7 +234,7 @@ class PodBandwidths:
         members = {targets.container_path(one): one for one in state.of_pod(pod_id)}
         decisions = []
         for target, file in quotas.items():
-            before, after = (files.shown(file.name, text) for text in (file.was, file.now))
+            before, after = (knob_files.shown(file.name, text) for text in (file.was, file.now))
             if target == POD and wanted.quota is not None:
                 continue  # a VM's, told as it came to be wanted
             if target == POD:

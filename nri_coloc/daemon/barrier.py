@@ -2,8 +2,8 @@
 
 from threading import Event
 
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Moves
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Moves
 
 
 class Barrier:

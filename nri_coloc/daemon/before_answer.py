@@ -7,13 +7,13 @@ resize wait, within bounds, until other containers have left the CPUs that are t
 import time
 from typing import Final
 
+from nri_coloc.core import cpuset
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import Decided
-from nri_coloc.model import cpuset
-from nri_coloc.model.reasons import AuditEvent, Reason
 
 START_WAIT_S: Final = 0.4
 """How long a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""

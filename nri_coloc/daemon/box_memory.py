@@ -8,21 +8,21 @@ box uses more than it is to have.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.lending import Change, MemoryTarget, Part
+from nri_coloc.core.readings import GroupReading, Picture
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon import claimants
 from nri_coloc.daemon.claimants import Boxed
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.lending import Change, MemoryTarget, Part
-from nri_coloc.model.readings import GroupReading, Picture
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.reclaim import box_memory, memory
-from nri_coloc.reclaim.box_memory import Member, MemoryControl
-from nri_coloc.reclaim.folding import SWING_S, Cadence, Extent
-from nri_coloc.reclaim.memory import Growth, MemoryHeadroom
+from nri_coloc.lending.folding import SWING_S, Cadence, Extent
+from nri_coloc.memory import division, headroom
+from nri_coloc.memory.division import Member, MemoryControl
+from nri_coloc.memory.headroom import Growth, MemoryHeadroom
 
 WORTH_A_WRITE: Final = 16 << 20
 """Bytes; a quarter of the least growth (`memory_dead_band`): the noise of a machine's free memory is less."""
@@ -69,15 +69,15 @@ class BoxMemory:
     def turn(self, picture: Picture, state: NodeState, expected: Mapping[str, int]) -> None:
         """Reckon with a new picture; `expected`: bytes by online pod. To be called once per turn of the slow loop."""
         tuning = self._node.tuning.reclaim
-        self._growth, claim = memory.claim_of(self._growth, picture, expected, tuning)
+        self._growth, claim = headroom.claim_of(self._growth, picture, expected, tuning)
         boxed = claimants.boxed(state)
         seen = {pod_id: picture.pods[pod_id] for pod_id in boxed if pod_id in picture.pods}
         seen |= picture.host_groups
-        self.headroom = memory.headroom_memory(picture, seen, claim, tuning) if tuning.enabled else None
+        self.headroom = headroom.headroom_memory(picture, seen, claim, tuning) if tuning.enabled else None
         members = {name: _member(boxed.get(name), seen.get(name)) for name in {**boxed, **seen}}
         if self.headroom is not None and self._control.high is None:
             self._resume(boxed, members)
-        self._control, goal = box_memory.target(self._control, self.headroom, picture.at, tuning)
+        self._control, goal = division.target(self._control, self.headroom, picture.at, tuning)
         if self._is_worth(goal, members):
             self._divide(goal, members)
         if self._may_tell(picture.at):
@@ -89,7 +89,7 @@ class BoxMemory:
         """Begin with what members have of a former life."""
         paths = {boxed[name].path if name in boxed else name: name for name in members}
         found = {paths[path]: each for path, each in self._worker.found(paths).items()}
-        self._control = box_memory.resumed(found, members, self._node.tuning.reclaim)
+        self._control = division.resumed(found, members, self._node.tuning.reclaim)
         if self._control.high is not None:
             self._begun = {"found_bytes": self._control.high, "found_members": len(found)}
 
@@ -112,7 +112,7 @@ class BoxMemory:
     def _divide(self, goal: MemoryTarget, members: Members) -> None:
         """Divide anew; the changes until the next record are folded into it."""
         before, known = self._goal, self._parts
-        self._goal, self._parts = goal, box_memory.divide(goal, members)
+        self._goal, self._parts = goal, division.divide(goal, members)
         if self._parts == known:
             return
         former, high = _knobs(before) if known else NO_KNOBS, goal.high or 0

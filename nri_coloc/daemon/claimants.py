@@ -7,13 +7,13 @@ asks again should do so only after somebody came or went: it costs about 15 µs 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from nri_coloc.core import memory_request
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.state import Assignment, NodeState, PodPlace
 from nri_coloc.daemon import targets
-from nri_coloc.model import memory_request
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.state import Assignment, NodeState, PodPlace
-from nri_coloc.policy import entitlement, whereabouts
-from nri_coloc.reclaim import workload
-from nri_coloc.reclaim.workload import OnlinePod
+from nri_coloc.placing import supply, whereabouts
+from nri_coloc.pods import replicas
+from nri_coloc.pods.replicas import OnlinePod
 
 
 def online(state: NodeState, lendable: CPUMask, memory_bytes: int) -> dict[str, OnlinePod]:
@@ -33,8 +33,8 @@ def _online(
     members = tuple(state.of_pod(place.pod.id))
     limits = [memory_request.known_limit(a.container) for a in members]
     return OnlinePod(
-        workload.workload_of(place.pod),
-        cpu_milli=sum(milli for _, milli in entitlement.counted(place.pod.cpu_request, list(members))),
+        replicas.workload_of(place.pod),
+        cpu_milli=sum(milli for _, milli in supply.counted(place.pod.cpu_request, list(members))),
         memory_bytes=memory_request.certain_of_pod(place.pod, (a.container for a in members), memory_bytes),
         memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),

@@ -13,13 +13,13 @@ from math import inf
 from threading import Thread
 from typing import Final, Protocol
 
+from nri_coloc.core.events import ContainerGone
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.errors import ColocError
-from nri_coloc.model.events import ContainerGone
-from nri_coloc.model.reasons import AuditEvent, Reason
 
 COMPARE_AFTER_S: Final = 3.0
 COMPARE_AGAIN_S: Final = 15.0

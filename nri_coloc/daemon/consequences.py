@@ -3,6 +3,10 @@
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.exchange import Exchange
@@ -10,14 +14,9 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After, Change, Decided, Steps, tell
-from nri_coloc.knobs import adjustment
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerCreating
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.nri import codec, events
-from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import admission
+from nri_coloc.nri import adjustment, codec, events
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.placing import admission
 
 
 class Consequences:

@@ -8,6 +8,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.decisions import Moves, Outcome
+from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.state import Assignment
 from nri_coloc.daemon import foresight, specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
@@ -17,13 +21,8 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.seams import Change, Decided, Prepare, all_of, prepared
 from nri_coloc.daemon.translation import Translator
-from nri_coloc.knobs import adjustment
-from nri_coloc.model.decisions import Moves, Outcome
-from nri_coloc.model.events import ContainerCreating
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.state import Assignment
-from nri_coloc.nri import codec, events
-from nri_coloc.policy import record
+from nri_coloc.nri import adjustment, codec, events
+from nri_coloc.placing import record
 
 
 class Kubelet(Protocol):

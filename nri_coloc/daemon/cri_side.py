@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from nri_coloc.model.knobs import Knobs
+from nri_coloc.core.knobs import Knobs
 
 if TYPE_CHECKING:
-    from nri_coloc.cri.client import ContainerFacts, CriClient, ResourceChanges
+    from nri_coloc.runtime.cri import ContainerFacts, CriClient, ResourceChanges
 
 PATIENCE_S: Final = 120.0
-"""The kubelet's own: no shorter one is safe (`cri.client`)."""
+"""The kubelet's own: no shorter one is safe (`runtime.cri`)."""
 
 
 class CriSide:
@@ -43,7 +43,7 @@ class CriSide:
             client.update_resources(container_id, timeout=PATIENCE_S, **asked)
 
     def _client(self) -> "closing[CriClient]":
-        from nri_coloc.cri.client import CriClient
+        from nri_coloc.runtime.cri import CriClient
 
         return closing(CriClient(self._socket_path()))
 

@@ -7,8 +7,8 @@ nobody. Counted among the living they would claim memory, or have one cgroup cou
 
 from collections.abc import Callable, Iterator
 
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import targets
-from nri_coloc.model.state import NodeState
 
 
 def pods(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from nri_coloc.actuation.files import Correction
-from nri_coloc.actuation.target import Applied, Target, holds
+from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs import files
-from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
+from nri_coloc.host import knob_files
+from nri_coloc.host.files import Correction
+from nri_coloc.host.target import Applied, Target, holds
 
 REPAIRS_PER_MINUTE: Final = 6
 """A cgroup that somebody resets again and again is written so often, and no more."""
@@ -239,7 +239,7 @@ def _shows(target: Target, found: Correction) -> bool:
 
 
 def _knob(name: str, text: str) -> Knobs:
-    return Knobs(cpus=text) if name == CPUS else files.shown(name, text)
+    return Knobs(cpus=text) if name == CPUS else knob_files.shown(name, text)
 
 
 def _called(name: str) -> str:

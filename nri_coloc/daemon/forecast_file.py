@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import checkpoint
-from nri_coloc.reclaim.forecast import Forecast
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast import checkpoint
+from nri_coloc.forecast.expectations import Forecast
 
 NAME: Final = "forecast"
 

@@ -9,10 +9,10 @@ between, files put it right before the first instruction, as for any answer that
 
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.state import NodeState, Pools
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.core.knobs import Capability
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState, Pools
+from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 

@@ -7,15 +7,15 @@ another class since, is told in the sweep; so is what came in from outside (an e
 from itertools import count
 from typing import Final, Protocol
 
+from nri_coloc.core import scheduler_hints
+from nri_coloc.core.scheduler_hints import Hint, SchedulerCapability
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import Phase
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.workload import Phase
-from nri_coloc.reclaim import hints
-from nri_coloc.reclaim.hints import Hint, SchedulerCapability
 
 A_SWEEP: Final = 32
 """So many containers are told in one sweep at most: each costs a few system calls a thread."""
@@ -96,7 +96,7 @@ class Hints:
             return None
         if wish.handler != "container" or "cpu" in wish.preserve:
             return None
-        return hints.hint(assignment.qos, tuning.reclaim.hints, self._can)
+        return scheduler_hints.hint(assignment.qos, tuning.reclaim.hints, self._can)
 
     def _tell(self, assignment: Assignment, hint: Hint) -> None:
         path = targets.container_path(assignment)

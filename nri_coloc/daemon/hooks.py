@@ -15,6 +15,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.decisions import NOBODY
+from nri_coloc.core.events import ContainerGone, PodRemoved
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon import departed, specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
@@ -29,11 +32,8 @@ from nri_coloc.daemon.seams import After, Change, Decided, Prepare, Steps, all_o
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Ticket, Watchdog
 from nri_coloc.errors import TransportLost
-from nri_coloc.model.decisions import NOBODY
-from nri_coloc.model.events import ContainerGone, PodRemoved
-from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.nri import events
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
 
 
 class Hooks:

@@ -8,16 +8,16 @@ and its use counts as the system's.
 from threading import Lock
 from typing import Final
 
-from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.core import kubepods
+from nri_coloc.core.knobs import Capability
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import CPUS, Drifts
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model import kubepods
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, NodeState
+from nri_coloc.host.cgroups import CgroupWriter
 
 SETTING: Final = "reclaim.members"
 

@@ -8,9 +8,9 @@ loop may come after the container.
 import os
 from dataclasses import replace
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.sampling import kubelet
+from nri_coloc.core import cpuset
+from nri_coloc.core.settings import Tuning
+from nri_coloc.host import kubelet
 
 Identity = tuple[tuple[int, int, int] | None, ...]
 

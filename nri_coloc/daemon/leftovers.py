@@ -7,11 +7,11 @@ back here; what a former one left is among what the worker learns of.
 
 from typing import Final
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.target import Target
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.state import NodeState
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.target import Target
 
 HIGH: Final = "memory.high"
 

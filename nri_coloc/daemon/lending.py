@@ -1,7 +1,7 @@
 """The fast loop: reads a few counters, lets `reclaim` decide how large the box is, and makes it so at once.
 
-Most readings of an idle box need no decision and are passed over (`reclaim.glance`). Changes are written to the audit
-once a second at most while the box moves one way, and once a minute while it swings (`reclaim.folding`). In `observe`
+Most readings of an idle box need no decision and are passed over (`lending.glance`). Changes are written to the audit
+once a second at most while the box moves one way, and once a minute while it swings (`lending.folding`). In `observe`
 the loop runs and says what it would do, and nothing changes. Where pools are sized by load, `Partition` takes the
 tick's readings instead.
 
@@ -20,6 +20,24 @@ from dataclasses import replace
 from threading import Lock, Thread
 from typing import Final
 
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Decision, Inputs
+from nri_coloc.core.events import (
+    ContainerCreating,
+    ContainerStarting,
+    Event,
+    PodStarted,
+    PoolsSized,
+    Synchronized,
+)
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.lending import Change, Headroom
+from nri_coloc.core.readings import FastReadings, Look, Role
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import RECLAIM, NodeState
+from nri_coloc.core.workload import QoSClass
 from nri_coloc.daemon import lookout, partition, probe
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.alarm import Alarm
@@ -31,30 +49,12 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.daemon.tick_cost import TickCost
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Decision, Inputs
-from nri_coloc.model.events import (
-    ContainerCreating,
-    ContainerStarting,
-    Event,
-    PodStarted,
-    PoolsSized,
-    Synchronized,
-)
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.lending import Change, Headroom
-from nri_coloc.model.readings import FastReadings, Look, Role
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import QoSClass
-from nri_coloc.policy import box, sizing, tiers, whereabouts
-from nri_coloc.reclaim import folding, glance, loop, record_words, sentence
-from nri_coloc.reclaim.folding import Folding, Step
-from nri_coloc.reclaim.glance import Glance
-from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.sampling.fast import BUDGET, FastSampler
+from nri_coloc.lending import fast_loop, folding, glance, sentence
+from nri_coloc.lending.fast_loop import LoopMemory, Tick
+from nri_coloc.lending.folding import Folding, Step
+from nri_coloc.lending.glance import Glance
+from nri_coloc.lending.sampler import BUDGET, FastSampler
+from nri_coloc.placing import reclaim_cgroups, sizing, tiers, whereabouts
 
 WATCH_AGAIN_S: Final = 0.1
 """Between two choices of what to read, however many pods come and go: each costs about 3 µs a pod."""
@@ -131,7 +131,7 @@ class Lending:
     def prepare(self, event: Event) -> AbstractContextManager[None]:
         """Have the reclaim pool sized before the decision on the first reclaimed pod, container, or the list."""
         match event:
-            case PodStarted() if box.belongs(event.wish):
+            case PodStarted() if reclaim_cgroups.belongs(event.wish):
                 return self._expecting_member()
             case ContainerCreating() | ContainerStarting():
                 # a container that runs on the pool beside online ones; its pod did not size it
@@ -165,7 +165,7 @@ class Lending:
     @contextmanager
     def _expecting_list(self, listed: Synchronized) -> Iterator[None]:
         """Do so for all that the runtime lists; what its members have of a former life, the box keeps for now."""
-        has_members = box.has_member_in(listed) or self._node.tuning.reclaim.host_groups
+        has_members = reclaim_cgroups.has_member_in(listed) or self._node.tuning.reclaim.host_groups
         with self._expecting_member() if has_members else nullcontext():
             yield
             if not self._knows_former:
@@ -246,7 +246,7 @@ class Lending:
     def _begin_with_found(self, now: float) -> None:
         """Forget what was measured before anybody was known: the members' use was taken for online use."""
         with self._sizing:
-            self._memory = loop.resumed(self._found, now, self._node.tuning.reclaim)
+            self._memory = fast_loop.resumed(self._found, now, self._node.tuning.reclaim)
             self._glance, self._seen, self._watched_at = None, None, float("-inf")
             self._found = 0
 
@@ -295,7 +295,7 @@ class Lending:
         tuning = self._node.tuning.reclaim
         self._partition.forget()
         memory = glance.caught_up(self._glance, self._memory)
-        tick = loop.tick(memory, readings, tuning, readings.at)
+        tick = fast_loop.tick(memory, readings, tuning, readings.at)
         self._memory = tick.memory
         self._found_headroom(tick.headroom)
         self._glance, self._glance_for = glance.begin(tick, readings, look, tuning), (state, tuning)
@@ -414,11 +414,11 @@ class Lending:
         decision = Decision(
             event,
             Reason.HEADROOM,
-            record_words.because(record),
+            folding.because(record),
             pool=RECLAIM,
             before=Knobs(cpus=cpuset.render(record.before)),
             after=Knobs(cpus=cpuset.render(record.after)),
-            inputs=record_words.inputs(record),
+            inputs=folding.inputs(record),
         )
         self._report.decided((decision,), state, state)
 

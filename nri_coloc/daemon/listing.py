@@ -7,8 +7,8 @@ much a pod's author wrote on it.
 from dataclasses import replace
 from typing import Final
 
+from nri_coloc.core.workload import Container, Pod
 from nri_coloc.errors import RemoteProtocolError
-from nri_coloc.model.workload import Container, Pod
 from nri_coloc.nri import codec, events
 
 MOST: Final = 65536

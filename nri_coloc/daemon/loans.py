@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from nri_coloc.core.events import AmountsGranted
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.lending import Capacity
+from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After, all_of, tell
-from nri_coloc.model.events import AmountsGranted
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.lending import Capacity
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.policy import loans
-from nri_coloc.reclaim import amounts
-from nri_coloc.reclaim.amounts import Loan, Settled
-from nri_coloc.sampling.cgroup_reading import CgroupReader
+from nri_coloc.host.readings import CgroupReader
+from nri_coloc.placing import loans
+from nri_coloc.tuning import lent_amounts
+from nri_coloc.tuning.lent_amounts import Loan, Settled
 
 EVERY_S: Final = 5.0
 
@@ -67,7 +67,7 @@ class Loans:
         loan = self._loan(assignment) if assignment is not None and is_lowered else None
         if loan is None or loan.lent.memory_limit is None or self._node.tuning.observe:
             return True
-        changes = amounts.eased({container_id: loan}, self._node.tuning.reclaim.amounts)
+        changes = lent_amounts.eased({container_id: loan}, self._node.tuning.reclaim.amounts)
         if changes:
             because = f"{loan.in_use} bytes are in use by the time that its lowered memory limit is pushed"
             room = self._node.tuning.reclaim.amounts.memory_room
@@ -83,14 +83,14 @@ class Loans:
             self._settled = Settled()
             return AmountsGranted(dict(_whole_again(state)), "nothing is lent by measure any more")
         found = {a.id: loan for a in state.containers.values() if (loan := self._loan(a)) is not None}
-        balanced = amounts.rebalance(self._settled, found, self._capacity(), now, tuning.amounts)
+        balanced = lent_amounts.rebalance(self._settled, found, self._capacity(), now, tuning.amounts)
         self._settled = balanced.settled
         return AmountsGranted(balanced.changes, balanced.because, balanced.inputs)
 
     def _loan(self, assignment: Assignment) -> Loan | None:
         """Return a container's loan, as far as nobody preserves it from us."""
         wish = assignment.wish
-        lent = amounts.lent(wish)
+        lent = lent_amounts.lent(wish)
         if lent is None or wish.handler != "container":
             return None
         if "cpu" in wish.preserve:

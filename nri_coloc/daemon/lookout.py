@@ -3,18 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.readings import Role
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.core.state import Assignment, NodeState, PodPlace, Pools
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.workload import QoSClass
 from nri_coloc.daemon import targets
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.kubepods import kubepods_of
-from nri_coloc.model.readings import Role
-from nri_coloc.model.state import Assignment, NodeState, PodPlace, Pools
-from nri_coloc.model.topology import Topology
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.model.workload import QoSClass
-from nri_coloc.policy import whereabouts
-from nri_coloc.reclaim import bands
-from nri_coloc.sampling import groups
-from nri_coloc.sampling.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
+from nri_coloc.lending import bands, groups
+from nri_coloc.lending.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
+from nri_coloc.placing import whereabouts
 
 
 class _Seen(NamedTuple):

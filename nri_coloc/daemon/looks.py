@@ -8,12 +8,12 @@ reclaim pool shrinks in the midst of these reads.
 from collections.abc import Iterable
 from typing import Final
 
-from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.state import Assignment, NodeState
+from nri_coloc.host.cgroups import CgroupWriter
 
 NO_PATH: Final = "the runtime has not said which cgroup it has"
 NO_CGROUP: Final = "its cgroup, or the cpuset of that, is not there"

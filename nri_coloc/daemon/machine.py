@@ -2,14 +2,14 @@
 
 from typing import Final, NamedTuple
 
+from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.state import NodeState
+from nri_coloc.core.topology import Topology
 from nri_coloc.daemon import targets
-from nri_coloc.model.kubepods import kubepods_of
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.topology import Topology
-from nri_coloc.sampling import cgroup_layout, granted, topology
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from nri_coloc.sampling.granted import Granted
-from nri_coloc.sampling.topology import Glimpse
+from nri_coloc.host import cgroup_layout, granted, sysfs
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.granted import Granted
+from nri_coloc.host.sysfs import Glimpse
 
 _DRIVERS: Final = (
     "containers lie outside their pods' cgroups, as /{place}: the kubelet's cgroup driver is systemd and the "
@@ -34,7 +34,7 @@ class Machine:
 
     def look(self, state: NodeState) -> Look:
         """Return the facts of this moment. Raises KernelInterfaceError as `topology.glimpse`."""
-        glimpse = topology.glimpse(self._host_root)
+        glimpse = sysfs.glimpse(self._host_root)
         return Look(glimpse, granted.read(self._layout, self._kubepods(state), glimpse.online))
 
     def read(self, state: NodeState | None = None) -> Topology:
@@ -42,7 +42,7 @@ class Machine:
 
         Without a state no pod is known yet. Raises KernelInterfaceError as `topology.read`.
         """
-        whole = topology.read(self._host_root)
+        whole = sysfs.read(self._host_root)
         return whole.within(granted.read(self._layout, self._kubepods(state), whole.online).cpus)
 
     def problem(self, state: NodeState) -> str:

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Condition, Lock, Thread
 from typing import Final, NamedTuple, TypeVar
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.target import Later, Target
+from nri_coloc.core.lending import Part
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs import files
-from nri_coloc.model.lending import Part
-from nri_coloc.policy import box
-from nri_coloc.reclaim.box_memory import Found
+from nri_coloc.host import knob_files
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.target import Later, Target
+from nri_coloc.memory.division import Found
+from nri_coloc.placing import reclaim_cgroups
 
 LEAST: Final = 16 << 20
 """Bytes that every member may hold, however little the box has: below that not even a runtime's own processes live,
@@ -82,8 +82,10 @@ class MemoryWorker:
         return {path: self._found(path) for path in paths if path in known}
 
     def _found(self, path: str) -> Found:
-        names = ("memory.high", files.MEMORY_LIMIT[self._writer.version])
-        high, limit = (files.shown(name, self._writer.text(path, "memory", name) or "") for name in names)
+        names = ("memory.high", knob_files.MEMORY_LIMIT[self._writer.version])
+        high, limit = (
+            knob_files.shown(name, self._writer.text(path, "memory", name) or "") for name in names
+        )
         return Found(high.memory_high, limit.memory_limit)
 
     def submit(self, bounds: Mapping[str, Bounds]) -> None:
@@ -187,7 +189,7 @@ class MemoryWorker:
         part = Part(max(LEAST, bounds.part.high), max(LEAST, bounds.part.limit))
         held = self._held(path)
         near = self._within_a_step(path, part, held)
-        target = Target(path, values=files.memory_bounds(*near, self._writer.version))
+        target = Target(path, values=knob_files.memory_bounds(*near, self._writer.version))
         if self._drifts.lets_be(path, target):
             return False
         applied = self._writer.bound(path, target.values)
@@ -199,8 +201,8 @@ class MemoryWorker:
         return near != part and held - self._held(path) >= WORTH_A_STEP
 
     def _held(self, path: str) -> int:
-        usage = files.MEMORY_USAGE[self._writer.version]
-        return files.number(self._writer.text(path, "memory", usage) or "") or 0
+        usage = knob_files.MEMORY_USAGE[self._writer.version]
+        return knob_files.number(self._writer.text(path, "memory", usage) or "") or 0
 
     def _within_a_step(self, path: str, part: Part, held: int) -> Part:
         """Return what may be written now: a brake no more than a step below the use, and never a higher one than there
@@ -229,7 +231,11 @@ class MemoryWorker:
         self._knows_former = True
         state = self._node.state
         others = {targets.container_path(one) for one in state.containers.values()}
-        others |= {targets.pod_path(state.pods[k].pod) for k in state.pods if box.knobs(state, k).memory_high}
+        others |= {
+            targets.pod_path(state.pods[k].pod)
+            for k in state.pods
+            if reclaim_cgroups.knobs(state, k).memory_high
+        }
         self._bounded |= self._writer.bounded() - others
 
 

@@ -7,13 +7,12 @@ Readers take the current value without a lock: it is immutable, and the referenc
 from collections.abc import Callable
 from threading import Lock
 
-from nri_coloc.knobs.capability import NOTHING_KNOWN, Capability
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import Event, Synchronized
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import step as brain
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import Event, Synchronized
+from nri_coloc.core.knobs import NOTHING_KNOWN, Capability, Knobs
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.placing import step as brain
 
 Adopt = Callable[[Outcome], bool]
 

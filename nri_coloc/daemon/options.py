@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nri_coloc.core import endpoint
+from nri_coloc.core.settings import Settings
 from nri_coloc.errors import SettingsError
-from nri_coloc.model import endpoint
-from nri_coloc.model.tuning import Settings
 
 DEFAULT_STATE_DIR = "/var/lib/nri-coloc"
 DEFAULT_ADMIN_SOCKET = "/run/nri-coloc/admin.sock"
@@ -18,7 +18,7 @@ LONGEST_SOCKET: Final = 107
 """sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
 
 LONGEST_ADMIN_SOCKET: Final = LONGEST_SOCKET - 1
-"""Beside it there is a second one for a while, one sign longer (`admin.socket_file`)."""
+"""Beside it there is a second one for a while, one sign longer (`service.admin_gate`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ daemon. Expectations are kept until another sample is in or somebody came or wen
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nri_coloc.model.lending import Capacity
-from nri_coloc.model.readings import Picture
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import forecast as prediction
-from nri_coloc.reclaim import use
-from nri_coloc.reclaim.capacity import Supply, capacity
-from nri_coloc.reclaim.forecast import Expectation, Forecast
-from nri_coloc.reclaim.use import SYSTEM, Use
-from nri_coloc.reclaim.workload import OnlinePod
+from nri_coloc.core.lending import Capacity
+from nri_coloc.core.readings import Picture
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast import expectations as prediction
+from nri_coloc.forecast import use
+from nri_coloc.forecast.capacity import Supply, capacity
+from nri_coloc.forecast.expectations import Expectation, Forecast
+from nri_coloc.forecast.use import SYSTEM, Use
+from nri_coloc.pods.replicas import OnlinePod
 
 ADVERTISED_S: Final = 60.0
 """How long an offer stands if nobody comes or goes (DESIGN 6, "slowest")."""

@@ -11,20 +11,20 @@ In `observe` the sizes are decided and told as they would be, and nothing change
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from nri_coloc.core.decisions import Decision, Figure
+from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.lending import Change
+from nri_coloc.core.readings import FastReadings
+from nri_coloc.core.reasons import AuditEvent
+from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.decisions import Decision, Figure
-from nri_coloc.model.events import PoolsSized
-from nri_coloc.model.lending import Change
-from nri_coloc.model.readings import FastReadings
-from nri_coloc.model.reasons import AuditEvent
-from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.policy import sizing, tiers
-from nri_coloc.reclaim import bands, partition
-from nri_coloc.reclaim.bands import Tier
-from nri_coloc.reclaim.folding import Cadence
-from nri_coloc.reclaim.partition import PartitionMemory, PartitionTick
+from nri_coloc.lending import bands, partition
+from nri_coloc.lending.bands import Tier
+from nri_coloc.lending.folding import Cadence
+from nri_coloc.lending.partition import PartitionMemory, PartitionTick
+from nri_coloc.placing import sizing, tiers
 
 ROUND_TICKS: Final = 4
 """In how many ticks every group of cgroups is read once: a burst is seen within 80 ms at a tick of 20 ms."""

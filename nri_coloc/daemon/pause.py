@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.telemetry.audit import timestamp
+from nri_coloc.core.settings import Tuning
+from nri_coloc.service.audit import timestamp
 
 
 class Pause:

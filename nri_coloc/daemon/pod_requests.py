@@ -10,11 +10,10 @@ resize.
 from collections.abc import Mapping
 from typing import Final, Literal, Protocol
 
+from nri_coloc.core import kubepods, weights
+from nri_coloc.core.knobs import KERNELS_SHARES, MIN_SHARES
+from nri_coloc.core.workload import Pod, milli_of
 from nri_coloc.daemon import targets
-from nri_coloc.knobs import weights
-from nri_coloc.model import kubepods
-from nri_coloc.model.knobs import KERNELS_SHARES, MIN_SHARES
-from nri_coloc.model.workload import Pod, milli_of
 
 _KERNELS_WEIGHT: Final = 100
 """cpu.weight of a new cgroup (Documentation/admin-guide/cgroup-v2, "Weights")."""

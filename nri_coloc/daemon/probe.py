@@ -14,15 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from nri_coloc.actuation import scheduler
+from nri_coloc.core.knobs import Capability
+from nri_coloc.core.readings import SCHEDULER_TICK_S, Signal
+from nri_coloc.core.scheduler_hints import SchedulerCapability
 from nri_coloc.errors import ColocError
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.readings import SCHEDULER_TICK_S, Signal
+from nri_coloc.host import block_devices, cgroup_layout, counters, readings, scheduler
+from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
-from nri_coloc.reclaim.hints import SchedulerCapability
-from nri_coloc.sampling import block_devices, cgroup_layout, cgroup_reading, counters
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 ELSEWHERE: Final = ("system.slice", "init.scope", "")
 """Where to look otherwise, the most telling first; the root itself only for what even it has."""
@@ -70,9 +69,9 @@ def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:
     The first process of all shows whether the kernel counts what tasks wait.
     """
     proc = f"{host_root.rstrip('/')}/proc"
-    if layout.unified is not None and cgroup_reading.content(f"{proc}/pressure/cpu") is not None:
+    if layout.unified is not None and readings.content(f"{proc}/pressure/cpu") is not None:
         return Signal.PSI
-    counted = counters.schedstat(cgroup_reading.content(f"{proc}/1/schedstat"))
+    counted = counters.schedstat(readings.content(f"{proc}/1/schedstat"))
     return None if counted is None else Signal.RUN_DELAY
 
 
@@ -87,7 +86,7 @@ def no_place_for_cpus(layout: CgroupLayout, pods: Iterable[str]) -> str:
     """Say why pods' CPUs cannot be set here, and how to mend it; "" where they can. `pods`: paths of pods' cgroups."""
     if layout.cpuset is None:
         return "no cpuset controller is mounted, so no pod can be placed; mount cgroup v2, or v1 with cpuset"
-    listed = cgroup_reading.content(f"{layout.cpuset}/cgroup.controllers") if layout.version == 2 else None
+    listed = readings.content(f"{layout.cpuset}/cgroup.controllers") if layout.version == 2 else None
     if listed is not None and b"cpuset" not in listed.split():
         return "the kernel's cgroup v2 hierarchy has no cpuset controller; boot without cgroup_disable=cpuset"
     for path in islice(pods, PODS_LOOKED_AT):

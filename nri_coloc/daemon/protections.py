@@ -3,20 +3,19 @@
 from collections.abc import Mapping
 from typing import Final
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.files import Correction
-from nri_coloc.actuation.target import Applied, Target
+from nri_coloc.core.decisions import Decision, Inputs
+from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.knobs.files import FileValue
-from nri_coloc.model.decisions import Decision, Inputs
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.policy.protection import NONE, Protection
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.files import Correction
+from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.target import Applied, Target
+from nri_coloc.placing.protection import NONE, Protection
 
 LOW: Final = "memory.low"
 MIN: Final = "memory.min"

@@ -19,17 +19,16 @@ from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.knobs import NO_KNOBS, NOTHING_KNOWN, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import Change
 from nri_coloc.errors import ColocError, TransportLost
-from nri_coloc.knobs import adjustment
-from nri_coloc.knobs.capability import NOTHING_KNOWN
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.policy import update
+from nri_coloc.nri import adjustment
+from nri_coloc.placing import update
 
 PAUSE_S: Final = 0.05
 """Least time between two pushes: each costs the runtime one runc under its global lock, and pods want to start too.

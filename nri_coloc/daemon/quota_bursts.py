@@ -11,20 +11,19 @@ be written, and what was raised before that mode, or by a former life, goes back
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.lending import Binding, Headroom
+from nri_coloc.core.readings import GroupReading, risen
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import BurstTuning
+from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.bandwidths import PodBandwidths, Raised, back, may_be_raised
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.lending import Binding, Headroom
-from nri_coloc.model.readings import GroupReading
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.remainder import risen
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.tuning import BurstTuning
-from nri_coloc.reclaim import burst
-from nri_coloc.reclaim.burst import NO_BURST, Ground, Throttled
+from nri_coloc.tuning import quota_burst
+from nri_coloc.tuning.quota_burst import NO_BURST, Ground, Throttled
 
 EVERY_S: Final = 2.0
 
@@ -96,16 +95,16 @@ class QuotaBursts:
         headroom = self._headroom()
         online = None if headroom.binding in _UNKNOWN else headroom.online_cpu_milli
         cpus = state.pools.share.bit_count() * 1000
-        ground = Ground(burst.node_state(online, cpus, tuning), online, cpus, headroom.unused_milli)
-        self._memory, quotas = burst.quota_burst(
+        ground = Ground(quota_burst.node_state(online, cpus, tuning), online, cpus, headroom.unused_milli)
+        self._memory, quotas = quota_burst.quota_burst(
             self._memory, containers, ground.state, ground.unused, now, tuning
         )
         return {
             k: Raised(
                 quota=quota,
                 own=containers[k].quota,
-                because=burst.because(containers[k], quota, ground, tuning),
-                inputs=burst.inputs(containers[k], ground, tuning),
+                because=quota_burst.because(containers[k], quota, ground, tuning),
+                inputs=quota_burst.inputs(containers[k], ground, tuning),
             )
             for k, quota in quotas.items()
         }

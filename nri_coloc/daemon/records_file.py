@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from nri_coloc.daemon.state_folder import TRIED_EVERY_S
-from nri_coloc.telemetry.kept import MOST_CHARACTERS, KeptRecords
+from nri_coloc.service.audit_rings import MOST_CHARACTERS, KeptRecords
 
 NAME: Final = "records"
 

@@ -8,15 +8,15 @@ others have to leave waits for them, for a moment.
 from functools import partial
 from typing import Final, NamedTuple
 
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import NOBODY, Moves, Outcome
+from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.seams import After, Change, tell
 from nri_coloc.daemon.sentry import Member, Sentry
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import NOBODY, Moves, Outcome
-from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.policy import box
+from nri_coloc.placing import reclaim_cgroups
 
 GUARD_EVERY_S: Final = 0.5
 """Between two looks at the files of members of whom the kernel does not tell, in turn: what somebody reset is repaired
@@ -95,9 +95,9 @@ class Relocation:
             state.pods,
             state.containers,
             share,
-            box.has_members(state),
-            box.weighs_least(state),
-            box.equal(state),
+            reclaim_cgroups.has_members(state),
+            reclaim_cgroups.weighs_least(state),
+            reclaim_cgroups.equal(state),
         )
         return self._members
 

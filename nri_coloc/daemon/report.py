@@ -11,23 +11,23 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.workload import Pod
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.neighbours import Neighbours
 from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.unwritten import Unwritten
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.topology import Topology
-from nri_coloc.model.workload import Pod
 from nri_coloc.nri.events import Hook
-from nri_coloc.policy import grant, request, words
-from nri_coloc.policy.candidates import candidates
-from nri_coloc.telemetry import logs
-from nri_coloc.telemetry.audit import AuditLog, Record, pod_of, worded
-from nri_coloc.telemetry.metrics import Metrics
+from nri_coloc.placing import allocator, request, words
+from nri_coloc.placing.candidates import candidates
+from nri_coloc.service import logs
+from nri_coloc.service.audit import AuditLog, Record, pod_of, worded
+from nri_coloc.service.metrics import Metrics
 
 Subject = Assignment | str
 """Whom a record is about: a container, or a pod by its id."""
@@ -195,7 +195,7 @@ def _record(
     found = candidates(topology, considered, subject.exclusive)
     used |= {
         "request_milli": request.of_container(subject.container, subject.wish).milli,
-        **grant.inputs(topology, considered, subject.exclusive),
+        **allocator.inputs(topology, considered, subject.exclusive),
     }
     return replace(record, extra={"inputs": used, "candidates": [each.as_json() for each in found]})
 

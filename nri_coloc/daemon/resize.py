@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.decisions import NOBODY, Outcome
+from nri_coloc.core.knobs import NOTHING_KNOWN
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
@@ -15,10 +17,7 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.seams import Change, Decided, all_of
 from nri_coloc.daemon.translation import Translator
-from nri_coloc.knobs import adjustment
-from nri_coloc.knobs.capability import NOTHING_KNOWN
-from nri_coloc.model.decisions import NOBODY, Outcome
-from nri_coloc.nri import codec, events
+from nri_coloc.nri import adjustment, codec, events
 
 
 class Resize:

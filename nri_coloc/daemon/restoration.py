@@ -10,20 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from nri_coloc.actuation import restoration as files
-from nri_coloc.actuation.former import CPUSETS, Former
-from nri_coloc.actuation.journal import Journal
-from nri_coloc.actuation.restoration import Restored
+from nri_coloc.core import kubepods
+from nri_coloc.core.metadata import KnownKeys
 from nri_coloc.daemon import census, spec_restoration
 from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
 from nri_coloc.errors import ColocError
-from nri_coloc.knobs.originals import SPEC_FILES
-from nri_coloc.model import kubepods
-from nri_coloc.model.metadata import KnownKeys
+from nri_coloc.host import restoration as files
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.former import CPUSETS, Former
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.originals import SPEC_FILES
+from nri_coloc.host.restoration import Restored
 from nri_coloc.nri import codec
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
 
 JOURNAL: Final = "restore.jsonl"
 """In the state folder."""

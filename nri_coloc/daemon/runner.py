@@ -17,7 +17,7 @@ from functools import partial
 from threading import Thread
 from typing import Final
 
-from nri_coloc.config import settings as reader
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon import census, guarded, probe, restoration, wiring
 from nri_coloc.daemon.ending import Ending
 from nri_coloc.daemon.options import Options
@@ -26,10 +26,10 @@ from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.state_folder import LABEL
 from nri_coloc.daemon.wiring import Parts
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.host import descriptors
 from nri_coloc.nri import events, version
-from nri_coloc.sampling import descriptors
-from nri_coloc.telemetry import logs
+from nri_coloc.service import logs
+from nri_coloc.service.configuration import loading as reader
 
 HOUSEKEEPING_S: Final = 1.0
 """Between two turns of the main thread; a comparison that is due has a turn of its own, because it makes us ready."""

@@ -6,11 +6,11 @@ what it is to have has changed. Whom the runtime answered needs no look: it was 
 
 from collections.abc import Iterator
 
-from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.core.state import Assignment
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.state import Assignment
+from nri_coloc.host.cgroups import CgroupWriter
 
 
 class Scores:

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from nri_coloc.core.decisions import NOBODY, Decision, Moves, Outcome
+from nri_coloc.core.events import Event
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon.drift import Drift
-from nri_coloc.model.decisions import NOBODY, Decision, Moves, Outcome
-from nri_coloc.model.events import Event
-from nri_coloc.model.reasons import Reason
-from nri_coloc.model.state import NodeState
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
 
 
 class Prepare(Protocol):

@@ -7,16 +7,16 @@ only then its containers are pinned to them. The runtime's specs follow: after a
 from collections.abc import Callable
 from typing import Final
 
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Moves, Outcome
+from nri_coloc.core.events import CPUsFreed
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After, Change, tell
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Moves, Outcome
-from nri_coloc.model.events import CPUsFreed
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.state import Assignment, NodeState
 
 EVERY_S: Final = 0.9
 """Between two pods, at least; housekeeping has a turn a second."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Event, Thread
 from typing import Final, NamedTuple
 
-from nri_coloc.actuation.watches import Watches
 from nri_coloc.daemon.report import Report
+from nri_coloc.host.inotify import Watches
 
 SETTLES_S: Final = 0.005
 """After the first event: a resize writes all members, and then each of them says so."""

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from nri_coloc.config import settings as reader
+from nri_coloc.core.settings import Settings
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.tuning import Settings
+from nri_coloc.service.configuration import loading as reader
 
 STILL_S: Final = 0.25
 """How long a file that is written in place must have been left alone."""

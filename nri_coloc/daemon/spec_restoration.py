@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from nri_coloc.actuation import files, former_values, oom_scores
+from nri_coloc.core.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, Original
+from nri_coloc.core.workload import Container, Phase
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.pusher import PAUSE_S
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
-from nri_coloc.knobs import originals
-from nri_coloc.knobs.files import FileValue
-from nri_coloc.model.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, Original
-from nri_coloc.model.workload import Container, Phase
-from nri_coloc.policy import record
-from nri_coloc.sampling import cgroup_layout
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.host import cgroup_layout, files, oom_scores, originals, write_back
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.knob_files import FileValue
+from nri_coloc.placing import record
 
 _SAID: Final = dict(AUDIT_NAMES)
 
@@ -171,7 +169,7 @@ class SpecRestoration:
         try:
             shown = files.read(file) if folder is not None else None
             if shown is not None and not originals.holds(shown, value.text):
-                former_values.restore(file, value.text, self._layout.version)
+                write_back.restore(file, value.text, self._layout.version)
         except KernelInterfaceError as error:
             return error.as_value()
         return None

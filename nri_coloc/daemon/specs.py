@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
-from nri_coloc.knobs import originals
-from nri_coloc.model.knobs import MIN_SHARES, NO_KNOBS, Knobs, Original
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.workload import Container, Resources
-from nri_coloc.policy import admission
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.core.knobs import MIN_SHARES, NO_KNOBS, Knobs, Original
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import Container, Resources
+from nri_coloc.host import cgroup_layout, originals
+from nri_coloc.placing import admission
 
 PUSHED: Final = Knobs(cpus="", shares=0, quota=0, period=0, memory_limit=0)
 """The knobs that are pushed; only which of them are set counts."""

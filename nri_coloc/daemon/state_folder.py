@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from nri_coloc.actuation.journal import Journal
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.report import Report
-from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.host.journal import Journal
 
 TRIED_EVERY_S: Final = 10.0
 """Between two real writes, and between two tries after one that failed; a folder that is gone is seen at every look."""

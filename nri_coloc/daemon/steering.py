@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Final, Protocol
 
-from nri_coloc.admin.orders import OrderDeclined
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.events import Reconfigured
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import Settings, Tuning
+from nri_coloc.core.topology import Topology
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Look, Machine
 from nri_coloc.daemon.node import Node
@@ -19,14 +23,10 @@ from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.daemon.settings_watch import Change, SettingsWatch
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.events import Reconfigured
-from nri_coloc.model.reasons import AuditEvent, Reason
-from nri_coloc.model.topology import Topology
-from nri_coloc.model.tuning import Settings, Tuning
-from nri_coloc.policy import resync
-from nri_coloc.sampling import granted
-from nri_coloc.telemetry import logs
+from nri_coloc.host import granted
+from nri_coloc.placing import resynchronisation
+from nri_coloc.service import logs
+from nri_coloc.service.orders import OrderDeclined
 
 LIST_WITHIN_S: Final = 10.0
 """How long settings wait for the runtime's list. Without it they hold for pods that run already when it comes."""
@@ -268,7 +268,7 @@ class Steering:
         before, observed = self._node.state, self._node.tuning.observe
         outcome = self._node.retune(event, tuning)
         if observed and not tuning.observe:  # an observer has moved no container
-            outcome = replace(outcome, moves=resync.everyone(outcome.state))
+            outcome = replace(outcome, moves=resynchronisation.everyone(outcome.state))
         tell(self._after, all_of(outcome, before))
 
 

@@ -15,6 +15,10 @@ from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.readings import NodeReading, Picture
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.core.state import RECLAIM, SHARE, NodeState
 from nri_coloc.daemon import claimants, watched
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import ForecastFile
@@ -23,12 +27,8 @@ from nri_coloc.daemon.outlook import Online, Outlook, Scene
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.state_folder import TRIED_EVERY_S
 from nri_coloc.daemon.tolls import Tolls
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.readings import NodeReading, Picture
-from nri_coloc.model.state import RECLAIM, SHARE, NodeState
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.policy import tiers, whereabouts
-from nri_coloc.sampling.picture import Paths, PictureTaker
+from nri_coloc.forecast.snapshot import Paths, PictureTaker
+from nri_coloc.placing import tiers, whereabouts
 
 PERIOD_S: Final = 5.0
 SOON_S: Final = 1.0

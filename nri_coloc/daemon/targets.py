@@ -6,19 +6,17 @@ cannot be one, or hands off.
 
 from collections.abc import Iterator
 
-from nri_coloc.actuation.putting_back import Apart
-from nri_coloc.actuation.target import Target
-from nri_coloc.knobs import files
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.state import RECLAIM, Assignment, NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Pod
-from nri_coloc.policy import admission, box, protection, starts
-from nri_coloc.policy.protection import Protection
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import RECLAIM, Assignment, NodeState
+from nri_coloc.core.workload import Pod
+from nri_coloc.host import cgroup_layout, knob_files
+from nri_coloc.host.target import Target
+from nri_coloc.host.write_back import Apart
+from nri_coloc.placing import admission, protection, reclaim_cgroups, starts
+from nri_coloc.placing.protection import Protection
 
 
 class Reckoned:
@@ -59,11 +57,11 @@ def of_container(state: NodeState, container_id: str, can: Capability) -> Target
         return None
     assignment, path, orders = found
     if assignment.by_file:
-        values = files.all_but_cpuset(orders, can)
+        values = knob_files.all_but_cpuset(orders, can)
     else:
         # a sidecar that joined later has its main container's nodes: nothing would take those from it again
         bound = orders if assignment.knobs.mems is not None else orders._replace(mems=None)
-        values = files.beyond_pushes(bound, can)
+        values = knob_files.beyond_pushes(bound, can)
     if "memory" in assignment.wish.preserve:
         values = tuple(v for v in values if v.controller != "memory")
     return Target(path, _mask(orders), values, journalled=assignment.by_file)
@@ -96,8 +94,8 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
     path = pod_path(place.pod)
     if not path:
         return None
-    orders = box.knobs(state, pod_id)
-    cpus, values = _mask(orders), files.all_but_cpuset(orders, can)
+    orders = reclaim_cgroups.knobs(state, pod_id)
+    cpus, values = _mask(orders), knob_files.all_but_cpuset(orders, can)
     beyond = starts.needed(state, pod_id) & ~cpus if cpus else 0
     return Target(path, cpus, values, journalled=True, inherited=True, beyond=beyond)
 
@@ -112,7 +110,7 @@ def apart(state: NodeState, pod_id: str) -> Iterator[Apart]:
 
 def of_host_group(state: NodeState, path: str, can: Capability) -> Target:
     """Return the target of a cgroup outside Kubernetes that is a member of the box."""
-    values = files.all_but_cpuset(Knobs(shares=box.SHARES_OF_THE_BOX), can)
+    values = knob_files.all_but_cpuset(Knobs(shares=reclaim_cgroups.SHARES_OF_THE_BOX), can)
     return Target(path, state.pools.reclaim, values, journalled=True)
 
 
@@ -142,7 +140,7 @@ def protections(state: NodeState, can: Capability, reserved_bytes: int) -> dict[
             sums[path] = sums.get(path, protection.NONE) + wanted
             path = path.rpartition("/")[0]
     outermost_first = sorted(sums.items(), key=lambda item: item[0].count("/"))
-    whole = files.whole_pages
+    whole = knob_files.whole_pages
     return {path: Protection(whole(each.low), whole(each.min)) for path, each in outermost_first}
 
 

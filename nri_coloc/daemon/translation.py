@@ -1,4 +1,4 @@
-"""From a hook's messages to the policy's events: facts by `nri.codec`, wishes by `config.annotations`.
+"""From a hook's messages to the policy's events: facts by `nri.codec`, wishes by `pods.annotations`.
 
 A pod that the state knows is not decoded again; one that it does not know is taken from the hook itself, since
 events get lost around a registration. The only I/O is the pod's CPU request (`pod_requests`): read when its sandbox
@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from nri_coloc.config import annotations, written
-from nri_coloc.config.vocabularies import order
-from nri_coloc.daemon.listing import Listing
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.events import (
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.events import (
     ContainerCreated,
     ContainerCreating,
     ContainerStarting,
@@ -23,11 +20,11 @@ from nri_coloc.model.events import (
     PodStarted,
     Synchronized,
 )
-from nri_coloc.model.knobs import Original
-from nri_coloc.model.metadata import KnownKeys
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import (
+from nri_coloc.core.knobs import Original
+from nri_coloc.core.metadata import KnownKeys
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import (
     KEPT_BY_DRA,
     KEPT_BY_KUBELET,
     Container,
@@ -38,11 +35,13 @@ from nri_coloc.model.workload import (
     Resources,
     Wish,
 )
+from nri_coloc.daemon.listing import Listing
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
-from nri_coloc.policy import change, claim, driver, entitlement, record, request
-from nri_coloc.policy.update import merge
-from nri_coloc.reclaim import workload
+from nri_coloc.placing import change, claim, driver, record, request, supply
+from nri_coloc.placing.update import merge
+from nri_coloc.pods import annotations, replicas, written
+from nri_coloc.pods.vocabularies import order
 
 
 class _Now(NamedTuple):
@@ -104,7 +103,7 @@ class Translator:
     ) -> tuple[Pod, Container, Wish]:
         """Return a container with its wish, and its pod with a CPU request that is read again before it denies."""
         wish = self._wish(now, pod, container, is_created=is_created)
-        if not (wish.short or entitlement.falls_short(now.state, container, wish)):
+        if not (wish.short or supply.falls_short(now.state, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
         if read is pod:
@@ -293,7 +292,7 @@ class Translator:
 
 
 def _known_keys(tuning: Tuning) -> KnownKeys:
-    return order.known_keys(tuning).with_also(KnownKeys(labels=workload.LABELS))
+    return order.known_keys(tuning).with_also(KnownKeys(labels=replicas.LABELS))
 
 
 def _kubelets(container: Container, state: NodeState) -> Container:

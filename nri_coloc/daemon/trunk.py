@@ -13,13 +13,13 @@ from threading import Event, Lock
 from typing import Final
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon.connection import SEND_TIMEOUT_S, Connection
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.watchdog import Watchdog
 from nri_coloc.errors import ProtocolError, TransportLost
-from nri_coloc.model.reasons import AuditEvent, Reason
 from nri_coloc.nri import events
 from nri_coloc.nri.session import Session
 

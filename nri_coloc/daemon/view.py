@@ -3,20 +3,20 @@
 import time
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.admin.state_view import ReadBack, state_json
+from nri_coloc.core import cpuset
+from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.readings import Picture
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.survey import Survey
-from nri_coloc.model import cpuset
-from nri_coloc.model.lending import Binding, Capacity
-from nri_coloc.model.readings import Picture
-from nri_coloc.policy import waiting
-from nri_coloc.reclaim import capacity
-from nri_coloc.reclaim.memory import MemoryHeadroom
-from nri_coloc.telemetry.audit import timestamp
+from nri_coloc.forecast import capacity
+from nri_coloc.memory.headroom import MemoryHeadroom
+from nri_coloc.placing import waiting
+from nri_coloc.service.audit import timestamp
+from nri_coloc.service.state_view import ReadBack, state_json
 
 HEALTHY_WITHIN_S: Final = 10.0
 
@@ -29,7 +29,7 @@ class Loops(NamedTuple):
 
 
 class DaemonView:
-    """The daemon's answer to `admin.http`."""
+    """The daemon's answer to `service.http`."""
 
     def __init__(
         self, node: Node, actuator: Actuator, readiness: Readiness, loops: Loops, report: Report

@@ -8,14 +8,14 @@ So a pod that uses little beside many others, or a task beyond those that are li
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from nri_coloc.core.readings import Picture
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import targets
-from nri_coloc.model.readings import Picture
-from nri_coloc.model.state import NodeState
-from nri_coloc.reclaim import use
-from nri_coloc.sampling import run_delay
-from nri_coloc.sampling.cgroup_reading import CgroupReader
-from nri_coloc.sampling.counters import Schedstat
-from nri_coloc.sampling.fast import FastSampler
+from nri_coloc.forecast import use
+from nri_coloc.host.counters import Schedstat
+from nri_coloc.host.readings import CgroupReader
+from nri_coloc.lending import run_delay
+from nri_coloc.lending.sampler import FastSampler
 
 MOST_PODS: Final = 8
 """As many as tasks are followed (`run_delay.MOST_TASKS`): by what they used between the last two pictures."""

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.readings import GroupReading, MemoryReading, Picture
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import targets
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.kubepods import kubepods_of
-from nri_coloc.model.readings import GroupReading, MemoryReading, Picture
-from nri_coloc.model.state import NodeState
-from nri_coloc.policy import whereabouts
-from nri_coloc.sampling import cgroup_layout
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from nri_coloc.sampling.picture import Subjects
+from nri_coloc.forecast.snapshot import Subjects
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.placing import whereabouts
 
 _NO_HOST_GROUPS: Mapping[str, str] = {}
 

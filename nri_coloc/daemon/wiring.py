@@ -22,11 +22,8 @@ from importlib.metadata import version as package_version
 from itertools import islice
 from pathlib import Path
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
-from nri_coloc.actuation.marks import Marks
-from nri_coloc.admin.http import HttpServer
-from nri_coloc.config import keys
+from nri_coloc.core.knobs import Capability
+from nri_coloc.core.settings import Settings
 from nri_coloc.daemon import neighbours, probe, readiness, specs, steering, targets, trunk
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.admin_orders import Staff
@@ -66,19 +63,22 @@ from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.daemon.verification import Verification
 from nri_coloc.daemon.view import DaemonView, Loops
 from nri_coloc.daemon.waiting import Waiting
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.tuning import Settings
-from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import pools
-from nri_coloc.sampling import cgroup_layout
-from nri_coloc.sampling import kubelet as kubelet_files
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from nri_coloc.sampling.cgroup_reading import CgroupReader
-from nri_coloc.sampling.fast import FastSampler
-from nri_coloc.sampling.picture import PictureTaker
-from nri_coloc.sampling.topology import memory_total
-from nri_coloc.telemetry.audit import AuditLog
-from nri_coloc.telemetry.metrics import Metrics
+from nri_coloc.forecast.snapshot import PictureTaker
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host import kubelet as kubelet_files
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.marks import Marks
+from nri_coloc.host.readings import CgroupReader
+from nri_coloc.host.sysfs import memory_total
+from nri_coloc.lending.sampler import FastSampler
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.placing import pools
+from nri_coloc.pods import keys
+from nri_coloc.service.audit import AuditLog
+from nri_coloc.service.http import HttpServer
+from nri_coloc.service.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

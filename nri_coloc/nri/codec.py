@@ -11,10 +11,10 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from nri_coloc._pb import nri_pb2, told_pb2
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.metadata import MAX_BYTES, PREFIX, KnownKeys, Texts
-from nri_coloc.model.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.metadata import MAX_BYTES, PREFIX, KnownKeys, Texts
+from nri_coloc.core.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
 
 CLAIM_PREFIX: Final = "DRA_CPUSET_"
 """Before a claim's uid in the name of a variable whose value is a cpulist (kubernetes-sigs/dra-driver-cpu)."""

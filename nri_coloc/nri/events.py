@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nri_coloc._pb import told_pb2
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.version import NriVersion
 
 

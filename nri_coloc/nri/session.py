@@ -1,31 +1,83 @@
 """A plugin's conversation with the runtime over one socket, without I/O.
 
-Bytes in, events out; answers in, bytes out. It knows the order of the handshake, the two ttrpc
-connections in the trunk and every call of NRI; it has no opinion about containers. What needs none
-is answered here (unknown calls, undecodable ones, all parts of Synchronize but the last) and waits
-in `data_to_send`.
-
-The subtle thing: every verb returns bytes that are framed already and must reach the socket in one
-piece, in any order of the verbs. Nothing here is safe against threads; the owner serialises. After a
-fault of the peer the session is closed, and each verb says so and names the first cause.
+`TRANSITIONS` is the life of a session as a table: state, input, next state. A missing entry is a protocol error.
 """
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError, Message
 
 from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from nri_coloc.multiplex import trunk
-from nri_coloc.nri import calls, events, subscription
+from nri_coloc.nri import calls, events, multiplexer
 from nri_coloc.nri import version as versions
-from nri_coloc.nri.states import TRANSITIONS, Input, State
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc.connection import Connection, Request, Response, Role
 from nri_coloc.ttrpc.errors import TtrpcError
 from nri_coloc.ttrpc.status import Code
+
+
+# Strings, for these hash themselves; what an Enum does in Python instead, each hook would pay for twice.
+class State(StrEnum):
+    CONNECTED = "connected"
+    REGISTERING = "registering"
+    CONFIGURED = "configured"
+    SYNCHRONIZING = "synchronizing"
+    SERVING = "serving"
+    CLOSED = "closed"
+
+
+class Input(StrEnum):
+    REGISTER = "register"  # ours
+    REGISTERED = "registered"
+    REFUSED = "refused"
+    CONFIGURE = "configure"
+    SYNCHRONIZE = "synchronize"
+    SYNCHRONIZED = "synchronized"  # ours: the answer to its last part
+    HOOK = "hook"
+    PUSH = "push"  # ours: UpdateContainers
+
+
+# Registration is answered at any time up to the first hook: Configure overtakes the answer.
+# Hooks without a Synchronize: containerd 1.7.24 never synchronises a plugin that it launched itself.
+# A second Synchronize is accepted, and hooks beside it, which may have been on their way.
+TRANSITIONS: dict[State, dict[Input, State]] = {
+    State.CONNECTED: {
+        Input.REGISTER: State.REGISTERING,
+    },
+    State.REGISTERING: {
+        Input.REGISTERED: State.REGISTERING,
+        Input.REFUSED: State.CLOSED,
+        Input.CONFIGURE: State.CONFIGURED,
+    },
+    State.CONFIGURED: {
+        Input.REGISTERED: State.CONFIGURED,
+        Input.REFUSED: State.CLOSED,
+        Input.CONFIGURE: State.CONFIGURED,
+        Input.SYNCHRONIZE: State.SYNCHRONIZING,
+        Input.HOOK: State.CONFIGURED,
+    },
+    State.SYNCHRONIZING: {
+        Input.REGISTERED: State.SYNCHRONIZING,
+        Input.REFUSED: State.CLOSED,
+        Input.SYNCHRONIZE: State.SYNCHRONIZING,
+        Input.SYNCHRONIZED: State.SERVING,
+        Input.HOOK: State.SYNCHRONIZING,
+    },
+    State.SERVING: {
+        Input.REGISTERED: State.SERVING,
+        Input.REFUSED: State.CLOSED,
+        Input.SYNCHRONIZE: State.SYNCHRONIZING,
+        # Each of two Synchronize calls is answered, and the first answer has led here already.
+        Input.SYNCHRONIZED: State.SERVING,
+        Input.HOOK: State.SERVING,
+        Input.PUSH: State.SERVING,
+    },
+    State.CLOSED: {},
+}
 
 # Automatic answers are short; this many bytes unsent means that the owner stopped sending.
 MAX_UNSENT_BYTES = 2 * frames.MESSAGE_LIMIT
@@ -45,7 +97,7 @@ class Session:
         self.name = name
         self.index = index
         self.state = State.CONNECTED
-        self._trunk = trunk.Trunk()
+        self._trunk = multiplexer.Trunk()
         self._server = Connection(Role.SERVER, receive_limit=frames.UNCHECKED_PEER_LIMIT)
         self._client = Connection(Role.CLIENT)
         self._registration = 0
@@ -60,7 +112,7 @@ class Session:
         found: list[events.Event] = []
         try:
             for connection, part in self._trunk.receive_data(data):
-                if connection == trunk.PLUGIN_SERVICE:
+                if connection == multiplexer.PLUGIN_SERVICE:
                     self._serve(part, found)
                 else:
                     self._hear(part, found)
@@ -136,7 +188,7 @@ class Session:
         self._alive()
         if call.method != "Configure":
             raise LocalProtocolError(f"{call.method} is not Configure")
-        response = nri_pb2.ConfigureResponse(events=subscription.mask(version))
+        response = nri_pb2.ConfigureResponse(events=calls.mask(version))
         return self._respond(call, response.SerializeToString())
 
     def neutral(self, call: events.Call) -> bytes:
@@ -149,7 +201,9 @@ class Session:
         """Fails the runtime's operation, and keeps later plugins from being asked."""
         self._alive()
         try:
-            return trunk.frame(trunk.PLUGIN_SERVICE, self._server.send_error(call.stream, code, message))
+            return multiplexer.frame(
+                multiplexer.PLUGIN_SERVICE, self._server.send_error(call.stream, code, message)
+            )
         except TtrpcError as error:
             raise LocalProtocolError(str(error)) from error
 
@@ -160,7 +214,7 @@ class Session:
             raise LocalProtocolError(str(error)) from error
         if call.method == "Synchronize":
             self._move_ours(Input.SYNCHRONIZED)
-        return trunk.frame(trunk.PLUGIN_SERVICE, message)
+        return multiplexer.frame(multiplexer.PLUGIN_SERVICE, message)
 
     def _request(self, method: str, request: Message, timeout_nano: int) -> tuple[int, bytes]:
         try:
@@ -169,7 +223,7 @@ class Session:
             )
         except TtrpcError as error:
             raise LocalProtocolError(str(error)) from error
-        return stream, trunk.frame(trunk.RUNTIME_SERVICE, message)
+        return stream, multiplexer.frame(multiplexer.RUNTIME_SERVICE, message)
 
     # ---- the runtime's calls ----
 
@@ -295,4 +349,4 @@ class Session:
         self._unsent_bytes += len(message)
         if self._unsent_bytes > MAX_UNSENT_BYTES:
             self._blame("the peer asks faster than it reads the answers")
-        self._unsent.append(trunk.frame(trunk.PLUGIN_SERVICE, message))
+        self._unsent.append(multiplexer.frame(multiplexer.PLUGIN_SERVICE, message))

@@ -3,8 +3,8 @@
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
 from tests.rig.daemon import Daemon
 from tests.rig.go_plugins import GoNode
 

@@ -1,6 +1,6 @@
 """The connection ends: we are back within the bound, and nothing that was assigned is lost."""
 
-from nri_coloc.model import cpuset
+from nri_coloc.core import cpuset
 from tests.conformance.looking import cpus, pools
 from tests.integration.harness import assert_unhurt, dedicated, pod, reclaimed, served, shared
 from tests.rig.daemon import Daemon

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import Resources
 from nri_coloc.errors import RuntimeRefused
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import Resources
 from tests.conformance.looking import cpus, owned
 from tests.integration.harness import assert_unhurt, dedicated, pod, shared
 from tests.rig.daemon import Daemon

@@ -1,6 +1,6 @@
 """Our own updates: over NRI's call where NRI lets them meet a hook half-way, else by the relay."""
 
-from nri_coloc.model import cpuset
+from nri_coloc.core import cpuset
 from nri_coloc.nri import version
 from tests.conformance.looking import cpus
 from tests.integration.harness import assert_unhurt, dedicated, reload, shared

@@ -3,12 +3,12 @@
 import pytest
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS, Resources
 from nri_coloc.errors import RuntimeRefused
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS, Resources
-from nri_coloc.node_sim.spec import ContainerRequest, native
 from nri_coloc.nri import version as versions
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.spec import ContainerRequest, native
 from tests.conformance.looking import cpus, owned, pools, spec
 from tests.integration.harness import (
     assert_unhurt,

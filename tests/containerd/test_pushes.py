@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nri_coloc.actuation import scheduler
-from nri_coloc.actuation.scheduler import IDLE, OTHER
 from nri_coloc.cli import main
+from nri_coloc.host import scheduler
+from nri_coloc.host.scheduler import IDLE, OTHER
 from tests.rig import cgroups, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon

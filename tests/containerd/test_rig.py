@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from nri_coloc import errors
-from nri_coloc.cri.client import ContainerFacts, CriClient
+from nri_coloc.runtime.cri import ContainerFacts, CriClient
 from tests.rig import RigError, cgroups, cleanup, kubepods, packages, versions
 from tests.rig.configuration import Options
 from tests.rig.containerd import Containerd

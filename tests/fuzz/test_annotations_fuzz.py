@@ -11,12 +11,13 @@ from typing import Final
 
 import pytest
 
-from nri_coloc.config import keys, settings
-from nri_coloc.config.annotations import resolve, resolve_pod
+from nri_coloc.core.metadata import PREFIX
+from nri_coloc.core.settings import Settings, Tuning
+from nri_coloc.core.workload import Container, Pod, Resources, Wish
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.metadata import PREFIX
-from nri_coloc.model.tuning import Settings, Tuning
-from nri_coloc.model.workload import Container, Pod, Resources, Wish
+from nri_coloc.pods import keys
+from nri_coloc.pods.annotations import resolve, resolve_pod
+from nri_coloc.service.configuration import loading
 from tests.fuzz import corpus
 
 NOUN: Final = "annotations"
@@ -200,6 +201,6 @@ def test_any_file_gives_settings_or_a_sentence(inputs):
 
 def _loaded(text: str) -> Settings | str:
     try:
-        return settings.load(text, "file")
+        return loading.load(text, "file")
     except SettingsError as error:
         return str(error)

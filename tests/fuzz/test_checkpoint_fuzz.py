@@ -5,8 +5,8 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import checkpoint
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast import checkpoint
 from tests.fuzz import corpus
 
 NOUN: Final = "checkpoint"

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.sampling import counters, io_files, memory_files
-from nri_coloc.sampling.memory_files import CgroupFiles
+from nri_coloc.core import cpuset
+from nri_coloc.host import counters
+from nri_coloc.host.counters import CgroupFiles
 from tests.fuzz import corpus
 
 MOST: Final = 10**counters.U64_DIGITS
@@ -23,15 +23,15 @@ NUMBERS: Final[tuple[Callable[[bytes | None], int | None], ...]] = (
     counters.cpu_stat_usage_us,
     counters.throttled_us,
     counters.some_us,
-    memory_files.limit,
+    counters.limit,
 )
 RECORDS: Final[tuple[Callable[[bytes | None], Any], ...]] = (
     counters.throttling,
     counters.pressure,
     counters.schedstat,
-    memory_files.meminfo,
-    memory_files.numa_meminfo,
-    io_files.io_stat,
+    counters.meminfo,
+    counters.numa_meminfo,
+    counters.io_stat,
 )
 
 
@@ -45,20 +45,20 @@ def of_one_file(data: bytes) -> None:
         assert not re.search(rb"\s", name)
         assert 0 <= value < MOST
     assert all(0 <= cpu <= cpuset.MAX_CPU_ID and us >= 0 for cpu, us in counters.busy_us(data).items())
-    watermark = memory_files.watermark(data, PAGE)
+    watermark = counters.watermark(data, PAGE)
     assert watermark is None or (watermark >= 0 and watermark % PAGE == 0)
 
 
 def of_a_cgroups_memory(data: bytes) -> None:
-    found = memory_files.reading(CgroupFiles(*corpus.parts(data, 4)))
+    found = counters.reading(CgroupFiles(*corpus.parts(data, 4)))
     if found is not None:
         assert 0 <= found.working_set <= found.usage
-        assert found.limit is None or 0 <= found.limit < memory_files.NO_LIMIT
+        assert found.limit is None or 0 <= found.limit < counters.NO_LIMIT
         assert all(value >= 0 for value in _fields(found))
 
 
 def of_v1_io(data: bytes) -> None:
-    assert all(value >= 0 for value in _fields(io_files.blkio(*corpus.parts(data, 2))))
+    assert all(value >= 0 for value in _fields(counters.blkio(*corpus.parts(data, 2))))
 
 
 CHECKS: Final[Mapping[str, corpus.Check]] = {
@@ -91,8 +91,6 @@ def test_the_kept_counter_files_are_not_all_refused():
     texts = [path.read_bytes() for path in corpus.seeds("counters")]
     for parser in (*NUMBERS, *RECORDS):
         assert any(parser(text) is not None for text in texts), parser.__name__
-    memory = [
-        memory_files.reading(CgroupFiles(*corpus.parts(p.read_bytes(), 4))) for p in corpus.seeds("memory")
-    ]
+    memory = [counters.reading(CgroupFiles(*corpus.parts(p.read_bytes(), 4))) for p in corpus.seeds("memory")]
     assert any(memory)
-    assert any(io_files.blkio(*corpus.parts(p.read_bytes(), 2)) for p in corpus.seeds("blkio"))
+    assert any(counters.blkio(*corpus.parts(p.read_bytes(), 2)) for p in corpus.seeds("blkio"))

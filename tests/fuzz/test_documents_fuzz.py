@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from nri_coloc.config import schema, settings
+from nri_coloc.core.settings import Settings
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.tuning import Settings
+from nri_coloc.service.configuration import loading, schema
 from tests.fuzz import corpus
 
 NOUN: Final = "documents"
@@ -65,7 +65,7 @@ def check(data: bytes) -> None:
 
 def loaded(text: str) -> Settings | str:
     try:
-        return settings.load(text, "file")
+        return loading.load(text, "file")
     except SettingsError as error:
         return str(error)
 
@@ -87,4 +87,4 @@ def test_any_document_of_our_own_keys_gives_settings_or_a_sentence(fuzz_inputs: 
 
 def test_the_kept_documents_are_not_all_refused():
     found = [path for path in corpus.seeds(NOUN) if path.name.startswith("good")]
-    assert len([settings.load(path.read_text(), "file") for path in found]) >= 3
+    assert len([loading.load(path.read_text(), "file") for path in found]) >= 3

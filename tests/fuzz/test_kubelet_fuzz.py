@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.sampling import kubelet
-from nri_coloc.sampling.kubelet import CPUManager
+from nri_coloc.core import cpuset
+from nri_coloc.host import kubelet
+from nri_coloc.host.kubelet import CPUManager
 from tests.fuzz import corpus
 
 

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.node_sim import machines
-from nri_coloc.sampling import cgroup_layout, topology
+from nri_coloc.host import cgroup_layout, sysfs
+from nri_coloc.sim import machines
 from tests.fuzz import corpus
 
 EVERY_SO_MANY: Final = 7
@@ -42,7 +42,7 @@ class Machine:
     def _blamed(self) -> str | None:
         """Read the tree; return the path that an error names."""
         try:
-            found = topology.read(str(self._root))
+            found = sysfs.read(str(self._root))
         except KernelInterfaceError as error:
             return error.path
         assert found.online == sum(found.cores) == sum(node.cpus for node in found.nodes)

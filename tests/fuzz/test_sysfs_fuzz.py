@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.core import cpuset
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim import machines
-from nri_coloc.sampling import cgroup_layout, topology
+from nri_coloc.host import cgroup_layout, sysfs
+from nri_coloc.sim import machines
 
 PIECES = (
     "0-3,8\n",
@@ -110,7 +110,7 @@ def test_a_tree_with_broken_files_is_a_machine_or_a_kernel_interface_error(tmp_p
 def _blamed(root: Path, text: str) -> str | None:
     """Read the tree; return the path that an error names."""
     try:
-        machine = topology.read(str(root))
+        machine = sysfs.read(str(root))
     except KernelInterfaceError as error:
         return error.path
     assert machine.online == sum(machine.cores) == sum(node.cpus for node in machine.nodes), text

@@ -14,11 +14,9 @@ from google.protobuf.message import Message
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.errors import ProtocolError
-from nri_coloc.multiplex import trunk
-from nri_coloc.nri import calls, events
-from nri_coloc.nri.session import MAX_UNSENT_BYTES, Session
-from nri_coloc.nri.states import State
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri import calls, events, multiplexer
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.nri.session import MAX_UNSENT_BYTES, Session, State
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc.connection import Connection, Role
 from nri_coloc.ttrpc.errors import TtrpcError
@@ -45,10 +43,10 @@ def messages() -> list[bytes]:
     return [message for _, message in sent]
 
 
-ANSWER = trunk.frame(trunk.RUNTIME_SERVICE, frames.frame(1, frames.RESPONSE, b""))
+ANSWER = multiplexer.frame(multiplexer.RUNTIME_SERVICE, frames.frame(1, frames.RESPONSE, b""))
 MESSAGES = messages()
 HANDSHAKE = 2  # the answer to the registration, and Configure
-FRAMED = [ANSWER, *(trunk.frame(trunk.PLUGIN_SERVICE, message) for message in MESSAGES)]
+FRAMED = [ANSWER, *(multiplexer.frame(multiplexer.PLUGIN_SERVICE, message) for message in MESSAGES)]
 
 
 def noise(source: random.Random, most: int) -> bytes:

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple, cast
 import pytest
 
 from nri_coloc.cli import main
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.plugin_link import PluginLink
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.plugin_link import PluginLink
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.rig import patient_daemon
 from tests.rig.containerd import Containerd
 from tests.rig.daemon import Daemon, answer

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from nri_coloc.cli.main import main
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import (
     Lasting,
     assert_unhurt,

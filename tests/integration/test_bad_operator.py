@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from nri_coloc.cli import main
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import (
     ENDS_WITHIN_S,
     assert_unhurt,

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation import scheduler
-from nri_coloc.actuation.bandwidths import BURSTS, QUOTAS, PodBandwidth, Share
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
-from nri_coloc.actuation.scheduler import IDLE
-from nri_coloc.reclaim.hints import Hint, Policy
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.core.scheduler_hints import Hint, Policy
+from nri_coloc.host import cgroup_layout, scheduler
+from nri_coloc.host.bandwidth_files import BURSTS, QUOTAS, PodBandwidth, Share
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.scheduler import IDLE
 from tests.rig import kubepods
 from tests.rig.journals import load, restored
 from tests.rig.waiting import PATIENCE_SECONDS
@@ -28,9 +27,9 @@ WRITES = 6
 KILLED_BEFORE = """
 import os, signal, sys
 from nri_coloc.actuation import files
-from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
+from nri_coloc.host.bandwidth_files import PodBandwidth, Share
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
 from nri_coloc.sampling import cgroup_layout
 
 path, journal, left = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nri_coloc.cli.main import main
+from nri_coloc.core.workload import Resources
 from nri_coloc.daemon.survey import PERIOD_S
-from nri_coloc.model.workload import Resources
-from nri_coloc.node_sim.memory_use import Held
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.memory_use import Held
+from nri_coloc.sim.node import Node
 from tests.integration.harness import (
     assert_unhurt,
     daemon_of,

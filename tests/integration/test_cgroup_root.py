@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import (
     assert_unhurt,
     daemon_of,

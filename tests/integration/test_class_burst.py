@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import assert_unhurt, file, reload
 from tests.rig.daemon import Daemon
 from tests.rig.records import sentence_of

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS, Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.plugin_link import PluginLink
-from nri_coloc.node_sim.spec import ContainerRequest, native
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS, Resources
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.plugin_link import PluginLink
+from nri_coloc.sim.spec import ContainerRequest, native
 from tests.integration.harness import (
     QOS,
     assert_unhurt,

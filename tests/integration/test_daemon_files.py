@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import (
     QOS,
     assert_unhurt,

@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.node import Node
+from nri_coloc.core import cpuset
+from nri_coloc.sim.node import Node
 from tests.integration.harness import (
     ENDS_WITHIN_S,
     QOS,

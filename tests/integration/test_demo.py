@@ -18,8 +18,8 @@ from rich.console import Console
 from nri_coloc.cli import demo, demo_check, demo_lines
 from nri_coloc.cli.demo_screen import Screen
 from nri_coloc.errors import SettingsError
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.rig.waiting import wait_until
 
 LINE = re.compile(r"\d\d:\d\d [a-z]+\.[a-z]+ +\S")

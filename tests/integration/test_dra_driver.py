@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import Resources
 from nri_coloc.errors import RuntimeRefused
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import Resources
-from nri_coloc.node_sim.node import Node
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Hook
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.sim.node import Node
 from tests.integration.harness import assert_unhurt, daemon_of, dedicated, reclaimed, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
-from tests.unit.node_sim.scripted_plugin import ScriptedPlugin
+from tests.unit.sim.scripted_plugin import ScriptedPlugin
 
 DRIVER = "runtime: {draCPUDriver: true}\n"
 

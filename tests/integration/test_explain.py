@@ -2,7 +2,7 @@
 
 from nri_coloc.cli import explain
 from nri_coloc.cli.explain import Whom
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import daemon_of, dedicated, ends_well, served, settled, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until

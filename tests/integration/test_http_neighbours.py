@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import cpu_seconds, daemon_of, served
 from tests.rig.daemon import Daemon
 from tests.rig.drippers import dripping

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from nri_coloc.sampling import kubelet
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import Resources
+from nri_coloc.host import kubelet
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import assert_unhurt, daemon_of, dedicated, pod, reclaimed, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until

@@ -12,7 +12,7 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.cli import main
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import QOS
 from tests.rig.daemon import PROJECT
 from tests.rig.lane import free_port

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest
 from tests.integration import harness
 from tests.integration.harness import Lasting
 from tests.rig.waiting import poll, wait_until

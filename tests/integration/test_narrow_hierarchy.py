@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.cli.main import main
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.node import Node
+from nri_coloc.core import cpuset
+from nri_coloc.sim.node import Node
 from tests.integration.harness import assert_unhurt, daemon_of, dedicated, reclaimed, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import becomes, wait_until

@@ -10,17 +10,17 @@ import pytest
 
 from nri_coloc import errors
 from nri_coloc._pb import nri_pb2
-from nri_coloc.cri.client import CriClient
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS, Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.plugin_link import PluginLink
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS, Resources
 from nri_coloc.nri import events
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.runtime.cri import CriClient
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.plugin_link import PluginLink
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.rig.told import texts
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
-from tests.unit.node_sim.scripted_plugin import Answer, Refusal, ScriptedPlugin, adjustment, update_of
+from tests.unit.sim.scripted_plugin import Answer, Refusal, ScriptedPlugin, adjustment, update_of
 
 pytestmark = pytest.mark.tier("fast")
 

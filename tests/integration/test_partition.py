@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.node import Node
+from nri_coloc.core import cpuset
+from nri_coloc.sim.node import Node
 from tests.integration import harness
 from tests.rig.daemon import Daemon
 from tests.rig.records import sentence_of

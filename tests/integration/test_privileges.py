@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.workload import KubeQoS
 from nri_coloc.errors import RuntimeRefused
-from nri_coloc.model.workload import KubeQoS
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, native
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, native
 from tests.integration.harness import assert_unhurt, daemon_of, file, pod, reclaimed, served
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until

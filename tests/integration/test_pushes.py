@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS, Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS, Resources
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import daemon_of, dedicated, file, served, shared
 from tests.rig.waiting import becomes, poll, wait_until
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.model.workload import Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.core.workload import Resources
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, reload, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model.readings import Role, Sample, Signal
-from nri_coloc.sampling import cgroup_layout, run_delay
-from nri_coloc.sampling.cgroup_reading import CgroupReader
-from nri_coloc.sampling.fast import FastSampler
-from nri_coloc.sampling.groups import Group
-from nri_coloc.sampling.picture import PictureTaker, Subjects
+from nri_coloc.core.readings import Role, Sample, Signal
+from nri_coloc.forecast.snapshot import PictureTaker, Subjects
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.readings import CgroupReader
+from nri_coloc.lending import run_delay
+from nri_coloc.lending.groups import Group
+from nri_coloc.lending.sampler import FastSampler
 from tests.rig import kubepods, open_files
 from tests.rig.waiting import comes, wait_until
 

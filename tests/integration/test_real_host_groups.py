@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
+from nri_coloc.core import cpuset
+from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.state import RECLAIM
 from nri_coloc.daemon.host_groups import HostGroups
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.probe import capability
-from nri_coloc.model import cpuset
-from nri_coloc.model.events import PoolsSized
-from nri_coloc.model.reasons import Reason
-from nri_coloc.model.state import RECLAIM
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.policy import pools
-from nri_coloc.sampling import cgroup_layout, topology
-from nri_coloc.sampling.cgroup_layout import Controller
+from nri_coloc.host import cgroup_layout, sysfs
+from nri_coloc.host.cgroup_layout import Controller
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.placing import pools
 from tests.rig import kubepods
 from tests.unit.daemon.kit import a_report
 
@@ -34,7 +34,7 @@ class Machine:
         self.path = f"{OWN}-{os.getpid()}/yarn"
         self.layout = cgroup_layout.detect("/")
         tuning = Tuning(reclaim=ReclaimTuning(host_groups=(self.path,)))
-        self.node = Node(pools.initial(topology.read("/"), tuning), tuning, topology.memory_total("/"))
+        self.node = Node(pools.initial(sysfs.read("/"), tuning), tuning, sysfs.memory_total("/"))
         self.node.decide(PoolsSized({RECLAIM: 1}, "so the test has it"))
         report, self.heard = a_report(self.node)
         writer = CgroupWriter(self.layout, Journal(str(folder / "journal"), "/"), "/", lambda _: None)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from nri_coloc.core.workload import KubeQoS, Resources
 from nri_coloc.daemon import loans
-from nri_coloc.model.workload import KubeQoS, Resources
-from nri_coloc.node_sim.memory_use import Held
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.memory_use import Held
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest
 from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, served, shared
 from tests.rig import brief_daemon
 from tests.rig.daemon import Daemon

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import daemon_of, dedicated, journal, reclaimed, reload, restore_of, served
 from tests.rig.waiting import wait_until
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from nri_coloc.model.workload import KubeQoS
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, native
+from nri_coloc.core.workload import KubeQoS
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, native
 from tests.integration.harness import (
     assert_unhurt,
     daemon_of,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model.workload import Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.core.workload import Resources
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import (
     QOS,
     Done,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core import cpuset
 from nri_coloc.errors import RuntimeRefused
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, native
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, native
 from tests.integration.harness import (
     assert_unhurt,
     daemon_of,

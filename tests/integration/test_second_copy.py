@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.node import Node
+from nri_coloc.core import cpuset
+from nri_coloc.sim.node import Node
 from tests.integration.harness import (
     assert_unhurt,
     daemon_of,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.workload import KubeQoS, Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import KubeQoS, Resources
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest
 from tests.integration.harness import assert_unhurt, daemon_of, dedicated, pod, served
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from nri_coloc.cli import main
-from nri_coloc.model.workload import KubeQoS, Resources
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.core.workload import KubeQoS, Resources
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import QOS, daemon_of, file, reload, served
 from tests.rig.daemon import Daemon
 from tests.rig.records import sentence_of

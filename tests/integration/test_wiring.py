@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.config import settings as reader
 from nri_coloc.daemon import runner, wiring
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.settings_watch import SettingsWatch
-from nri_coloc.node_sim.node import Node
+from nri_coloc.service.configuration import loading as reader
+from nri_coloc.sim.node import Node
 from tests.integration.harness import dedicated, reclaimed, shared
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.rig.wired import Graph

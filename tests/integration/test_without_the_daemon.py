@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.core import cpuset
 from nri_coloc.daemon.memory_worker import LEAST
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim.memory_use import Held
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
+from nri_coloc.sim.memory_use import Held
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import (
     Lasting,
     assert_unhurt,

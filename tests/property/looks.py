@@ -7,18 +7,17 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.reasons import AuditEvent
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.core.state import EMPTY, POOLS, NodeState
+from nri_coloc.core.topology import CPU, Topology
+from nri_coloc.core.workload import Container
 from nri_coloc.daemon.lookout import Acquaintance
-from nri_coloc.knobs import adjustment
-from nri_coloc.model import cpuset
-from nri_coloc.model.crowd import EMPTY
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.reasons import AuditEvent
-from nri_coloc.model.state import POOLS, NodeState
-from nri_coloc.model.topology import CPU, Topology
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.model.workload import Container
-from nri_coloc.policy import admission, record, tiers, whereabouts
-from tests.unit.policy.kit import EVERYTHING
+from nri_coloc.nri import adjustment
+from nri_coloc.placing import admission, record, tiers, whereabouts
+from tests.unit.placing.kit import EVERYTHING
 
 _OF_A_POOL: Final = re.compile(r"CPUs (?P<cpus>[\d,-]+) of pool (?P<pool>\S+)$")
 

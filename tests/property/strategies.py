@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.topology import CPU, Topology
-from nri_coloc.model.tuning import PoolTuning
-from nri_coloc.model.workload import Numa, Placement, QoSClass, Resources, Wish
-from nri_coloc.node_sim import machines
+from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.settings import PoolTuning
+from nri_coloc.core.topology import CPU, Topology
+from nri_coloc.core.workload import Numa, Placement, QoSClass, Resources, Wish
+from nri_coloc.sim import machines
 
 SMALL = (
     "1cpu",

@@ -9,23 +9,23 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core import weights
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import ContainerGone, Event, PodRemoved
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.core.workload import Resources
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pod_requests import PodRequests
-from nri_coloc.knobs import weights
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerGone, Event, PodRemoved
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Resources
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
-from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import admission, pools, record
+from nri_coloc.placing import admission, pools, record
 from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod
 from tests.rig import told
 from tests.unit.daemon.kit import a_translator, listed
-from tests.unit.policy.kit import machine
+from tests.unit.placing.kit import machine
 
 MEMORY: Final = 32 * GIB
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nri_coloc.config import keys
-from nri_coloc.model.metadata import PREFIX
-from nri_coloc.model.workload import KubeQoS, Resources
+from nri_coloc.core.metadata import PREFIX
+from nri_coloc.core.workload import KubeQoS, Resources
+from nri_coloc.pods import keys
 
 GIB = 1 << 30
 BEST_EFFORT_SCORE = 1000

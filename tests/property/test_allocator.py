@@ -3,15 +3,15 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.decisions import Room
-from nri_coloc.model.reasons import Reason
-from nri_coloc.model.topology import Topology
-from nri_coloc.model.workload import Numa, Placement, QoSClass, Wish
-from nri_coloc.node_sim import machines
-from nri_coloc.policy import allocator, search
-from nri_coloc.policy.search import Field
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Room
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.workload import Numa, Placement, QoSClass, Wish
+from nri_coloc.placing import allocator, search
+from nri_coloc.placing.search import Field
+from nri_coloc.sim import machines
 from tests.property.strategies import TOPOLOGIES, WISHES
 
 BOUND = Wish(QoSClass.DEDICATED, numa=Numa.SINGLE)

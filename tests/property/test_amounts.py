@@ -3,11 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.knobs import PAGE, Knobs
-from nri_coloc.model.lending import Binding, Capacity
-from nri_coloc.model.tuning import AmountTuning
-from nri_coloc.reclaim.amounts import Loan, Settled, amounts, rebalance
-from nri_coloc.reclaim.course import Course
+from nri_coloc.core.knobs import PAGE, Knobs
+from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.settings import AmountTuning
+from nri_coloc.tuning.lent_amounts import Course, Loan, Settled, amounts, rebalance
 
 MAYBE_MEMORY = st.none() | st.integers(1, 1 << 36)
 LENT = st.builds(

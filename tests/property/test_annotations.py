@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.config import annotations, keys, quantity
-from nri_coloc.config.classes import BANDS
-from nri_coloc.model import memory_request
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.metadata import PREFIX
-from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
-from nri_coloc.model.workload import Container, FindingKind, Pod, QoSClass, Resources, Wish
+from nri_coloc.core import memory_request
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.metadata import PREFIX
+from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
+from nri_coloc.core.workload import Container, FindingKind, Pod, QoSClass, Resources, Wish
+from nri_coloc.pods import annotations, keys, quantity
+from nri_coloc.pods.classes import BANDS
 
 CAPACITY = 64 << 30
 VALUES = st.one_of(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.reclaim.apportionment import apportion
+from nri_coloc.core.apportionment import apportion
 
 WEIGHTS = st.dictionaries(st.integers(0, 50), st.one_of(st.just(0), st.integers(0, 1 << 40)), min_size=1)
 TOTALS = st.integers(0, 1 << 45)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nri_coloc.knobs import weights
-from nri_coloc.model.tuning import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
-from nri_coloc.model.workload import QoSClass
+from nri_coloc.core import weights
+from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
+from nri_coloc.core.workload import QoSClass
 from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Tenancy
 from tests.property.tenants import ContainerSpec, Figures, Kind, TenantPod, tenant_pods
 from tests.rig import examples

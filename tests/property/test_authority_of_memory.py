@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.config import annotations, classes
-from nri_coloc.model.events import ContainerCreating, ContainerGone, Synchronized
-from nri_coloc.model.tuning import ClassRule, ClassTuning, Tuning
-from nri_coloc.model.workload import Container, KubeQoS, Pod, QoSClass, Resources, Wish
-from nri_coloc.node_sim import machines
-from nri_coloc.policy import box, pools, protection
-from nri_coloc.policy.protection import NONE
-from nri_coloc.policy.step import step
+from nri_coloc.core.events import ContainerCreating, ContainerGone, Synchronized
+from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
+from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Wish
+from nri_coloc.placing import pools, protection, reclaim_cgroups
+from nri_coloc.placing.protection import NONE
+from nri_coloc.placing.step import step
+from nri_coloc.pods import annotations, classes
+from nri_coloc.sim import machines
 
 P = "coloc.nri.io/"
 MACHINE = machines.topology(machines.MACHINES["8cpu"])
@@ -124,14 +124,14 @@ def test_a_new_pod_takes_no_protection_and_no_weight(
     for number, asking in enumerate(asked):
         name = f"p{number}"
         before = protection.granted(state, tuning.reserved_memory)
-        weights = {k: box.io_weight(state, k) for k in state.pods}
+        weights = {k: reclaim_cgroups.io_weight(state, k) for k in state.pods}
         pod = asking.pod(name)
         for container in asking.containers(name):
             wish = annotations.resolve(pod, container, tuning, NODE_BYTES)
             state = step(state, ContainerCreating(pod, container, wish), tuning).state
         now = protection.granted(state, tuning.reserved_memory)
         assert {k: now.get(k) for k in before} == before
-        assert {k: box.io_weight(state, k) for k in weights} == weights
+        assert {k: reclaim_cgroups.io_weight(state, k) for k in weights} == weights
         assert now.get(name, NONE).amount <= asking.requested
         assert sum(each.amount for each in now.values()) <= max(0, NODE_BYTES - tuning.reserved_memory)
     gone = data.draw(st.sampled_from(sorted(state.containers)))

@@ -1,11 +1,11 @@
-"""reclaim/bands.py whatever the tiers, the loads and the machine: sums, bounds, order, rest."""
+"""lending/bands.py whatever the tiers, the loads and the machine: sums, bounds, order, rest."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import bands
-from nri_coloc.reclaim.bands import Allocatable, Memory, Tier
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.lending import bands
+from nri_coloc.lending.bands import Allocatable, Memory, Tier
 
 TUNING = ReclaimTuning(partition_dwell_s=1.0)
 NAMES = ("a", "b", "c")

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.knobs import burst_of
-from nri_coloc.reclaim.bandwidth import POD, Bandwidth, of_pod, writes
+from nri_coloc.core.knobs import burst_of
+from nri_coloc.host.bandwidth import POD, Bandwidth, of_pod, writes
 
 QUOTAS = st.sampled_from((-1, 1000, 50_000, 100_000, 300_000))
 PERCENTS = st.none() | st.integers(0, 100)

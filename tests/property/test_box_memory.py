@@ -3,12 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.lending import Binding, MemoryTarget, Part
-from nri_coloc.model.readings import GroupReading, MemoryReading, NodeReading, NumaMemory, Picture
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import box_memory, memory
-from nri_coloc.reclaim.box_memory import Member, MemoryControl, divide, split
-from nri_coloc.reclaim.memory import Claim, MemoryHeadroom, Room
+from nri_coloc.core.lending import Binding, MemoryTarget, Part
+from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, NumaMemory, Picture
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.memory import division
+from nri_coloc.memory import headroom as memory
+from nri_coloc.memory.division import Member, MemoryControl, divide, split
+from nri_coloc.memory.headroom import Claim, MemoryHeadroom, Room
 
 BYTES = st.integers(0, 1 << 38)
 ROOMS = st.none() | st.builds(Room, BYTES, BYTES, BYTES)
@@ -48,7 +49,7 @@ def test_it_never_rises_by_more_than_a_step_and_never_falls_below_what_cannot_be
     for gap_s, headroom in ticks:
         now_s += gap_s
         before, pods = control.high, control.part
-        control, goal = box_memory.target(control, headroom, now_s, TUNING)
+        control, goal = division.target(control, headroom, now_s, TUNING)
         assert control.high == goal.high
         if goal.high is None:
             assert headroom is None
@@ -69,11 +70,11 @@ def test_it_never_rises_by_more_than_a_step_and_never_falls_below_what_cannot_be
 def test_with_a_lasting_headroom_it_arrives_there(ticks, headroom):
     control = MemoryControl()
     for at, (_, before) in enumerate(ticks):
-        control, _ = box_memory.target(control, before, float(at), TUNING)
+        control, _ = division.target(control, before, float(at), TUNING)
     wanted = max(headroom.amount, TUNING.memory_floor)
     follows = headroom._replace(unreclaimable=min(headroom.unreclaimable, wanted))
     for tick in range(200):
-        control, _ = box_memory.target(control, follows, 1000.0 + 31.0 * tick, TUNING)
+        control, _ = division.target(control, follows, 1000.0 + 31.0 * tick, TUNING)
     assert control.high is not None
     assert -4096 < wanted - control.high < TUNING.memory_dead_band + 4096
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.tuning import BurstTuning
-from nri_coloc.reclaim.burst import NO_BURST, NodeState, Throttled, quota_burst
+from nri_coloc.core.settings import BurstTuning
+from nri_coloc.tuning.quota_burst import NO_BURST, NodeState, Throttled, quota_burst
 
 CONTAINERS = st.dictionaries(
     st.sampled_from("abcd"),

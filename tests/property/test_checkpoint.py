@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import checkpoint, forecast
-from nri_coloc.reclaim.forecast import Forecast
-from nri_coloc.reclaim.use import Use
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast import checkpoint, expectations
+from nri_coloc.forecast.expectations import Forecast
+from nri_coloc.forecast.use import Use
 
 TUNING = ReclaimTuning()
 USES = st.builds(
@@ -19,7 +19,7 @@ def lived(life: list[tuple[float, Use]]) -> Forecast:
     seen, now_s = Forecast(), 1.7e9
     for gap_s, use in life:
         now_s += gap_s
-        seen = forecast.observe(seen, {"p": use}, now_s, TUNING)
+        seen = expectations.observe(seen, {"p": use}, now_s, TUNING)
     return seen
 
 

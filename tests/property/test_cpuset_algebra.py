@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model import cpuset
+from nri_coloc.core import cpuset
 
 ids = st.sets(st.integers(0, cpuset.MAX_CPU_ID), max_size=64)
 masks = ids.map(cpuset.of)

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.lending import Capacity
-from nri_coloc.model.tuning import ForecastTuning, ReclaimTuning
-from nri_coloc.reclaim import forecast
-from nri_coloc.reclaim.capacity import Supply, capacity
-from nri_coloc.reclaim.estimators import ESTIMATORS
-from nri_coloc.reclaim.forecast import Forecast
-from nri_coloc.reclaim.use import SYSTEM, Use
-from nri_coloc.reclaim.workload import OnlinePod
+from nri_coloc.core.lending import Capacity
+from nri_coloc.core.settings import ForecastTuning, ReclaimTuning
+from nri_coloc.forecast import expectations
+from nri_coloc.forecast.capacity import Supply, capacity
+from nri_coloc.forecast.estimators import ESTIMATORS
+from nri_coloc.forecast.expectations import Forecast
+from nri_coloc.forecast.use import SYSTEM, Use
+from nri_coloc.pods.replicas import OnlinePod
 
 MILLI = st.integers(0, 64_000)
 BYTES = st.integers(0, 1 << 38)
@@ -48,7 +48,7 @@ def lived(events: list[tuple[float, dict[str, Use]]], tuning: ReclaimTuning) -> 
     seen, now_s = Forecast(), 1.7e9
     for gap_s, uses in events:
         now_s += gap_s
-        seen = forecast.observe(seen, uses, now_s, tuning)
+        seen = expectations.observe(seen, uses, now_s, tuning)
         assert len(seen.histories) <= tuning.forecast.workloads
     return seen, now_s
 
@@ -96,7 +96,7 @@ def test_without_readings_who_runs_is_told_of_no_more_either(events, pods, suppl
 @given(EVENTS, PODS, TUNINGS)
 def test_nobody_is_expected_below_present_use_nor_to_come_above_the_limit(events, pods, tuning):
     seen, now_s = lived(events, tuning)
-    found = forecast.expect(seen, pods, now_s, tuning)
+    found = expectations.expect(seen, pods, now_s, tuning)
     for pod_id, pod in pods.items():
         use = seen.latest.get(pod_id, Use(""))
         assert pod.own_cpus or found.cpu_milli[pod_id] >= (use.cpu_milli or 0)
@@ -108,8 +108,8 @@ def test_nobody_is_expected_below_present_use_nor_to_come_above_the_limit(events
 @given(EVENTS, PODS, SUPPLIES, TUNINGS, GAPS)
 def test_without_guesses_nobody_is_expected_to_use_more(events, pods, supply, tuning, later):
     seen, now_s = lived(events, tuning)
-    known = forecast.expect(seen, pods, now_s, tuning)
-    measured = forecast.shown(seen, pods, known, now_s, tuning)
+    known = expectations.expect(seen, pods, now_s, tuning)
+    measured = expectations.shown(seen, pods, known, now_s, tuning)
     assert measured.cpu_milli.keys() == known.cpu_milli.keys()
     assert all(measured.cpu_milli[key] <= amount for key, amount in known.cpu_milli.items())
     assert all(measured.memory_bytes[key] <= amount for key, amount in known.memory_bytes.items())

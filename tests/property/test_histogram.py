@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.reclaim import histogram
-from nri_coloc.reclaim.histogram import CPU_MILLI, Histogram
+from nri_coloc.forecast import histogram
+from nri_coloc.forecast.histogram import CPU_MILLI, Histogram
 
 AMOUNTS = st.integers(0, 1_000_000)
 TIMES = st.one_of(st.floats(-1e12, 1e12), st.integers(0, 10_000_000).map(float))

@@ -3,10 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.readings import IOReading, MemoryReading, Pressure
-from nri_coloc.sampling import counters, io_files, memory_files
-from nri_coloc.sampling.counters import Schedstat, Throttling
-from nri_coloc.sampling.memory_files import CgroupFiles
+from nri_coloc.core.readings import IOReading, MemoryReading, Pressure
+from nri_coloc.host import counters
+from nri_coloc.host.counters import CgroupFiles, Schedstat, Throttling
 
 U64 = st.integers(0, (1 << 64) - 1)
 SCRAPS = st.lists(
@@ -73,7 +72,7 @@ def test_a_counter_is_none_or_not_negative(text):
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
 def test_a_cgroups_memory_is_none_or_makes_sense(usage, stat, limit, events):
-    found = memory_files.reading(CgroupFiles(usage, stat, limit, events))
+    found = counters.reading(CgroupFiles(usage, stat, limit, events))
     if found is not None:
         assert 0 <= found.working_set <= found.usage
         assert found.limit is None or found.limit >= 0
@@ -81,15 +80,15 @@ def test_a_cgroups_memory_is_none_or_makes_sense(usage, stat, limit, events):
 
 @given(TEXTS, TEXTS)
 def test_io_is_none_or_not_negative(one, other):
-    for found in (io_files.io_stat(one), io_files.blkio(one, other)):
+    for found in (counters.io_stat(one), counters.blkio(one, other)):
         assert found is None or min(found) >= 0
 
 
 @given(TEXTS)
 def test_a_machines_memory_is_none_or_not_negative(text):
-    for found in (memory_files.meminfo(text), memory_files.numa_meminfo(text)):
+    for found in (counters.meminfo(text), counters.numa_meminfo(text)):
         assert found is None or min(found) >= 0
-    watermark = memory_files.watermark(text, 4096)
+    watermark = counters.watermark(text, 4096)
     assert watermark is None or watermark >= 0
 
 
@@ -104,12 +103,12 @@ def test_what_the_kernel_prints_is_read_back(one, other, third):
     assert counters.pressure(psi) == Pressure(one, other)
     told = Schedstat(one // 1000, other // 1000) if one + other + third else None
     assert counters.schedstat(b"%d %d %d\n" % (one, other, third)) == told
-    assert io_files.io_stat(b"8:0 rbytes=%d wbytes=%d\n" % (one, other)) == IOReading(one, other)
+    assert counters.io_stat(b"8:0 rbytes=%d wbytes=%d\n" % (one, other)) == IOReading(one, other)
 
 
 @given(st.integers(0, 1 << 50), st.integers(0, 1 << 50), st.integers(0, 1 << 50))
 def test_memory_that_the_kernel_prints_is_read_back(anon, cache, inactive):
     usage = anon + cache
     stat = b"anon %d\nfile %d\ninactive_file %d\n" % (anon, cache, inactive)
-    found = memory_files.reading(CgroupFiles(b"%d\n" % usage, stat, b"max\n"))
+    found = counters.reading(CgroupFiles(b"%d\n" % usage, stat, b"max\n"))
     assert found == MemoryReading(usage, anon, cache, inactive, max(0, usage - inactive))

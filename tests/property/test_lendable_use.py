@@ -10,13 +10,13 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.readings import FastReadings, Role, Sample
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import glance, usage
-from nri_coloc.reclaim.use import uses_between
-from nri_coloc.reclaim.workload import OnlinePod
-from tests.unit.reclaim.fast_kit import Watcher
-from tests.unit.reclaim.kit import group, picture
+from nri_coloc.core.readings import FastReadings, Role, Sample
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast.use import uses_between
+from nri_coloc.lending import glance, usage
+from nri_coloc.pods.replicas import OnlinePod
+from tests.unit.lending.fast_kit import Watcher
+from tests.unit.lending.kit import group, picture
 
 CPUS = 64
 PERIOD_S = 0.02

@@ -11,13 +11,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.lending import Change
-from nri_coloc.model.readings import FastReadings, Role, Sample
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.headroom import floor_cpus, headroom_milli, step_milli, whole_cpus
-from nri_coloc.reclaim.loop import LoopMemory, Tick, tick
-from nri_coloc.reclaim.pace import CLOSER_S
-from tests.unit.reclaim.fast_kit import Watcher
+from nri_coloc.core.lending import Change
+from nri_coloc.core.readings import FastReadings, Role, Sample
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.lending.fast_loop import CLOSER_S, LoopMemory, Tick, tick
+from nri_coloc.lending.headroom import floor_cpus, headroom_milli, step_milli, whole_cpus
+from tests.unit.lending.fast_kit import Watcher
 
 ROLES = tuple(Role)
 

@@ -1,11 +1,11 @@
-"""policy/lent.py on any machine, for any share, count and former box."""
+"""placing/pools.py on any machine, for any share, count and former box."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.topology import Topology
-from nri_coloc.policy import lent
+from nri_coloc.core import cpuset
+from nri_coloc.core.topology import Topology
+from nri_coloc.placing import pools
 from tests.property.strategies import TOPOLOGIES
 
 COUNTS = st.integers(-1, 20)
@@ -24,7 +24,7 @@ def situations(draw: st.DrawFn) -> tuple[Topology, int, int]:
 @given(situations(), COUNTS)
 def test_a_box_is_never_empty_never_outside_of_share_and_never_too_large(situation, count):
     machine, share, dedicated = situation
-    box = lent.choose(machine, share, dedicated, count)
+    box = pools.choose(machine, share, dedicated, count)
     assert box
     assert box & ~share == 0
     assert box.bit_count() <= max(count, machine.threads_per_core)
@@ -33,7 +33,7 @@ def test_a_box_is_never_empty_never_outside_of_share_and_never_too_large(situati
 @given(situations(), COUNTS)
 def test_no_core_is_divided_between_the_box_and_the_rest_of_share(situation, count):
     machine, share, dedicated = situation
-    box = lent.choose(machine, share, dedicated, count)
+    box = pools.choose(machine, share, dedicated, count)
     assert not any(core & box and core & share & ~box for core in machine.cores)
 
 
@@ -41,14 +41,14 @@ def test_no_core_is_divided_between_the_box_and_the_rest_of_share(situation, cou
 def test_a_box_beside_nobody_keeps_its_cpus_when_it_grows_and_gets_none_when_it_shrinks(situation, one, two):
     machine, share, _ = situation
     few, many = sorted((one, two))
-    smaller = lent.choose(machine, share, 0, few)
-    larger = lent.choose(machine, share, 0, many)
-    assert smaller & ~lent.choose(machine, share, 0, many, smaller) == 0
-    assert lent.choose(machine, share, 0, few, larger) & ~larger == 0
+    smaller = pools.choose(machine, share, 0, few)
+    larger = pools.choose(machine, share, 0, many)
+    assert smaller & ~pools.choose(machine, share, 0, many, smaller) == 0
+    assert pools.choose(machine, share, 0, few, larger) & ~larger == 0
 
 
 @given(situations(), COUNTS)
 def test_choosing_again_changes_nothing(situation, count):
     machine, share, dedicated = situation
-    box = lent.choose(machine, share, dedicated, count)
-    assert lent.choose(machine, share, dedicated, count, box) == box
+    box = pools.choose(machine, share, dedicated, count)
+    assert pools.choose(machine, share, dedicated, count, box) == box

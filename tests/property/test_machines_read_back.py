@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_coloc.cli import topology as drawing
-from nri_coloc.model import cpuset
-from nri_coloc.model.topology import CPU
-from nri_coloc.node_sim import machines
-from nri_coloc.node_sim.machines import MachineSpec
-from nri_coloc.sampling import topology
+from nri_coloc.core import cpuset
+from nri_coloc.core.topology import CPU
+from nri_coloc.host import sysfs
+from nri_coloc.sim import machines
+from nri_coloc.sim.machines import MachineSpec
 
 
 @st.composite
@@ -41,7 +41,7 @@ def machine_specs(draw: st.DrawFn) -> MachineSpec:
 def test_a_planted_machine_is_read_back(spec):
     with tempfile.TemporaryDirectory() as root:
         machines.plant(spec, Path(root))
-        assert topology.read(root) == machines.topology(spec)
+        assert sysfs.read(root) == machines.topology(spec)
 
 
 @given(machine_specs(), st.dictionaries(st.text(max_size=5), st.integers(0, 1 << 4096), max_size=4))

@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from nri_coloc.model.tuning import PoolTuning, ReclaimTuning
-from nri_coloc.reclaim.bands import Tier
-from nri_coloc.reclaim.headroom import step_milli
-from nri_coloc.reclaim.partition import PartitionTick
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning
+from nri_coloc.lending.bands import Tier
+from nri_coloc.lending.headroom import step_milli
+from nri_coloc.lending.partition import PartitionTick
 from tests.rig import examples
-from tests.unit.policy.kit import DEDICATED
-from tests.unit.reclaim.partition_model import Machine
+from tests.unit.lending.partition_model import Machine
+from tests.unit.placing.kit import DEDICATED
 
 DWELL_S = 1.0
 TUNING = ReclaimTuning(partition=True, partition_dwell_s=DWELL_S)

@@ -14,24 +14,34 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
 from nri_coloc.daemon.lookout import Acquaintance
-from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.reasons import Reason
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.topology import Topology
-from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
-from nri_coloc.policy import admission, box, claim, entitlement, membership, pools, request, tiers, waiting
-from nri_coloc.policy.step import step
-from nri_coloc.policy.update import merge
+from nri_coloc.placing import (
+    admission,
+    claim,
+    membership,
+    pools,
+    reclaim_cgroups,
+    request,
+    supply,
+    tiers,
+    waiting,
+)
+from nri_coloc.placing.step import step
+from nri_coloc.placing.update import merge
 from tests.property import looks
 from tests.property.looks import as_before, rendered, without_some
 from tests.property.strategies import LOANS, MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
 from tests.rig import examples
-from tests.unit.policy.kit import DEDICATED, Node, asking, container
+from tests.unit.placing.kit import DEDICATED, Node, asking, container
 
 DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 PODS = st.sampled_from(("p", "q"))
@@ -195,7 +205,7 @@ class PlacementMachine(RuleBasedStateMachine):
         met = Reason.RESIZE_UNMET not in {d.reason for d in outcome.decisions}
         if before.exclusive and now.exclusive and not now.hands_off:
             assert before.exclusive & now.exclusive in (before.exclusive, now.exclusive)
-            whole = entitlement.of(self.state, now.container, now.wish).cpus
+            whole = supply.of(self.state, now.container, now.wish).cpus
             assert now.exclusive.bit_count() == whole if met else now.exclusive == before.exclusive
         if now.exclusive and not before.exclusive:
             self.gained.add(name)
@@ -366,7 +376,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def no_value_that_is_written_is_empty(self):
         orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
-        orders += [box.knobs(self.state, k) for k in self.state.pods]
+        orders += [reclaim_cgroups.knobs(self.state, k) for k in self.state.pods]
         assert all(o.cpus != "" and o.mems != "" for o in orders)
 
     def no_boxed_pod_holds_another_class(self):
@@ -418,21 +428,21 @@ class PlacementMachine(RuleBasedStateMachine):
             assert self.state.containers[name].container.pod_id in anew or keeps
         # who was refused may have in its spec, by chance, a pool's set of the size that it asked for
         for name in again.owners.keys() - self.state.owners.keys():
-            due = entitlement.of(again, again.containers[name].container, again.containers[name].wish)
+            due = supply.of(again, again.containers[name].container, again.containers[name].wish)
             assert anew or again.owners[name].bit_count() == due.cpus
 
     def may_own_more(self, a: Assignment) -> bool:
         """Whether a container of a pod with a known request may own more CPUs than it does: too few were free."""
-        is_known = entitlement.of_pod(self.state, a.container.pod_id) is not None
-        due = entitlement.of(self.state, a.container, a.wish)
+        is_known = supply.of_pod(self.state, a.container.pod_id) is not None
+        due = supply.of(self.state, a.container, a.wish)
         return is_known and a.qos is QoSClass.DEDICATED and due.cpus > a.exclusive.bit_count()
 
     def has_a_part_of_its_pods(self, name: str) -> bool:
         """Whether its pod's request decides how many CPUs it owns, so that its spec tells too little."""
-        return entitlement.of(self.state, self.node[name].container, self.node[name].wish).capped
+        return supply.of(self.state, self.node[name].container, self.node[name].wish).capped
 
     def claimed(self, name: str) -> int:
-        of_pod = entitlement.of_pod(self.state, self.node[name].container.pod_id)
+        of_pod = supply.of_pod(self.state, self.node[name].container.pod_id)
         return claim.of(self.node.listed[name], self.node[name].wish, of_pod).cpus
 
     def lives_in_share(self, a: Assignment) -> bool:

@@ -13,18 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from nri_coloc.actuation import restoration
-from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
-from nri_coloc.actuation.marks import Marks
-from nri_coloc.actuation.target import Target
-from nri_coloc.knobs import files
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model import cpuset
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.host import cgroup_layout, knob_files, restoration
+from nri_coloc.host.bandwidth_files import PodBandwidth, Share
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.marks import Marks
+from nri_coloc.host.target import Target
+from nri_coloc.sim.cgroup_tree import CgroupTree
 from tests.rig import attributes, examples
 
 QOS = ("kubepods/burstable", "kubepods/besteffort")
@@ -98,7 +95,7 @@ class RestoreMachine(RuleBasedStateMachine):
         found = {}
         for mount in self.layout_mounts():
             for path in (*QOS, *PODS, *APPS):
-                for name in files._READERS.keys() | {"cpuset.cpus", "cpuset.mems"}:
+                for name in knob_files._READERS.keys() | {"cpuset.cpus", "cpuset.mems"}:
                     file = mount / path / name
                     if file.exists():
                         found[str(file.resolve())] = file.read_text().strip()
@@ -151,7 +148,7 @@ class RestoreMachine(RuleBasedStateMachine):
     @rule(path=PLACES, cpus=CPUS, shares=SHARES, weight=st.sampled_from((None, 10, 100, 500)))
     def place(self, path: str, cpus: str, shares: int, weight: int | None) -> None:
         orders = Knobs(shares=shares, io_weight=weight, memory_limit=512 * MIB if path in APPS else None)
-        values = files.all_but_cpuset(orders, self.can)
+        values = knob_files.all_but_cpuset(orders, self.can)
         target = Target(path, cpuset.parse(cpus), values, journalled=True, inherited=path in PODS)
         assert self.writer.apply(target).failures == ()
 
@@ -162,7 +159,7 @@ class RestoreMachine(RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS), amount=AMOUNTS)
     def bound_memory(self, pod: str, amount: int) -> None:
-        self.writer.bound(pod, files.memory_bounds(amount // 2, amount, self.version))
+        self.writer.bound(pod, knob_files.memory_bounds(amount // 2, amount, self.version))
 
     @rule(pod=st.sampled_from(PODS))
     def unbound_memory(self, pod: str) -> None:

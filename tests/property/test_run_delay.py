@@ -5,9 +5,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.sampling.counters import Schedstat
-from nri_coloc.sampling.descriptors import Descriptors
-from nri_coloc.sampling.run_delay import RunDelay, busiest
+from nri_coloc.host.counters import Schedstat
+from nri_coloc.host.descriptors import Descriptors
+from nri_coloc.lending.run_delay import RunDelay, busiest
 
 US = st.integers(0, 10**12)
 LISTING = st.dictionaries(st.integers(1, 20), st.builds(Schedstat, US, US), max_size=20)

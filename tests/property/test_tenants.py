@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from nri_coloc.model.workload import KubeQoS
+from nri_coloc.core.workload import KubeQoS
 from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod, tenant_pods
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.model.events import ContainerCreating, PodStarted
-from nri_coloc.model.knobs import MIN_SHARES
-from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import Wish
-from nri_coloc.policy import box
-from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, Node, container, pod
+from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.knobs import MIN_SHARES
+from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.workload import Wish
+from nri_coloc.placing import reclaim_cgroups
+from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, container, pod
 
 GOLD = replace(SHARED, pool="gold")
 
@@ -71,8 +71,8 @@ def test_nobody_who_shares_cpus_with_a_box_that_weighs_least_weighs_as_little(me
         if node.state.cpus_of(node[f"p{number}"]) & share
     ]
     pairs = [meet(member, other, [*members, *others]) for member in members for other in rivals]
-    if box.weighs_least(node.state):
+    if reclaim_cgroups.weighs_least(node.state):
         assert all(mine < theirs for mine, theirs in pairs)
-        assert not box.equal(node.state)
-    if box.equal(node.state):
+        assert not reclaim_cgroups.equal(node.state)
+    if reclaim_cgroups.equal(node.state):
         assert any(mine == theirs for mine, theirs in pairs)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.multiplex import trunk
-from nri_coloc.node_sim.go_reader import GoReader
+from nri_coloc.nri import multiplexer
+from nri_coloc.sim.go_reader import GoReader
 from nri_coloc.ttrpc import frames
 
 LARGEST = frames.MESSAGE_LIMIT + frames.HEADER_SIZE
@@ -20,16 +20,16 @@ def message(size: int, stream: int = 1) -> bytes:
 def lengths(data: bytes) -> list[int]:
     found, at = [], 0
     while at < len(data):
-        _, length = trunk.HEADER.unpack_from(data, at)
+        _, length = multiplexer.HEADER.unpack_from(data, at)
         found.append(length)
-        at += trunk.HEADER.size + length
+        at += multiplexer.HEADER.size + length
     assert at == len(data)
     return found
 
 
 @pytest.mark.parametrize("size", [0, 1, *EDGES, 5 << 20])
 def test_a_message_is_at_most_two_frames_and_the_first_is_at_most_4096(size):
-    written = lengths(trunk.frame(1, bytes(size)))
+    written = lengths(multiplexer.frame(1, bytes(size)))
     assert written == ([size] if size <= 4096 else [4096, size - 4096])
 
 
@@ -40,7 +40,7 @@ def test_a_message_is_at_most_two_frames_and_the_first_is_at_most_4096(size):
 def test_go_reads_every_message_that_we_frame(sent, pooled):
     """Frames of the two connections alternate, and the pool of slices may be as unkind as it likes."""
     reader = GoReader(pooled=pooled)
-    data = b"".join(trunk.frame(connection, message(size)) for connection, size in sent)
+    data = b"".join(multiplexer.frame(connection, message(size)) for connection, size in sent)
     found = [(read.connection, len(read.body) + frames.HEADER_SIZE) for read in reader.receive_data(data)]
     assert sorted(found) == sorted(sent)
 
@@ -48,4 +48,4 @@ def test_go_reads_every_message_that_we_frame(sent, pooled):
 @given(SIZES)
 def test_what_is_framed_is_what_a_trunk_reads(size):
     sent = message(size)
-    assert b"".join(part for _, part in trunk.Trunk().receive_data(trunk.frame(2, sent))) == sent
+    assert b"".join(part for _, part in multiplexer.Trunk().receive_data(multiplexer.frame(2, sent))) == sent

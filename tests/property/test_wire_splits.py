@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.multiplex import trunk
-from nri_coloc.nri import calls
+from nri_coloc.nri import calls, multiplexer
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.session import Session
-from nri_coloc.nri.subscription import HookKind
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc._pb import ttrpc_pb2
 from nri_coloc.ttrpc.connection import Connection, Role
@@ -64,7 +63,7 @@ FRAMES = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 0xFFFFFFFF]), st.binary
 
 
 def streams(pieces: list[bytes]) -> dict[int, bytes]:
-    reader, found = trunk.Trunk(), {1: b"", 2: b""}
+    reader, found = multiplexer.Trunk(), {1: b"", 2: b""}
     for piece in pieces:
         for connection, part in reader.receive_data(piece):
             found[connection] += part
@@ -73,7 +72,7 @@ def streams(pieces: list[bytes]) -> dict[int, bytes]:
 
 @given(FRAMES, st.lists(st.integers(0), max_size=12))
 def test_a_trunk_yields_the_same_streams_however_it_is_cut(sent, places):
-    data = b"".join(trunk.HEADER.pack(connection, len(part)) + part for connection, part in sent)
+    data = b"".join(multiplexer.HEADER.pack(connection, len(part)) + part for connection, part in sent)
     expected = {
         wanted: b"".join(part for connection, part in sent if connection == wanted) for wanted in (1, 2)
     }
@@ -111,10 +110,10 @@ def session_reads(pieces: list[bytes]) -> tuple[list[object], bytes]:
 )
 def test_a_session_sees_the_same_however_frames_and_reads_are_cut(kinds, frame_places, read_places):
     messages = conversation(kinds)
-    whole = session_reads([trunk.frame(1, message) for message in messages])
+    whole = session_reads([multiplexer.frame(1, message) for message in messages])
     slices = cut(b"".join(messages), frame_places)
     noisy = b"".join(
-        trunk.HEADER.pack(connection, len(part)) + part
+        multiplexer.HEADER.pack(connection, len(part)) + part
         for piece in slices
         for connection, part in ((1, piece), (7, b"?"), (1, b""))
     )
@@ -126,9 +125,9 @@ def test_five_mebibytes_of_one_message_read_the_same_in_frames_of_any_size(step)
     size = 5 << 20 if step > 3 else 50_000
     message = envelope(1, 1, size)
     connection = Connection(Role.SERVER, receive_limit=frames.UNCHECKED_PEER_LIMIT)
-    reader, found = trunk.Trunk(), []
+    reader, found = multiplexer.Trunk(), []
     for at in range(0, len(message), step):
         part = message[at : at + step]
-        for _, piece in reader.receive_data(trunk.HEADER.pack(1, len(part)) + part):
+        for _, piece in reader.receive_data(multiplexer.HEADER.pack(1, len(part)) + part):
             found += connection.receive_data(piece)
     assert [len(request.payload) for request in found] == [size]

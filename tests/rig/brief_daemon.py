@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Final
 
 from nri_coloc.cli import main
-from nri_coloc.config import settings
-from nri_coloc.config.reclaim_schema import Reclaim
-from nri_coloc.model.tuning import AmountTuning, ReclaimTuning
+from nri_coloc.core.settings import AmountTuning, ReclaimTuning
+from nri_coloc.service.configuration import loading
+from nri_coloc.service.configuration.sections import Reclaim
 from tests.rig.patient_daemon import be_patient
 
 PROGRAM: Final = ("-m", "tests.rig.brief_daemon")
@@ -19,7 +19,7 @@ PROGRAM: Final = ("-m", "tests.rig.brief_daemon")
 DWELL_S: Final = 3.0
 """Less than lies between two looks: what differs at both has lasted, and at the first one is nothing yet."""
 
-_reclaim: Final = settings._reclaim
+_reclaim: Final = loading._reclaim
 
 
 def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
@@ -29,5 +29,5 @@ def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
 
 if __name__ == "__main__":
     be_patient()
-    setattr(settings, "_reclaim", reclaim)  # noqa: B010 - only in this program
+    setattr(loading, "_reclaim", reclaim)  # noqa: B010 - only in this program
     sys.exit(main.main(sys.argv[1:], os.environ))

@@ -15,10 +15,10 @@ from google.protobuf.message import Message
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.errors import RuntimeRefused
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.plugins import Plugins
 from nri_coloc.nri import calls
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.plugins import Plugins
 from tests.rig import go_programs
 from tests.rig.go_peer import GoError, Peer
 from tests.rig.go_programs import Edition

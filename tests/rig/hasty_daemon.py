@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from nri_coloc.cli import main
+from nri_coloc.core.knobs import Knobs
 from nri_coloc.daemon import pusher
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.model.knobs import Knobs
 
 _push: Final = Pusher._push
 _send: Final = Pusher._send

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from nri_coloc.knobs import weights
+from nri_coloc.core import weights
 from tests.rig.waiting import comes
 
 GUARANTEED: Final = "/kubepods/pod{uid}"

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from nri_coloc.actuation import files
-from nri_coloc.actuation.journal import Journal
 from nri_coloc.cli import main
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.creation import Creation
@@ -24,11 +24,11 @@ from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.trunk import Trunk
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.state import NodeState
+from nri_coloc.host import files
+from nri_coloc.host.journal import Journal
 from nri_coloc.nri import events
-from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import step as brain
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.placing import step as brain
 from tests.rig.told import texts
 
 PROGRAM: Final = ("-m", "tests.rig.mortal_daemon")

@@ -14,10 +14,9 @@ from typing import Any, Final, NamedTuple, Self
 from google.protobuf.message import Message as Protobuf
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.multiplex import trunk
-from nri_coloc.node_sim.adaptation import ENVELOPE_ROOM, split
-from nri_coloc.node_sim.go_reader import GoReader, Message
-from nri_coloc.nri import calls
+from nri_coloc.nri import calls, multiplexer
+from nri_coloc.sim.adaptation import ENVELOPE_ROOM, split
+from nri_coloc.sim.go_reader import GoReader, Message
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc._pb import ttrpc_pb2
 from tests.rig.waiting import PATIENCE_SECONDS
@@ -81,7 +80,7 @@ class RawPlugin:
             service=service, method=method, payload=payload, timeout_nano=timeout_nano
         )
         message = frames.frame(stream, frames.REQUEST, envelope.SerializeToString())
-        return stream, trunk.frame(trunk.PLUGIN_SERVICE, message)
+        return stream, multiplexer.frame(multiplexer.PLUGIN_SERVICE, message)
 
     def call(self, method: str, message: Protobuf | bytes = b"", **options: Any) -> Reply:
         """Make one call and wait for its answer."""
@@ -110,7 +109,7 @@ class RawPlugin:
         if code:
             response.status.code, response.status.message = code, text
         message = frames.frame(self._registration, frames.RESPONSE, response.SerializeToString())
-        self.send(trunk.frame(trunk.RUNTIME_SERVICE, message))
+        self.send(multiplexer.frame(multiplexer.RUNTIME_SERVICE, message))
 
     def configure(
         self, runtime_version: str = "v2.4.0", nri_version: str = "v0.12.1", config: str = ""
@@ -187,7 +186,7 @@ class RawPlugin:
             self._take(message)
 
     def _take(self, message: Message) -> None:
-        if message.connection == trunk.PLUGIN_SERVICE:
+        if message.connection == multiplexer.PLUGIN_SERVICE:
             response = ttrpc_pb2.Response.FromString(message.body)
             reply = Reply(message.stream, response.status.code, response.status.message, response.payload)
             assert reply.stream not in self.replies, "a stream was answered twice"

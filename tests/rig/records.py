@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from nri_coloc.telemetry.audit import LONGEST_SENTENCE
+from nri_coloc.service.audit import LONGEST_SENTENCE
 
 EXPLAINED: Final = frozenset(
     {

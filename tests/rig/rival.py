@@ -9,7 +9,7 @@ from typing import Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.nri import events
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
 from tests.rig.bystander import Bystander
 from tests.rig.told import texts
 

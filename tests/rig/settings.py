@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from nri_coloc.actuation import scheduler
+from nri_coloc.host import scheduler
 from tests.rig import cgroups, kubepods
 
 MEMBERS: Final = ("tasks", "cgroup.procs", "cgroup.threads")

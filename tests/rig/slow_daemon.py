@@ -14,14 +14,14 @@ from threading import Event
 from typing import Final
 
 from nri_coloc.cli import main
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import ContainerCreating, ContainerUpdating
+from nri_coloc.core.events import Event as Happening
+from nri_coloc.core.metadata import KnownKeys
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import translation
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerCreating, ContainerUpdating
-from nri_coloc.model.events import Event as Happening
-from nri_coloc.model.metadata import KnownKeys
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.policy import step as brain
+from nri_coloc.placing import step as brain
 from tests.rig.patient_daemon import be_patient
 
 SLOW: Final = "rig.test/slow"

@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from nri_coloc.cli import main
-from nri_coloc.config import settings
-from nri_coloc.config.reclaim_schema import Reclaim
+from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.daemon import survey
-from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.service.configuration import loading
+from nri_coloc.service.configuration.sections import Reclaim
 
 PROGRAM: Final = ("-m", "tests.rig.studious_daemon")
 EVERY_S: Final = 0.5
 
-_reclaim: Final = settings._reclaim
+_reclaim: Final = loading._reclaim
 
 
 def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
@@ -29,7 +29,7 @@ def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
 
 
 if __name__ == "__main__":
-    setattr(settings, "_reclaim", reclaim)  # noqa: B010 - only in this program
+    setattr(loading, "_reclaim", reclaim)  # noqa: B010 - only in this program
     setattr(survey, "PERIOD_S", EVERY_S)  # noqa: B010
     setattr(survey, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
     setattr(survey, "SAVED_EVERY_S", 0.0)  # noqa: B010

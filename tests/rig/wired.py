@@ -25,7 +25,7 @@ def is_ours(found: object) -> bool:
 
 
 def _is_a_value(kind: type) -> bool:
-    """Whether its instances are immutable; the model's records are by the type checker (`model.value`)."""
+    """Whether its instances are immutable; the model's records are by the type checker (`core.value`)."""
     made: Any = getattr(kind, "__dataclass_params__", None)
     return made is not None and bool(made.frozen or made.unsafe_hash)
 

@@ -10,16 +10,17 @@ from math import pi, sin
 
 import pytest
 
-from nri_coloc.model.lending import Binding, Capacity, MemoryTarget
-from nri_coloc.model.readings import GroupReading, MemoryReading, NodeReading, Picture
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import box_memory, checkpoint, forecast, memory
-from nri_coloc.reclaim.box_memory import MemoryControl
-from nri_coloc.reclaim.capacity import Supply, capacity
-from nri_coloc.reclaim.forecast import Forecast
-from nri_coloc.reclaim.memory import Claim, Growth
-from nri_coloc.reclaim.use import SYSTEM, Use
-from nri_coloc.reclaim.workload import OnlinePod
+from nri_coloc.core.lending import Binding, Capacity, MemoryTarget
+from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Picture
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast import checkpoint, expectations
+from nri_coloc.forecast.capacity import Supply, capacity
+from nri_coloc.forecast.expectations import Forecast
+from nri_coloc.forecast.use import SYSTEM, Use
+from nri_coloc.memory import division, headroom
+from nri_coloc.memory.division import MemoryControl
+from nri_coloc.memory.headroom import Claim, Growth
+from nri_coloc.pods.replicas import OnlinePod
 
 GIB, MIB = 1 << 30, 1 << 20
 MIDNIGHT = 20_000 * 86_400.0
@@ -50,7 +51,7 @@ def seen(before: Forecast, minute: int, milli: int) -> Forecast:
         "b": Use("shop/db", milli // 2, GIB),
         SYSTEM: Use(SYSTEM, 200, GIB),
     }
-    return forecast.observe(before, uses, MIDNIGHT + 60.0 * minute, TUNING)
+    return expectations.observe(before, uses, MIDNIGHT + 60.0 * minute, TUNING)
 
 
 def offered(of: Forecast, minute: int, previous: Capacity = Capacity(1 << 30, 1 << 50)) -> Capacity:  # noqa: B008 - an immutable value
@@ -151,9 +152,9 @@ class MemoryNode:
         self.now_s += 1.0
         self.online = online
         taken = self.picture()
-        self.growth, claim = memory.claim_of(self.growth, taken, {"web": 2 * GIB}, TUNING)
-        found = memory.headroom_memory(taken, {"job": taken.pods["job"]}, claim, TUNING)
-        self.control, goal = box_memory.target(self.control, found, self.now_s, TUNING)
+        self.growth, claim = headroom.claim_of(self.growth, taken, {"web": 2 * GIB}, TUNING)
+        found = headroom.headroom_memory(taken, {"job": taken.pods["job"]}, claim, TUNING)
+        self.control, goal = division.target(self.control, found, self.now_s, TUNING)
         assert goal.high is not None
         self.box = max(self.anon, min(self.wish, goal.high, self.box + self.free))
         return goal
@@ -198,4 +199,4 @@ def test_a_sawing_online_pod_does_not_make_the_box_saw():
 
 
 def test_the_claim_of_a_silent_node_is_nothing():
-    assert memory.claim_of(Growth(), Picture(0.0, NodeReading(0.0)), {}, TUNING)[1] == Claim()
+    assert headroom.claim_of(Growth(), Picture(0.0, NodeReading(0.0)), {}, TUNING)[1] == Claim()

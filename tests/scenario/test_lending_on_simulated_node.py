@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from nri_coloc.model.lending import Binding, Change
-from nri_coloc.model.readings import FastReadings, Role
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.model.workload import KubeQoS
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest, native
-from nri_coloc.reclaim import loop, sentence
-from nri_coloc.reclaim.loop import LoopMemory, Tick
-from nri_coloc.sampling import cgroup_layout, groups, run_delay
-from nri_coloc.sampling.cgroup_reading import CgroupReader
-from nri_coloc.sampling.fast import FastSampler
-from nri_coloc.sampling.groups import Facts, PodFacts
+from nri_coloc.core.lending import Binding, Change
+from nri_coloc.core.readings import FastReadings, Role
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.core.workload import KubeQoS
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.readings import CgroupReader
+from nri_coloc.lending import fast_loop, groups, run_delay, sentence
+from nri_coloc.lending.fast_loop import LoopMemory, Tick
+from nri_coloc.lending.groups import Facts, PodFacts
+from nri_coloc.lending.sampler import FastSampler
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 
 CPUS = 8
 PERIOD_S = 0.02
@@ -50,7 +50,7 @@ class Bed:
         self.now += PERIOD_S
         self.node.tick(self.now)
         readings = FastReadings(self.now, self.sampler.read(self.now), lendable=CPUS, cpus=CPUS)
-        done = loop.tick(self.memory, readings, ReclaimTuning(), self.now)
+        done = fast_loop.tick(self.memory, readings, ReclaimTuning(), self.now)
         self.memory = done.memory
         for container in self.batch:
             for path in (self._pod(container), self.node.runtime.containers[container].cgroup):

@@ -11,10 +11,10 @@ from statistics import median
 
 import pytest
 
-from nri_coloc.model.lending import Binding, Change
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.folding import Folding, Step, fold
-from tests.unit.reclaim.node_model import Demand, Node, jump, steady
+from nri_coloc.core.lending import Binding, Change
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.lending.folding import Folding, Step, fold
+from tests.unit.lending.node_model import Demand, Node, jump, steady
 
 
 def bursts(low: float, high: float, every: float, lasts: float) -> Demand:

@@ -11,8 +11,8 @@ from functools import cache
 
 import pytest
 
-from nri_coloc.model.tuning import PoolTuning
-from tests.unit.reclaim.partition_model import Machine
+from nri_coloc.core.settings import PoolTuning
+from tests.unit.lending.partition_model import Machine
 
 PLAN = (
     PoolTuning("gold", minimum=2, priority=10, band=(0.3, 0.5)),

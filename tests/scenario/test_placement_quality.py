@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nri_coloc.model import cpuset
-from nri_coloc.model.cpuset import CPUMask
-from nri_coloc.model.topology import Topology
-from nri_coloc.model.workload import Numa, Placement, QoSClass, Wish
-from nri_coloc.policy import allocator
-from tests.unit.policy.kit import machine
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.workload import Numa, Placement, QoSClass, Wish
+from nri_coloc.placing import allocator
+from tests.unit.placing.kit import machine
 
 AMOUNTS = (1, 1, 2, 2, 2, 3, 4, 4, 4, 6, 8, 8, 16)
 CHANGES = 600

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import ISOLATED, Numa, Placement, Resources
-from nri_coloc.policy import box
-from tests.unit.policy.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, audit, machine, said
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.workload import ISOLATED, Numa, Placement, Resources
+from nri_coloc.placing import reclaim_cgroups
+from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, audit, machine, said
 
 Happening = Callable[[Node], Outcome]
 
@@ -414,6 +414,6 @@ class TestTheDesignsExample:
 def test_a_box_has_its_limits_before_its_first_container_and_follows_the_pool():
     node = Node()
     node.start_pod("job")
-    assert box.knobs(node.state, "job") == Knobs(cpus="0-7", shares=2)
+    assert reclaim_cgroups.knobs(node.state, "job") == Knobs(cpus="0-7", shares=2)
     node.create("web", 2000, on="web")
-    assert box.knobs(node.state, "job") == Knobs(cpus="2-7", shares=2)
+    assert reclaim_cgroups.knobs(node.state, "job") == Knobs(cpus="2-7", shares=2)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
 from tests.rig.mortal_daemon import HOOKS, NEVER_HEARD
 
 PROJECT = Path(__file__).parents[2]

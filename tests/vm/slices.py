@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from nri_coloc.knobs import weights
+from nri_coloc.core import weights
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 from tests.integration.harness import QOS, assert_unhurt
 from tests.rig.daemon import Daemon
 from tests.rig.raw_runtime import RawPlugin

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.multiplex import trunk
-from nri_coloc.nri import calls
+from nri_coloc.nri import calls, multiplexer
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc.status import Code
 from tests.integration.harness import QOS, assert_unhurt
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.tier("fast")
 ENDING: dict[str, Callable[[], bytes]] = {
     "random bytes": lambda: random.Random(1).randbytes(4096),
     "text": lambda: b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "a frame of four gigabytes": lambda: mux(trunk.PLUGIN_SERVICE, b"", 0xFFFFFFFF),
+    "a frame of four gigabytes": lambda: mux(multiplexer.PLUGIN_SERVICE, b"", 0xFFFFFFFF),
 }
 
 
@@ -62,10 +61,10 @@ def oversized(plugin: RawPlugin) -> tuple[int, int]:
     """Send a message of 17 MiB, in frames as Go's; the stream and the code that is due."""
     stream, _ = plugin.request("Synchronize")
     size = 17 << 20
-    plugin.send(mux(trunk.PLUGIN_SERVICE, frames.HEADER.pack(size, stream, frames.REQUEST, 0)))
+    plugin.send(mux(multiplexer.PLUGIN_SERVICE, frames.HEADER.pack(size, stream, frames.REQUEST, 0)))
     piece = bytes(1 << 20)
     for _ in range(17):
-        plugin.send(mux(trunk.PLUGIN_SERVICE, piece))
+        plugin.send(mux(multiplexer.PLUGIN_SERVICE, piece))
     return stream, Code.RESOURCE_EXHAUSTED
 
 
@@ -84,13 +83,13 @@ def used_stream(plugin: RawPlugin) -> tuple[int, int]:
 
 def no_envelope(plugin: RawPlugin) -> tuple[int, int]:
     stream, _ = plugin.request("CreateContainer")
-    plugin.send(mux(trunk.PLUGIN_SERVICE, frames.frame(stream, frames.REQUEST, b"\xff\xff\xff")))
+    plugin.send(mux(multiplexer.PLUGIN_SERVICE, frames.frame(stream, frames.REQUEST, b"\xff\xff\xff")))
     return stream, Code.INVALID_ARGUMENT
 
 
 def data_frame(plugin: RawPlugin) -> tuple[int, int]:
     stream, _ = plugin.request("CreateContainer")
-    plugin.send(mux(trunk.PLUGIN_SERVICE, frames.frame(stream, frames.DATA, b"x")))
+    plugin.send(mux(multiplexer.PLUGIN_SERVICE, frames.frame(stream, frames.DATA, b"x")))
     return stream, Code.INVALID_ARGUMENT
 
 
@@ -147,7 +146,7 @@ def test_frames_of_unknown_connections_and_empty_ones_are_passed_over(lasting):
 
 def test_unknown_message_types_are_passed_over(lasting):
     _, daemon, plugin = lasting
-    plugin.send(mux(trunk.PLUGIN_SERVICE, frames.frame(99, 77, b"from the future")))
+    plugin.send(mux(multiplexer.PLUGIN_SERVICE, frames.frame(99, 77, b"from the future")))
     is_served(daemon, plugin)
 
 
@@ -155,9 +154,9 @@ def test_a_message_that_comes_byte_by_byte_is_one_message(lasting):
     _, daemon, plugin = lasting
     request = calls.REQUESTS["CreateContainer"](pod=a_pod(), container=a_container(milli=100))
     stream, data = plugin.request("CreateContainer", request.SerializeToString())
-    message = data[trunk.HEADER.size :]
+    message = data[multiplexer.HEADER.size :]
     for number in range(len(message)):
-        plugin.send(mux(trunk.PLUGIN_SERVICE, message[number : number + 1]))
+        plugin.send(mux(multiplexer.PLUGIN_SERVICE, message[number : number + 1]))
     assert plugin.reply(stream).code == Code.OK
     assert_unhurt(daemon)
 

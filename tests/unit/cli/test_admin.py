@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.admin.gate import Gate
-from nri_coloc.admin.orders import Compared, OrderDeclined
-from nri_coloc.admin.service import AdminServer
 from nri_coloc.cli.main import main
-from tests.unit.admin.orderly import Orderly
+from nri_coloc.service.admin_calls import AdminServer
+from nri_coloc.service.admin_gate import Gate
+from nri_coloc.service.orders import Compared, OrderDeclined
+from tests.unit.service.orderly import Orderly
 
 Ordered = Callable[..., int]
 

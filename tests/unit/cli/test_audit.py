@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.admin.http import HttpServer
 from nri_coloc.cli import main
+from nri_coloc.service.http import HttpServer
 
 
 class View:

@@ -14,7 +14,7 @@ import pytest
 from nri_coloc.cli import asking, doctor, main
 from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.cli.doctor import Check, Patient
-from nri_coloc.sampling import kubelet
+from nri_coloc.host import kubelet
 
 FILES = ("memory.high", "memory.low", "memory.min", "cpu.max.burst", "io.weight", "cgroup.controllers")
 READY = {"ready": True, "checks": {"config": {"ok": True, "detail": ""}}}

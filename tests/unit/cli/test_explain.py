@@ -11,9 +11,9 @@ import pytest
 from nri_coloc.cli import asking, explain, main
 from nri_coloc.cli.explain import Whom
 from nri_coloc.cli.owners import owners
+from nri_coloc.core import cpuset
 from nri_coloc.errors import ColocError, SettingsError
-from nri_coloc.model import cpuset
-from nri_coloc.node_sim import machines
+from nri_coloc.sim import machines
 
 CANDIDATES = [
     {"node": 0, "free": 4, "whole_cores": 2, "verdict": "chosen"},

@@ -157,7 +157,9 @@ def test_the_module_is_the_program():
     assert done.stdout.startswith("usage: nri-coloc")
 
 
-@pytest.mark.parametrize("module", ["nri_coloc.model.tuning", "nri_coloc.config.settings", "pydantic"])
+@pytest.mark.parametrize(
+    "module", ["nri_coloc.core.settings", "nri_coloc.service.configuration.loading", "pydantic"]
+)
 def test_ctrl_c_while_it_is_loaded_ends_it_quietly(module, tmp_path):
     program = f"""
 import os, signal, sys

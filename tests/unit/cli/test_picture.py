@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from nri_coloc.cli.picture import NodePicture
-from tests.unit.admin.test_overview import JOB, WEB, container, state
+from tests.unit.service.test_overview import JOB, WEB, container, state
 
 BIG = state(WEB, JOB, share="2-255", reclaim="4-7") | {
     "node": {"cpus": "0-255", "numa": [{"id": 0, "cpus": "0-127"}, {"id": 1, "cpus": "128-255"}]}

@@ -11,7 +11,7 @@ from typing import TextIO
 import pytest
 
 from nri_coloc.cli import commands, main
-from nri_coloc.node_sim import machines
+from nri_coloc.sim import machines
 from tests.unit.cli.test_top import Daemon
 
 COMMANDS = {

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nri_coloc.admin.http import HttpServer
 from nri_coloc.cli import main
 from nri_coloc.cli import top as module
 from nri_coloc.cli.top import Top
+from nri_coloc.service.http import HttpServer
 
 AT = "2026-01-01T00:00:00.000000Z"
 POOLS = ("reserved", "dedicated", "system", "share", "reclaim")

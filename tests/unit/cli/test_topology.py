@@ -6,10 +6,10 @@ import re
 import pytest
 
 from nri_coloc.cli import topology
-from nri_coloc.model import cpuset
-from nri_coloc.model.topology import Topology
-from nri_coloc.node_sim import machines
-from nri_coloc.node_sim.machines import MACHINES
+from nri_coloc.core import cpuset
+from nri_coloc.core.topology import Topology
+from nri_coloc.sim import machines
+from nri_coloc.sim.machines import MACHINES
 
 
 def machine(name: str) -> Topology:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from nri_coloc._pb import told_pb2
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.files import Correction
-from nri_coloc.actuation.putting_back import Apart
-from nri_coloc.actuation.target import Applied, Later, Target
-from nri_coloc.config import keys
+from nri_coloc.core import cpuset
+from nri_coloc.core.events import ContainerCreating, ContainerStarting, PodStarted
+from nri_coloc.core.knobs import Capability, Original
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.workload import Pod, Wish
 from nri_coloc.daemon import translation
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.listing import Listing
@@ -16,17 +16,16 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model import cpuset
-from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
-from nri_coloc.model.knobs import Original
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import Pod, Wish
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.files import Correction
+from nri_coloc.host.target import Applied, Later, Target
+from nri_coloc.host.write_back import Apart
 from nri_coloc.nri.events import Call, Synchronize
-from nri_coloc.policy import pools
-from nri_coloc.telemetry.audit import AuditLog, Record
-from nri_coloc.telemetry.metrics import Metrics
-from tests.unit.policy import kit
+from nri_coloc.placing import pools
+from nri_coloc.pods import keys
+from nri_coloc.service.audit import AuditLog, Record
+from nri_coloc.service.metrics import Metrics
+from tests.unit.placing import kit
 
 MEMORY = 16 << 30
 NOTHING_JOURNALLED = Original(frozenset())

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
+from nri_coloc.core.lending import Part
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
-from nri_coloc.model.lending import Part
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.sim.cgroup_tree import CgroupTree
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import Heard, a_node, a_report, start_pod
 

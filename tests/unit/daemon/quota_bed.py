@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from nri_coloc.actuation.bandwidths import PodBandwidth, Write, Written
-from nri_coloc.actuation.files import Correction
+from nri_coloc.core.events import ContainerUpdating
+from nri_coloc.core.lending import Binding, Headroom
+from nri_coloc.core.readings import GroupReading
+from nri_coloc.core.settings import BurstTuning, ReclaimTuning, Tuning
+from nri_coloc.core.workload import Resources
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.quota_bursts import EVERY_S, QuotaBursts
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.events import ContainerUpdating
-from nri_coloc.model.lending import Binding, Headroom
-from nri_coloc.model.readings import GroupReading
-from nri_coloc.model.tuning import BurstTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import Resources
+from nri_coloc.host.bandwidth_files import PodBandwidth, Write, Written
+from nri_coloc.host.files import Correction
 from tests.unit.daemon.kit import a_node, a_report, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 ON = Tuning(reclaim=ReclaimTuning(burst=BurstTuning(quota_percent=300)))
 QUOTA = 100_000

@@ -6,20 +6,19 @@ from threading import Thread
 
 import pytest
 
-from nri_coloc.actuation.putting_back import Apart
+from nri_coloc.core.decisions import Moves
+from nri_coloc.core.events import ContainerCreating, ContainerGone, PodRemoved
+from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY
 from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.decisions import Moves
-from nri_coloc.model.events import ContainerCreating, ContainerGone, PodRemoved
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.host.write_back import Apart
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.daemon.kit import Cgroups, NoMemory, a_node, a_report, an_actuator, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 APP = "kubepods/podweb/app"
 BATCH = "kubepods/podbatch"

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.admin.orders import LONGEST_PAUSE_S, Caller, OrderDeclined, OrderInvalid, OrderLate
-from nri_coloc.config import settings as reader
+from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.daemon import admin_orders as module
 from nri_coloc.daemon.admin_orders import AdminOrders, Staff
 from nri_coloc.daemon.drift import Drift
@@ -21,12 +20,13 @@ from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.steering import InForce, Steering
-from nri_coloc.model.knobs import NO_KNOBS
-from nri_coloc.policy import pools
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.placing import pools
+from nri_coloc.service.configuration import loading as reader
+from nri_coloc.service.orders import LONGEST_PAUSE_S, Caller, OrderDeclined, OrderInvalid, OrderLate
 from tests.rig.waiting import wait_until
 from tests.unit.daemon import kit
-from tests.unit.policy import kit as machine
+from tests.unit.placing import kit as machine
 
 ROOT = Caller(0, 42)
 

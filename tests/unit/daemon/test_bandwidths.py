@@ -6,18 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from nri_coloc.actuation.bandwidths import PodBandwidth
+from nri_coloc.core.events import PodRemoved
+from nri_coloc.core.lending import Headroom
+from nri_coloc.core.settings import Tuning
 from nri_coloc.daemon import bandwidths
 from nri_coloc.daemon.bandwidths import RESIZE_LASTS_S
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.quota_bursts import QuotaBursts
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.events import PodRemoved
-from nri_coloc.model.lending import Headroom
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.host.bandwidth_files import PodBandwidth
 from tests.unit.daemon.kit import create
 from tests.unit.daemon.quota_bed import APP, QUOTA, Rig
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 @pytest.fixture

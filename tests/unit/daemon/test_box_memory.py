@@ -6,15 +6,15 @@ from typing import cast
 
 import pytest
 
+from nri_coloc.core.events import PodRemoved
+from nri_coloc.core.readings import GroupReading, MemoryReading
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.daemon.box_memory import STARTING, BoxMemory
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
-from nri_coloc.model.events import PodRemoved
-from nri_coloc.model.readings import GroupReading, MemoryReading
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.model.workload import QoSClass, Wish
-from nri_coloc.reclaim.box_memory import Found
+from nri_coloc.memory.division import Found
 from tests.unit.daemon.kit import a_node, a_report, start_pod
-from tests.unit.reclaim.kit import GIB, MIB, group, picture
+from tests.unit.lending.kit import GIB, MIB, group, picture
 
 
 class Taken:

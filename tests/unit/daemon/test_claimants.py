@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.workload import Pod, QoSClass, Resources, Wish
 from nri_coloc.daemon import claimants
 from nri_coloc.daemon.claimants import Boxed
-from nri_coloc.model.events import ContainerCreating, PodStarted
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import Pod, QoSClass, Resources, Wish
 from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 GIB = 1 << 30
 

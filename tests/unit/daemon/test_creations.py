@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.daemon.neighbours import KEPT, REMEMBERED_S, Creations, driver_words
-from nri_coloc.sampling import kubelet
+from nri_coloc.host import kubelet
 
 
 def answered(*ids: str) -> Creations:

@@ -1,7 +1,7 @@
 """CRI's list says which containers may still live."""
 
-from nri_coloc.cri.client import ContainerFacts
 from nri_coloc.daemon import cri_side
+from nri_coloc.runtime.cri import ContainerFacts
 
 
 def states(*listed: ContainerFacts) -> list[str]:

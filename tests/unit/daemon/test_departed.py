@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.core.events import PodStarted
 from nri_coloc.daemon import departed
 from nri_coloc.daemon.node import Node
-from nri_coloc.model.events import PodStarted
 from tests.unit.daemon.kit import a_node, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 def gone(node: Node, *there: str) -> list[str]:

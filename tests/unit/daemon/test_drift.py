@@ -2,8 +2,7 @@
 
 import pytest
 
-from nri_coloc.actuation.files import Correction
-from nri_coloc.actuation.target import Applied, Later, Target
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.daemon.drift import (
     ANNOUNCED_WITHIN_S,
     FORMER_KEPT,
@@ -14,9 +13,10 @@ from nri_coloc.daemon.drift import (
     Unannounced,
 )
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import FileValue
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from tests.unit.policy import kit
+from nri_coloc.host.files import Correction
+from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.target import Applied, Later, Target
+from tests.unit.placing import kit
 
 ALL, LOW, HIGH = kit.mask("0-7"), kit.mask("0-3"), kit.mask("4-7")
 LIGHT = FileValue("cpu", "cpu.weight", "1")

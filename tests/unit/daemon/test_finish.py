@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation import files
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
+from nri_coloc.core.events import ContainerCreating, ContainerStarting, PodStarted
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.workload import Resources
 from nri_coloc.daemon import probe
-from nri_coloc.model.events import ContainerCreating, ContainerStarting, PodStarted
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.workload import Resources
-from nri_coloc.node_sim.node import Node as SimulatedNode
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.host import cgroup_layout, files
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.sim.node import Node as SimulatedNode
 from tests.unit.daemon.kit import a_node, a_report, an_actuator
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 MOST_WRITES = 8
 MOST_S = 0.005

@@ -2,11 +2,11 @@
 
 import pytest
 
+from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.daemon.forecast_file import NAME, ForecastFile
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim import forecast
-from nri_coloc.reclaim.forecast import NEVER, Forecast
-from nri_coloc.reclaim.use import Use
+from nri_coloc.forecast import expectations
+from nri_coloc.forecast.expectations import NEVER, Forecast
+from nri_coloc.forecast.use import Use
 
 NOON = 20_000 * 86_400.0
 TUNING = ReclaimTuning()
@@ -15,7 +15,9 @@ TUNING = ReclaimTuning()
 def learnt() -> Forecast:
     found = Forecast()
     for minute in range(3):
-        found = forecast.observe(found, {"p": Use("shop/web", 500, 1 << 30)}, NOON + 60.0 * minute, TUNING)
+        found = expectations.observe(
+            found, {"p": Use("shop/web", 500, 1 << 30)}, NOON + 60.0 * minute, TUNING
+        )
     return found
 
 

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import nri_pb2, told_pb2
-from nri_coloc.config import annotations
+from nri_coloc.core.events import PodStarted
+from nri_coloc.core.knobs import Capability
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.workload import RECORD_KEY, Pod
 from nri_coloc.daemon.foresight import MOST, Foresight, Terms
 from nri_coloc.daemon.node import Node
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.events import PodStarted
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import RECORD_KEY, Pod
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.pods import annotations
 from tests.rig.told import entry
 from tests.unit.daemon.kit import a_node, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 CAN = Capability()
 ANSWER = nri_pb2.CreateContainerResponse()

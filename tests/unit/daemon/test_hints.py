@@ -5,16 +5,16 @@ from typing import cast
 
 import pytest
 
-from nri_coloc.actuation.cgroups import CgroupWriter
+from nri_coloc.core.events import ContainerCreating, ContainerGone
+from nri_coloc.core.scheduler_hints import Hint, Policy, SchedulerCapability
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.workload import Wish
 from nri_coloc.daemon import hints as module
 from nri_coloc.daemon.hints import Hints
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.events import ContainerCreating, ContainerGone
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.model.workload import Wish
-from nri_coloc.reclaim.hints import Hint, Policy, SchedulerCapability
+from nri_coloc.host.cgroups import CgroupWriter
 from tests.unit.daemon.kit import a_node, a_report, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.IDLE)
 APP = "kubepods/podweb/app"

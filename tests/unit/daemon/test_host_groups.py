@@ -2,12 +2,12 @@
 
 import pytest
 
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.host_groups import HostGroups
-from nri_coloc.model.reasons import Reason
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 APP = "kubepods/podweb/app"
 

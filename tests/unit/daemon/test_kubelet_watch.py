@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.workload import KEPT_BY_KUBELET, Container, Pod
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import KEPT_BY_KUBELET, Container, Pod
-from nri_coloc.sampling import kubelet
+from nri_coloc.host import kubelet
 from tests.unit.daemon.kit import a_translator
 
 REFUSE, PRESERVE = Tuning(), Tuning(preserve_kubelet=True)

@@ -4,13 +4,13 @@ from typing import cast
 
 import pytest
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.target import Target
 from nri_coloc.daemon.leftovers import HIGH, Leftovers
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.files import FileValue
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.target import Target
 from tests.unit.daemon.kit import Cgroups, a_node, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 WEB = "kubepods/podweb"
 SLOWED = Target(WEB, 0b11, (FileValue("memory", HIGH, "4096"),))

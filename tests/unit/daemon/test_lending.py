@@ -6,20 +6,20 @@ from typing import Any, cast
 
 import pytest
 
+from nri_coloc.core.events import PodStarted, PoolsSized, Synchronized
+from nri_coloc.core.lending import Change, CPUTarget, Headroom
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.core.state import RECLAIM
+from nri_coloc.core.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.sentry import Sentry
-from nri_coloc.model.events import PodStarted, PoolsSized, Synchronized
-from nri_coloc.model.lending import Change, CPUTarget, Headroom
-from nri_coloc.model.state import RECLAIM
-from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import Container, Pod, QoSClass, Wish
-from nri_coloc.reclaim.folding import Step
-from nri_coloc.reclaim.loop import LoopMemory, Tick
+from nri_coloc.lending.fast_loop import LoopMemory, Tick
+from nri_coloc.lending.folding import Step
 from tests.rig.waiting import PATIENCE_SECONDS, poll
 from tests.unit.daemon.kit import Heard, a_node, a_report, create, start_pod
-from tests.unit.policy.kit import DEDICATED
+from tests.unit.placing.kit import DEDICATED
 
 PATIENCE_S = PATIENCE_SECONDS
 A_FEW_TICKS_S = 0.3

@@ -3,11 +3,11 @@
 import pytest
 
 from nri_coloc._pb import told_pb2
+from nri_coloc.core.metadata import KnownKeys
+from nri_coloc.core.workload import RECORD_KEY
 from nri_coloc.daemon import listing
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.errors import RemoteProtocolError
-from nri_coloc.model.metadata import KnownKeys
-from nri_coloc.model.workload import RECORD_KEY
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Call, Synchronize
 from tests.rig.told import entry

@@ -6,19 +6,18 @@ from typing import cast
 
 import pytest
 
+from nri_coloc.core.decisions import Moves
+from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
+from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.daemon import loans as module
 from nri_coloc.daemon.loans import Loans
 from nri_coloc.daemon.pusher import Place, Pusher
 from nri_coloc.daemon.seams import Change
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.decisions import Moves
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.lending import Binding, Capacity
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.policy import change
+from nri_coloc.placing import change
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.daemon.test_pusher import Runtime
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 GI = 1 << 30
 LOAN = Knobs(shares=2048, quota=200_000, period=100_000, memory_limit=GI)

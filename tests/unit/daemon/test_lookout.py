@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.core.events import ContainerCreating, ContainerUpdating, PodStarted, PoolsSized
+from nri_coloc.core.readings import Role
+from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.workload import Pod, QoSClass, Resources, Wish
 from nri_coloc.daemon import lookout
 from nri_coloc.daemon.node import Node
-from nri_coloc.model.events import ContainerCreating, ContainerUpdating, PodStarted, PoolsSized
-from nri_coloc.model.readings import Role
-from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import Pod, QoSClass, Resources, Wish
-from nri_coloc.policy import pools
-from nri_coloc.sampling.groups import Group
+from nri_coloc.lending.groups import Group
+from nri_coloc.placing import pools
 from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 def groups(node, role: Role) -> list[Group]:

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
+from nri_coloc.core import cpuset
+from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import AuditEvent
+from nri_coloc.core.settings import Tuning
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.looks import NO_CGROUP
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.sentry import Sentry
-from nri_coloc.model import cpuset
-from nri_coloc.model.events import PoolsSized
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.reasons import AuditEvent
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.sim.cgroup_tree import CgroupTree
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 PODS = ("first", "middle", "last")
 

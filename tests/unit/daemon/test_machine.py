@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from nri_coloc.daemon.machine import Machine
-from nri_coloc.sampling import cgroup_layout
-from tests.unit.policy import kit
+from nri_coloc.host import cgroup_layout
+from tests.unit.placing import kit
 
 SCOPE = "kubepods-burstable-podweb.slice:cri-containerd:app"
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.actuation.target import Later
+from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.daemon.memory_worker import Bounds
-from nri_coloc.model.tuning import ReclaimTuning
+from nri_coloc.host.target import Later
 from tests.unit.daemon.kit import create
 from tests.unit.daemon.memory_bed import BATCH, GIB, SECOND, Rig, becomes, bounds
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 USAGE = {1: "memory.usage_in_bytes", 2: "memory.current"}
 STEP = ReclaimTuning().memory_step

@@ -5,20 +5,20 @@ from threading import Event
 
 import pytest
 
-from nri_coloc.actuation.target import Later
+from nri_coloc.core.events import PodRemoved
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.lending import Part
 from nri_coloc.daemon import refusals, targets
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.memory_worker import LEAST, Bounds
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.events import PodRemoved
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.lending import Part
-from nri_coloc.reclaim.box_memory import Found
+from nri_coloc.host.target import Later
+from nri_coloc.memory.division import Found
 from tests.rig.journals import restored
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import create
 from tests.unit.daemon.memory_bed import BATCH, FILES, GIB, NO_LIMIT, SECOND, Rig, becomes, bounds
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])

@@ -2,10 +2,10 @@
 
 import threading
 
-from nri_coloc.model.events import ContainerGone, Reconfigured, Synchronized
-from nri_coloc.model.tuning import Tuning
+from nri_coloc.core.events import ContainerGone, Reconfigured, Synchronized
+from nri_coloc.core.settings import Tuning
 from tests.unit.daemon.kit import a_node, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 def test_a_decision_is_adopted():

@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-from nri_coloc.config import settings as config
+from nri_coloc.core.settings import Settings, Tuning
 from nri_coloc.daemon import options
 from nri_coloc.daemon.options import Launched, Options
 from nri_coloc.errors import SettingsError
-from nri_coloc.model.tuning import Settings, Tuning
+from nri_coloc.service.configuration import loading as config
 
 
 def test_without_flags_the_file_holds():

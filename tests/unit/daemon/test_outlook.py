@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.lending import Binding
+from nri_coloc.core.readings import MemoryReading, NodeReading, Picture
+from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.daemon.outlook import Outlook, Scene
-from nri_coloc.model.lending import Binding
-from nri_coloc.model.readings import MemoryReading, NodeReading, Picture
-from nri_coloc.model.tuning import ReclaimTuning
-from nri_coloc.reclaim.use import SYSTEM
-from nri_coloc.reclaim.workload import OnlinePod
-from tests.unit.reclaim.kit import GIB, group, picture
+from nri_coloc.forecast.use import SYSTEM
+from nri_coloc.pods.replicas import OnlinePod
+from tests.unit.lending.kit import GIB, group, picture
 
 NOON = 20_000 * 86_400.0
 TUNING = ReclaimTuning()

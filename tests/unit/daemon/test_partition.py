@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 
+from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.readings import FastReadings, Role, Sample
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.daemon import partition
 from nri_coloc.daemon.partition import Partition
-from nri_coloc.model.events import PoolsSized
-from nri_coloc.model.readings import FastReadings, Role, Sample
-from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 PLAN = (PoolTuning("gold", priority=10, band=(0.3, 0.5)), PoolTuning("share", band=(0.4, 0.6)))
 

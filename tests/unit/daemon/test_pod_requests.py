@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core import weights
+from nri_coloc.core.workload import Pod, Resources
 from nri_coloc.daemon.pod_requests import PodRequests
-from nri_coloc.knobs import weights
-from nri_coloc.model.workload import Pod, Resources
-from tests.unit.actuation.host import Host
+from tests.unit.host.host import Host
 
 POD = "kubepods/burstable/pod1"
 BEST_EFFORT = "kubepods/besteffort"

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation import scheduler
+from nri_coloc.core.readings import Signal
+from nri_coloc.core.scheduler_hints import SchedulerCapability
 from nri_coloc.daemon import probe
-from nri_coloc.model.readings import Signal
-from nri_coloc.node_sim.node import Node
-from nri_coloc.reclaim.hints import SchedulerCapability
-from nri_coloc.sampling import cgroup_layout
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.host import cgroup_layout, scheduler
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.sim.node import Node
 
 
 def look(node: Node, version=(0, 12, 1), pid: int = 0):

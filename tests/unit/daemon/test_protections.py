@@ -2,12 +2,12 @@
 
 import pytest
 
+from nri_coloc.core.events import ContainerCreating, ContainerGone
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.daemon.protections import Protections
-from nri_coloc.model.events import ContainerCreating, ContainerGone
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.workload import QoSClass, Wish
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 class Rig:

@@ -7,17 +7,16 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.events import AmountsGranted, ContainerGone
+from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import Assignment
 from nri_coloc.daemon import pusher as module
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.errors import RuntimeRefused, TransportLost
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.events import AmountsGranted, ContainerGone
-from nri_coloc.model.knobs import NO_KNOBS, Knobs
-from nri_coloc.model.state import Assignment
-from nri_coloc.model.tuning import Tuning
 from tests.rig.waiting import comes, wait_until
 from tests.unit.daemon.kit import a_node, a_report, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 LOAN = Knobs(shares=2048, quota=200_000, period=100_000, memory_limit=1 << 30)
 LENT = replace(kit.RECLAIMED, knobs=kit.RECLAIMED.knobs.overlaid(LOAN), annotated=LOAN)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.events import ContainerGone, Reconfigured
+from nri_coloc.core.lending import Binding, Headroom
+from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.workload import Wish
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.model.events import ContainerGone, Reconfigured
-from nri_coloc.model.lending import Binding, Headroom
-from nri_coloc.model.tuning import PoolTuning, Tuning
-from nri_coloc.model.workload import Wish
 from tests.unit.daemon.quota_bed import APP, BUSY, ON, QUOTA, Rig
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 @pytest.fixture

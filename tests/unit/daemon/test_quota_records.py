@@ -2,10 +2,10 @@
 
 import pytest
 
+from nri_coloc.core.events import ContainerGone
+from nri_coloc.core.lending import Binding, Headroom
+from nri_coloc.core.settings import Tuning
 from nri_coloc.daemon import refusals
-from nri_coloc.model.events import ContainerGone
-from nri_coloc.model.lending import Binding, Headroom
-from nri_coloc.model.tuning import Tuning
 from tests.unit.daemon.quota_bed import APP, BUSY, QUOTA, Rig, switched_off
 
 

@@ -8,6 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from nri_coloc.core.events import ContainerGone
+from nri_coloc.core.knobs import NO_KNOBS
+from nri_coloc.core.settings import Tuning
 from nri_coloc.daemon import readiness
 from nri_coloc.daemon.comparison import (
     COMPARE_AFTER_S,
@@ -24,11 +27,8 @@ from nri_coloc.daemon.neighbours import NAMED, REMEMBERED_S, Neighbours
 from nri_coloc.daemon.readiness import Check, Finding, Readiness, Reading
 from nri_coloc.daemon.seams import Change
 from nri_coloc.errors import TransportLost
-from nri_coloc.model.events import ContainerGone
-from nri_coloc.model.knobs import NO_KNOBS
-from nri_coloc.model.tuning import Tuning
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 BEGAN = 1000.0
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from nri_coloc.daemon.records_file import NAME, SAVED_EVERY_S, RecordsFile
 from nri_coloc.daemon.state_folder import TRIED_EVERY_S
-from nri_coloc.telemetry.kept import KeptRecords
-from tests.unit.telemetry.test_kept import record, times
+from nri_coloc.service.audit_rings import KeptRecords
+from tests.unit.service.test_kept import record, times
 
 
 class Rig:

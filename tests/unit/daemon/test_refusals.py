@@ -15,11 +15,14 @@ from typing import Any, Final
 
 import pytest
 
-from nri_coloc.actuation import scheduler, tasks
-from nri_coloc.actuation.bandwidths import PodBandwidth, Share
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
-from nri_coloc.actuation.target import Target
+from nri_coloc.core import cpuset
+from nri_coloc.core.events import ContainerUpdating, PoolsSized
+from nri_coloc.core.knobs import Capability
+from nri_coloc.core.lending import Part
+from nri_coloc.core.reasons import AuditEvent
+from nri_coloc.core.scheduler_hints import Hint, Policy
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.workload import Resources
 from nri_coloc.daemon import refusals
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
@@ -27,19 +30,15 @@ from nri_coloc.daemon.host_groups import HostGroups
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.refusals import LONGEST_PAUSE_S
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.knobs.files import FileValue, memory_bounds
-from nri_coloc.model import cpuset
-from nri_coloc.model.events import ContainerUpdating, PoolsSized
-from nri_coloc.model.lending import Part
-from nri_coloc.model.reasons import AuditEvent
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.model.workload import Resources
-from nri_coloc.node_sim.cgroup_tree import CgroupTree
-from nri_coloc.reclaim.hints import Hint, Policy
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.host import cgroup_layout, scheduler, tasks
+from nri_coloc.host.bandwidth_files import PodBandwidth, Share
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.knob_files import FileValue, memory_bounds
+from nri_coloc.host.target import Target
+from nri_coloc.sim.cgroup_tree import CgroupTree
 from tests.unit.daemon.kit import a_node, a_report, an_actuator, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 class Clock:

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
+from nri_coloc.core import cpuset
+from nri_coloc.core.events import ContainerCreating, PodRemoved, PodStarted, PoolsSized
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
 from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.sentry import Sentry
-from nri_coloc.model import cpuset
-from nri_coloc.model.events import ContainerCreating, PodRemoved, PodStarted, PoolsSized
-from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 TUNING = Tuning(reclaim=ReclaimTuning(partition=True))
 

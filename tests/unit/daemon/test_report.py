@@ -3,16 +3,15 @@
 from dataclasses import replace
 
 from nri_coloc._pb import told_pb2
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.decisions import Decision
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.reasons import AuditEvent, Reason
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
-from nri_coloc.nri.subscription import HookKind
 from tests.unit.daemon.kit import a_node, a_report, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 def test_the_decisions_of_one_event_share_an_id_and_are_counted():

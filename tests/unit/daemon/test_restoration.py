@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.actuation import journal_file
 from nri_coloc.daemon import restoration
 from nri_coloc.daemon.restoration import RuntimeAt
+from nri_coloc.host import journal_file
 from tests.rig.journals import load, place
 
 KUBEPODS = "/sys/fs/cgroup/kubepods"

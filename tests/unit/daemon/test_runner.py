@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.settings import Settings
 from nri_coloc.daemon import restoration, runner, wiring
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.settings_watch import SettingsWatch
-from nri_coloc.model.tuning import Settings
-from nri_coloc.node_sim.node import Node
+from nri_coloc.sim.node import Node
 
 PARTS = ("trunk", "lending", "survey", "actuator", "pusher")
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.model.events import ContainerCreating, Reconfigured
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import QoSClass, Wish
+from nri_coloc.core.events import ContainerCreating, Reconfigured
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.workload import QoSClass, Wish
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 SCORED = Wish(QoSClass.SHARED, knobs=Knobs(oom_score_adj=700))
 

@@ -2,12 +2,12 @@
 
 from typing import Any, cast
 
+from nri_coloc.core.decisions import Moves
+from nri_coloc.core.events import ContainerGone, ContainerStarting
 from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.second_chances import EVERY_S, SecondChances
-from nri_coloc.model.decisions import Moves
-from nri_coloc.model.events import ContainerGone, ContainerStarting
 from tests.unit.daemon.kit import a_node, a_report, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 class Crew:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.actuation.cgroups import CgroupWriter
-from nri_coloc.actuation.journal import Journal
-from nri_coloc.actuation.watches import Touched, Watches
+from nri_coloc.core.events import PodRemoved, PoolsSized
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.state import RECLAIM
 from nri_coloc.daemon import sentry as module
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.sentry import Member, Sentry
-from nri_coloc.model.events import PodRemoved, PoolsSized
-from nri_coloc.model.state import RECLAIM
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.node_sim import shared_files
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.inotify import Touched, Watches
+from nri_coloc.host.journal import Journal
+from nri_coloc.sim import shared_files
 from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until
 from tests.unit.daemon.kit import a_node, a_report, an_actuator, start_pod
 

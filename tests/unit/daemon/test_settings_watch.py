@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.config import settings as reader
 from nri_coloc.daemon.settings_watch import STILL_S, Change, SettingsWatch
+from nri_coloc.service.configuration import loading as reader
 
 OBSERVES = "strict: true\nmode: observe\n"
 

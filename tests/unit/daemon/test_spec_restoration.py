@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.actuation import former_values
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.metadata import KnownKeys
+from nri_coloc.core.workload import RECORD_KEY
 from nri_coloc.daemon import restoration
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.pusher import PAUSE_S
 from nri_coloc.daemon.restoration import RuntimeAt
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
 from nri_coloc.errors import RuntimeRefused, TransportLost
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.metadata import KnownKeys
-from nri_coloc.model.workload import RECORD_KEY
+from nri_coloc.host import cgroup_layout, write_back
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Call, Synchronize
-from nri_coloc.sampling import cgroup_layout
 from tests.rig import told
 from tests.rig.journals import lines, load, place
 
@@ -223,14 +222,14 @@ def test_what_nobody_foresaw_of_one_keeps_no_other_from_its_values(v1):
 
 
 def test_what_nobody_foresaw_of_ones_files_keeps_no_other_from_its_own(v1, monkeypatch):
-    taken = former_values.restore
+    taken = write_back.restore
 
     def restore(file: str, was: str, version: int) -> bool:
         if "/odd/" in file:
             raise ValueError("not what anybody expected")
         return taken(file, was, version)
 
-    monkeypatch.setattr(former_values, "restore", restore)
+    monkeypatch.setattr(write_back, "restore", restore)
     for name in ("odd", "c"):
         v1.container(name, recorded(shares=2))
     done = v1.run()

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.workload import Container, Resources
 from nri_coloc.daemon import specs
-from nri_coloc.knobs.files import FileValue
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.workload import Container, Resources
-from tests.unit.actuation.host import Host
-from tests.unit.policy.kit import RECLAIMED, SHARED, Node
+from nri_coloc.host.knob_files import FileValue
+from tests.unit.host.host import Host
+from tests.unit.placing.kit import RECLAIMED, SHARED, Node
 
 MI = 1 << 20
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.actuation.journal import Journal
 from nri_coloc.daemon import state_folder
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.state_folder import TRIED_EVERY_S, StateFolder
+from nri_coloc.host.journal import Journal
 from tests.rig.journals import load
 from tests.unit.daemon.kit import a_node, a_report
 

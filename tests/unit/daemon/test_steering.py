@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.config import settings as reader
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import ContainerCreating, PodStarted, Reconfigured
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import steering
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.steering import InForce, Steering
-from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.events import ContainerCreating, PodStarted, Reconfigured
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.node_sim import machines
-from nri_coloc.policy import pools
-from nri_coloc.sampling import cgroup_layout, topology
+from nri_coloc.host import cgroup_layout, sysfs
+from nri_coloc.placing import pools
+from nri_coloc.service.configuration import loading as reader
+from nri_coloc.sim import machines
 from tests.unit.daemon import kit
-from tests.unit.policy import kit as policy_kit
+from tests.unit.placing import kit as policy_kit
 
 ONLINE = "sys/devices/system/cpu/online"
 SETTINGS = reader.load("", "a test")
@@ -46,7 +46,7 @@ class Rig:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         machines.plant(machines.MACHINES["8cpu"], root)
         self.root, self.reads, self.now = root, 0, time.monotonic()
-        self.node = Node(pools.initial(topology.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
+        self.node = Node(pools.initial(sysfs.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
         report, self.heard = kit.a_report(self.node)
         self.runtime = FakeRuntime()
         watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
@@ -61,13 +61,13 @@ class Rig:
             runtime=self.runtime,
             after=(report.changed,),
         )
-        read = topology.read
+        read = sysfs.read
 
         def counted(host_root: str) -> Any:
             self.reads += 1
             return read(host_root)
 
-        monkeypatch.setattr(topology, "read", counted)
+        monkeypatch.setattr(sysfs, "read", counted)
 
     def looks(self, times: int) -> "Rig":
         for _ in range(times):

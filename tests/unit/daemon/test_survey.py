@@ -7,26 +7,26 @@ from typing import cast
 
 import pytest
 
+from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.lending import Binding
+from nri_coloc.core.readings import Picture
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon import survey as subject
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import NAME, ForecastFile
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.survey import Listen, Survey
-from nri_coloc.model.events import PoolsSized
-from nri_coloc.model.lending import Binding
-from nri_coloc.model.readings import Picture
-from nri_coloc.model.state import RECLAIM, NodeState
-from nri_coloc.model.tuning import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.node_sim.memory_use import Held
-from nri_coloc.node_sim.node import Node
-from nri_coloc.node_sim.spec import ContainerRequest, PodRequest
-from nri_coloc.reclaim.box_memory import Found
-from nri_coloc.reclaim.forecast import Forecast
-from nri_coloc.sampling import cgroup_layout
-from nri_coloc.sampling.picture import PictureTaker
+from nri_coloc.forecast.expectations import Forecast
+from nri_coloc.forecast.snapshot import PictureTaker
+from nri_coloc.host import cgroup_layout
+from nri_coloc.memory.division import Found
+from nri_coloc.sim.memory_use import Held
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest
 from tests.rig.waiting import wait_until
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
-from tests.unit.policy.kit import RECLAIMED
+from tests.unit.placing.kit import RECLAIMED
 
 GIB = 1 << 30
 

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.actuation.putting_back import Apart
+from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.workload import Numa, Pod, QoSClass, Resources, Wish
 from nri_coloc.daemon import targets
-from nri_coloc.knobs.capability import Capability
-from nri_coloc.model.events import ContainerCreating, PodStarted
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.tuning import ReclaimTuning, Tuning
-from nri_coloc.model.workload import Numa, Pod, QoSClass, Resources, Wish
+from nri_coloc.host.write_back import Apart
 from tests.unit.daemon.kit import a_node, create, start_pod
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 CAN = kit.EVERYTHING
 

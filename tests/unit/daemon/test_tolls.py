@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, NodeReading, Picture
 from nri_coloc.daemon.tolls import Tolls
-from nri_coloc.model.readings import GroupReading, IOReading, MemoryReading, NodeReading, Picture
 from tests.unit.daemon.kit import a_node, a_report, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 NODE = NodeReading(0.0)
 

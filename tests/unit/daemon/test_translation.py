@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import told_pb2
+from nri_coloc.core.events import PodResized
+from nri_coloc.core.knobs import Knobs, Original
+from nri_coloc.core.settings import ClassTuning, PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import Phase, QoSClass
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.translation import Translator
-from nri_coloc.model.events import PodResized
-from nri_coloc.model.knobs import Knobs, Original
-from nri_coloc.model.state import Assignment, NodeState
-from nri_coloc.model.tuning import ClassTuning, PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.model.workload import Phase, QoSClass
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
-from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import admission, record
+from nri_coloc.placing import admission, record
 from tests.rig.told import entry
 from tests.unit.daemon.kit import Requests, a_node, a_translator, listed
 

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc._pb import told_pb2
-from nri_coloc.model import cpuset
-from nri_coloc.model.decisions import Outcome
-from nri_coloc.model.knobs import NO_KNOBS
-from nri_coloc.model.state import NodeState
-from nri_coloc.model.tuning import Tuning
-from nri_coloc.model.workload import KEPT_BY_DRA, QoSClass, Wish
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.knobs import NO_KNOBS
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.core.workload import KEPT_BY_DRA, QoSClass, Wish
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
-from nri_coloc.nri.subscription import HookKind
-from nri_coloc.policy import record
+from nri_coloc.placing import record
 from tests.rig.told import entry
 from tests.unit.daemon.kit import Requests, a_node, a_translator, create, listed
-from tests.unit.policy.kit import DEDICATED
+from tests.unit.placing.kit import DEDICATED
 
 DRIVER = Tuning(dra_driver=True)
 

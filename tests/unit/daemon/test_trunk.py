@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
+from nri_coloc.core.metadata import KnownKeys
 from nri_coloc.daemon import trunk
 from nri_coloc.daemon.connection import SEND_TIMEOUT_S, Connection
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.errors import TransportLost
-from nri_coloc.model.metadata import KnownKeys
 from nri_coloc.nri import codec, events
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.session import Session
-from nri_coloc.nri.subscription import HookKind
 from tests.rig.raw_runtime import RawPlugin, RawRuntime
 from tests.rig.waiting import PATIENCE_SECONDS
 from tests.unit.daemon.kit import a_node, a_report

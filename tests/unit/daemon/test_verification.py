@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.state import Assignment
+from nri_coloc.core.workload import Phase
 from nri_coloc.daemon.verification import Verification
-from nri_coloc.model.knobs import Knobs
-from nri_coloc.model.state import Assignment
-from nri_coloc.model.workload import Phase
 from tests.unit.daemon.kit import a_node, create
 
 PUSHED = Knobs(cpus="0-3", shares=1024, quota=50_000, period=100_000, memory_limit=(1 << 20) + 5)

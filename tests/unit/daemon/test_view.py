@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from nri_coloc.core.events import ContainerStarting
+from nri_coloc.core.lending import Binding, Capacity, Headroom
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView, Loops
-from nri_coloc.model.events import ContainerStarting
-from nri_coloc.model.lending import Binding, Capacity, Headroom
-from nri_coloc.reclaim.memory import MemoryHeadroom
+from nri_coloc.memory.headroom import MemoryHeadroom
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ from typing import cast
 
 import pytest
 
+from nri_coloc.core.readings import GroupReading, NodeReading, Picture
 from nri_coloc.daemon.waiting import MOST_PODS, Waiting
-from nri_coloc.model.readings import GroupReading, NodeReading, Picture
-from nri_coloc.sampling.cgroup_reading import CgroupReader
-from nri_coloc.sampling.counters import Schedstat
-from nri_coloc.sampling.fast import FastSampler
-from nri_coloc.sampling.run_delay import MOST_TASKS
+from nri_coloc.host.counters import Schedstat
+from nri_coloc.host.readings import CgroupReader
+from nri_coloc.lending.run_delay import MOST_TASKS
+from nri_coloc.lending.sampler import FastSampler
 from tests.unit.daemon.kit import a_node, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 QOS = "kubepods"
 

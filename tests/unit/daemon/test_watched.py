@@ -2,13 +2,13 @@
 
 import pytest
 
+from nri_coloc.core.events import PodStarted
+from nri_coloc.core.workload import Pod
 from nri_coloc.daemon import watched
-from nri_coloc.model.events import PodStarted
-from nri_coloc.model.workload import Pod
-from nri_coloc.sampling.cgroup_layout import CgroupLayout
-from nri_coloc.sampling.picture import Subjects
+from nri_coloc.forecast.snapshot import Subjects
+from nri_coloc.host.cgroup_layout import CgroupLayout
 from tests.unit.daemon.kit import a_node, create
-from tests.unit.policy import kit
+from tests.unit.placing import kit
 
 
 def test_everybody_is_in_the_picture_by_id():

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.multiplex import trunk
-from nri_coloc.node_sim import adaptation
-from nri_coloc.nri import calls, events
+from nri_coloc.nri import calls, events, multiplexer
 from nri_coloc.nri.session import Session
 from nri_coloc.nri.version import NriVersion
+from nri_coloc.sim import adaptation
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc._pb import ttrpc_pb2
 
@@ -90,13 +89,13 @@ def raises_alike(error: type[Exception], *verbs: Callable[[], object]) -> list[E
 def request(stream: int, method: str, payload: bytes, service: str = calls.PLUGIN) -> bytes:
     envelope = ttrpc_pb2.Request(service=service, method=method, payload=payload)
     message = frames.frame(stream, frames.REQUEST, envelope.SerializeToString())
-    return trunk.frame(trunk.PLUGIN_SERVICE, message)
+    return multiplexer.frame(multiplexer.PLUGIN_SERVICE, message)
 
 
 def answers(data: bytes) -> list[tuple[int, int, str]]:
     """Stream, code and text of what the session wrote by itself; each message in frames of its own."""
     found = []
-    for _, message in trunk.Trunk().receive_data(data):
+    for _, message in multiplexer.Trunk().receive_data(data):
         _, stream, _, _ = frames.HEADER.unpack_from(message)
         status = ttrpc_pb2.Response.FromString(bytes(message[frames.HEADER_SIZE :])).status
         found.append((stream, status.code, status.message))

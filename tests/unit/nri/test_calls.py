@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.nri import calls
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
 
 PLUGIN = nri_pb2.DESCRIPTOR.services_by_name["Plugin"]
 # validation is never subscribed to: a plugin that does not answer it makes every creation fail

@@ -3,8 +3,8 @@
 import pytest
 
 from nri_coloc._pb import nri_pb2, told_pb2
-from nri_coloc.model.metadata import MAX_BYTES, KnownKeys
-from nri_coloc.model.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
+from nri_coloc.core.metadata import MAX_BYTES, KnownKeys
+from nri_coloc.core.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
 from nri_coloc.nri import codec
 from tests.rig import told
 
@@ -168,7 +168,7 @@ class TestRecords:
 
 
 class TestClaims:
-    """What the DRA CPU driver put into an environment; whether it counts is decided in `policy.driver`."""
+    """What the DRA CPU driver put into an environment; whether it counts is decided in `placing.driver`."""
 
     def claimed(self, *env: str, cpus: str = "4-5") -> int:
         message = nri_pb2.Container(id="c1", env=env)

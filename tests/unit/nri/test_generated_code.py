@@ -6,7 +6,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.nri import calls
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
 
 ROOT = Path(__file__).resolve().parents[3]
 

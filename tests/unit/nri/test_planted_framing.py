@@ -5,17 +5,17 @@ from collections.abc import Callable
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.multiplex import trunk
-from nri_coloc.node_sim.go_reader import GoFailure, GoOutOfMemory, GoPanic, GoQueueOverflow
+from nri_coloc.nri import multiplexer
+from nri_coloc.sim.go_reader import GoFailure, GoOutOfMemory, GoPanic, GoQueueOverflow
 from tests.unit.nri.pair import RESOURCES, Pair
 
 Frame = Callable[[int, bytes], bytes]
 
-RIGHT = trunk.frame
+RIGHT = multiplexer.frame
 
 
 def framed(connection: int, *parts: bytes) -> bytes:
-    return b"".join(trunk.HEADER.pack(connection, len(part)) + part for part in parts)
+    return b"".join(multiplexer.HEADER.pack(connection, len(part)) + part for part in parts)
 
 
 def in_one_frame(connection: int, message: bytes) -> bytes:
@@ -62,7 +62,7 @@ def plugin() -> Plugin:
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, mistake: Frame) -> None:
-    monkeypatch.setattr(trunk, "frame", mistake)
+    monkeypatch.setattr(multiplexer, "frame", mistake)
 
 
 def test_without_a_mistake_all_is_read(plugin):

@@ -4,11 +4,9 @@ import pytest
 
 from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.errors import LocalProtocolError
-from nri_coloc.multiplex import trunk
-from nri_coloc.nri import calls, events
-from nri_coloc.nri.session import Session
-from nri_coloc.nri.states import State
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri import calls, events, multiplexer
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.nri.session import Session, State
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc._pb import ttrpc_pb2
 from nri_coloc.ttrpc.status import Code
@@ -46,7 +44,7 @@ def test_registration_tells_name_index_and_version():
 
 
 def test_registration_has_no_deadline():
-    ((_, message),) = trunk.Trunk().receive_data(Session("a", "00").register())
+    ((_, message),) = multiplexer.Trunk().receive_data(Session("a", "00").register())
     envelope = ttrpc_pb2.Request.FromString(bytes(message[frames.HEADER_SIZE :]))
     assert (envelope.service, envelope.method, envelope.timeout_nano) == (calls.RUNTIME, "RegisterPlugin", 0)
 
@@ -61,7 +59,9 @@ def test_registering_twice_is_our_mistake():
 def test_a_refused_registration_closes_the_session():
     pair = Pair()
     pair.session.register()
-    event = pair.call((1, trunk.frame(trunk.RUNTIME_SERVICE, refusal(1, Code.UNKNOWN, "no such index"))))
+    event = pair.call(
+        (1, multiplexer.frame(multiplexer.RUNTIME_SERVICE, refusal(1, Code.UNKNOWN, "no such index")))
+    )
     assert event == events.RegistrationRefused(Code.UNKNOWN, "no such index")
     assert pair.session.state is State.CLOSED
 
@@ -69,7 +69,9 @@ def test_a_refused_registration_closes_the_session():
 def test_nothing_is_read_after_a_refused_registration():
     session = Session("a", "00")
     session.register()
-    data = trunk.frame(trunk.RUNTIME_SERVICE, refusal(1, 2, "no")) + request(1, "StopContainer", b"")
+    data = multiplexer.frame(multiplexer.RUNTIME_SERVICE, refusal(1, 2, "no")) + request(
+        1, "StopContainer", b""
+    )
     assert session.receive_data(data) == [events.RegistrationRefused(2, "no")]
 
 

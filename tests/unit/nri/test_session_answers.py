@@ -4,11 +4,10 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.errors import LocalProtocolError, RemoteProtocolError
-from nri_coloc.multiplex import trunk
-from nri_coloc.nri import calls, events
+from nri_coloc.nri import calls, events, multiplexer
 from nri_coloc.nri import session as sessions
-from nri_coloc.nri.states import State
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri.calls import HookKind
+from nri_coloc.nri.session import State
 from nri_coloc.ttrpc import frames
 from nri_coloc.ttrpc.status import Code
 from tests.unit.nri.pair import (
@@ -163,7 +162,9 @@ def test_a_broken_ttrpc_closes_the_session_and_keeps_the_foreign_cause():
     pair = Pair()
     pair.session.register()
     with pytest.raises(RemoteProtocolError) as error:
-        pair.session.receive_data(trunk.frame(trunk.RUNTIME_SERVICE, frames.frame(1, frames.DATA, b"")))
+        pair.session.receive_data(
+            multiplexer.frame(multiplexer.RUNTIME_SERVICE, frames.frame(1, frames.DATA, b""))
+        )
     assert type(error.value.__cause__).__module__ == "nri_coloc.ttrpc.errors"
 
 
@@ -184,6 +185,6 @@ def test_an_end_inside_a_message_is_a_fault(kept):
 
 def test_an_end_inside_a_message_is_seen_when_the_frame_was_whole():
     pair = Pair().serve()
-    pair.session.receive_data(trunk.frame(trunk.PLUGIN_SERVICE, b"\x00\x00"))
+    pair.session.receive_data(multiplexer.frame(multiplexer.PLUGIN_SERVICE, b"\x00\x00"))
     with pytest.raises(RemoteProtocolError, match="inside a message"):
         pair.session.receive_end()

@@ -1,8 +1,8 @@
-"""nri/states.py: which input a session takes in which state; whatever is not in the table breaks the protocol."""
+"""nri/session.py: which input a session takes in which state; whatever is not in the table breaks the protocol."""
 
 import pytest
 
-from nri_coloc.nri.states import TRANSITIONS, Input, State
+from nri_coloc.nri.session import TRANSITIONS, Input, State
 
 LIVE = [state for state in State if state is not State.CLOSED]
 

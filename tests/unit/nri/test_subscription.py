@@ -1,8 +1,8 @@
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.nri import subscription
-from nri_coloc.nri.subscription import HookKind
+from nri_coloc.nri import calls
+from nri_coloc.nri.calls import HookKind
 
 VALIDATE = 1 << (nri_pb2.VALIDATE_CONTAINER_ADJUSTMENT - 1)
 
@@ -18,13 +18,13 @@ VALIDATE = 1 << (nri_pb2.VALIDATE_CONTAINER_ADJUSTMENT - 1)
     ],
 )
 def test_the_mask_holds_every_event_that_the_version_can_send(version, mask):
-    assert subscription.mask(version) == mask
+    assert calls.mask(version) == mask
 
 
 def test_the_mask_never_asks_for_everything_or_for_validation():
     for minor in range(20):
-        assert subscription.mask((0, minor, 0)) != 0
-        assert not subscription.mask((0, minor, 0)) & VALIDATE
+        assert calls.mask((0, minor, 0)) != 0
+        assert not calls.mask((0, minor, 0)) & VALIDATE
 
 
 def test_every_event_but_validation_is_a_hook():

@@ -1,0 +1,156 @@
+"""What can happen to the node, as the policy is told it: causes, not wire messages.
+
+The daemon translates hooks into these and adds each container's `Wish`, so that the policy sees neither
+annotations nor protobuf. Every event may name a pod or container that the state does not know: messages
+get lost around a registration, and the policy then takes the event's own facts.
+"""
+
+from collections.abc import Mapping
+
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Inputs
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.value import value
+from nri_coloc.core.workload import Container, Pod, Resources, Wish
+
+
+@value
+class PodStarted:
+    """A sandbox runs; its cgroup exists and holds no container yet. `wish` is the pod's own."""
+
+    pod: Pod
+    wish: Wish
+
+
+@value
+class PodResized:
+    """A pod's CPU request is another one now."""
+
+    pod: Pod
+
+
+@value
+class PodRemoved:
+    """A sandbox was stopped or removed; stopping is final for all of its containers."""
+
+    pod_id: str
+
+
+@value
+class ContainerCreating:
+    """The runtime asks, before the container exists."""
+
+    pod: Pod
+    container: Container
+    wish: Wish
+
+
+@value
+class ContainerCreated:
+    """The runtime has stored a container, which has no cgroup yet. `cpus`: those that its specification names."""
+
+    pod_id: str
+    container_id: str
+    cpus: CPUMask
+
+
+@value
+class ContainerStarting:
+    """The task exists and has not run an instruction; the last safe point. `running`: it already has."""
+
+    pod: Pod
+    container: Container
+    wish: Wish
+    running: bool = False
+
+
+@value
+class ContainerUpdating:
+    """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep". `wish`: as it reads with them.
+
+    `answered`: False if its answer has left without us, so that only files can bring what follows. `within_pod`: the
+    kernel takes no CPUs for a container that its pod has not (cgroup v1).
+    """
+
+    pod: Pod
+    container: Container
+    wish: Wish
+    requested: Resources
+    answered: bool = True
+    within_pod: bool = False
+
+
+@value
+class ContainerGone:
+    """The container's process is dead, or the container was removed; `vanished`: nobody told, CRI's list did."""
+
+    container_id: str
+    removed: bool = False
+    vanished: bool = False
+
+
+@value
+class Synchronized:
+    """The runtime's whole list; what is not in it is gone."""
+
+    pods: tuple[tuple[Pod, Wish], ...]
+    containers: tuple[tuple[Container, Wish], ...]
+
+
+@value
+class Reconfigured:
+    """New tuning or a changed machine; wishes by container and by pod id, read again under the new tuning."""
+
+    topology: Topology
+    wishes: Mapping[str, Wish]
+    pod_wishes: Mapping[str, Wish]
+
+
+@value
+class PoolsSized:
+    """How many CPUs each pool shall have, from the lending loop; the policy chooses the CPUs.
+
+    `counts`: by pool; a pool that is not named has no size of its own. `because`: the figures behind them, for the
+    audit. `reason`: where the counts do not tell it; by default the policy derives it from them. `inputs`: by name.
+    """
+
+    counts: Mapping[str, int]
+    because: str
+    reason: Reason | None = None
+    inputs: Inputs | None = None
+
+
+@value
+class AmountsGranted:
+    """What containers have of their loans changed: by container id, the changed knobs set.
+
+    `because`: the figures behind them, for the audit; `inputs`: by name.
+    """
+
+    amounts: Mapping[str, Knobs]
+    because: str
+    inputs: Inputs | None = None
+
+
+@value
+class CPUsFreed:
+    """CPUs may be free: the oldest pod that waits for CPUs and can have them now is placed again."""
+
+
+Event = (
+    PodStarted
+    | PodResized
+    | PodRemoved
+    | ContainerCreating
+    | ContainerCreated
+    | ContainerStarting
+    | ContainerUpdating
+    | ContainerGone
+    | Synchronized
+    | Reconfigured
+    | PoolsSized
+    | AmountsGranted
+    | CPUsFreed
+)

@@ -1,0 +1,169 @@
+"""The values that we set, by the names that the audit uses for them (DESIGN 4.6), and which of them are possible here.
+
+`Knobs` is a record of wishes or of facts: `None` means "not ours" or "not known", never "zero". `nri.adjustment`
+translates it to NRI messages, `host.knob_files` to kernel files. `Capability` says which values this kernel and this
+runtime can take; a probe fills it at the start.
+
+`Knobs` is a named tuple and no dataclass: several are made and compared in every hook, a tuple five times faster.
+"""
+
+from dataclasses import dataclass
+from mmap import PAGESIZE
+from typing import Final, NamedTuple
+
+KnobValue = int | str
+
+MIN_SHARES: Final = 2
+"""What the kubelet writes for "no CPU request", and the kernel's least weight (pkg/kubelet/cm/helpers_linux.go,
+MinShares; kernel/sched/sched.h, MIN_SHARES)."""
+
+PAGE: Final = PAGESIZE
+"""Bytes: this machine's page, 4096 or, on some of arm64 and ppc64le, 65536. Kernels keep memory limits in whole pages,
+rounded down (Documentation/admin-guide/cgroup-v2, "Memory")."""
+
+LEAST_MEMORY: Final = 4 << 20
+"""Bytes: the least memory with which a container starts. With less, runc fails at every start: the kernel refuses the
+limit (EBUSY) or kills the init process. Measured with busybox's `true` in steps of 256 KiB on kernel 6.18 and cgroup
+v1 (benchmarks/least_memory.py): 2.5 MiB with runc 1.1.5, 3.25 MiB with runc 1.3.2; rounded up to a whole MiB."""
+
+KERNELS_IO_WEIGHT: Final = 100
+"""What a cgroup weighs to which nobody gave a weight (CGROUP_WEIGHT_DFL)."""
+
+NO_LIMIT: Final = -1
+"""For a quota and a memory limit: none (OCI runtime specification, config-linux.md)."""
+
+KERNELS_SHARES: Final = 1024
+"""Of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
+
+KERNELS_PERIOD: Final = 100_000
+"""Of a new cgroup, µs (kernel/sched/fair.c, default_cfs_period)."""
+
+MAX_SHARES: Final = 262_144
+"""The upper end of both, 256 CPUs' worth: a greater request reads the same."""
+
+
+class Knobs(NamedTuple):
+    """Units: shares as cgroup v1 counts them (1024 = one CPU), quota/period/burst in µs, memory in bytes,
+    cpus and mems as cpulists, io_weight 1–10000 (100 is the kernel's default)."""
+
+    cpus: str | None = None
+    mems: str | None = None
+    shares: int | None = None
+    quota: int | None = None
+    period: int | None = None
+    burst: int | None = None
+    memory_limit: int | None = None
+    memory_high: int | None = None
+    memory_low: int | None = None
+    memory_min: int | None = None
+    oom_score_adj: int | None = None
+    io_weight: int | None = None
+    blockio_class: str | None = None
+    rdt_class: str | None = None
+
+    def named(self) -> dict[str, KnobValue]:
+        """Return the set knobs by their audit names, in the order of the contract."""
+        return {name: value for name, value in zip(NAMES, self, strict=True) if value is not None}
+
+    def differing(self, other: "Knobs") -> "Knobs":
+        """Keep the set knobs whose value the other does not have already."""
+        return Knobs._make([None if a == b else a for a, b in zip(self, other, strict=True)])
+
+    def where_set(self, other: "Knobs") -> "Knobs":
+        """Keep the knobs that are set in the other too."""
+        return Knobs._make([None if b is None else a for a, b in zip(self, other, strict=True)])
+
+    def without(self, other: "Knobs") -> "Knobs":
+        """Keep the knobs that are not set in the other."""
+        return Knobs._make([a if b is None else None for a, b in zip(self, other, strict=True)])
+
+    def overlaid(self, other: "Knobs") -> "Knobs":
+        """Return this record with the other's set knobs on top."""
+        return Knobs._make([a if b is None else b for a, b in zip(self, other, strict=True)])
+
+
+def _audit_name(attribute: str) -> str:
+    for prefix in ("memory_", "io_"):
+        if attribute.startswith(prefix):
+            return attribute.replace("_", ".", 1)
+    return attribute
+
+
+def burst_of(quota: int | None, percent: int | None) -> int | None:
+    """Return the CFS burst, µs, that a percentage (0-100) of a quota is; None without a quota or a percentage.
+
+    Never above the quota, which the kernel refuses (kernel/sched/core.c, tg_set_cfs_bandwidth: EINVAL): Koordinator's
+    default of ten times it needs a patched one.
+    """
+    if quota is None or quota <= 0 or percent is None:
+        return None
+    return quota * min(max(percent, 0), 100) // 100
+
+
+ATTRIBUTES: Final = Knobs._fields
+AUDIT_NAMES: Final = tuple((name, _audit_name(name)) for name in ATTRIBUTES)
+"""(attribute, name in the audit) of every knob: `memory_limit` is called `memory.limit`, and so on."""
+
+NAMES: Final = tuple(name for _, name in AUDIT_NAMES)
+
+NO_KNOBS: Final = Knobs()
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """`ours`: the knobs that are ours, by attribute; `values`: what there was before, None for nothing."""
+
+    ours: frozenset[str]
+    values: Knobs = NO_KNOBS
+
+    def completed(self, later: "Original") -> "Original":
+        """Add what became ours later: of a knob that was ours already, what stood there then was ours."""
+        both = zip(ATTRIBUTES, self.values, later.values, strict=True)
+        values = [first if name in self.ours else second for name, first, second in both]
+        return Original(self.ours | later.ours, Knobs._make(values))
+
+
+_BURST_FILES: Final = frozenset({"cpu.max.burst", "cpu.cfs_burst_us"})
+_IO_FILES: Final = frozenset({"io.weight", "io.bfq.weight", "blkio.weight", "blkio.bfq.weight"})
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """`cgroup`: 1 or 2. `files`: control files that a pod's cgroup has here; a file not in it is not written.
+    `seen_on_pods`: they were read where pods are, not guessed from another cgroup.
+
+    `oom_at_create`: the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7). `oom_least`: the lowest that it may
+    set; runc cannot create the container otherwise. `resctrl`: mounted.
+    """
+
+    cgroup: int = 1
+    files: frozenset[str] = frozenset()
+    oom_at_create: bool = True
+    oom_least: int = 0
+    resctrl: bool = False
+    seen_on_pods: bool = False
+
+    def unified(self, name: str) -> bool:
+        """Whether a value may travel in `unified`: on v2 only (v1 fails the creation), for a file that exists."""
+        return self.cgroup == 2 and name in self.files
+
+    def lacking(self, wanted: Knobs) -> Knobs:
+        """Return the values that nothing here takes; what is only guessed to be missing is not among them."""
+        seen = self.seen_on_pods
+        return Knobs(
+            burst=wanted.burst if seen and not self.files & _BURST_FILES else None,
+            io_weight=wanted.io_weight if seen and not self.files & _IO_FILES else None,
+            memory_high=wanted.memory_high if seen and "memory.high" not in self.files else None,
+            memory_low=wanted.memory_low if seen and "memory.low" not in self.files else None,
+            memory_min=wanted.memory_min if seen and "memory.min" not in self.files else None,
+            rdt_class=None if self.resctrl else wanted.rdt_class,
+        )
+
+    def oom_by_answer(self, wanted: int | None, former: int | None) -> bool:
+        """Whether an oom_score_adj may travel in the answer to a creation; otherwise it is written at start."""
+        if wanted is None or not self.oom_at_create:
+            return False
+        return wanted >= min(self.oom_least, former or 0)
+
+
+NOTHING_KNOWN: Final = Capability()

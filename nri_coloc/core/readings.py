@@ -1,0 +1,287 @@
+"""Measured values, as immutable records: a lean one for the fast loop, a full one for the slow loop.
+
+All counters are the kernel's own running totals. Rates are made by comparing two readings of the same `key`, so that
+a cgroup that was created again between them never looks like a burst. None means "could not be read": a value, not an
+error. Times are monotonic seconds, CPU times and stalls µs, memory bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from nri_coloc.core.cpuset import CPUMask
+
+SCHEDULER_TICK_S: Final = 0.004
+"""Counters of a task that keeps running are brought up to date by the scheduler's tick (250 Hz on most kernels)."""
+
+
+class Role(StrEnum):
+    """Whose use a fast sample measures."""
+
+    PODS = "pods"
+    """Everything below kubepods."""
+    SYSTEM = "system"
+    """Everything on the node beside kubepods, HOST too: PODS less BOX and DEDICATED, and SYSTEM less HOST, and of both
+    together less RESERVED, are what is used and not lent. On cgroup v2 it is several samples."""
+    BOX = "box"
+    """A pod cgroup of the reclaim box."""
+    HOST = "host"
+    """A host group in the box, outside of kubepods."""
+    DEDICATED = "dedicated"
+    """Whoever runs only on CPUs that are somebody's and not lent: of a container's own, or of a pool's."""
+    RESERVED = "reserved"
+    """What ran on CPUs that are neither lent nor anybody's, reserved ones and isolated ones that are free, and is in
+    PODS or SYSTEM: on cgroup v1 interrupts and stolen time are not."""
+    ONLINE = "online"
+    """An online pod, or a group of nothing but online pods: its stalls count."""
+    TIER = "tier"
+    """Members of one tier, where pools are sized by load (partition)."""
+
+
+class Signal(StrEnum):
+    """By what a group's waiting for a CPU is told."""
+
+    PSI = "PSI"
+    """The kernel's own figure: the time in which at least one task of the group waited."""
+    RUN_DELAY = "run-queue delay"
+    """How long a few of its busiest tasks waited, added up: where the kernel tells no PSI."""
+
+
+class Sample(NamedTuple):
+    """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
+
+    `key` is its identity: the folder's inode, never its path; a negative number stands for the very set of cgroups
+    that a sum or difference was made of. `usage_us` None says that the cgroup cannot be read or is `gone`, that one of
+    the counters of a difference began anew, or, of an online pod by itself, that its usage was not asked for. Of one
+    role, no cgroup lies inside another; its samples come in turns, each with its own `at`, and are summed as rates.
+
+    `stalled_us`: what `signal` says, by PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0
+    where it has none; summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a
+    period ends, up to 100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now. `tier`: of
+    TIER, whose members they are.
+    """
+
+    key: int
+    role: Role
+    at: float
+    usage_us: int | None = None
+    stalled_us: int | None = None
+    throttled_us: int | None = None
+    shares_box: bool = True
+    tier: str = ""
+    signal: Signal = Signal.PSI
+    gone: bool = False
+
+
+class Look(NamedTuple):
+    """What one fast tick's counters come to, before anybody makes samples of them; µs of CPU time.
+
+    `left_us`: what PODS used and neither BOX nor DEDICATED did; `system_us`: what SYSTEM did and HOST did not, RESERVED
+    not taken off; `box_us`: of BOX and HOST. `waited_us`: how long each of the ONLINE groups waited that every look
+    reads, in the same order from look to look. None of these is missing in it. `online`: the samples of those that
+    were read in turn.
+    """
+
+    at: float
+    left_us: int
+    system_us: int
+    box_us: int
+    waited_us: tuple[int, ...] = ()
+    online: tuple[Sample, ...] = ()
+
+
+class FastReadings(NamedTuple):
+    """What one fast tick read: all that is added up, and others by rotation.
+
+    `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
+    the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
+    `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that a tick cost
+    since the last one that decided, with waking up; `mean_took_s`: the mean of the last ones. `yields`: whether all of
+    the box weighs less than everybody beside it; `equal`: a pod that weighs as little, for which alone it may not.
+    `most`: CPUs that an operator lets the box have, 0 for any number. `members`: how many samples of BOX and HOST
+    there are when all have been read. `counters_s`: how far a CPU's counter may be behind, the scheduler's tick.
+    """
+
+    at: float
+    samples: tuple[Sample, ...] = ()
+    late_s: float = 0.0
+    lendable: int = 0
+    threads_per_core: int = 1
+    cpus: int = 0
+    took_s: float = 0.0
+    mean_took_s: float = 0.0
+    yields: bool = False
+    most: int = 0
+    members: int = 0
+    equal: str = ""
+    counters_s: float = SCHEDULER_TICK_S
+
+
+class Pressure(NamedTuple):
+    """PSI's running totals of one resource, µs."""
+
+    some_us: int
+    full_us: int = 0
+
+
+class MemoryReading(NamedTuple):
+    """One cgroup's memory. `working_set` = usage − inactive file cache (as the kubelet counts it).
+
+    `file`: page cache that can go back to a file; tmpfs and shared memory, `shared`, cannot. `slab_reclaimable`: the
+    kernel's own that can, dentries and inodes; None where it does not tell (v1).
+    """
+
+    usage: int
+    anon: int = 0
+    file: int = 0
+    inactive_file: int = 0
+    working_set: int = 0
+    limit: int | None = None
+    oom_kills: int = 0
+    high_events: int = 0
+    shared: int = 0
+    slab_reclaimable: int | None = None
+
+    @property
+    def most_slab(self) -> int:
+        """Reclaimable slab, or at most so much: what is no process's and no file's is the kernel's."""
+        if self.slab_reclaimable is not None:
+            return self.slab_reclaimable
+        return max(0, self.usage - self.anon - self.file - self.shared)
+
+    @property
+    def unreclaimable(self) -> int:
+        """What no bound of memory gets back: all but page cache, and slab of which it is told that it can be."""
+        return max(0, self.usage - self.file - (self.slab_reclaimable or 0))
+
+
+class IOReading(NamedTuple):
+    """Bytes and operations since the cgroup was made, all devices together."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    reads: int = 0
+    writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """One cgroup in the full picture; every part that its kernel does not offer is None.
+
+    `run_delay_us`: only where there is no PSI, of a container's living threads; it falls when one of them ends.
+    A container's I/O and its stalls for memory and I/O are in its pod's reading only; throttling and waiting for CPUs
+    are in containers' only.
+    """
+
+    key: int
+    at: float
+    usage_us: int | None = None
+    throttled_us: int | None = None
+    throttled_periods: int | None = None
+    run_delay_us: int | None = None
+    cpu: Pressure | None = None
+    memory_stall: Pressure | None = None
+    io_stall: Pressure | None = None
+    memory: MemoryReading | None = None
+    io: IOReading | None = None
+
+
+class Toll(NamedTuple):
+    """What sharing the node cost some cgroups in a while: sums of how far their counters rose.
+
+    Of containers: held back by a quota, waiting for a CPU, killed for memory. Of pods: bytes and operations of I/O,
+    stalled for memory and for I/O, and made to reclaim at memory.high.
+    """
+
+    throttled_us: int = 0
+    waited_us: int = 0
+    oom_kills: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    reads: int = 0
+    writes: int = 0
+    memory_stalled_us: int = 0
+    io_stalled_us: int = 0
+    high_events: int = 0
+
+
+class NumaMemory(NamedTuple):
+    """One memory node, bytes."""
+
+    total: int
+    free: int
+    file: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """The machine as a whole. `watermark`: the kernel's low watermarks of all zones, bytes (/proc/zoneinfo).
+
+    `reserved_usage_us`: CPU time spent on `reserved`, the CPUs that are neither lent nor anybody's, as far as it is in
+    `usage_us`.
+    """
+
+    at: float
+    usage_us: int | None = None
+    reserved_usage_us: int | None = None
+    reserved: CPUMask = 0
+    memory_total: int = 0
+    memory_free: int = 0
+    inactive_file: int = 0
+    active_file: int = 0
+    slab_reclaimable: int = 0
+    watermark: int = 0
+    nodes: Mapping[int, NumaMemory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything at about one moment: by pod id and container id, with kubepods and the node around them.
+
+    A pod or container whose cgroup is gone is not in it. `took_s`: what taking it cost, wall time.
+    """
+
+    at: float
+    node: NodeReading
+    kubepods: GroupReading | None = None
+    pods: Mapping[str, GroupReading] = field(default_factory=dict)
+    containers: Mapping[str, GroupReading] = field(default_factory=dict)
+    host_groups: Mapping[str, GroupReading] = field(default_factory=dict)
+    took_s: float = 0.0
+
+
+class Remainder(NamedTuple):
+    """`counters`: as they were last read. `left`: the most that was left of them so far, which is told; `shift`: what
+    has to be added to the present difference so that it goes on from there."""
+
+    counters: tuple[int, ...]
+    left: int
+    shift: int = 0
+
+
+def risen(before: int | None, after: int | None) -> int | None:
+    """Return how far a counter rose; None where it could not be read, or began anew."""
+    return None if before is None or after is None or after < before else after - before
+
+
+def read(
+    known: Remainder | None, added: Sequence[int | None], taken: Sequence[int | None]
+) -> tuple[Remainder | None, int | None]:
+    """Return what is left as a counter that never falls; None where it is not known, or not how far it rose.
+
+    The difference itself falls for a moment: time passes between two reads, and the root's counter on v2 is made of
+    clock ticks. It may be negative too, where one of those added began anew before anybody looked.
+    """
+    plus = [counter for counter in added if counter is not None]
+    minus = [counter for counter in taken if counter is not None]
+    if len(plus) + len(minus) < len(added) + len(taken):
+        return known, None
+    counters, difference = (*plus, *minus), sum(plus) - sum(minus)
+    if known is None:
+        first = max(0, difference)
+        return Remainder(counters, first, first - difference), first
+    if any(risen(*pair) is None for pair in zip(known.counters, counters, strict=True)):
+        return Remainder(counters, known.left, known.left - difference), None
+    now = known._replace(counters=counters, left=max(known.left, difference + known.shift))
+    return now, now.left

@@ -1,0 +1,255 @@
+"""Pods and containers as the runtime reports them, and what each asks for once its annotations are read.
+
+Facts (`Pod`, `Container`, `Resources`) come from the wire; a `Wish` is what `config` made of a pod's
+annotations and the operator's rules, with everything forbidden or unreadable already taken out and said in
+`findings`. The policy reads wishes, never annotations.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+from typing import Final
+
+from nri_coloc.core import kubepods
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.knobs import MAX_SHARES, MIN_SHARES, NO_KNOBS, Knobs, Original
+from nri_coloc.core.metadata import PREFIX
+from nri_coloc.core.value import value
+
+
+class QoSClass(StrEnum):
+    """The four classes of DESIGN 4.2."""
+
+    DEDICATED = "dedicated"
+    SHARED = "shared"
+    RECLAIMED = "reclaimed"
+    SYSTEM = "system"
+
+
+class KubeQoS(StrEnum):
+    """Kubernetes' own classes, as far as the pod's cgroup parent tells them."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+    UNKNOWN = "unknown"
+
+
+_CLASSES: Final = {"besteffort": KubeQoS.BEST_EFFORT, "burstable": KubeQoS.BURSTABLE}
+"""By the names that the kubelet gives their cgroups; Guaranteed pods lie in kubepods itself."""
+
+
+class Numa(StrEnum):
+    """NUMA binding of a dedicated container."""
+
+    NONE = "none"
+    SINGLE = "single"
+    EXCLUSIVE = "exclusive"
+
+
+class Placement(StrEnum):
+    """Which CPUs a dedicated container gets."""
+
+    PACKED = "packed"
+    FULL_CORES = "full-cores"
+    SPREAD = "spread"
+    ONE_THREAD_PER_CORE = "one-thread-per-core"
+
+
+ISOLATED: Final = "isolated"
+"""In a dedicated container's `Wish.pool`: CPUs that the kernel keeps its scheduler from (isolcpus=)."""
+
+
+class Phase(StrEnum):
+    """How far a container's life has come; only `RUNNING` and `STARTING` have a cgroup of their own."""
+
+    CREATED = "created"
+    STARTING = "starting"
+    RUNNING = "running"
+
+
+SHARES_PER_CPU: Final = 1024
+
+
+def milli_of(shares: int | None) -> int:
+    """Return the CPU request behind shares, thousandths of a CPU; 0 for none, 256000 at most.
+
+    The kubelet writes floor(request · 1024 / 1000), within 2 to 262144 (pkg/kubelet/cm/helpers_linux.go,
+    MilliCPUToShares); rounding up gives every request from 3 thousandths on back exactly. A quota is a limit and says
+    nothing of a request.
+    """
+    known = min(shares or 0, MAX_SHARES)
+    return -(-known * 1000 // SHARES_PER_CPU) if known > MIN_SHARES else 0
+
+
+@value
+class Resources:
+    """What the runtime's spec, or an update, says; `None` is absent, and in an update 0 or "" is "keep"."""
+
+    shares: int | None = None
+    quota: int | None = None
+    period: int | None = None
+    cpus: str = ""
+    mems: str = ""
+    memory_limit: int | None = None
+
+    def knobs(self, oom_score_adj: int | None = None) -> Knobs:
+        """Return the values that are really said: zero and empty say nothing."""
+        return Knobs(
+            oom_score_adj=oom_score_adj,
+            cpus=self.cpus or None,
+            mems=self.mems or None,
+            shares=self.shares or None,
+            quota=self.quota or None,
+            period=self.period or None,
+            memory_limit=self.memory_limit or None,
+        )
+
+    @property
+    def cpu_request(self) -> int:
+        """Return the CPU request behind the shares, thousandths of a CPU; 0 for none."""
+        return milli_of(self.shares)
+
+
+@value
+class Pod:
+    """A pod sandbox, with those labels and annotations that are read (`core.metadata`).
+
+    cgroup_parent: the pod's cgroup in the driver's own notation.
+    overhead_bytes: memory that its runtime class takes beside its containers.
+    excess_bytes: the size of its known labels and annotations where that is over the bound; then none is kept.
+    claims_record: it carries the annotation that only the plugin may write, on containers.
+    cpu_request: thousandths of a CPU by the pod's own cgroup, None where not known.
+    """
+
+    id: str
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    cgroup_parent: str = ""
+    handler: str = ""
+    resources: Resources | None = None
+    overhead_bytes: int = 0
+    excess_bytes: int = 0
+    claims_record: bool = False
+    cpu_request: int | None = None
+
+    @property
+    def kube_qos(self) -> KubeQoS:
+        """Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers)."""
+        name = kubepods.class_below(self.cgroup_parent)
+        return KubeQoS.UNKNOWN if name is None else _CLASSES.get(name, KubeQoS.GUARANTEED)
+
+    @property
+    def owns_cgroup(self) -> bool:
+        """Whether its cgroup parent is this pod's alone, as the kubelet makes them; a QoS class's is not, and
+        whoever asks the runtime by hand may name any ("/kubepods/besteffort", "system.slice")."""
+        last = self.cgroup_parent.rstrip("/").rpartition("/")[2]
+        return last.startswith("pod") or "-pod" in last
+
+
+@value
+class Container:
+    """A container.
+
+    `record`: the text of our own annotation, handed back by the runtime. `claimed`: the CPUs that its environment says
+    the DRA CPU driver gave it, or 0; a tenant may write it too (`placing.driver`). `claims`: the first variable that
+    says so, as written and cut. `journalled`: for a container without a record, the figures that the previous process
+    changed in its spec; `resources` has the values before.
+    """
+
+    id: str
+    pod_id: str
+    name: str = ""
+    phase: Phase = Phase.CREATED
+    pid: int = 0
+    cgroups_path: str = ""
+    created_at: int = 0
+    record: str = ""
+    oom_score_adj: int | None = None
+    resources: Resources = Resources()
+    claimed: CPUMask = 0
+    claims: str = ""
+    journalled: Original | None = None
+
+
+class FindingKind(StrEnum):
+    """What was wrong with an annotation; the values are audit events."""
+
+    INVALID = "annotation.invalid"
+    DENIED = "annotation.denied"
+
+
+@value
+class Finding:
+    """One annotation that does not count: the key and value as given, what is allowed, what holds instead."""
+
+    kind: FindingKind
+    key: str
+    value: str
+    allowed: str
+    used: str
+
+
+@value
+class Wish:
+    """What one container asks for after the gate; `because` says where the class came from.
+
+    `knobs` holds the values that an annotation or the operator's class settings order, `annotated` those of
+    them that an annotation ordered (an update from the kubelet may not undo these). On a pod's own wish:
+    `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation that we read
+    and no setting that depends on the container took part, so its containers wish the same.
+    `evenly`, `one_socket`: with a binding to several nodes, parts that are equal to the CPU (not to the core), and
+    nodes of one socket before as many as wished. `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`:
+    the request in thousandths of a CPU as told, 0 if only the kubelet's values tell it. `init`: told to be an init
+    container. `origins`: (our key, their key, their
+    value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
+    own; `pool_because`: what put it there. `burst_because`: who ordered the CPU burst. `short`: a class was denied for
+    the pod's CPU request, so that another request may give another class. `kept`: the CPUs to which the kubelet's own
+    CPU manager has pinned the container, 0 where it has not.
+    """
+
+    qos: QoSClass
+    because: str = ""
+    pool: str = ""
+    numa: Numa = Numa.NONE
+    numa_count: int = 0
+    numa_ids: CPUMask = 0
+    evenly: bool = False
+    one_socket: bool = False
+    placement: Placement = Placement.PACKED
+    cpus_ordered: CPUMask = 0
+    cpu_milli: int = 0
+    init: bool = False
+    knobs: Knobs = NO_KNOBS
+    annotated: Knobs = NO_KNOBS
+    cpu_burst_percent: int | None = None
+    burst_because: str = ""
+    priority: int = 0
+    avoidance: frozenset[str] | None = None
+    preserve: frozenset[str] = frozenset()
+    handler: str = "container"
+    mixed: bool = False
+    plain: bool = field(default=False, compare=False)
+    short: bool = field(default=False, compare=False)
+    origins: tuple[tuple[str, str, str], ...] = ()
+    pool_because: str = ""
+    findings: tuple[Finding, ...] = ()
+    kept: CPUMask = 0
+
+
+KEPT_BY_DRA: Final = "dra"
+"""In a wish's `preserve`, beside "cpu": not an annotation but the DRA CPU driver has given it its CPUs."""
+
+KEPT_BY_KUBELET: Final = "kubelet"
+"""In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
+
+RECORD_KEY: Final = f"{PREFIX}record"
+"""The annotation that we give to each container and get back after restarts (DESIGN invariant 3)."""
+
+RECORD_LENGTH: Final = 4096
+"""Characters of a record: the longest that is written is a 768-CPU list and fourteen numbers."""
+
+DEFAULT_WISH: Final = Wish(QoSClass.SHARED)

@@ -1,0 +1,1 @@
+"""What online pods are expected to use, and the capacity that is advertised from it."""

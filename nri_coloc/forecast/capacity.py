@@ -1,0 +1,212 @@
+"""What is advertised to schedulers: what remains when all online pods use what they are expected to.
+
+    CPU:    lendable · watermark − reserve − Σ expected(online pods) − expected(system)
+    memory: min(machine · watermark − kernel watermarks − reserve − expected(system), kubepods' own limit)
+            − Σ expected(online pods); where the box has host groups, which lie outside of kubepods, its limit bounds
+            what pods may take of it, and not the offer
+
+Where pools are sized by load, a pool has more CPUs than its members use: then no more CPU than the box has by itself.
+Nor ever more than an operator lets the box have (`pools.reclaim.maxCPUs`).
+Memory that an online pod requested counts as used (`memory_request_claim`), so that what is advertised is never
+more than what `reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system −
+Σ used of high priority), with the expected peak in place of the present use, so that the number lasts. Never
+negative, and no minimum: a full node offers 0. Of a resource that cannot be read no more is offered than before, and
+after `blind_s` nothing; the other one goes on.
+"""
+
+from collections.abc import Mapping
+from math import isinf
+from typing import Final, NamedTuple
+
+from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast.expectations import NEVER, Blind, Expectation, Forecast, blind_for, expect, shown
+from nri_coloc.forecast.use import SYSTEM
+from nri_coloc.pods.replicas import OnlinePod
+
+
+class Supply(NamedTuple):
+    """What there is to divide: lendable milli-CPU; bytes of the machine, of its zones' low watermarks, of kubepods'
+    own limit (None for none); milli-CPU that the box has by itself (None where it has what others leave), and what an
+    operator lets it have (None for any number); the box's members outside of kubepods."""
+
+    cpu_milli: int
+    memory_bytes: int
+    watermark_bytes: int = 0
+    kubepods_limit: int | None = None
+    box_milli: int | None = None
+    most_milli: int | None = None
+    host_groups: int = 0
+
+
+class _Part(NamedTuple):
+    """One resource: the amount offered, the terms it was made of as a sentence, and by what it is known."""
+
+    amount: int
+    because: str
+    known_by: Binding = Binding.FORECAST
+
+
+class _Past(NamedTuple):
+    """One resource: for how long its readings have failed, and what was offered of it before."""
+
+    name: str
+    unit: str
+    blind_s: float
+    offered: int
+
+
+_GRAVEST: Final = (Binding.STALE, Binding.NOT_MEASURED, Binding.YESTERDAY, Binding.FORECAST)
+"""An offer of two resources is known as well as the one that is known least."""
+
+
+def capacity(
+    forecast: Forecast,
+    online: Mapping[str, OnlinePod],
+    supply: Supply,
+    now_s: float,
+    tuning: ReclaimTuning,
+    *,
+    previous: Capacity,
+) -> Capacity:
+    """Return what may be advertised now, after the `previous` offer; before the first reading nothing."""
+    if not tuning.enabled:
+        return Capacity(binding=Binding.DISABLED, because="lending is switched off")
+    if tuning.paused:
+        return paused(tuning)
+    if forecast.observed == NEVER:
+        return Capacity(binding=Binding.NOT_MEASURED, because="nothing was measured yet")
+    blind = blind_for(forecast, now_s, tuning)
+    if min(blind) > tuning.forecast.blind_s:
+        return Capacity(binding=Binding.STALE, because=f"nothing could be read for {min(blind):.0f} s")
+    expected = expect(forecast, online, now_s, tuning)
+    before = _pasts(blind, (previous.cpu_milli, previous.memory_bytes))
+    cpu, memory = _parts(expected, supply, online, before, tuning)
+    binding = min(cpu.known_by, memory.known_by, key=_GRAVEST.index)
+    if binding is Binding.FORECAST and expected.learning:
+        binding = Binding.LEARNING
+    because = f"{cpu.because}; {memory.because}{_caveat(expected)}"
+    offer = Capacity(cpu.amount, memory.amount, binding, because)
+    if not expected.learning:
+        return offer
+    measured = shown(forecast, online, expected, now_s, tuning)
+    cpu, memory = _parts(measured, supply, online, _pasts(blind, previous.borne), tuning)
+    return offer._replace(borne_milli=cpu.amount, borne_bytes=memory.amount)
+
+
+def _pasts(blind: Blind, before: tuple[int, int]) -> tuple[_Past, _Past]:
+    milli, memory = before
+    return _Past("CPU", "m", blind.cpu_s, milli), _Past("memory", " bytes", blind.memory_s, memory)
+
+
+def _parts(
+    expected: Expectation,
+    supply: Supply,
+    online: Mapping[str, OnlinePod],
+    pasts: tuple[_Past, _Past],
+    tuning: ReclaimTuning,
+) -> tuple[_Part, _Part]:
+    """Return both resources as far as they can be read."""
+    of_cpu, of_memory = pasts
+    return (
+        _as_read(_cpu(expected, supply, online, tuning), of_cpu, tuning),
+        _as_read(_memory(expected, supply, online, tuning), of_memory, tuning),
+    )
+
+
+def _as_read(found: _Part, past: _Past, tuning: ReclaimTuning) -> _Part:
+    """Return what may be offered of a resource: without readings never more than before, after `blind_s` nothing."""
+    name, unit, blind_s, offered = past
+    if not blind_s:
+        return found
+    if isinf(blind_s):
+        return _Part(0, f"{name} was not measured yet", Binding.NOT_MEASURED)
+    failed = f"{name} could not be read for {blind_s:.0f} s"
+    if blind_s > tuning.forecast.blind_s:
+        return _Part(0, failed, Binding.STALE)
+    because = f"{failed}, so the same hour yesterday counts, and at most the {offered}{unit} of before"
+    return _Part(min(found.amount, offered), f"{because}; {found.because}", Binding.YESTERDAY)
+
+
+def paused(tuning: ReclaimTuning) -> Capacity:
+    """Return what is offered while lending is paused: nothing, and why."""
+    return Capacity(binding=Binding.PAUSED, because=tuning.paused)
+
+
+def untold() -> Capacity:
+    """Return what is offered before anybody is known: what pods use that nobody has told of would look free."""
+    return Capacity(because="the runtime has not told yet who there is")
+
+
+def _cpu(
+    expected: Expectation, supply: Supply, online: Mapping[str, OnlinePod], tuning: ReclaimTuning
+) -> _Part:
+    system = expected.cpu_milli[SYSTEM]
+    pods = sum(expected.cpu_milli.values()) - system
+    usable = int(supply.cpu_milli * tuning.watermark)
+    amount = max(0, usable - tuning.reserve_milli - pods - system)
+    amount, binding, bound = _bounded(amount, _bound_of_use(amount, pods, system), supply)
+    return _Part(
+        amount,
+        f"{binding}: CPU {amount}m = {supply.cpu_milli}m lendable * {tuning.watermark:g}"
+        f" - {tuning.reserve_milli}m reserve"
+        f" - {pods}m of {len(expected.cpu_milli) - 1} online pods{_largest(expected.cpu_milli, online, 'm')}"
+        f" - {system}m of the system{bound}",
+    )
+
+
+def _bound_of_use(amount: int, pods: int, system: int) -> Binding:
+    """Use is what binds, the larger one, if without it more than twice as much could be offered."""
+    if pods + system <= amount:
+        return Binding.LENDABLE
+    return Binding.ONLINE_USE if pods >= system else Binding.SYSTEM_USE
+
+
+def _bounded(milli: int, binding: Binding, supply: Supply) -> tuple[int, Binding, str]:
+    """Return no more than the box has or may have, and what bound it, in words too where it was one of both."""
+    bounds = (
+        (supply.box_milli, Binding.BOX, "that the box has"),
+        (supply.most_milli, Binding.POOL_MAXIMUM, "that pools.reclaim.maxCPUs lets the box have"),
+    )
+    known = [(bound, which, words) for bound, which, words in bounds if bound is not None and bound < milli]
+    if not known:
+        return milli, binding, ""
+    least, binding, words = min(known)
+    return least, binding, f", and no more than the {least}m {words}"
+
+
+def _memory(
+    expected: Expectation, supply: Supply, online: Mapping[str, OnlinePod], tuning: ReclaimTuning
+) -> _Part:
+    system = expected.memory_bytes[SYSTEM]
+    pods = sum(expected.memory_bytes.values()) - system
+    usable = int(supply.memory_bytes * tuning.memory_watermark)
+    room = usable - supply.watermark_bytes - tuning.memory_reserve - system
+    terms = (
+        f"{supply.memory_bytes} bytes * {tuning.memory_watermark:g} - {supply.watermark_bytes} of the kernel's"
+        f" - {tuning.memory_reserve} reserve - {system} of the system"
+    )
+    of_pods = ""
+    if supply.kubepods_limit is not None and supply.kubepods_limit < room:
+        limit = f"{supply.kubepods_limit} bytes of kubepods' own limit"
+        if supply.host_groups:
+            of_pods = f", to pods at most {max(0, supply.kubepods_limit - pods)} for the {limit}"
+        else:
+            room, terms = supply.kubepods_limit, limit
+    amount = max(0, room - pods)
+    largest = _largest(expected.memory_bytes, online, " bytes")
+    because = f"memory {amount} = {terms} - {pods} of {len(online)} online pods{largest}{of_pods}"
+    return _Part(amount, because)
+
+
+def _largest(amounts: Mapping[str, int], online: Mapping[str, OnlinePod], unit: str) -> str:
+    pods = [pod_id for pod_id in amounts if pod_id != SYSTEM]
+    if not pods:
+        return ""
+    first = max(pods, key=lambda pod_id: (amounts[pod_id], pod_id))
+    return f" (most: {online[first].workload} {amounts[first]}{unit})"
+
+
+def _caveat(expected: Expectation) -> str:
+    learning = len(expected.learning)
+    return f"; {learning} of them still being learnt, at request or peak so far" if learning else ""

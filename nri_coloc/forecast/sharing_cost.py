@@ -1,0 +1,90 @@
+"""What sharing the node cost its classes between two whole pictures: counters of cgroups as sums by group; pure.
+
+Only cgroups that are in both pictures, by identity, tell anything; a counter that is not there, or went back, tells
+nothing.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from nri_coloc.core.readings import GroupReading, IOReading, Pressure, Toll
+
+Readings = Mapping[str, GroupReading]
+Group = TypeVar("Group")
+
+_NO_IO = IOReading()
+
+
+def of_containers(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, Toll]:
+    """Return what only containers' own files tell, by group; `groups`: whose group is known, by id."""
+    found: dict[Group, Toll] = {}
+    for name, first, last in _pairs(before, after, groups):
+        grown = Toll(
+            throttled_us=_grown(first.throttled_us, last.throttled_us),
+            waited_us=_grown(_waited_us(first), _waited_us(last)),
+            oom_kills=_grown(_oom_kills(first), _oom_kills(last)),
+        )
+        found[groups[name]] = _sum(found.get(groups[name], Toll()), grown)
+    return found
+
+
+def of_pods(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, Toll]:
+    """Return what pods' files, and those of host groups, tell of all below them."""
+    found: dict[Group, Toll] = {}
+    for name, first, last in _pairs(before, after, groups):
+        was, now = first.io or last.io or _NO_IO, last.io or first.io or _NO_IO
+        grown = Toll(
+            read_bytes=_grown(was.read_bytes, now.read_bytes),
+            written_bytes=_grown(was.written_bytes, now.written_bytes),
+            reads=_grown(was.reads, now.reads),
+            writes=_grown(was.writes, now.writes),
+            memory_stalled_us=_grown(_some(first.memory_stall), _some(last.memory_stall)),
+            io_stalled_us=_grown(_some(first.io_stall), _some(last.io_stall)),
+            high_events=_grown(_high_events(first), _high_events(last)),
+        )
+        found[groups[name]] = _sum(found.get(groups[name], Toll()), grown)
+    return found
+
+
+def held(now: Readings, groups: Mapping[str, Group]) -> dict[Group, int]:
+    """Return the working sets by group, bytes."""
+    found: dict[Group, int] = {}
+    for name, reading in now.items():
+        if name in groups and reading.memory is not None:
+            found[groups[name]] = found.get(groups[name], 0) + reading.memory.working_set
+    return found
+
+
+def _pairs(
+    before: Readings, after: Readings, groups: Mapping[str, Group]
+) -> list[tuple[str, GroupReading, GroupReading]]:
+    return [
+        (name, before[name], last)
+        for name, last in after.items()
+        if name in groups and name in before and before[name].key == last.key
+    ]
+
+
+def _grown(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else max(0, after - before)
+
+
+def _sum(one: Toll, other: Toll) -> Toll:
+    return Toll._make(a + b for a, b in zip(one, other, strict=True))
+
+
+def _waited_us(reading: GroupReading) -> int | None:
+    """Return how long somebody waited for a CPU: by PSI, or where there is none as the threads tell it."""
+    return reading.run_delay_us if reading.cpu is None else reading.cpu.some_us
+
+
+def _some(pressure: Pressure | None) -> int | None:
+    return None if pressure is None else pressure.some_us
+
+
+def _oom_kills(reading: GroupReading) -> int | None:
+    return None if reading.memory is None else reading.memory.oom_kills
+
+
+def _high_events(reading: GroupReading) -> int | None:
+    return None if reading.memory is None else reading.memory.high_events

@@ -1,0 +1,119 @@
+"""What pods used between two pictures: the raw material of the prediction.
+
+Rates are made of two readings of the same cgroup, by its identity; anything else says nothing, which is None and
+never zero.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from nri_coloc.core.apportionment import apportion
+from nri_coloc.core.readings import GroupReading, NodeReading, Picture, risen
+from nri_coloc.pods.replicas import OnlinePod
+
+SYSTEM: Final = "/system"
+"""The workload, and the pod, that stands for all that runs beside kubepods; no namespace is empty."""
+
+
+class Use(NamedTuple):
+    """What one pod used: milli-CPU on average between two pictures, working set in bytes; None is not known."""
+
+    workload: str
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+
+
+def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod]) -> dict[str, Use]:
+    """Return what the online pods, and the system beside kubepods, used between two pictures.
+
+    A pod that is not in the later picture is left out; what cannot be told of one that is, is None. What ran on
+    reserved CPUs counts as nobody's: it was the system's first, for which they are, and what is left of it was of pods
+    that may run there (`usage.claimed` divides alike).
+    """
+    uses = {
+        pod_id: Use(
+            pod.workload,
+            _pod_milli(before, after, pod_id, pod),
+            _working_set(after.pods[pod_id]),
+        )
+        for pod_id, pod in online.items()
+        if pod_id in after.pods
+    }
+    beside = _beside_pods(before, after)
+    uses[SYSTEM] = Use(SYSTEM, None if beside is None else max(0, beside), _system_bytes(after))
+    there = {k: used.cpu_milli for k, used in uses.items() if k in online and online[k].on_reserved}
+    return uses | _without_reserved(uses, there, max(0, -(beside or 0)))
+
+
+def _without_reserved(uses: Mapping[str, Use], there: Mapping[str, int | None], milli: int) -> dict[str, Use]:
+    """Take so much off the pods that may run on reserved CPUs, each in proportion to its use: of which it ran there
+    no file tells. Where one's use is not known nothing is, for it may have been that one's."""
+    known = {pod_id: used for pod_id, used in there.items() if used is not None}
+    if len(known) < len(there):
+        return {}
+    parts = apportion(min(milli, sum(known.values())), known)
+    return {k: uses[k]._replace(cpu_milli=used - parts[k]) for k, used in known.items()}
+
+
+def _pod_milli(before: Picture, after: Picture, pod_id: str, pod: OnlinePod) -> int | None:
+    """What its containers used that are lent to is not its own; one of which nothing is known hides nothing."""
+    milli = None if pod.own_cpus else milli_between(before.pods.get(pod_id), after.pods[pod_id])
+    if milli is None or not pod.lent_to:
+        return milli
+    lent = (milli_between(before.containers.get(one), after.containers.get(one)) for one in pod.lent_to)
+    return max(0, milli - sum(one or 0 for one in lent))
+
+
+def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
+    """Return the mean use in milli-CPU; None for two different cgroups, a clock that stands or a counter set back."""
+    if before is None or after is None or before.key != after.key or after.at <= before.at:
+        return None
+    used_us = risen(before.usage_us, after.usage_us)
+    return None if used_us is None else round(used_us / (after.at - before.at) / 1000)
+
+
+def _working_set(reading: GroupReading | None) -> int | None:
+    return None if reading is None or reading.memory is None else reading.memory.working_set
+
+
+def _beside_pods(before: Picture, after: Picture) -> int | None:
+    """What ran beside pods, less what ran on reserved CPUs, which is negative as far as that was pods' use; a host
+    group's of the box is none of it.
+
+    Of the rest nothing tells on which CPUs it ran: all of it counts as a claim on what is lent.
+    """
+    pods = milli_between(before.kubepods, after.kubepods)
+    first, last = before.node, after.node
+    all_us = risen(first.usage_us, last.usage_us)
+    if pods is None or all_us is None or last.at <= first.at:
+        return None
+    lent = sum(milli_between(before.host_groups.get(n), g) or 0 for n, g in after.host_groups.items())
+    rest = max(0, _milli(all_us, first, last) - pods - lent)
+    return rest - _milli(_reserved_us(first, last), first, last)
+
+
+def _milli(used_us: int, first: NodeReading, last: NodeReading) -> int:
+    return round(used_us / (last.at - first.at) / 1000)
+
+
+def _reserved_us(first: NodeReading, last: NodeReading) -> int:
+    """Two readings of one set of CPUs, of which none left and came back; else nothing is known of them."""
+    if first.reserved != last.reserved:
+        return 0
+    return risen(first.reserved_usage_us, last.reserved_usage_us) or 0
+
+
+def _system_bytes(after: Picture) -> int | None:
+    """All that is neither free, nor easily reclaimed, nor the pods' own, nor a host group's.
+
+    Working sets have reclaimable slab in them (usage less inactive file), which the machine's use has not any more: it
+    is taken off once. Where only its most is known, the system is taken for larger and not for smaller.
+    """
+    node, kubepods = after.node, after.kubepods
+    pods = kubepods.memory if kubepods is not None else None
+    if pods is None or not node.memory_total:
+        return None
+    used = node.memory_total - node.memory_free - node.inactive_file - node.slab_reclaimable
+    others = [group.memory for group in after.host_groups.values() if group.memory is not None]
+    slab = sum(one.most_slab for one in (pods, *others))
+    return max(0, used - sum(one.working_set for one in (pods, *others)) + min(slab, node.slab_reclaimable))

@@ -1,0 +1,233 @@
+"""Quotas and bursts of one pod and its containers, written in an order that the kernel takes (`host.bandwidth`).
+
+What the files hold is read first: the kubelet writes pods' quotas, runc containers', and neither asks. A file is in
+the journal exactly while it holds a value of ours; one that shows another value than the one we wrote last was taken
+over by somebody, and what it shows is the value to go back to from then on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files
+from nri_coloc.host.bandwidth import POD, UNLIMITED, Bandwidth, of_pod, writes
+from nri_coloc.host.bandwidth import Write as Order
+from nri_coloc.host.files import Correction
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.knob_files import number
+
+QUOTAS: Final = ("cpu.cfs_quota_us", "cpu.max")
+BURSTS: Final = ("cpu.cfs_burst_us", "cpu.max.burst")
+"""By version of the hierarchy, 1 and 2."""
+
+NAMES: Final = frozenset({*QUOTAS, *BURSTS})
+
+Folder = Callable[[str], str | None]
+"""From a cgroup's path below the hierarchy's root to its folder in the cpu controller's."""
+
+
+class Share(NamedTuple):
+    """What a container is to have, µs; None is what was there before us. `own`: the kubelet's quota, 0 for none."""
+
+    own: int = 0
+    quota: int | None = None
+    burst: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodBandwidth:
+    """A pod's cgroup by its path, and what its containers are to have, by theirs. `quota`, `burst`: of the pod itself
+    where a VM lives in it; the quota holds where the kubelet gives none."""
+
+    path: str
+    containers: Mapping[str, Share] = field(default_factory=dict)
+    quota: int | None = None
+    burst: int | None = None
+
+    @property
+    def extra(self) -> int:
+        """By how much the containers' quotas are raised in all."""
+        return sum(max(0, share.quota - share.own) for share in self.containers.values() if share.quota)
+
+    @property
+    def largest(self) -> int:
+        """The largest quota of a container, its own or the one that it is to have, µs; 0 for none.
+
+        The pod's is never below: while a kubelet resizes a container, the runtime writes that quota before the kubelet
+        writes the pod's, where the file showed one that is large enough.
+        """
+        return max((max(share.own, share.quota or 0) for share in self.containers.values()), default=0)
+
+
+class Write(NamedTuple):
+    """One file that was written, and whose: a container's by its path, or the pod's ("")."""
+
+    target: str
+    file: Correction
+
+
+class Written(NamedTuple):
+    """Which files were written, and which writes the kernel refused."""
+
+    done: tuple[Write, ...] = ()
+    failures: tuple[KernelInterfaceError, ...] = ()
+
+
+class Bandwidths:
+    """One writer at a time: the caller serialises, as for the journal."""
+
+    def __init__(self, folder: Folder, version: int, journal: Journal) -> None:
+        self._folder = folder
+        self._version = version
+        self._quota, self._burst = QUOTAS[version - 1], BURSTS[version - 1]
+        self._journal = journal
+        self._wrote: dict[str, str] = {}
+
+    def apply(self, pod: PodBandwidth) -> Written:
+        """Bring a pod and its containers to their values; refusals are returned, what is gone is left out."""
+        found: dict[str, _Found] = {}
+        failures: list[KernelInterfaceError] = []
+        for name, path in ((POD, pod.path), *((path, path) for path in pod.containers)):
+            try:
+                here = self._read(path)
+            except KernelInterfaceError as error:
+                failures.append(error.as_value())
+                continue
+            if here is not None:
+                found[name] = here
+        after = {path: self._of_container(found[path], pod.containers[path]) for path in found if path != POD}
+        if POD in found:
+            after[POD] = self._of_pod(pod, found[POD], after)
+        before = {name: found[name].bandwidth for name in after}
+        done = [self._write(found[order.target], order, failures) for order in writes(before, after)]
+        if not failures:
+            self._forget_former_own(pod, found, after)
+        return Written(tuple(filter(None, done)), tuple(failures))
+
+    def tidy(self) -> None:
+        """Forget what was written to files that the journal has forgotten."""
+        self._wrote = {k: text for k, text in self._wrote.items() if self._journal.original(k) is not None}
+
+    def _read(self, path: str) -> "_Found | None":
+        folder = self._folder(path)
+        text = "" if folder is None else (files.value(f"{folder}/{self._quota}") or "").strip()
+        if folder is None or not text:
+            return None
+        burst = files.value(f"{folder}/{self._burst}")
+        self._notice(f"{folder}/{self._quota}", text)
+        self._notice(f"{folder}/{self._burst}", burst)
+        return _Found(folder, text, None if burst is None else number(burst))
+
+    def _notice(self, file: str, shown: str | None) -> None:
+        """Give a file up that another writer changed since we wrote it, and one that has nothing of ours.
+
+        The second was noted and then not written: a former life ended in between, or its cgroup was made anew. What the
+        kubelet writes there next is another original.
+        """
+        if shown is not None:
+            self._journal.suspect(file, shown)
+        if file not in self._wrote and shown is not None and self._journal.holds(file, shown):
+            self._journal.forget(file)
+        if self._wrote.get(file, shown) != shown:
+            self._journal.forget(file)
+            del self._wrote[file]
+
+    def _forget_former_own(
+        self, pod: PodBandwidth, found: Mapping[str, "_Found"], after: Mapping[str, Bandwidth]
+    ) -> None:
+        """Forget the quotas of containers that have their own: after a resize that is not what was there before us.
+
+        Nor is a pod's that is below the own quota of a container.
+        """
+        for path, share in pod.containers.items():
+            if path in found and share.own and after[path].quota == share.own:
+                self._disown(found[path])
+        original = self._journal.original(f"{found[POD].folder}/{self._quota}") if POD in found else None
+        largest = max((share.own for share in pod.containers.values()), default=0)
+        if original is not None and 0 <= _quota_of(original) < largest:
+            self._disown(found[POD])
+
+    def _disown(self, here: "_Found") -> None:
+        file = f"{here.folder}/{self._quota}"
+        self._journal.forget(file)
+        self._wrote.pop(file, None)
+
+    def _of_container(self, here: "_Found", share: Share) -> Bandwidth:
+        quota, burst = here.bandwidth
+        if share.quota is not None and quota != UNLIMITED:
+            quota = share.quota
+        if share.burst is not None:
+            burst = share.burst
+        elif (original := self._former_burst(here)) is not None:
+            burst = original
+        return _borne(here, quota, burst)
+
+    def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
+        quota = _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
+        quota = (pod.quota or UNLIMITED) if quota == UNLIMITED else max(quota + pod.extra, pod.largest)
+        bursting = {k: one for k, one in containers.items() if pod.containers[k].burst is not None}
+        if pod.burst is not None:
+            bursting[POD] = Bandwidth(quota, pod.burst)
+        burst = here.burst or 0
+        if bursting:
+            burst = of_pod(quota, bursting).burst
+        elif (original := self._former_burst(here)) is not None:
+            burst = original
+        return _borne(here, quota, burst)
+
+    def _former_burst(self, here: "_Found") -> int | None:
+        """Return the burst that was there before us; None where there is nothing to go back to."""
+        return number(self._journal.original(f"{here.folder}/{self._burst}") or "")
+
+    def _write(self, here: "_Found", order: Order, failures: list[KernelInterfaceError]) -> Write | None:
+        name, was, text = self._burst, str(here.burst), str(order.value)
+        if order.knob == "quota":
+            name, was = self._quota, here.text
+            if self._version == 2:
+                text = f"{'max' if order.value == UNLIMITED else order.value} {was.partition(' ')[2]}"
+        failure = self._put(f"{here.folder}/{name}", was, text)
+        if failure is None:
+            return Write(order.target, Correction(name, was, text))
+        failures.append(failure)
+        return None
+
+    def _put(self, file: str, was: str, text: str) -> KernelInterfaceError | None:
+        original = self._journal.original(file)
+        if original is None:
+            self._journal.note(file, was)
+        try:
+            files.write(file, text)
+        except KernelInterfaceError as error:
+            if original is None:
+                self._journal.forget(file)  # what is there may change before the next try
+            return error.as_value()
+        self._wrote[file] = text
+        if text == original:
+            self._journal.forget(file)
+            del self._wrote[file]
+        return None
+
+
+class _Found(NamedTuple):
+    """What a cgroup's files held; `burst` None where the kernel has none."""
+
+    folder: str
+    text: str
+    burst: int | None
+
+    @property
+    def bandwidth(self) -> Bandwidth:
+        return Bandwidth(_quota_of(self.text), self.burst or 0)
+
+
+def _quota_of(text: str) -> int:
+    quota = number(text.partition(" ")[0])
+    return UNLIMITED if quota is None or quota < 0 else quota
+
+
+def _borne(here: _Found, quota: int, burst: int) -> Bandwidth:
+    """Return a burst as far as its quota bears it; none where the kernel knows no bursts."""
+    if here.burst is None:
+        return Bandwidth(quota)
+    return Bandwidth(quota, burst if quota == UNLIMITED else min(burst, quota))

@@ -1,0 +1,388 @@
+"""The only writer of cgroup files and of /proc: applies targets, reads them back, journals what was there.
+
+A target is a pod's or a container's cgroup with the values it should have now. Calls come from the trunk's thread
+(at the three hooks that may write) and from the actuator's; one lock keeps their writes apart. Values are
+computed by the caller right before the call, from the newest state, so the last write is the newest truth.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import Final, Protocol
+
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.scheduler_hints import Hint
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import cpusets, files, memory_files, oom_scores, overwritten, tasks, write_back
+from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
+from nri_coloc.host.files import Correction
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.knob_files import MEMORY_BOUNDS, Controller, FileValue, makes_sense, numbers, spec_files
+from nri_coloc.host.memory_files import MemoryFiles
+from nri_coloc.host.overwritten import Overwritten
+from nri_coloc.host.target import Applied, Later, Target, Writes, holds, is_image
+from nri_coloc.host.write_back import Apart, PuttingBack
+
+CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
+
+
+class Layout(Protocol):
+    """Where hierarchies are mounted; `sampling` finds out."""
+
+    @property
+    def version(self) -> int: ...
+
+    def folder(self, controller: Controller, path: str) -> str | None: ...
+
+
+class CgroupWriter:
+    """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone.
+
+    wrote: called with the path of each cgroup after a write to its files.
+    """
+
+    def __init__(
+        self, layout: Layout, journal: Journal, host_root: str, wrote: Callable[[str], None]
+    ) -> None:
+        self._layout = layout
+        self._journal = journal
+        self._proc = f"{host_root.rstrip('/')}/proc"
+        self._lock = Lock()
+        self._wrote = wrote
+        self._followed: set[str] = set()
+        self._images: set[str] = set()
+        self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
+        self._overwritten = Overwritten(journal)
+        self._putting_back = PuttingBack(journal, self._overwritten, layout.version, self._proc)
+        self._memory = MemoryFiles(journal, self._overwritten, self._lock)
+
+    def know_earlier(self) -> None:
+        """Know that an earlier process wrote on this node: found values are no originals where its journal was lost."""
+        with self._lock:
+            if self._journal.may_lack:
+                self._journal.distrust()
+
+    def bandwidth(self, pod: PodBandwidth) -> Written:
+        """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
+        with self._lock:
+            return self._bandwidths.apply(pod)
+
+    def held_back(self) -> set[str]:
+        """Return the cgroups whose quotas or bursts the journal holds: ours, or those of a former life."""
+        return self._journalled("cpu", NAMES)
+
+    def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup a scheduling hint; the first refusal is returned."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        told = f"{folder}/{tasks.NAME}"
+        former = self._journal.original(told)
+        if former not in (None, hint.policy.value):
+            # by the settings of a former life: who is batch or idle by our hand would be left alone
+            failure = tasks.reset(folder, self._layout.version, str(former))
+            if failure is not None:
+                return failure
+        with self._lock:
+            self._journal.renew(told, hint.policy.value)
+        return tasks.tell(folder, self._layout.version, hint)
+
+    def unhint(self, path: str) -> KernelInterfaceError | None:
+        """Give the tasks of a cgroup the kernel's defaults again."""
+        folder = self._layout.folder("cpu", path)
+        if folder is None:
+            return None
+        told = self._journal.original(f"{folder}/{tasks.NAME}") or ""
+        failure = tasks.reset(folder, self._layout.version, told)
+        if failure is None:
+            with self._lock:
+                self._journal.forget(f"{folder}/{tasks.NAME}")
+        return failure
+
+    def hinted(self) -> set[str]:
+        """Return the cgroups whose tasks were given hints, by us or in a former life."""
+        return self._journalled("cpu", frozenset({tasks.NAME}))
+
+    def apply(self, target: Target) -> Applied:
+        """Bring one cgroup to its values; what already holds is not written again.
+
+        A bound of memory below what the cgroup holds is left to the caller, to be written where neither hooks nor cuts
+        wait while the kernel reclaims.
+        """
+        with self._lock:
+            writes = Writes()
+            before, cpus = self._move(target, writes.failures)
+            for value in target.values:
+                self._write(target, value, writes)
+            if writes.corrected or writes.failures or before != cpus:
+                self._wrote(target.path)
+        return writes.applied(cpus, before)
+
+    def files_of(self, target: Target) -> tuple[str, ...]:
+        """Return the files that hold a target's values."""
+        named: list[tuple[Controller, str]] = [(value.controller, value.name) for value in target.values]
+        if target.cpus:
+            named.append(("cpuset", "cpuset.cpus"))
+        folders = ((self._layout.folder(controller, target.path), name) for controller, name in named)
+        return tuple(f"{folder}/{name}" for folder, name in folders if folder is not None)
+
+    def resized(self, path: str) -> None:
+        """Know that the kubelet is resizing a pod, whose cgroup this is: its values are to be put back from then on."""
+        now = time.monotonic()
+        with self._lock:
+            for folder in {self._layout.folder(each, path) for each in overwritten.CONTROLLERS} - {None}:
+                self._overwritten.resized(str(folder), now)
+
+    def look_again(self) -> None:
+        """See what the kubelet's latest resizes wrote, so that the journal has it when nobody looks any more."""
+        with self._lock:
+            self._overwritten.look_again(time.monotonic())
+
+    def put_back(
+        self, path: str, keep: frozenset[str], apart: Iterable[Apart] | None = None
+    ) -> tuple[KernelInterfaceError, ...]:
+        """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
+
+        What bounds the box's memory is left to `unbound`: it has one writer. `apart`: of a pod, the cgroups below it
+        that are to have CPUs of their own, asked for only if its CPUs are put back; all else below it follows.
+        """
+        with self._lock:
+            self._followed.discard(str(self._layout.folder("cpuset", path)))
+            below = None if apart is None else self._folders_of(apart)
+            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS, below)
+
+    def bound(self, path: str, values: tuple[FileValue, ...]) -> Applied:
+        """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
+
+        To be called by one thread. It reclaims in the write for as long as that takes, so hooks' writes do not wait
+        for it: the lock is held for the journal only.
+        """
+        folder = self._layout.folder("memory", path)
+        writes = Writes()
+        for value in values:
+            try:
+                file = f"{folder}/{value.name}"
+                if folder is None or not self._memory.bound(file, int(value.text), writes.corrected):
+                    writes.absent.append(value.name)
+            except KernelInterfaceError as error:
+                writes.failures.append(error.as_value())
+        return writes.applied()
+
+    def unbound(self, path: str) -> tuple[KernelInterfaceError, ...]:
+        """Put a cgroup's memory bounds back."""
+        with self._lock:
+            return self._put_back(path, MEMORY_BOUNDS.__contains__)
+
+    def bounded(self) -> set[str]:
+        """Return the cgroups whose memory bounds the journal holds: ours, or those of a former life."""
+        return self._journalled("memory", MEMORY_BOUNDS)
+
+    def placed(self) -> set[str]:
+        """Return the cgroups whose CPUs the journal holds: ours, or those of a former life."""
+        return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
+
+    def protect(self, path: str, name: str, amount: int) -> Applied:
+        """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
+
+        Never lowers what somebody else protects: a kubelet with MemoryQoS writes the same files.
+        """
+        folder = self._layout.folder("memory", path)
+        if folder is None:
+            return Applied(absent=(name,))
+        corrected: list[Correction] = []
+        with self._lock:
+            try:
+                if not self._memory.protect(f"{folder}/{name}", amount, corrected):
+                    return Applied(absent=(name,))
+            except KernelInterfaceError as error:
+                return Applied(failures=(error.as_value(),))
+        return Applied(corrected=tuple(corrected))
+
+    def originals(self, path: str) -> dict[str, str]:
+        """Return what the journal says that a container's files had before us, by their names."""
+        folders = filter(None, (self._layout.folder(controller, path) for controller in CONTROLLERS))
+        found = (self._journal.below(folder) for folder in dict.fromkeys(folders))
+        return {file.rpartition("/")[2]: was for each in found for file, was in each.items()}
+
+    def protected(self) -> set[str]:
+        """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
+        return self._journalled("memory", frozenset({"memory.low", "memory.min"}))
+
+    def text(self, path: str, controller: Controller, name: str) -> str | None:
+        """Read one file of a cgroup; None if it is gone or cannot be read."""
+        folder = self._layout.folder(controller, path)
+        try:
+            return None if folder is None else files.read(f"{folder}/{name}")
+        except KernelInterfaceError:
+            return None
+
+    def members(self, path: str) -> tuple[int, ...]:
+        """Return the processes of a cgroup itself."""
+        folder = self._layout.folder("cpuset", path) or self._layout.folder("memory", path)
+        text = files.read(f"{folder}/cgroup.procs") if folder is not None else None
+        return tuple(numbers(text or ""))
+
+    def cpus(self, path: str) -> CPUMask | None:
+        """Read the CPUs that a cgroup really has."""
+        folder = self._layout.folder("cpuset", path)
+        return None if folder is None else cpusets.actual(folder, self._layout.version)
+
+    def is_there(self, path: str) -> bool:
+        """Whether a cgroup is in any of the hierarchies; on v1 it may be in one and not in another."""
+        folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
+        return any(folder is not None and files.is_folder(folder) for folder in folders)
+
+    @property
+    def is_cluttered(self) -> bool:
+        """Whether it is time to tidy."""
+        return self._journal.is_cluttered
+
+    def tidy(self) -> None:
+        """Let the journal forget cgroups that are gone; see again, next time, whether pods' members follow them."""
+        with self._lock:
+            self._followed.clear()
+            self._journal.forget_gone()
+            self._bandwidths.tidy()
+            self._overwritten.tidy(time.monotonic())
+
+    def score(
+        self, path: str, pids: Iterable[int], value: int, kubelets: int | None = None
+    ) -> KernelInterfaceError | None:
+        """Set the oom_score_adj of a container's processes, its first one first.
+
+        Journalled is the kubelet's score; where it is not known, the one that a process shows. The first refusal is
+        returned, not raised, and ends it.
+        """
+        return oom_scores.give(
+            self._proc, pids, str(value), lambda shown: self._note_score(path, shown, kubelets)
+        )
+
+    def remember(self, path: str, changes: Knobs) -> None:
+        """Journal what a container's files hold before the runtime is told to change them."""
+        own = None if changes.cpus is None else self.text(path, "cpuset", "cpuset.cpus")
+        if own is not None:
+            with self._lock, suppress(KernelInterfaceError):
+                self._note(f"{self._layout.folder('cpuset', path)}{write_back.CPUS}", own)
+        for name in spec_files(changes, self._layout.version):
+            controller: Controller = "memory" if name.startswith("memory") else "cpu"
+            folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
+            if text is not None and makes_sense(name, text):
+                with self._lock:
+                    self._journal.note(f"{folder}/{name}", text)
+
+    @property
+    def version(self) -> int:
+        """Of the cgroups: 1 or 2."""
+        return self._layout.version
+
+    def _note_score(self, path: str, shown: str, kubelets: int | None) -> None:
+        folder = (
+            (self._layout.folder("cpuset", path) or self._layout.folder("memory", path)) if path else None
+        )
+        if folder is None:
+            return
+        file = f"{folder}/{oom_scores.NAMES[self._layout.version - 1]}"
+        with self._lock:
+            if kubelets is None:
+                self._journal.note(file, shown)
+            else:
+                self._journal.note_known(file, str(kubelets))
+
+    def _put_back(
+        self, path: str, means: Callable[[str], bool], apart: Iterable[Apart] | None = None
+    ) -> tuple[KernelInterfaceError, ...]:
+        folders = (self._layout.folder(controller, path) for controller in CONTROLLERS)
+        return self._putting_back.run(dict.fromkeys(filter(None, folders)), means, apart)
+
+    def _folders_of(self, apart: Iterable[Apart]) -> Iterator[Apart]:
+        folders = ((self._layout.folder("cpuset", each.path), each) for each in apart)
+        return (each._replace(path=folder) for folder, each in folders if folder is not None)
+
+    def _journalled(self, controller: Controller, names: frozenset[str]) -> set[str]:
+        """Return the cgroups of which the journal holds a file of these names."""
+        root = f"{self._layout.folder(controller, '')}/"
+        with self._lock:
+            parts = [
+                file.removeprefix(root).rpartition("/")
+                for file in self._journal.files()
+                if file.startswith(root)
+            ]
+        return {path for path, _, name in parts if name in names}
+
+    def _move(
+        self, target: Target, failures: list[KernelInterfaceError]
+    ) -> tuple[CPUMask | None, CPUMask | None]:
+        folder = self._layout.folder("cpuset", target.path)
+        if not target.cpus or folder is None:
+            return None, None
+        version, before = self._layout.version, None
+        try:
+            found = cpusets.look(folder, version)
+            if found is None:
+                return None, None
+            beyond = cpusets.granted(folder, target.beyond) if version == 1 else 0
+            before = found.cpus & ~beyond or found.cpus
+            if target.journalled:
+                # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
+                self._note(folder + write_back.CPUS, found.own)
+            if found.holds(target.cpus | beyond, version) and (
+                not target.inherited or self._is_followed(folder, before)
+            ):
+                return before, before
+            self._followed.discard(folder)
+            return before, cpusets.move(
+                folder, version, target.cpus, found, inherited=target.inherited, beyond=beyond
+            )
+        except KernelInterfaceError as error:
+            failures.append(error.as_value())
+            return before, before
+
+    def _note(self, file: str, found: str) -> None:
+        """Journal the value that a file shows before our first write to it."""
+        self._journal.note(file, write_back.own(file, found, self._layout.version))
+
+    def _is_followed(self, folder: str, cpus: CPUMask) -> bool:
+        """Look whether a former life, or a refusal, left children behind; each look at them all costs as much again."""
+        if folder not in self._followed and cpusets.is_followed(folder, self._layout.version, cpus):
+            self._followed.add(folder)
+        return folder in self._followed
+
+    def _write(self, target: Target, value: FileValue, writes: Writes) -> None:
+        """Write one file unless it shows its value."""
+        folder = self._layout.folder(value.controller, target.path)
+        path = f"{folder}/{value.name}"
+        try:
+            current = files.read(path) if folder is not None else None
+            if current is None:
+                writes.absent.append(value.name)
+                return
+            if is_image(current, value):
+                self._images.add(value.name)
+            if not holds(current, value):
+                text = value.image if value.image and value.name in self._images else value.text
+                self._change(target, value, Correction(path, current, text), writes)
+            elif target.journalled:
+                self._journal.suspect(path, current)
+                if self._journal.original(path) is not None:
+                    self._overwritten.wrote(path, current)
+        except KernelInterfaceError as error:
+            writes.failures.append(error.as_value())
+
+    def _change(self, target: Target, value: FileValue, change: Correction, writes: Writes) -> None:
+        path, current, text = change
+        files.checked(path, current)
+        if target.journalled:
+            self._overwritten.found(path, current, time.monotonic())
+            self._note(path, current)
+        if memory_files.reclaims(path, text):
+            lower = self._memory.lower_journalled if target.journalled else self._memory.lower
+            writes.later.append(Later(path, partial(lower, change)))
+        elif not cpusets.write(path, text, self._layout.version, inherited=target.inherited):
+            writes.absent.append(value.name)
+            return
+        elif target.journalled:
+            self._overwritten.wrote(path, text)
+        writes.corrected.append(Correction(value.name, current, text))

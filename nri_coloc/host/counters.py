@@ -1,0 +1,282 @@
+"""Parse the kernel's text for CPU time, pressure, run-queue delay, I/O and memory into numbers.
+
+Each function takes the bytes of a file (None: it could not be read). It returns None for text that is empty, cut off,
+negative, "max", or longer than a 64-bit number: a missing reading is a value. Formats:
+Documentation/admin-guide/cgroup-v1/cpuacct.rst, cgroup-v2.rst, Documentation/accounting/psi.rst,
+Documentation/scheduler/sched-stats.rst, proc(5). Pure.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.readings import IOReading, MemoryReading, NumaMemory, Pressure
+
+U64_DIGITS: Final = 20
+USER_HZ: Final = 100
+"""In which /proc/stat counts, on every architecture with cgroups but alpha and ia64 (sysconf(3), _SC_CLK_TCK)."""
+
+_FLAT: Final = re.compile(rb"^(\S+) (\d{1,20})$", re.MULTILINE)
+_USAGE: Final = re.compile(rb"^usage_usec (\d{1,20})$", re.MULTILINE)
+_PERIODS: Final = re.compile(rb"^nr_throttled (\d{1,20})$", re.MULTILINE)
+_THROTTLED: Final = re.compile(rb"^throttled_(usec|time) (\d{1,20})$", re.MULTILINE)
+_FULL: Final = re.compile(rb"^full [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
+_CPU_LINE: Final = re.compile(rb"^cpu(\d{1,5}) ([^\n]+)$", re.MULTILINE)
+_TASKS: Final = (0, 1, 2)
+"""user, nice, system; guest time is in user already."""
+
+_BUSY: Final = (*_TASKS, 5, 6, 7)
+"""And irq, softirq, steal: stolen time is gone as well."""
+
+
+class Throttling(NamedTuple):
+    """What a cgroup's own quota did: periods that ran out, and µs held back, summed over its CPUs' queues."""
+
+    periods: int
+    throttled_us: int
+
+
+class Schedstat(NamedTuple):
+    """How long a task ran, and how long it waited for a CPU while it could have run, µs; both never fall."""
+
+    ran_us: int
+    waited_us: int
+
+
+def whole(text: bytes | None) -> int | None:
+    """Return the one unsigned number of a file."""
+    return _number(text.strip()) if text is not None else None
+
+
+def flat(text: bytes | None) -> dict[bytes, int]:
+    """Return a flat-keyed file ("name 123" a line); lines that are anything else are left out."""
+    return {name: int(number) for name, number in _FLAT.findall(text or b"")}
+
+
+def cpuacct_usage_us(text: bytes | None) -> int | None:
+    """Read v1's cpuacct.usage: ns, the whole subtree."""
+    word = text.rstrip(b"\n") if text else b""
+    return int(word) // 1000 if word.isdigit() and len(word) <= U64_DIGITS else None
+
+
+def cpu_stat_usage_us(text: bytes | None) -> int | None:
+    """Read the usage of the unified hierarchy's cpu.stat: µs, the whole subtree."""
+    match = _USAGE.search(text) if text else None
+    return int(match[1]) if match else None
+
+
+def throttling(text: bytes | None) -> Throttling | None:
+    """Read cpu.stat of a v1 `cpu` cgroup (`throttled_time`, ns) or of a v2 one (`throttled_usec`)."""
+    microseconds = throttled_us(text)
+    match = _PERIODS.search(text) if text else None
+    return None if microseconds is None or match is None else Throttling(int(match[1]), microseconds)
+
+
+def throttled_us(text: bytes | None) -> int | None:
+    """Read only the time out of what `throttling` reads."""
+    match = _THROTTLED.search(text) if text else None
+    if match is None:
+        return None
+    return int(match[2]) // (1000 if match[1] == b"time" else 1)
+
+
+def some_us(text: bytes | None) -> int | None:
+    """Read the `some total=` of a pressure file: µs in which at least one task waited."""
+    words, _, total = (text or b"").partition(b"\n")[0].rpartition(b" total=")
+    return _number(total) if words.startswith(b"some ") else None
+
+
+def pressure(text: bytes | None) -> Pressure | None:
+    """Read a pressure file; the `full` line of cpu.pressure came with Linux 5.13 and counts 0 before."""
+    some = some_us(text)
+    if some is None or text is None:
+        return None
+    full = _FULL.search(text)
+    return Pressure(some, int(full[1]) if full else 0)
+
+
+def schedstat(text: bytes | None) -> Schedstat | None:
+    """Read a task's schedstat: "on-CPU waiting timeslices", the first two in ns.
+
+    "0 0 0" is how a kernel that does not count says so (fs/proc/base.c, proc_pid_schedstat: !sched_info_on()), and a
+    task that never ran.
+    """
+    words = (text or b"").split()
+    if len(words) != 3:
+        return None
+    ran, waited, slices = map(_number, words)
+    if ran is None or waited is None or slices is None or not ran + waited + slices:
+        return None
+    return Schedstat(ran // 1000, waited // 1000)
+
+
+def busy_us(text: bytes | None, *, by_tasks: bool = False) -> Mapping[int, int]:
+    """Read /proc/stat: by CPU the time that it was not idle, µs in steps of 10 ms; a broken line is left out.
+
+    `by_tasks`: without interrupts and what was stolen.
+    """
+    found, parts = {}, _TASKS if by_tasks else _BUSY
+    for number, line in _CPU_LINE.findall(text or b""):
+        ticks = [_number(word) for word in line.split()]
+        busy = [ticks[at] for at in parts if at < len(ticks)]
+        if int(number) <= cpuset.MAX_CPU_ID and None not in busy and len(busy) >= 3:
+            found[int(number)] = sum(tick or 0 for tick in busy) * (1_000_000 // USER_HZ)
+    return found
+
+
+def _number(word: bytes) -> int | None:
+    """Return an unsigned decimal number of at most 64 bits' length; int() alone would take "1_0" and "+1"."""
+    return int(word) if len(word) <= U64_DIGITS and word.isdigit() else None
+
+
+_V2: Final = (b"rbytes", b"wbytes", b"rios", b"wios")
+
+
+def io_stat(text: bytes | None) -> IOReading | None:
+    """Read v2's io.stat; an empty file means that nothing was read or written yet.
+
+    Some kernels print a device without figures, on the next one's line (as "8:0 8:16 rbytes=1 …"), and others
+    add figures of io.cost: only what is known is looked for.
+    """
+    if text is None:
+        return None
+    sums = dict.fromkeys(_V2, 0)
+    for word in text.split():
+        name, _, value = word.partition(b"=")
+        if name not in sums:
+            continue
+        number = whole(value)
+        if number is None:
+            return None
+        sums[name] += number
+    return IOReading(*(sums[name] for name in _V2))
+
+
+def blkio(service_bytes: bytes | None, serviced: bytes | None) -> IOReading | None:
+    """Read v1's blkio.throttle.io_service_bytes and io_serviced, or their `_recursive` twins."""
+    moved, operations = _by_kind(service_bytes), _by_kind(serviced)
+    if moved is None or operations is None:
+        return None
+    return IOReading(moved[b"Read"], moved[b"Write"], operations[b"Read"], operations[b"Write"])
+
+
+def _by_kind(text: bytes | None) -> Mapping[bytes, int] | None:
+    """Sum the lines "MAJOR:MINOR KIND N"; the last line is the total of all kinds and has no device."""
+    if text is None:
+        return None
+    sums = {b"Read": 0, b"Write": 0}
+    for words in _words(text):
+        if len(words) != 3 or words[1] not in sums:
+            continue
+        number = whole(words[2])
+        if number is None:
+            return None
+        sums[words[1]] += number
+    return sums
+
+
+def _words(text: bytes) -> Iterable[list[bytes]]:
+    return (line.split() for line in text.split(b"\n"))
+
+
+KIB: Final = 1024
+NO_LIMIT: Final = 1 << 62
+"""v1 shows "no limit" as LONG_MAX rounded down to a page, which depends on the page's size."""
+
+_STAT: Final = re.compile(
+    rb"^(total_rss|total_cache|total_shmem|total_inactive_file|anon|file|shmem|inactive_file|slab_reclaimable)"
+    rb" (\d{1,20})$",
+    re.MULTILINE,
+)
+_LOW: Final = re.compile(rb"^ +low +(\d{1,20})$", re.MULTILINE)
+_KIB_LINE: Final = re.compile(rb"^(?:Node \d+ )?(\w+(?:\(\w+\))?): +(\d{1,16}) kB$", re.MULTILINE)
+
+
+class CgroupFiles(NamedTuple):
+    """The bytes of one cgroup's memory files; `events`: v2's memory.events or v1's memory.oom_control."""
+
+    usage: bytes | None
+    stat: bytes | None
+    limit: bytes | None
+    events: bytes | None = None
+
+
+class NodeMemory(NamedTuple):
+    """What /proc/meminfo says, bytes."""
+
+    total: int
+    free: int
+    inactive_file: int
+    active_file: int
+    slab_reclaimable: int
+
+
+def reading(files: CgroupFiles) -> MemoryReading | None:
+    """Read a cgroup of either version, children included (v1: the `total_` lines).
+
+    Working set = usage − inactive file pages, at least 0, as the kubelet evicts by (cadvisor, setMemoryStats).
+    tmpfs and shared memory are page cache to the kernel, and cannot be reclaimed without swap: no part of `file`.
+    v1 counts kills of the cgroup itself only, has no memory.high, and tells of the kernel's own memory the sum only
+    (mm/memcontrol.c, memcg1_stats has no slab).
+    """
+    usage = whole(files.usage)
+    stat = {name: int(amount) for name, amount in _STAT.findall(files.stat or b"")}
+    anon = stat.get(b"total_rss", stat.get(b"anon"))
+    cache = stat.get(b"total_cache", stat.get(b"file"))
+    shared = stat.get(b"total_shmem", stat.get(b"shmem", 0))
+    inactive = stat.get(b"total_inactive_file", stat.get(b"inactive_file"))
+    if usage is None or anon is None or cache is None or inactive is None or not _is_limit(files.limit):
+        return None
+    events = flat(files.events)
+    return MemoryReading(
+        usage=usage,
+        anon=anon,
+        file=max(0, cache - shared),
+        inactive_file=inactive,
+        working_set=max(0, usage - inactive),
+        limit=limit(files.limit),
+        oom_kills=events.get(b"oom_kill", 0),
+        high_events=events.get(b"high", 0),
+        shared=shared,
+        slab_reclaimable=stat.get(b"slab_reclaimable"),
+    )
+
+
+def limit(text: bytes | None) -> int | None:
+    """Read memory.max or memory.limit_in_bytes; None where there is no limit, or none that can be read."""
+    found = whole(text)
+    return None if found is None or found >= NO_LIMIT else found
+
+
+def _is_limit(text: bytes | None) -> bool:
+    return whole(text) is not None or (text or b"").strip() == b"max"
+
+
+def meminfo(text: bytes | None) -> NodeMemory | None:
+    """Read /proc/meminfo; reclaimable slab is absent from very old kernels and counts 0."""
+    found = _kib_lines(text)
+    names = (b"MemTotal", b"MemFree", b"Inactive(file)", b"Active(file)")
+    if any(name not in found for name in names):
+        return None
+    total, free, inactive, active = (found[name] for name in names)
+    return NodeMemory(total, free, inactive, active, found.get(b"SReclaimable", 0))
+
+
+def numa_meminfo(text: bytes | None) -> NumaMemory | None:
+    """Read a node's meminfo; `file` is the page cache without tmpfs, as in a cgroup's."""
+    found = _kib_lines(text)
+    if b"MemTotal" not in found or b"MemFree" not in found:
+        return None
+    file = max(0, found.get(b"FilePages", 0) - found.get(b"Shmem", 0))
+    return NumaMemory(found[b"MemTotal"], found[b"MemFree"], file)
+
+
+def watermark(text: bytes | None, page_size: int) -> int | None:
+    """Read /proc/zoneinfo: the low watermarks of all zones, where the kernel begins to reclaim; bytes."""
+    found = _LOW.findall(text or b"")
+    return sum(map(int, found)) * page_size if found else None
+
+
+def _kib_lines(text: bytes | None) -> Mapping[bytes, int]:
+    return {name: int(amount) * KIB for name, amount in _KIB_LINE.findall(text or b"")}

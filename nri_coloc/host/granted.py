@@ -1,0 +1,75 @@
+"""The CPUs that the kernel lets pods have: those of the cgroup of all pods and of every cgroup above it.
+
+On cgroup v1 the kernel refuses any other CPU below such a cgroup; on v2 it takes the set and lets its tasks run on the
+parent's CPUs (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset"). The BestEffort cgroup is left out:
+agents that suppress offline pods narrow it, and online pods have nothing to do with that.
+"""
+
+from typing import Final, NamedTuple
+
+from nri_coloc.core import cpuset, kubepods
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import kernel_files
+from nri_coloc.host.cgroup_layout import CgroupLayout
+
+_FILES: Final = {1: "cpuset.cpus", 2: "cpuset.cpus.effective"}
+_WIDEN: Final = "(AllowedCPUs= of its systemd unit)"
+
+
+class Granted(NamedTuple):
+    """The online CPUs that pods may have. `file`: of the outermost cgroup that lacks one, "" if none does."""
+
+    cpus: CPUMask
+    file: str = ""
+
+
+def read(layout: CgroupLayout, place: str, online: CPUMask) -> Granted:
+    """Return the CPUs that pods may have; `place`: the cgroup of all pods, "" if there is none yet.
+
+    A cgroup without the file has the CPUs of its parent, and so has one whose file cannot be read.
+    """
+    granted, file = online, ""
+    for path in ("", *kubepods.levels(kubepods.burstable_in(place) if place else "")):
+        own = _cpus(layout, path)
+        if granted & ~own and not file:
+            file = f"/{path}/cpuset.cpus".replace("//", "/")
+        granted &= own
+    return Granted(granted, file)
+
+
+def _cpus(layout: CgroupLayout, path: str) -> CPUMask:
+    folder = layout.folder("cpuset", path)
+    try:
+        found = None if folder is None else kernel_files.cpu_list(f"{folder}/{_FILES[layout.version]}")
+    except KernelInterfaceError:
+        found = None
+    return -1 if found is None else found
+
+
+def problem(granted: Granted, usable: CPUMask) -> str:
+    """Say which file leaves pods no CPU, and how to mend it; "" if there is one. `usable`: the machine's CPUs."""
+    if granted.cpus & usable:
+        return ""
+    return (
+        f"{granted.file} has no CPU for pods (usable={cpuset.render(usable)}): "
+        f"widen it {_WIDEN} and then the cgroups below it"
+    )
+
+
+def remark(granted: Granted, online: CPUMask) -> str:
+    """Say which file keeps pods from some CPUs, and how to give them; "" if none does."""
+    if not online & ~granted.cpus:
+        return ""
+    return (
+        f"{granted.file} has CPUs {cpuset.render(granted.cpus)} of {cpuset.render(online)}: pods are placed within "
+        f"these; to give them the others widen it {_WIDEN} and then the cgroups below it"
+    )
+
+
+def change(granted: Granted, online: CPUMask) -> str:
+    """Say in one clause which CPUs pods may have, for the audit."""
+    if not granted.file:
+        return f"pods may have all online CPUs, {cpuset.render(online)}"
+    had = cpuset.render(granted.cpus) or "none"
+    return f"pods may have CPUs {had} of {cpuset.render(online)}: {granted.file} has no others"

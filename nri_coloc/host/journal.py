@@ -1,0 +1,376 @@
+"""Original values: what files held before our first write, so that `restore` can write it back (DESIGN invariant 9).
+
+They stand in the state folder, one line each, and on the cgroups themselves (`marks`). A value is noted before the
+first write to its file; the first one noted is the original, later ones are ours. A journal that cannot be written
+costs restore, never placement: the value is written all the same, and the whole journal is tried again.
+"""
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import Final, NamedTuple
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files, former, journal_file
+from nri_coloc.host.former import Former
+from nri_coloc.host.journal_file import Contents, Header
+from nri_coloc.host.marks import Marks
+
+SUPERFLUOUS: Final = 1000
+"""Lines without effect from which on the file is written again: a fifth of a megabyte."""
+
+CLUTTER: Final = 256
+"""Files beyond twice the number that the last cleaning left: with more another is due. Some fifty pods that ended."""
+
+BOOT: Final = "/proc/sys/kernel/random/boot_id"
+"""The kernel's id of this boot (proc_sys_kernel(5)), below the host's root."""
+
+
+class Remark(NamedTuple):
+    """A fact for an operator: a sentence, and the figures and names that belong to it."""
+
+    because: str
+    inputs: Mapping[str, str | int]
+
+
+class Journal:
+    """Files are paths on this machine; any thread may call."""
+
+    def __init__(self, path: str, host_root: str = "/", marks: Marks | None = None) -> None:
+        self.problem = ""
+        """Why the file cannot be written, "" while it can."""
+        self.complaint = ""
+        """Why the file that was read is no journal of ours, as a sentence without its subject; "" if it is one."""
+        self._path = Path(path)
+        self._root = host_root.rstrip("/")
+        self._marks = marks or Marks()
+        self._boot = _boot_of(self._root)
+        self._lock = RLock()
+        self._originals: dict[str, Former] = {}
+        self._in_folder: dict[str, set[str]] = {}
+        self._contents = Contents()
+        self._is_whole = True
+        self._distrusted: frozenset[str] = frozenset()
+        self._was_rewritten = False
+        self._aside: Path | None = None
+        self._dropped = 0
+        self._left_as: tuple[int, int, int] | None = None
+        """Device, inode and size of the file as we left it: a new file may get the inode of one that was removed."""
+        self._superfluous = 0
+        self._left = 0
+        self._hold(self._read().entries)
+
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+        return str(self._path)
+
+    @property
+    def kept_as(self) -> str:
+        """The name that a file got which was no journal of ours, "" if there was none."""
+        return str(self._aside or "")
+
+    @property
+    def dropped(self) -> int:
+        """The number of entries that were read and are of before the machine's last start."""
+        return self._dropped
+
+    # ---- the file and the marks as a whole ----
+
+    def load(self) -> None:
+        """Take what the file and the marks hold; the marks count where they differ, for they cannot be outdated."""
+        with self._lock:
+            self._marks.probe()
+            contents = self._read()
+            self._is_whole = contents.is_whole
+            self._hold(contents.entries | self._marked())
+
+    def begin(self) -> list[Remark]:
+        """Load all, write file and marks again, and return remarks on what was amiss.
+
+        The state folder must be ours alone.
+        """
+        with self._lock:
+            self.load()
+            was_there = self._contents.is_there
+            if self.complaint:
+                self._forget_gone()  # it may name more files than a node has
+            self._rewrite()
+            for folder in self._in_folder:
+                self._mark(folder)
+            if not self._is_whole:
+                self._distrust_found()
+            return [*self._remarks(was_there=was_there)]
+
+    def look(self) -> bool:
+        """Write the whole file again if it is gone, or if a line is missing in it.
+
+        Returns whether that was done since the last look.
+        """
+        with self._lock:
+            if self.problem or not self._is_in_place():
+                self._was_rewritten = self._rewrite() or self._was_rewritten
+            was_rewritten, self._was_rewritten = self._was_rewritten, False
+            return was_rewritten
+
+    def keep(self, entries: Iterable[str]) -> str:
+        """Keep these entries alone, and return why the file cannot be written, "" if it was.
+
+        entries: files as the host names them. A journal of another version stays as it is.
+        """
+        with self._lock:
+            before = [*self._in_folder]
+            self._hold({file: self._originals[file] for file in entries})
+            for folder in before:
+                self._mark(folder)
+            if not self._contents.is_foreign:
+                self._rewrite()
+            return self.problem
+
+    @property
+    def lacking(self) -> str:
+        """Return why values of ours may be in force of which it does not know, "" if there can be none."""
+        if self.complaint and (self._contents.is_foreign or not self._marks.work):
+            return f"the restore journal {self._path} {self.complaint}"
+        because = "an earlier one was lost while values of ours were in force" if not self._is_whole else ""
+        if self._contents.is_torn and not self._marks.work:
+            because = "its last line was cut off"
+        return because and f"the restore journal {self._path} is not whole: {because}"
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether an earlier journal may have been lost, and the marks do not make that good."""
+        return not self._marks.work and not self._contents.is_complete
+
+    def distrust(self) -> None:
+        """Take no value for an original from now on that is found in a cgroup of now: it may be a former process's."""
+        with self._lock:
+            self._is_whole = False
+            self._distrust_found()
+            self._rewrite()
+
+    # ---- entries ----
+
+    def note(self, file: str, found: str) -> None:
+        """Note the value that a file shows before our first write to it."""
+        with self._lock:
+            self._note(file, former.unknown(file, found) if self._is_distrusted(file) else Former(found))
+
+    def suspect(self, file: str, found: str) -> None:
+        """Note a value that a file shows if it may be a former process's, also where we shall not write the file."""
+        with self._lock:
+            if self._is_distrusted(file):
+                self._note(file, former.unknown(file, found))
+
+    def note_known(self, file: str, original: str) -> None:
+        """Note a value that is the original for another reason than that the file shows it."""
+        with self._lock:
+            self._note(file, Former(original))
+
+    def renew(self, file: str, original: str) -> None:
+        """Have another value be the original: the kubelet wrote it."""
+        name, renewed = file.removeprefix(self._root), Former(original)
+        with self._lock:
+            if name not in self._originals:
+                self._note(file, renewed)
+            elif self._originals[name] != renewed:
+                self._originals[name] = renewed
+                self._superfluous += 2
+                self._mark(name.rpartition("/")[0])
+                self._append(journal_file.text({name: None}) + journal_file.text({name: renewed}))
+
+    def original(self, file: str) -> str | None:
+        """Return the value that `restore` writes to a file, None if we never wrote it."""
+        found = self._originals.get(file.removeprefix(self._root))
+        return None if found is None else found.text
+
+    def holds(self, file: str, text: str) -> bool:
+        """Whether a text is known to be the original of a file."""
+        return self._originals.get(file.removeprefix(self._root)) == Former(text)
+
+    def entries(self) -> Mapping[str, Former]:
+        """Return all entries, by files as the host names them."""
+        with self._lock:
+            return dict(self._originals)
+
+    def below(self, folder: str) -> dict[str, str]:
+        """Return the originals of the files of one folder."""
+        with self._lock:
+            names = self._in_folder.get(folder.removeprefix(self._root), ())
+            return {self._root + file: self._originals[file].text for file in names}
+
+    def files(self) -> list[str]:
+        """Return every file that it holds."""
+        with self._lock:
+            return [self._root + file for file in self._originals]
+
+    def forget(self, file: str) -> None:
+        """Drop a file that holds its original again; what it holds the next time is another original."""
+        with self._lock:
+            self._drop(file)
+
+    @property
+    def is_cluttered(self) -> bool:
+        """Whether so much has come since the last cleaning that most of it may belong to cgroups that are gone."""
+        return len(self._originals) > 2 * self._left + CLUTTER
+
+    def forget_gone(self) -> None:
+        """Drop the entries of cgroups that are gone, and write the file again, also if many lines are without effect.
+
+        On a node without ends a quota that is raised and lowered again is two lines each time.
+        """
+        with self._lock:
+            gone = self._forget_gone()
+            self._left = len(self._originals)
+            if gone or self.problem or self._superfluous >= SUPERFLUOUS:
+                self._rewrite()
+
+    # ---- inside ----
+
+    def _note(self, file: str, original: Former) -> None:
+        file = file.removeprefix(self._root)
+        if file in self._originals:
+            return
+        folder = file.rpartition("/")[0]
+        self._originals[file] = original
+        self._in_folder.setdefault(folder, set()).add(file)
+        self._mark(folder)
+        self._append(journal_file.text({file: original}))
+
+    def _drop(self, file: str) -> None:
+        file = file.removeprefix(self._root)
+        if self._originals.pop(file, None) is None:
+            return
+        folder = file.rpartition("/")[0]
+        self._in_folder[folder].discard(file)
+        if not self._in_folder[folder]:
+            del self._in_folder[folder]
+        self._superfluous += 2
+        self._mark(folder)
+        self._append(journal_file.text({file: None}))
+
+    def _forget_gone(self) -> int:
+        """Drop the entries of cgroups that are gone; returns how many."""
+        gone = {file for file in self._originals if not os.path.exists(self._root + file)}  # noqa: PTH110 - never raises
+        if gone:
+            self._hold({file: one for file, one in self._originals.items() if file not in gone})
+            for folder in dict.fromkeys(file.rpartition("/")[0] for file in gone):
+                self._mark(folder)
+        return len(gone)
+
+    def _hold(self, originals: Mapping[str, Former]) -> None:
+        self._originals, self._in_folder = dict(originals), {}
+        for file in originals:
+            self._in_folder.setdefault(file.rpartition("/")[0], set()).add(file)
+
+    def _mark(self, folder: str) -> None:
+        values = {file.rpartition("/")[2]: self._originals[file] for file in self._in_folder.get(folder, ())}
+        self._marks.write(self._root + folder, values)
+
+    def _marked(self) -> dict[str, Former]:
+        return {file.removeprefix(self._root): one for file, one in self._marks.read().items()}
+
+    def _is_distrusted(self, file: str) -> bool:
+        return file.rpartition("/")[0] in self._distrusted
+
+    def _distrust_found(self) -> None:
+        self._distrusted = frozenset(self._marks.folders())
+
+    def _read(self) -> Contents:
+        self._contents = journal_file.read(str(self._path), self._boot)
+        self._dropped = self._contents.dropped
+        self.complaint = self._contents.complaint
+        return self._contents
+
+    def _remarks(self, *, was_there: bool) -> Iterator[Remark]:
+        inputs: dict[str, str | int] = {"file": str(self._path), "values": len(self._originals)}
+        known = f"values={len(self._originals)}"
+        if not was_there and self._originals:
+            yield Remark(
+                f"restore journal missing: its values were read from the cgroups' marks ({known})", inputs
+            )
+        if self.complaint:
+            because = f"restore journal moved aside: it {self.complaint} ({known})"
+            yield Remark(because, inputs | {"kept_as": self.kept_as})
+        if self._dropped:
+            because = f"restore journal of another boot dropped: its cgroups ended with that (values={self._dropped})"
+            yield Remark(because, inputs)
+
+    # ---- writing ----
+
+    def _is_in_place(self) -> bool:
+        """Whether the file is there as we left it."""
+        try:
+            status = self._path.lstat()
+        except OSError:
+            return False
+        return self._left_as in (None, _identity(status))
+
+    def _rewrite(self) -> bool:
+        """Write the whole file again; returns whether that worked."""
+        header = Header(self._boot, self._is_whole) if self._originals or not self._is_whole else None
+        try:
+            self._move_aside()
+            journal_file.replace(self._path, journal_file.text(self._originals, header))
+            status = self._path.lstat()
+        except OSError as error:
+            self._fail(error)
+            return False
+        self.problem, self._superfluous = "", 0
+        self._left_as = _identity(status)
+        return True
+
+    @property
+    def _is_in_the_way(self) -> bool:
+        """Whether a file that is no journal of ours was read, and still lies at its path."""
+        return self._contents.is_there and not self._contents.is_sound
+
+    def _move_aside(self) -> None:
+        """Keep a file that is no journal of ours under another name; raises OSError where that is refused."""
+        if self._is_in_the_way:
+            self._aside = journal_file.keep_aside(self._path)
+            if self._aside is None:
+                raise OSError(errno.EEXIST, "it is no journal of ours, and cannot be moved aside")
+            self._contents = Contents()
+
+    def _append(self, lines: str) -> None:
+        if self._is_in_the_way or not self._is_in_place():
+            is_first = self._left_as is None
+            self._was_rewritten = self._rewrite() and not is_first
+            return
+        try:
+            self._append_lines(lines.encode())
+        except OSError as error:
+            self._fail(error)
+
+    def _append_lines(self, lines: bytes) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = journal_file.checked(os.open(self._path, flags, 0o600))
+        try:
+            status = os.fstat(fd)
+            if not status.st_size:
+                lines = journal_file.text({}, Header(self._boot, self._is_whole)).encode() + lines
+            elif os.pread(fd, 1, status.st_size - 1) != b"\n":
+                lines = b"\n" + lines  # the last one was cut off, and must not swallow the next
+            written = os.write(fd, lines)
+            self._left_as = _identity(os.fstat(fd))
+            if written < len(lines):  # a disk that fills up takes a part without an error
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(fd)
+
+    def _fail(self, error: OSError) -> None:
+        self.problem = f"cannot write the restore journal {self._path}: {error.strerror}"
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size
+
+
+def _boot_of(root: str) -> str:
+    with suppress(KernelInterfaceError):
+        return (files.read(f"{root}{BOOT}") or "").strip()
+    return ""

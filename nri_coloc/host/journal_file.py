@@ -1,0 +1,227 @@
+"""The file of the restore journal: one line of JSON for each value, below a header with version and boot.
+
+A file with `{"file": …, "was": null}` has its original again. Entries of another boot are of cgroups that are gone.
+The file is read as if another program had written it: line by line, within bounds, and only if it is a regular file.
+"""
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from nri_coloc.host.former import Former
+
+VERSION: Final = 2
+"""1 had no header."""
+
+MOST_BYTES: Final = 16 << 20
+MOST_ENTRIES: Final = 1 << 16
+"""Five times as many as a node of 500 pods has on cgroup v1."""
+
+_LONGEST_LINE: Final = 1 << 16
+_KEPT: Final = 9
+"""Files that are kept aside at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """boot: the kernel's id of the boot, "" if it could not be read.
+
+    is_whole: False if values of ours may be in force that the journal lacks, because a former one was lost.
+    """
+
+    boot: str = ""
+    is_whole: bool = True
+
+
+@dataclass(slots=True)
+class Contents:
+    """The contents of a journal.
+
+    is_there: whether there is a file, or something else, at its path.
+    dropped: the number of entries of another boot.
+    unread: the number of lines that are no entries.
+    is_torn: whether the last line was cut off, as by a crash; it is not counted.
+    is_foreign: whether another version of the program wrote it; no entry is read then.
+    problem: why it could not be read to its end, "" if it was.
+    """
+
+    entries: dict[str, Former] = field(default_factory=dict)
+    is_there: bool = False
+    is_whole: bool = True
+    dropped: int = 0
+    unread: int = 0
+    is_torn: bool = False
+    is_foreign: bool = False
+    problem: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every line was read."""
+        return not (self.unread or self.is_foreign or self.problem)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of a journal can be missing."""
+        return self.is_there and self.is_sound and not self.is_torn
+
+    @property
+    def complaint(self) -> str:
+        """Return what is wrong with the file, "" if nothing is."""
+        if self.is_foreign:
+            return f"is of another version than {VERSION}, which this program cannot read"
+        unread = f"holds {self.unread} lines that are no entries" if self.unread else ""
+        return " and ".join(filter(None, (self.problem, unread)))
+
+
+def read(path: str, boot: str = "") -> Contents:
+    """Return what a journal holds for this boot; with `boot` "" entries of any boot count."""
+    found = Contents()
+    try:
+        file = _open(path)
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        found.is_there, found.problem = True, f"cannot be read: {_reason(error)}"
+        return found
+    found.is_there = True
+    with file:
+        try:
+            _take(file, boot, found)
+        except OSError as error:
+            found.problem = f"cannot be read: {_reason(error)}"
+    return found
+
+
+def _open(path: str) -> BinaryIO:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.fdopen(checked(fd), "rb")
+
+
+def checked(fd: int) -> int:
+    """Return the descriptor of a regular file; OSError for anything else, which is closed."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return fd
+
+
+def _reason(error: OSError) -> str:
+    return "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
+
+
+def _take(file: BinaryIO, boot: str, found: Contents) -> None:
+    size, is_of_this_boot = 0, True
+    for line in filter(bytes.strip, _lines(file)):
+        size += len(line)
+        if size > MOST_BYTES or len(found.entries) > MOST_ENTRIES:
+            found.problem = "is larger than any journal of ours; the rest was not read"
+            return
+        entry = _parsed(line)
+        if "journal" in entry:
+            header = _header(entry)
+            found.is_foreign = header is None
+            if header is None:
+                found.entries.clear()
+                return
+            is_of_this_boot = not (boot and header.boot) or header.boot == boot
+            found.is_whole = header.is_whole or not is_of_this_boot
+        elif not _keep(entry, found, is_of_this_boot=is_of_this_boot):
+            found.is_torn = not line.endswith(b"\n")
+            found.unread += not found.is_torn
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield lines; one that is too long in pieces, none of which is an entry."""
+    return iter(lambda: file.readline(_LONGEST_LINE), b"")
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """Return a line's entry, an empty one if it holds none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _header(entry: Mapping[str, Any]) -> Header | None:
+    """Return a header; None if it is of another version."""
+    if entry["journal"] != VERSION:
+        return None
+    return Header(str(entry.get("boot", "")), entry.get("whole") is not False)
+
+
+def _keep(entry: Mapping[str, Any], found: Contents, *, is_of_this_boot: bool) -> bool:
+    """Take one entry over; False if it is none."""
+    file = entry.get("file")
+    if "was" not in entry or not isinstance(file, str) or not _is_path(file):
+        return False
+    was = entry["was"]
+    if not is_of_this_boot:
+        found.dropped += was is not None
+    elif was is None:
+        found.entries.pop(file, None)
+    else:
+        found.entries.setdefault(file, Former(str(was), entry.get("unknown") is not True))
+    return True
+
+
+def _is_path(file: str) -> bool:
+    """Whether such a name can be given to the kernel: JSON can spell names that no path can have."""
+    try:
+        os.fsencode(file)
+    except UnicodeEncodeError:
+        return False
+    return file.startswith("/") and "\0" not in file
+
+
+def text(entries: Mapping[str, Former | None], header: Header | None = None) -> str:
+    """Render entries, below a header if there is one; None says that a file has its original again."""
+    head = {"journal": VERSION, "boot": header.boot, "whole": header.is_whole} if header else None
+    lines = ([head] if head else []) + [_entry(file, former) for file, former in entries.items()]
+    return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+
+
+def _entry(file: str, former: Former | None) -> dict[str, Any]:
+    if former is None:
+        return {"file": file, "was": None}
+    return {"file": file, "was": former.text} | ({} if former.is_known else {"unknown": True})
+
+
+def replace(path: Path, content: str) -> None:
+    """Write the whole file again in one step; after a kill the old one or the new one is there."""
+    fresh = path.with_suffix(".new")
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(content)
+        fresh.replace(path)
+    except OSError:
+        _remove(fresh)
+        raise
+
+
+def _remove(fresh: Path) -> None:
+    try:
+        fresh.unlink(missing_ok=True)
+    except OSError:
+        return  # where nothing can be removed either; the next try overwrites it
+
+
+def keep_aside(path: Path) -> Path | None:
+    """Give a file that is no journal of ours another name, so that nothing of it is lost; None if that is refused."""
+    for number in range(1, _KEPT + 1):
+        kept = path.with_name(f"{path.name}.kept-{number}")
+        if kept.exists() or kept.is_symlink():
+            continue
+        try:
+            path.rename(kept)
+        except OSError:
+            return None
+        return kept
+    return None

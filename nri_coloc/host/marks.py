@@ -1,0 +1,165 @@
+"""Original values kept on the cgroups themselves, as extended attributes: they end with the cgroup and with the boot.
+
+The journal in the state folder can be lost; a mark cannot, for as long as our value is in force.
+Kernels take such attributes on cgroups since 5.7 (fs/kernfs/inode.c, kernfs_vfs_user_xattr_set), 128 on each. On older
+ones there is the journal alone.
+
+A mark decides what `restore` writes, so no tenant may write one. A container can own its own cgroup, and never its
+pod's: its mark lies on the pod's. The mark of a folder to which another user than root may write lies on the one
+above it.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from nri_coloc.core import kubepods
+from nri_coloc.host import files
+from nri_coloc.host.former import Former
+from nri_coloc.host.knob_files import makes_sense
+
+NAME: Final = "user.nri-coloc"
+"""The attribute with a cgroup's own values. One for a cgroup below has the path to that behind it."""
+
+_BELOW: Final = f"{NAME}."
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
+_NONE: Final = frozenset({errno.ENODATA, *_GONE})
+_WRITABLE_BY_OTHERS: Final = 0o022
+
+
+class Marks:
+    """Marks below the mounts of the hierarchies; files elsewhere have none. Folders are paths on this machine."""
+
+    def __init__(self, mounts: Iterable[str] = ()) -> None:
+        self._mounts = tuple(dict.fromkeys(mounts))
+        self.refusal = ""
+        """Why the kernel takes no marks here, "" while it takes them."""
+
+    @property
+    def work(self) -> bool:
+        """Whether a value of ours is known as ours by its mark."""
+        return bool(self._mounts) and not self.refusal
+
+    def probe(self) -> None:
+        """Find out whether the kernel takes marks."""
+        for mount in self._mounts:
+            self._set(mount, f"{NAME}.probe", b"1")
+            self._remove(mount, f"{NAME}.probe")
+
+    def write(self, folder: str, values: Mapping[str, Former]) -> None:
+        """Have a cgroup's mark hold these values, by the files' names; none takes the mark away."""
+        carrier = self._carrier(folder)
+        if not carrier:
+            return
+        name = NAME if carrier == folder else f"{_BELOW}{folder.removeprefix(f'{carrier}/')}"
+        if values:
+            self._set(carrier, name, _text(values))
+        else:
+            self._remove(carrier, name)
+
+    def read(self) -> dict[str, Former]:
+        """Return all values that marks hold, by file."""
+        found: dict[str, Former] = {}
+        for mount in self._mounts:
+            for carrier in _carriers(mount):
+                found |= _read(carrier)
+        return found
+
+    def folders(self) -> Iterator[str]:
+        """Yield every cgroup of now."""
+        for mount in dict.fromkeys(self._mounts):
+            yield from files.tree(mount)
+
+    def _carrier(self, folder: str) -> str:
+        """Return the cgroup that carries the mark of a cgroup, "" if there is none."""
+        carrier = folder
+        while self._is_below(carrier):
+            parent = carrier.rpartition("/")[0]
+            if not kubepods.is_a_pods(parent):
+                status = _status(carrier)
+                if status is None:
+                    return ""
+                if _is_roots(status):
+                    return carrier
+            carrier = parent
+        return ""
+
+    def _is_below(self, folder: str) -> bool:
+        return any(folder == mount or folder.startswith(f"{mount}/") for mount in self._mounts)
+
+    def _set(self, folder: str, name: str, text: bytes) -> None:
+        try:
+            os.setxattr(folder, name, text)
+        except OSError as error:
+            if error.errno not in _GONE:
+                self.refusal = f"{folder}: {os.strerror(error.errno or 0)}"
+
+    def _remove(self, folder: str, name: str) -> None:
+        try:
+            os.removexattr(folder, name)
+        except OSError as error:
+            if error.errno not in _NONE:
+                self.refusal = f"{folder}: {os.strerror(error.errno or 0)}"
+
+
+def _status(folder: str) -> os.stat_result | None:
+    try:
+        return os.stat(folder)  # noqa: PTH116 - a Path costs more than the call
+    except OSError:
+        return None
+
+
+def _is_roots(status: os.stat_result) -> bool:
+    """Whether root alone may write to a folder; the user that we are counts as root."""
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & _WRITABLE_BY_OTHERS
+
+
+def _carriers(folder: str) -> Iterator[str]:
+    """Yield a folder and those below it, but none below a pod's: the pod's carries what is known of its containers.
+
+    Nor any below a folder that another user may write to: its marks would not be believed.
+    """
+    return files.tree(folder, _may_lead_to_marks)
+
+
+def _may_lead_to_marks(folder: str) -> bool:
+    status = _status(folder)
+    return status is not None and _is_roots(status) and not kubepods.is_a_pods(folder)
+
+
+def _read(carrier: str) -> dict[str, Former]:
+    found: dict[str, Former] = {}
+    try:
+        names = [name for name in os.listxattr(carrier) if name == NAME or name.startswith(_BELOW)]
+        if not names or not _is_roots(os.stat(carrier)):  # noqa: PTH116 - a Path costs more than the call
+            return {}
+        for name in names:
+            folder = carrier if name == NAME else f"{carrier}/{name.removeprefix(_BELOW)}"
+            values = _values(os.getxattr(carrier, name))
+            found |= {f"{folder}/{file}": former for file, former in values.items()}
+    except OSError:
+        return found  # the cgroup ended meanwhile, or the kernel keeps no attributes
+    return found
+
+
+def _text(values: Mapping[str, Former]) -> bytes:
+    """Render a mark; a value that is not known stands in a list of its own."""
+    texts = {name: former.text for name, former in values.items()}
+    unknown = [name for name, former in values.items() if not former.is_known]
+    return json.dumps([texts, unknown] if unknown else [texts], separators=(",", ":")).encode()
+
+
+def _values(text: bytes) -> dict[str, Former]:
+    """Read a mark; nothing of a text that we would not have written."""
+    try:
+        texts, *more = json.loads(text)
+        unknown = {str(name) for names in more for name in names}
+        return {
+            str(name): Former(str(was), str(name) not in unknown)
+            for name, was in texts.items()
+            if "/" not in name and makes_sense(name, str(was))
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}

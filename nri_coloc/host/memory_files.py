@@ -1,0 +1,138 @@
+"""Files of the memory controller that somebody else may mean something by too: bounds and protections.
+
+A bound of ours is never above what was there before us, a protection never below, and neither is taken from whoever
+wrote the file after us. The lock is held for the journal, and not while the kernel reclaims in a write.
+"""
+
+import time
+from threading import Lock
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files
+from nri_coloc.host.files import Correction
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, UNLIMITED, number
+from nri_coloc.host.overwritten import Overwritten
+
+
+class MemoryFiles:
+    """By file; a KernelInterfaceError is raised for what the kernel refuses."""
+
+    def __init__(self, journal: Journal, overwritten: Overwritten, lock: Lock) -> None:
+        self._journal = journal
+        self._overwritten = overwritten
+        self._lock = lock
+
+    def bound(self, file: str, amount: int, corrected: list[Correction]) -> bool:
+        """Write one bound unless it is there; False if the file is not."""
+        current = files.value(file)
+        if current is None:
+            return False
+        with self._lock:
+            self._overwritten.found(file, current, time.monotonic())
+            self._journal.suspect(file, current)
+            original = self._journal.original(file)
+            if original is not None and self._overwritten.ours(file) is None and _is_above(current, original):
+                # no life of ours ever wrote that: it was raised while there was none
+                self._journal.renew(file, original := current)
+            wanted = _at_most(original or current, amount)
+            if wanted == current:
+                self._overwritten.wrote(file, current)
+                return True
+            self._journal.note(file, current)
+        if not files.write(file, wanted):
+            return False
+        shown = files.read(file)  # in pages of the kernel's size
+        with self._lock:
+            self._overwritten.wrote(file, shown or wanted)
+        corrected.append(_corrected(file, current, wanted))
+        return True
+
+    def lower(self, change: Correction) -> KernelInterfaceError | None:
+        """Write a bound that reclaims (`name` is the whole path), unless somebody wrote the file since it was read.
+
+        No lock is held, for as long as the kernel takes; what it refuses is returned.
+        """
+        try:
+            if files.read(change.name) == change.was:
+                files.write(change.name, change.now)
+        except KernelInterfaceError as error:
+            return error.as_value()
+        return None
+
+    def lower_journalled(self, change: Correction) -> KernelInterfaceError | None:
+        """As `lower`, of a file that the journal has: once that has it no more it was put back, and stays so."""
+        with self._lock:
+            if self._journal.original(change.name) is None:
+                return None
+        failure = self.lower(change)
+        with self._lock:
+            if self._journal.original(change.name) is not None:
+                if failure is None:
+                    self._overwritten.wrote(change.name, change.now)
+                return failure
+        return self.lower(Correction(change.name, change.now, change.was))
+
+    def protect(self, file: str, amount: int, corrected: list[Correction]) -> bool:
+        """Raise a protection to at least an amount, 0 to what was there before us; False if the file is not.
+
+        To be called with the lock held.
+        """
+        current = files.value(file)
+        if current is None:
+            return False
+        self._journal.suspect(file, current)
+        original, ours = self._journal.original(file), self._overwritten.ours(file)
+        if original is None and not amount:
+            return True
+        if original is not None and ours not in (None, current):
+            # a kubelet with MemoryQoS writes here as often as pods come and go, up and down
+            self._journal.renew(file, original := current)
+        shown = wanted = _at_least(original if original is not None else current, amount)
+        if wanted != current:
+            self._journal.note(file, current)
+            if not files.write(file, wanted):
+                return False
+            shown = files.read(file) or wanted
+            corrected.append(_corrected(file, current, wanted))
+        if not amount:
+            self._journal.forget(file)
+        elif original is not None or wanted != current:
+            self._overwritten.wrote(file, shown)
+        return True
+
+
+def reclaims(file: str, text: str) -> bool:
+    """Whether a file is a bound of memory that is about to fall below what its cgroup holds: the kernel reclaims in the
+    write then (mm/memcontrol.c, memory_high_write).
+    """
+    folder, _, name = file.rpartition("/")
+    if name not in MEMORY_BOUNDS:
+        return False
+    usage = MEMORY_USAGE[1 if name == MEMORY_LIMIT[1] else 2]
+    held = number(files.read(f"{folder}/{usage}") or "")
+    return held is not None and held > _bytes(text)
+
+
+def _corrected(file: str, was: str, now: str) -> Correction:
+    return Correction(file.rpartition("/")[2], was, now)
+
+
+def _bytes(text: str) -> int:
+    """Return an amount; "max", and what v1 shows for it, is above any."""
+    found = number(text)
+    return UNLIMITED if found is None else found
+
+
+def _is_above(text: str, other: str) -> bool:
+    return _bytes(text) > _bytes(other)
+
+
+def _at_least(original: str, amount: int) -> str:
+    """Return the larger of a protection and an amount; "max" is larger than any."""
+    return original if _bytes(original) >= amount else str(amount)
+
+
+def _at_most(original: str, amount: int) -> str:
+    """Return the smaller of a limit and an amount; "max", and what v1 shows for it, is larger than any."""
+    return original if _bytes(original) < amount else str(amount)

@@ -1,0 +1,70 @@
+"""The oom_score_adj of a container's processes: ours while it runs, the former one again afterwards.
+
+A score belongs to a process and is inherited, so there is no file of a cgroup that holds it: the journal knows the
+container by its cgroup's list of threads, with the score that its first process had before us. Taken back are the
+scores of that process and of all that have the same; who gave itself another had reasons.
+
+Without CAP_SYS_RESOURCE the kernel takes no score below the least one that somebody with it set
+(proc_pid_oom_score_adj(5)).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files
+from nri_coloc.host.knob_files import numbers
+
+NAMES: Final = ("tasks", "cgroup.threads")
+"""The file by which the journal knows a cgroup whose processes have another score, by version of the hierarchy."""
+
+
+def read(proc: str, pid: int) -> str | None:
+    """Return a process's score; None if it is gone. Raises KernelInterfaceError."""
+    return files.read(f"{proc}/{pid}/oom_score_adj")
+
+
+def give(
+    proc: str, pids: Iterable[int], score: str, note: Callable[[str], None]
+) -> KernelInterfaceError | None:
+    """Give processes a score, the container's first one first; `note` is told a former one before it is overwritten.
+
+    What they execute inherits it: if the first has it already, who has another gave it to itself. The first refusal is
+    returned, and ends it.
+    """
+    first = True
+    try:
+        for pid in pids:
+            shown = read(proc, pid)
+            if first and shown == score:
+                break
+            first = False
+            if shown in (None, score):
+                continue
+            note(str(shown))
+            files.write(f"{proc}/{pid}/oom_score_adj", score)
+    except KernelInterfaceError as error:
+        return error.as_value()
+    return None
+
+
+def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterfaceError | None:
+    """Give the processes of a cgroup and of those below it a score back; the first refusal is returned.
+
+    `first`: the container's first process, where the caller knows it.
+    """
+    try:
+        pids = [pid for pid in (first, *_members(folder)) if pid]
+        given = next((shown for pid in pids if (shown := read(proc, pid)) is not None), None)
+        for pid in pids if given not in (None, score) else ():
+            if read(proc, pid) == given:
+                files.write(f"{proc}/{pid}/oom_score_adj", score)
+    except KernelInterfaceError as error:
+        return error.as_value()
+    return None
+
+
+def _members(folder: str) -> Iterator[int]:
+    """Yield process ids; those of another PID namespace read as 0."""
+    for current in files.tree(folder):
+        yield from numbers(files.read(f"{current}/cgroup.procs") or "")

@@ -1,0 +1,201 @@
+"""What a container had before us, as an update of the runtime's spec and as kernel files.
+
+It is known from the container's record, or, where it ran before we came, from the journal's entries of its files.
+Where nothing stood before us there is what the kernel gives a new cgroup, and a cpuset is the pod's: an update can
+change a value but never take one out of a spec (nri-protocol §5.2).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nri_coloc.core.knobs import ATTRIBUTES, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs, Original
+from nri_coloc.core.weights import bent_cpu_weight, cpu_weight, shares_of
+from nri_coloc.host.knob_files import FileValue, number
+
+KERNELS_WEIGHT: Final = "100"
+"""cpu.weight, io.weight and bfq's of a new cgroup (Documentation/admin-guide/cgroup-v2, "Weights")."""
+
+KERNELS_BLKIO_WEIGHT: Final = "500"
+"""v1's blkio.weight of a new cgroup (Documentation/admin-guide/cgroup-v1/blkio-controller)."""
+
+UNLIMITED_V1: Final = 1 << 60
+"""v1 shows no limit as the largest multiple of a page; everything from here on means it."""
+
+SPEC_FILES: Final = frozenset(
+    {
+        *("cpuset.cpus", "cpuset.mems", "cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
+        *("cpu.max", "memory.limit_in_bytes", "memory.max"),
+    }
+)
+"""The files of a container whose values its runtime's spec holds too."""
+
+KERNELS: Final[Mapping[str, str]] = {
+    "cpu.shares": str(KERNELS_SHARES),
+    "cpu.weight": KERNELS_WEIGHT,
+    "cpu.cfs_burst_us": "0",
+    "cpu.max.burst": "0",
+    "memory.limit_in_bytes": str(NO_LIMIT),
+    "memory.max": "max",
+    "memory.high": "max",
+    "memory.low": "0",
+    "memory.min": "0",
+    "io.weight": f"default {KERNELS_WEIGHT}",
+    "io.bfq.weight": KERNELS_WEIGHT,
+    "blkio.bfq.weight": KERNELS_WEIGHT,
+    "blkio.weight": KERNELS_BLKIO_WEIGHT,
+}
+"""The values that the kernel gives a new cgroup, by file."""
+
+UNIFIED: Final = ("memory.high", "memory.low", "memory.min", "io.weight", "io.bfq.weight")
+"""The files of v2 that stand in a spec under their own names (`nri.adjustment`)."""
+
+WEIGHTS: Final = frozenset({"io.weight", "io.bfq.weight", "blkio.bfq.weight", "blkio.weight"})
+"""The files of I/O weights."""
+
+NOT_RESTORABLE: Final = ("blockio_class", "rdt_class")
+"""Given to the runtime at creation alone: it has no call that would take them back."""
+
+_CARRIED: Final = Knobs(cpus="", mems="", shares=0, quota=0, period=0, memory_limit=0)
+"""The knobs that an update of a spec carries, on every version of cgroups; only which are set counts."""
+
+_FIGURES: Final = Knobs(shares=0, quota=0, period=0, memory_limit=0)
+"""Likewise."""
+
+_DEFAULTS: Final = Knobs(shares=KERNELS_SHARES, quota=NO_LIMIT, period=KERNELS_PERIOD, memory_limit=NO_LIMIT)
+
+
+def of_files(texts: Mapping[str, str]) -> Original:
+    """Read journalled values of one container's files, by the files' names; what is no number counts as nothing.
+
+    A quota is the kubelet's, which was raised by file alone (nobody who has one is lent another): its spec holds that,
+    or a newer one.
+    """
+    found: dict[str, str | int | None] = {}
+    for name, text in texts.items():
+        match name:
+            case "cpuset.cpus" | "cpuset.mems":
+                found[name.removeprefix("cpuset.")] = text.strip() or None
+            case "cpu.shares":
+                found["shares"] = number(text)
+            case "cpu.weight":
+                weight = number(text)
+                found["shares"] = None if weight is None else shares_of(weight)
+            case "cpu.cfs_quota_us":
+                found["quota"] = number(text)
+            case "cpu.cfs_period_us":
+                found["period"] = number(text)
+            case "cpu.max":
+                quota, _, period = text.partition(" ")
+                found |= {"quota": number(quota), "period": number(period)}
+            case "memory.limit_in_bytes" | "memory.max":
+                found["memory_limit"] = _limit(text)
+    values = Knobs(**found)  # type: ignore[arg-type]  # each name has its own kind above
+    if (values.quota or 0) > 0:
+        return Original(frozenset(found) - {"quota", "period"}, values._replace(quota=None, period=None))
+    return Original(frozenset(found), values)
+
+
+def in_spec(original: Original, said: Knobs) -> Original:
+    """Keep the figures that a spec says otherwise than they were: values of ours, as far as files can tell.
+
+    CPUs are not among them: whose they are a spec tells better than a file.
+    """
+    before = original.values.where_set(_FIGURES)
+    was = Knobs._make([None if value in (0, NO_LIMIT) else value for value in before])
+    if said.shares and was.shares and was.shares in (said.shares, *_shown_shares(said.shares)):
+        was = was._replace(shares=said.shares)  # as v2 shows it
+    changed = said.differing(was).where_set(_FIGURES)
+    ours = {name for name, value in zip(ATTRIBUTES, changed, strict=True) if value is not None}
+    return Original(original.ours & ours, was)
+
+
+def _shown_shares(shares: int) -> tuple[int, int]:
+    """Return the shares that `of_files` reads from the weight of a runtime before 1.3.2 and of one from then on."""
+    return shares_of(cpu_weight(shares)), shares_of(bent_cpu_weight(shares))
+
+
+def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:
+    """Return what the spec must be told; `inherited`: the pod's cpus and mems, `now`: what the spec says.
+
+    What a spec does not speak of is left so: no later run of runc touches it.
+    """
+    wanted = _DEFAULTS.overlaid(inherited).overlaid(original.values).differing(now).where_set(now)
+    ours = [value if name in original.ours else None for name, value in zip(ATTRIBUTES, wanted, strict=True)]
+    return Knobs._make(ours).where_set(_CARRIED)
+
+
+def as_files(original: Original, inherited: Knobs, cgroup: int) -> tuple[FileValue, ...]:
+    """Return what the container's own files are to hold; "" is v2's word for a cpuset as the parent's.
+
+    On v2 a CPU weight that there was before is left to the runtime: its conversion is its own. What only a file can
+    hold (I/O weights, v2's memory.high and protections) had the kernel's values: the kubelet sets none.
+    """
+    values = _v1(original.values, inherited) if cgroup == 1 else _v2(original.values)
+    return tuple(value for name, each in values.items() if name in original.ours for value in each)
+
+
+def holds(shown: str, wanted: str) -> bool:
+    """Whether a file shows a value already: weights with and without "default", a v1 limit that is none."""
+    if wanted == str(NO_LIMIT) and (limit := number(shown)) is not None and limit >= 0:
+        return limit >= UNLIMITED_V1
+    first = shown.split("\n", maxsplit=1)[0].removeprefix("default ")
+    return first.strip() == wanted.removeprefix("default ")
+
+
+def written(name: str, was: str) -> str:
+    """Return the text that gives a file back what it showed.
+
+    A weight is shown with a line for each device that has its own, and is taken one line at a time (block/blk-iocost.c,
+    ioc_weight_write: EINVAL for the whole). What devices have is not ours, and is left to whoever set it.
+    """
+    if name not in WEIGHTS:
+        return was
+    lines = was.split("\n")
+    return next((line for line in lines if line.startswith("default ")), lines[0])
+
+
+def _v1(was: Knobs, inherited: Knobs) -> dict[str, tuple[FileValue, ...]]:
+    return {
+        "cpus": _cpuset("cpuset.cpus", was.cpus or inherited.cpus),
+        "mems": _cpuset("cpuset.mems", was.mems or inherited.mems),
+        "shares": (FileValue("cpu", "cpu.shares", str(was.shares or KERNELS_SHARES)),),
+        "period": (FileValue("cpu", "cpu.cfs_period_us", str(was.period or KERNELS_PERIOD)),),
+        "quota": (FileValue("cpu", "cpu.cfs_quota_us", str(was.quota or NO_LIMIT)),),
+        "memory_limit": (FileValue("memory", "memory.limit_in_bytes", str(was.memory_limit or NO_LIMIT)),),
+        "io_weight": (
+            FileValue("blkio", "blkio.bfq.weight", KERNELS_WEIGHT),
+            FileValue("blkio", "blkio.weight", KERNELS_BLKIO_WEIGHT),
+        ),
+    }
+
+
+def _v2(was: Knobs) -> dict[str, tuple[FileValue, ...]]:
+    bandwidth = FileValue("cpu", "cpu.max", f"{_or_max(was.quota)} {was.period or KERNELS_PERIOD}")
+    return {
+        "cpus": (FileValue("cpuset", "cpuset.cpus", was.cpus or ""),),
+        "mems": (FileValue("cpuset", "cpuset.mems", was.mems or ""),),
+        "shares": () if was.shares else (FileValue("cpu", "cpu.weight", KERNELS_WEIGHT),),
+        "quota": (bandwidth,),
+        "period": (bandwidth,),
+        "memory_limit": (FileValue("memory", "memory.max", _or_max(was.memory_limit)),),
+        "memory_high": (FileValue("memory", "memory.high", "max"),),
+        "memory_low": (FileValue("memory", "memory.low", "0"),),
+        "memory_min": (FileValue("memory", "memory.min", "0"),),
+        "io_weight": (
+            FileValue("blkio", "io.weight", f"default {KERNELS_WEIGHT}"),
+            FileValue("blkio", "io.bfq.weight", KERNELS_WEIGHT),
+        ),
+    }
+
+
+def _cpuset(name: str, cpus: str | None) -> tuple[FileValue, ...]:
+    return () if cpus is None else (FileValue("cpuset", name, cpus),)
+
+
+def _or_max(amount: int | None) -> str:
+    return str(amount) if amount is not None and amount > 0 else "max"
+
+
+def _limit(text: str) -> int | None:
+    limit = number(text)
+    return None if limit is None or limit >= UNLIMITED_V1 else limit

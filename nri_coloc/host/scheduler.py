@@ -1,0 +1,159 @@
+"""What single tasks are told of the scheduler's policies: sched_setattr(2), which libc has no name for.
+
+Only tasks of the fair class's two ordinary policies are told anything: whoever made a task real-time, idle or scheduled
+by deadlines had reasons. Niceness and flags stay. A task that is gone is nothing; a refusal is returned, not raised.
+`sched_runtime` is the slice of such a task since 6.12 (kernel/sched/syscalls.c, __setparam_fair), told again by
+sched_getattr; older kernels take the call, ignore the number and tell 0.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import Final, NamedTuple
+
+from nri_coloc.core.scheduler_hints import Hint, Policy, SchedulerCapability
+from nri_coloc.errors import KernelInterfaceError
+
+_NUMBERS: Final = {"x86_64": (314, 315), "aarch64": (274, 275)}
+"""sched_setattr and sched_getattr (arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h)."""
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+"""Made once: each makes a class of its own, 3 KiB of cycles that wait for their collector."""
+
+_ATTR: Final = struct.Struct("=IIQiIQQQ")
+"""struct sched_attr of its first version: size, policy, flags, nice, priority, runtime, deadline, period."""
+
+OTHER, BATCH, IDLE = 0, 3, 5
+_ORDINARY: Final = frozenset((OTHER, BATCH))
+_TOLD: Final = {Policy.BATCH: BATCH, Policy.IDLE: IDLE}
+_RESET_ON_FORK: Final = 0x01
+_KERNELS_OWN: Final = 0
+"""As a slice: the scheduler's own."""
+
+_TRIED_US: Final = 1700
+"""A slice that no kernel has by default, for the probe."""
+
+
+class Attributes(NamedTuple):
+    """What a task has; `slice_us` 0 where the kernel tells none."""
+
+    policy: int
+    nice: int = 0
+    flags: int = 0
+    slice_us: int = 0
+
+
+def read(tid: int) -> Attributes | None:
+    """Return a task's attributes (0: the caller's); None if it is gone. Raises KernelInterfaceError."""
+    buffer = ctypes.create_string_buffer(_ATTR.size)
+    if _call(1, tid, buffer, _ATTR.size, 0) is None:
+        return None
+    _, policy, flags, nice, _, runtime, _, _ = _ATTR.unpack(buffer.raw)
+    return Attributes(policy, nice, flags, runtime // 1000)
+
+
+def write(tid: int, wanted: Attributes) -> None:
+    """Set a task's attributes; nothing for one that is gone. Raises KernelInterfaceError."""
+    size, slice_ns = _ATTR.size, wanted.slice_us * 1000
+    flags = wanted.flags & _RESET_ON_FORK
+    attr = _ATTR.pack(size, wanted.policy, flags, wanted.nice, 0, slice_ns, 0, 0)
+    _call(0, tid, ctypes.create_string_buffer(attr, size), 0)
+
+
+def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
+    """Give one task a hint; one that has it already, or is none of ours to tell, is left alone."""
+    try:
+        found = read(tid)
+        if found is None or found.policy not in _ORDINARY:
+            return None
+        told = found._replace(
+            policy=_TOLD.get(hint.policy, found.policy),
+            slice_us=found.slice_us if hint.slice_us is None else hint.slice_us,
+        )
+        if told != found:
+            # a slice that is told back may be the kernel's own: given back it would become the task's
+            write(tid, told if hint.slice_us is not None else told._replace(slice_us=_KERNELS_OWN))
+    except KernelInterfaceError as error:
+        return error.as_value()
+    return None
+
+
+def reset(tid: int, told: Policy = Policy.OTHER) -> KernelInterfaceError | None:
+    """Give one task what it had before it was told a hint of this policy, and the kernel's slice.
+
+    Who was told batch or idle had the ordinary policy then; who was told neither keeps the one that it chose.
+    """
+    try:
+        found = read(tid)
+        ours = _TOLD.get(told)
+        if found is not None and found.policy in _ORDINARY | {ours}:
+            policy = OTHER if found.policy == ours else found.policy
+            write(tid, found._replace(policy=policy, slice_us=_KERNELS_OWN))
+    except KernelInterfaceError as error:
+        return error.as_value()
+    return None
+
+
+def probe(host_root: str) -> SchedulerCapability | None:
+    """Return what this kernel does with hints; None where tasks cannot be told anything from here.
+
+    That is so on a machine without a number for the calls, and where the process ids that cgroups show are not those of
+    the host: in a PID namespace of our own they would name strangers. Tried on a thread that ends with it.
+    """
+    if platform.machine() not in _NUMBERS or not _sees_the_hosts_processes(host_root):
+        return None
+    found: list[SchedulerCapability] = []
+    trial = Thread(target=lambda: found.append(_tried()), name="probe", daemon=True)
+    trial.start()
+    trial.join(5)
+    return found[0] if found else SchedulerCapability()
+
+
+def _tried() -> SchedulerCapability:
+    found = None
+    with suppress(KernelInterfaceError):
+        found = read(0)
+    if found is None or found.policy not in _ORDINARY:
+        return SchedulerCapability()
+    # last what the thread may be left with
+    return SchedulerCapability(slices=_keeps_a_slice(found), returns=_comes_back(found))
+
+
+def _keeps_a_slice(found: Attributes) -> bool:
+    with suppress(KernelInterfaceError):
+        write(0, found._replace(slice_us=_TRIED_US))
+        return read(0) == found._replace(slice_us=_TRIED_US)
+    return False
+
+
+def _comes_back(found: Attributes) -> bool:
+    with suppress(KernelInterfaceError):
+        write(0, found._replace(policy=IDLE, slice_us=_KERNELS_OWN))
+        write(0, found._replace(slice_us=_KERNELS_OWN))
+        return True
+    return False
+
+
+def _sees_the_hosts_processes(host_root: str) -> bool:
+    """Whether the host's /proc calls us by our own number (proc(5), /proc/self)."""
+    try:
+        return Path(f"{host_root.rstrip('/')}/proc/self").readlink() == Path(str(os.getpid()))
+    except OSError:
+        return False
+
+
+def _call(which: int, tid: int, *arguments: object) -> bool | None:
+    """Make one of the two calls; None for a task that is gone."""
+    number = _NUMBERS[platform.machine()][which]
+    if _libc.syscall(number, tid, *arguments) >= 0:
+        return True
+    found = ctypes.get_errno()
+    if found == errno.ESRCH:
+        return None
+    verb = ("tell", "ask")[which]
+    raise KernelInterfaceError(f"/proc/{tid}/sched", verb, os.strerror(found))

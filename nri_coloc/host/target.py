@@ -1,0 +1,88 @@
+"""What a cgroup should hold now, what came of bringing it there, and what is to be written of it later."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host.files import Correction
+from nri_coloc.host.knob_files import FileValue
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cgroup by its path below the hierarchy's root.
+
+    cpus: 0 leaves the cpuset alone.
+    inherited: all directly below has the same CPUs.
+    beyond: CPUs that on cgroup v1 the cgroup itself has too, as far as its parent has them, and nothing below it.
+    """
+
+    path: str
+    cpus: CPUMask = 0
+    values: tuple[FileValue, ...] = ()
+    journalled: bool = False
+    inherited: bool = False
+    beyond: CPUMask = 0
+
+
+class Later(NamedTuple):
+    """A write that may take long, and the file that it is of; it returns what the kernel refuses."""
+
+    file: str
+    write: Callable[[], KernelInterfaceError | None]
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return self.file.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
+    `corrected`: every other file that was written. `absent`: the names of those that are not there. `later`: writes
+    that are still to be made, of files among the corrected.
+    """
+
+    cpus: CPUMask | None = None
+    before: CPUMask | None = None
+    failures: tuple[KernelInterfaceError, ...] = ()
+    corrected: tuple[Correction, ...] = ()
+    absent: tuple[str, ...] = ()
+    later: tuple[Later, ...] = ()
+
+
+@dataclass(slots=True)
+class Writes:
+    """What the writes of one target came to so far."""
+
+    failures: list[KernelInterfaceError] = field(default_factory=list)
+    corrected: list[Correction] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    later: list[Later] = field(default_factory=list)
+
+    def applied(self, cpus: CPUMask | None = None, before: CPUMask | None = None) -> Applied:
+        """Return it as it is in the end."""
+        failures, corrected = tuple(self.failures), tuple(self.corrected)
+        return Applied(cpus, before, failures, corrected, tuple(self.absent), tuple(self.later))
+
+
+def holds(current: str, value: FileValue) -> bool:
+    """Whether a file shows a value already, or its image."""
+    return same(current, value.text) or is_image(current, value)
+
+
+def is_image(current: str, value: FileValue) -> bool:
+    """Whether a file shows the text that another version of the runtime writes for a value."""
+    return bool(value.image) and same(current, value.image)
+
+
+def same(current: str, wanted: str) -> bool:
+    """Whether a file shows a value already; weights are shown with and without the word "default"."""
+    return (
+        current == wanted
+        or current.split() == wanted.split()
+        or current.split("\n", maxsplit=1)[0].removeprefix("default ") == wanted.removeprefix("default ")
+    )

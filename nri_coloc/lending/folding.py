@@ -1,0 +1,222 @@
+"""Fold changes of the reclaim pool into audit records: one a second while it moves one way, one a minute while not.
+
+Fifty ticks a second would flood the audit, and a record of the last tick alone would hide the one that mattered. So
+the changes between two records are folded into one, with the extremes. Pure; time is an argument, seconds of one clock.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Self
+
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.lending import Change
+from nri_coloc.lending import sentence
+from nri_coloc.lending.sentence import Grounds, Input
+
+ONE_WAY_S: Final = 1.0
+"""Between two records of a pool that moves one way."""
+
+SWING_S: Final = 60.0
+"""Between two records of a pool that swings. A pool that did not turn for so long swings no more."""
+
+SWINGS_FROM: Final = 3
+"""Turns, each within SWING_S after the one before, that make a swing. One burst is two turns: there and back."""
+
+_NEVER: Final = float("-inf")
+
+
+class Cadence(NamedTuple):
+    """When changes may be written. `turns`: how many came each within SWING_S after the one before."""
+
+    written_at: float = _NEVER
+    direction: Change = Change.KEEP
+    turned_at: float = _NEVER
+    turns: int = 0
+
+    def turns_by(self, change: Change) -> bool:
+        """Whether a change goes against the direction; the first change of all turns nothing."""
+        return Change.KEEP not in (change, self.direction) and change is not self.direction
+
+    def moved(self, change: Change, at: float) -> Self:
+        """Return the cadence after a change."""
+        if not self.turns_by(change):
+            return self if change is Change.KEEP else self._replace(direction=change)
+        is_quick = at - self.turned_at < SWING_S
+        return self._replace(direction=change, turned_at=at, turns=self.turns + 1 if is_quick else 1)
+
+    def swings(self, at: float) -> bool:
+        """Whether the pool swings."""
+        return self.turns >= SWINGS_FROM and at - self.turned_at < SWING_S
+
+    def is_due(self, at: float) -> bool:
+        """Whether the next record may be written; a clock that went back makes it due."""
+        pause_s = SWING_S if self.swings(at) else ONE_WAY_S
+        return not 0.0 <= at - self.written_at < pause_s
+
+    def allows(self, change: Change, at: float) -> bool:
+        """Whether a record may be written right after this change, of which the cadence does not know yet."""
+        after = self.moved(change, at)
+        return after.is_due(at) or (self.turns_by(change) and not after.swings(at))
+
+
+class Extent(NamedTuple):
+    """The lowest and the highest of an amount."""
+
+    low: int
+    high: int
+
+    def with_value(self, value: int) -> "Extent":
+        """Return the extent that covers `value` too."""
+        low, high = self
+        if low <= value <= high:
+            return self
+        return Extent(min(low, value), max(high, value))
+
+
+class Step(NamedTuple):
+    """One tick: the pool's CPUs before and after it.
+
+    `online`, `headroom`: milli-CPU; `stall`, `own_stall`: shares of wall time (0 to 1), blamed on lending or not.
+    """
+
+    before: CPUMask
+    after: CPUMask
+    online: int
+    headroom: int
+    stall: float
+    own_stall: float
+    grounds: Grounds | None
+
+    @property
+    def change(self) -> Change:
+        """The direction of this tick; other CPUs of the same number are growth."""
+        if self.before == self.after:
+            return Change.KEEP
+        return Change.SUPPRESS if self.after.bit_count() < self.before.bit_count() else Change.GROW
+
+
+class Record(NamedTuple):
+    """What a pool went through from `since` to `at`, seconds of the loop's clock.
+
+    `before`, `after`: its CPUs at both ends; `cpus`: their number in between. `turns`: changes of direction within.
+    `change`: the last direction. `online`, `headroom`: milli-CPU; `stall`, `own_stall`: the worst. `grounds`: of the
+    last tick that changed the CPUs.
+    """
+
+    since: float
+    at: float
+    ticks: int
+    turns: int
+    change: Change
+    before: CPUMask
+    after: CPUMask
+    cpus: Extent
+    online: Extent
+    headroom: Extent
+    stall: float
+    own_stall: float
+    grounds: Grounds | None
+
+    @property
+    def direction(self) -> Change:
+        """The direction from one end to the other; the last one, where both ends have as many CPUs."""
+        had, has = self.before.bit_count(), self.after.bit_count()
+        if had == has:
+            return self.change
+        return Change.SUPPRESS if has < had else Change.GROW
+
+
+class Folding(NamedTuple):
+    """What was not written yet: `open` since the last record, its `change` is KEEP while nothing changed."""
+
+    cadence: Cadence = Cadence()
+    open: Record | None = None
+
+    @property
+    def rest(self) -> Record | None:
+        """The record that would be written if all ended now."""
+        return None if self.open is None or self.open.change is Change.KEEP else self.open
+
+
+def fold(folding: Folding, step: Step, at: float) -> tuple[Folding, Record | None]:
+    """Add one tick; return the record to be written now, if any."""
+    cadence, change = folding.cadence, step.change
+    record = _folded(folding.open, step, at, turned=cadence.turns_by(change))
+    is_allowed, after = cadence.allows(change, at), cadence.moved(change, at)
+    if record.change is not Change.KEEP:
+        if is_allowed:
+            return Folding(after._replace(written_at=at)), record
+        return Folding(after, record), None
+    return Folding(after, None if at - record.since >= ONE_WAY_S else record), None
+
+
+def _folded(known: Record | None, step: Step, at: float, *, turned: bool) -> Record:
+    if known is None:
+        known = _begun(step, at)
+    changed = step.change is not Change.KEEP
+    return Record(
+        since=known.since,
+        at=at,
+        ticks=known.ticks + 1,
+        turns=known.turns + turned,
+        change=step.change if changed else known.change,
+        before=known.before,
+        after=step.after,
+        cpus=known.cpus.with_value(step.after.bit_count()),
+        online=known.online.with_value(step.online),
+        headroom=known.headroom.with_value(step.headroom),
+        stall=max(known.stall, step.stall),
+        own_stall=max(known.own_stall, step.own_stall),
+        grounds=step.grounds if changed else known.grounds,
+    )
+
+
+def _begun(step: Step, at: float) -> Record:
+    had = step.before.bit_count()
+    return Record(
+        since=at,
+        at=at,
+        ticks=0,
+        turns=0,
+        change=Change.KEEP,
+        before=step.before,
+        after=step.before,
+        cpus=Extent(had, had),
+        online=Extent(step.online, step.online),
+        headroom=Extent(step.headroom, step.headroom),
+        stall=0.0,
+        own_stall=0.0,
+        grounds=None,
+    )
+
+
+def because(record: Record) -> str:
+    """Return `<what was done>: <cause> (figures)`; a swing is named as such, with its extremes."""
+    cpus = f"cpus {record.before.bit_count()} → {record.after.bit_count()}"
+    if record.turns >= SWINGS_FROM:
+        done = f"swing: {record.turns} turns in {record.at - record.since:.0f} s"
+        cpus = f"between {record.cpus.low} and {record.cpus.high}, {cpus}"
+    else:
+        done = "suppress" if record.direction is Change.SUPPRESS else "grow"
+    if record.grounds is None:
+        return f"{done}: lending is disabled ({cpus})"
+    return f"{done}: {sentence.cause(record.grounds)} ({sentence.figures(record.grounds)}, {cpus})"
+
+
+def inputs(record: Record) -> Mapping[str, Input]:
+    """Return every figure of the tick that changed the size last, and the extremes of the record's time."""
+    return {
+        **sentence.inputs(record.grounds),
+        "span_s": round(record.at - record.since, 3),
+        "ticks": record.ticks,
+        "turns": record.turns,
+        "cpus_before": record.before.bit_count(),
+        "cpus_after": record.after.bit_count(),
+        "cpus_low": record.cpus.low,
+        "cpus_high": record.cpus.high,
+        "online_low_milli": record.online.low,
+        "online_high_milli": record.online.high,
+        "headroom_low_milli": record.headroom.low,
+        "headroom_high_milli": record.headroom.high,
+        "worst_stall": round(record.stall, 4),
+        "worst_own_stall": round(record.own_stall, 4),
+    }

@@ -1,0 +1,1 @@
+"""How much memory the reclaim cgroups may hold, and how it is divided among them. Pure."""

@@ -1,0 +1,300 @@
+"""What is to be written of the box's memory: memory.high and memory.max, and each member's part.
+
+The target falls at once with the headroom, as far as there is something to reclaim (it is written by steps, for the
+writer of memory.high reclaims by itself), and rises after a dwell by the least that could be borne during it. Anonymous
+memory does not give way: below what cannot be reclaimed members would be throttled for ever and give nothing, so there
+memory.high ends; it keeps them from growing. memory.max stays a step above memory.high and above what cannot be
+reclaimed: it is a wall against a runaway and never the way to get memory back, because it kills. Where kubepods' own
+limit bounds the box's pods and not its host groups, what those may have together goes by the same rules, and is what
+the pods get of the box at the most.
+
+A first bound takes, whatever it is: nobody was bounded before. Where members are bounded by a former life the next one
+begins with what they have by that, and rises from there as ever (DESIGN invariant 5).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from nri_coloc.core.apportionment import apportion, level
+from nri_coloc.core.lending import Binding, MemoryTarget, Part
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.memory.headroom import MemoryHeadroom, Room
+
+_PAGE: Final = 4096
+"""What the kernel rounds to: a difference below it would be found again as drift."""
+
+
+class Course(NamedTuple):
+    """One amount through time. `high`: the last one, None before the first; `since_s`: since when it could have been
+    more, None while it could not; `borne`: at least how much it could have been since; `held_by`: what kept it from
+    being more, if not the headroom itself."""
+
+    high: int | None = None
+    since_s: float | None = None
+    borne: int = 0
+    held_by: Binding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryControl:
+    """What the controller remembers. `high`, `limit`: the last target, None before the first.
+
+    `read_s`: when a headroom was last known. `since_s`, `borne`: as a `Course` has them. `pods`: that of the box's pods
+    alone, and `part` their last one; both are nothing while nothing bounds them alone.
+    """
+
+    high: int | None = None
+    limit: int | None = None
+    read_s: float = 0.0
+    since_s: float | None = None
+    borne: int = 0
+    pods: Course = field(default_factory=Course)
+    part: Part | None = None
+
+
+class Member(NamedTuple):
+    """One pod or host group of the reclaim cgroups.
+
+    use: bytes.
+    request: bytes that it was lent, 0 where not known; a tenant writes it, so it counts within `_counted`.
+    unreclaimable: bytes of its use that cannot be reclaimed.
+    beside: whether it lies outside of kubepods.
+    """
+
+    use: int
+    request: int = 0
+    unreclaimable: int = 0
+    beside: bool = False
+
+
+def target(
+    control: MemoryControl, headroom: MemoryHeadroom | None, now_s: float, tuning: ReclaimTuning
+) -> tuple[MemoryControl, MemoryTarget]:
+    """Return what memory.high and memory.max of the whole box are to be now; to be called once per slow tick.
+
+    While lending is paused nothing rises, and nothing is taken that the online pods do not need: what offline pods hold
+    they cannot give back without harm. Never below `memory_floor`: at 0 not even a shell could start, and the box is to
+    be small, not dead. Without a headroom (None) nothing rises, and after `memory_stale_s` memory.high sinks step by
+    step to that floor.
+    """
+    if not tuning.enabled:
+        return MemoryControl(), MemoryTarget(binding=Binding.DISABLED)
+    if headroom is None:
+        return _unread(control, now_s, tuning)
+    former = Course(control.high, control.since_s, control.borne)
+    room = Room(headroom.amount, headroom.held, headroom.unreclaimable)
+    course, part = _next(former, room, now_s, tuning)
+    pods, of_pods = Course(), None
+    if headroom.pods is not None:
+        # while nothing bounded them alone they had what all of the box had
+        before = control.pods if control.pods.high is not None else former
+        pods, of_pods = _next(before, headroom.pods, now_s, tuning)
+    binding = course.held_by or headroom.binding
+    control = MemoryControl(*part, now_s, course.since_s, course.borne, pods, of_pods)
+    inputs = {**_inputs(headroom, tuning), **_of_pods(pods, headroom.pods)}
+    return control, MemoryTarget(*part, binding, inputs, of_pods)
+
+
+def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tuple[Course, Part]:
+    """Return what some members may have together now, and what memory.high and memory.max come to."""
+    wanted = max(room.amount, tuning.memory_floor) // _PAGE * _PAGE
+    if course.high is None or wanted < course.high:
+        course = _fallen(course.high, wanted, room.unreclaimable)
+    else:
+        course = _risen(course, course.high, wanted, now_s, tuning)
+    high = course.high
+    assert high is not None  # both say how much
+    limit = (max(high, room.unreclaimable) + tuning.memory_step) // _PAGE * _PAGE
+    if room.amount < tuning.memory_floor:
+        course = course._replace(held_by=Binding.FLOOR)
+    return course, Part(high, limit)
+
+
+def _of_pods(course: Course, room: Room | None) -> dict[str, int | str | None]:
+    """Return by name what bounds the pods alone, where something does."""
+    if room is None:
+        return {}
+    return {"pods_high_bytes": course.high, "pods_binding": (course.held_by or Binding.KUBEPODS_LIMIT).value}
+
+
+def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | float | str | None]:
+    """Return every figure of a decision by name."""
+    pods = headroom.pods._asdict() if headroom.pods is not None else {}
+    in_bytes = {
+        "may_hold": headroom.amount,
+        "holds": headroom.held,
+        "unreclaimable": headroom.unreclaimable,
+        **{f"pods_{name}": amount for name, amount in pods.items()},
+        **(headroom.terms._asdict() if headroom.terms is not None else {}),
+        "floor": tuning.memory_floor,
+        "step": tuning.memory_step,
+        "growth_step": tuning.memory_growth,
+        "dead_band": tuning.memory_dead_band,
+    }
+    return {
+        **{f"{name}_bytes": amount for name, amount in in_bytes.items()},
+        "watermark": tuning.memory_watermark,
+        "dwell_s": tuning.memory_dwell_s,
+        "eviction_s": tuning.eviction_s,
+    }
+
+
+def _fallen(high: int | None, wanted: int, unreclaimable: int) -> Course:
+    """At once, but not below what cannot be reclaimed; nor does it follow that where it grows."""
+    lowest = unreclaimable if high is None else min(high, unreclaimable)
+    return Course(max(wanted, lowest // _PAGE * _PAGE))
+
+
+def _risen(course: Course, high: int, wanted: int, now_s: float, tuning: ReclaimTuning) -> Course:
+    if tuning.paused:
+        return Course(high, held_by=Binding.PAUSED)
+    if wanted - high < tuning.memory_dead_band:
+        return Course(high, held_by=Binding.DEAD_BAND)
+    if course.since_s is None or now_s < course.since_s:
+        return Course(high, now_s, wanted, Binding.DWELL)
+    borne = min(course.borne, wanted)
+    if now_s - course.since_s < tuning.memory_dwell_s:
+        return Course(high, course.since_s, borne, Binding.DWELL)
+    if borne - high > tuning.memory_growth:
+        return Course(high + tuning.memory_growth // _PAGE * _PAGE, held_by=Binding.GROWTH_STEP)
+    return Course(borne)
+
+
+def _unread(
+    control: MemoryControl, now_s: float, tuning: ReclaimTuning
+) -> tuple[MemoryControl, MemoryTarget]:
+    high = control.high
+    if high is None:
+        return control, MemoryTarget()
+    control = replace(control, since_s=None, pods=control.pods._replace(since_s=None))
+    gap_s = now_s - control.read_s
+    if 0.0 <= gap_s <= tuning.memory_stale_s:
+        inputs = _of_nothing(gap_s, tuning)
+        return control, MemoryTarget(high, control.limit, Binding.STALE, inputs, control.part)
+    floor = min(high, tuning.memory_floor)
+    high = max(floor, high - tuning.memory_step)
+    # memory.max stays: nobody knows how much is in use, and below that it kills
+    binding = Binding.FLOOR if high == floor else Binding.STALE
+    inputs = _of_nothing(gap_s, tuning)
+    # what bounds the pods alone stays: they get no more than all of the box
+    return replace(control, high=high), MemoryTarget(high, control.limit, binding, inputs, control.part)
+
+
+def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | str | None]:
+    """Return the figures of a decision while nothing is read."""
+    return {
+        "unread_s": round(gap_s, 3),
+        "stale_s": tuning.memory_stale_s,
+        "floor_bytes": tuning.memory_floor,
+        "step_bytes": tuning.memory_step,
+    }
+
+
+# --- after a restart -------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What the files of a member that was bounded before say, bytes; None where there is no such file, or no limit."""
+
+    high: int | None = None
+    limit: int | None = None
+
+
+def resumed(
+    found: Mapping[str, Found], members: Mapping[str, Member], tuning: ReclaimTuning
+) -> MemoryControl:
+    """Return what to begin with beside bounds of a former life, by member; where there is none, with nothing."""
+    if not any(name in members for name in found):
+        return MemoryControl()
+    pods = {name: member for name, member in members.items() if not member.beside}
+    return MemoryControl(_given(found, members, tuning), pods=Course(_given(found, pods, tuning)))
+
+
+def _given(found: Mapping[str, Found], members: Mapping[str, Member], tuning: ReclaimTuning) -> int:
+    """Return what members have together: their memory.high, and of who is not bounded the use.
+
+    Without a memory.high (v1) each may hold by itself what the others leave of the wall (`divide`), which stood a step
+    above it: the least of what they say of that.
+    """
+    used = sum(member.use for member in members.values())
+    more = {
+        name: one.high - members[name].use
+        for name, one in found.items()
+        if name in members and one.high is not None
+    }
+    walls = [
+        one.limit - members[name].use
+        for name, one in found.items()
+        if name in members and one.limit is not None
+    ]
+    given = sum(more.values()) if more or not walls else max(0, min(walls) - tuning.memory_step)
+    return (used + given) // _PAGE * _PAGE
+
+
+# --- the members -----------------------------------------------------------------------------------------
+
+
+def divide(goal: MemoryTarget, members: Mapping[str, Member]) -> dict[str, Part]:
+    """Divide the box's target among its members; nothing where there is no target.
+
+    Every memory.high in bytes sums to the box's, those of its pods to no more than they may have by themselves. No
+    memory.max does: each member may hold by itself all that the others
+    leave of the box's (on v1 there is no other limit, and a job that grows between two looks must not be killed beside
+    free memory), and never less than its part of it above what it cannot give back.
+    """
+    if goal.high is None or goal.limit is None:
+        return {}
+    if goal.pods is None:
+        return _divided(Part(goal.high, goal.limit), members)
+    pods = {name: member for name, member in members.items() if not member.beside}
+    others = {name: member for name, member in members.items() if member.beside}
+    of_pods, of_others = (sum(member.use for member in some.values()) for some in (pods, others))
+    highs = split(goal.high, members)
+    high = min(goal.pods.high, sum(highs[name] for name in pods))
+    walls = min(goal.pods.limit, goal.limit - of_others), goal.limit - min(high, of_pods)
+    return _divided(Part(high, walls[0]), pods) | _divided(Part(goal.high - high, walls[1]), others)
+
+
+def _divided(whole: Part, members: Mapping[str, Member]) -> dict[str, Part]:
+    highs = split(whole.high, members)
+    least = {name: max(highs[name], member.unreclaimable) for name, member in members.items()}
+    spare = max(0, whole.limit - sum(least.values()))
+    more = apportion(spare, _weights(_counted(whole.high, members)))
+    used = sum(member.use for member in members.values())
+    return {
+        name: Part(highs[name], max(least[name] + more[name], whole.limit - used + member.use))
+        for name, member in members.items()
+    }
+
+
+def split(total: int, members: Mapping[str, Member]) -> dict[str, int]:
+    """Divide bytes among members; the parts sum to the total.
+
+    Where all use fits, the rest is divided by request (by use without one). Where it does not, members that use more
+    than their request give first, in proportion to the excess; then all, in proportion to what remains. No member
+    gives memory that cannot be reclaimed while another one has any that can. Requests count within `_counted`.
+    """
+    members = _counted(total, members)
+    uses = {name: member.use for name, member in members.items()}
+    used = sum(uses.values())
+    if total >= used:
+        more = apportion(total - used, _weights(members))
+        return {name: uses[name] + more[name] for name in members}
+    fixed = {name: min(member.use, member.unreclaimable) for name, member in members.items()}
+    if total < sum(fixed.values()):
+        return split(total, {name: Member(fixed[name], member.request) for name, member in members.items()})
+    within = {name: max(fixed[name], min(uses[name], member.request)) for name, member in members.items()}
+    low, full = (fixed, within) if total < sum(within.values()) else (within, uses)
+    more = apportion(total - sum(low.values()), {name: full[name] - low[name] for name in members})
+    return {name: low[name] + more[name] for name in members}
+
+
+def _counted(total: int, members: Mapping[str, Member]) -> dict[str, Member]:
+    """Bound the requests so that together they are at most the total: a large one takes nothing from smaller ones."""
+    most = level(total, (member.request for member in members.values() if member.request))
+    return {name: member._replace(request=min(member.request, most)) for name, member in members.items()}
+
+
+def _weights(members: Mapping[str, Member]) -> dict[str, int]:
+    return {name: member.request or member.use for name, member in members.items()}

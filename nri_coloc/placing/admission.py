@@ -1,0 +1,370 @@
+"""Placing one container: its class says from where, the allocator says which CPUs, a record may say both.
+
+The result holds the new state, the assignment and its words; turning it into an `Outcome` is `step`'s part.
+A request that cannot be met is never an error: the container runs in `share` and the audit says so.
+"""
+
+from dataclasses import replace
+from functools import lru_cache, reduce
+from operator import or_
+from typing import NamedTuple
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Considered, Room
+from nri_coloc.core.knobs import NO_KNOBS, Knobs, burst_of
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.workload import (
+    DEFAULT_WISH,
+    KEPT_BY_DRA,
+    KEPT_BY_KUBELET,
+    Container,
+    Finding,
+    FindingKind,
+    Numa,
+    Placement,
+    QoSClass,
+    Wish,
+)
+from nri_coloc.placing import allocator, claim, loans, membership, record, request, supply, tiers
+from nri_coloc.placing.allocator import Grant, wished
+from nri_coloc.placing.claim import Claim
+from nri_coloc.placing.supply import Due
+
+
+class Admission(NamedTuple):
+    """Where a container goes and why; `findings` are what the policy itself could not grant, `considered` what CPUs
+    of its own were chosen from."""
+
+    assignment: Assignment
+    reason: Reason
+    because: str
+    findings: tuple[Finding, ...] = ()
+    considered: Considered | None = None
+
+
+def place(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+    """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them.
+
+    `reserved_memory`: bytes of the node that no bound container is promised.
+    """
+    if KEPT_BY_DRA in wish.preserve:
+        return _driven(state, container, wish)
+    if wish.handler == "ignore" or "cpu" in wish.preserve:
+        return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
+    if wish.qos is not QoSClass.DEDICATED:
+        return _into_pool(state, container, wish)
+    return dedicate(state, container, wish, reserved_memory)
+
+
+def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
+    """Leave a container on the CPUs that the DRA driver gave it, and take them out of all pools.
+
+    CPUs of an owner stay the owner's: such a container runs in `share`.
+    """
+    own = container.claimed & state.topology.online
+    taken = reduce(or_, (cpus for k, cpus in state.owners.items() if k != container.id), 0)
+    if own & taken or not state.pools.free & ~own:
+        why = f"{wish.because}; not its own, for others own {cpuset.render(own & taken) or 'the rest'}"
+        return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.NO_FREE_CPUS, why)
+    assignment = replace(_pooled(container, wish, hands_off=True), pool=DEDICATED, exclusive=own)
+    return Admission(assignment, Reason.HANDS_OFF, wish.because)
+
+
+def _left_alone(wish: Wish) -> str:
+    if wish.handler == "ignore":
+        return "runtime handler is ignored"
+    return wish.because if KEPT_BY_KUBELET in wish.preserve else "preserve names cpu"
+
+
+def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
+    assignment = membership.housed(state.pools, _pooled(container, wish))
+    cpus = cpuset.render(state.pools.cpus(assignment.pool))
+    if wish.qos is QoSClass.RECLAIMED:
+        return Admission(
+            assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim box has CPUs {cpus}"
+        )
+    chosen = f" by {wish.pool_because}" if wish.pool_because else ""
+    why = f"class by {wish.because}; pool {assignment.pool}{chosen} has CPUs {cpus}"
+    short = tiers.shortage(state.pools, assignment.pool)
+    if short:
+        return Admission(assignment, Reason.POOL_FULL, f"{why}; {short}")
+    return Admission(assignment, Reason.POOL_MEMBER, why)
+
+
+def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+    """Place a container of class dedicated, by its record if it has one."""
+    memory = record.read(container.record)
+    due = supply.of(state, container, wish)
+    main = main_of(state, container.pod_id)
+    if main is not None and not due.cpus:
+        # before its record: the CPUs that it names may have another owner by now
+        return _following(container, wish, main, due)
+    if wish.init:
+        why = f"told to be an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
+        return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
+    if not due.cpus:
+        return _below_one_cpu(state, container, wish, due)
+    claimed = _believed(state, container, wish, due)
+    kept = _still_free(state, wish, claimed.cpus)
+    if kept:
+        mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
+        why = f"{due.words}; {claimed.words}, still free"
+        return Admission(_owner(container, wish, kept, mems), Reason.RESTORED, why)
+    if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
+        if memory.pool != DEDICATED:
+            why = f"{due.words}; record gives no CPUs of its own"
+            return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.RESTORED, why)
+        if main is not None:
+            return _following(container, wish, main, due)._replace(reason=Reason.RESTORED)
+    if partly := _around(state, container, wish, claimed, due):
+        return partly
+    return _allocate(state, container, wish, due, supply.room(state, container, wish, reserved_memory))
+
+
+def _following(container: Container, wish: Wish, main: Assignment, due: Due) -> Admission:
+    assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
+    less = "" if due.capped or due.cpus else ", less than one"
+    why = f"{due.words}{less}: it runs on CPUs {cpuset.render(main.exclusive)} of {main.container.name}"
+    return Admission(assignment, Reason.FOLLOWS_MAIN, why)
+
+
+def _below_one_cpu(state: NodeState, container: Container, wish: Wish, due: Due) -> Admission:
+    shared = cpuset.render(state.pools.share)
+    why = f"{due.words}, less than one, and its pod has no main container; pool share has CPUs {shared}"
+    return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.BELOW_ONE_CPU, why)
+
+
+def _believed(state: NodeState, container: Container, wish: Wish, due: Due) -> Claim:
+    """Return a container's claim; one that only its spec makes must be of as many CPUs as the container may own.
+
+    The spec may name the set that `share` had, which our own update wrote. To own that would take CPUs from pools with
+    CPUs of their own: beside such pools the claim must have been found to stand (`standing`).
+    """
+    found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
+    stands = not state.pools.plan or not found.cpus & ~state.pools.claimed
+    return found if found.recorded or (stands and found.cpus.bit_count() == due.cpus) else claim.NO_CLAIM
+
+
+def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim, due: Due) -> Admission | None:
+    """Keep the CPUs of a claim that are still free and complete them beside; None where that is not possible."""
+    claimable = supply.claimable(state, wish)
+    left = claimed.cpus & claimable
+    if not left:
+        return None
+    wish_now, findings = satisfiable(state, wish, due.cpus, supply.room(state, container, wish, 0))
+    grant = allocator.fit(state.topology, claimable & ~left, left, due.cpus, wish_now)
+    if grant is None or not state.pools.free & ~grant.cpus or _is_torn(state, wish, claimed.cpus, grant.cpus):
+        return None
+    assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
+    why = f"{due.words}; {claimed.words}, of which free: {cpuset.render(left)}; {grant.because}"
+    return Admission(assignment, Reason.RESTORED, why, findings)
+
+
+def _is_torn(state: NodeState, wish: Wish, had: CPUMask, now: CPUMask) -> bool:
+    """Whether a bound container would leave its nodes to keep a part of them: another place suits it better."""
+    return wish.numa is not Numa.NONE and bool(state.topology.nodes_of(now) & ~state.topology.nodes_of(had))
+
+
+def bound_to(state: NodeState, wish: Wish, cpus: CPUMask) -> CPUMask:
+    """Return the memory nodes that go with these CPUs, 0 (all of them) without a binding."""
+    return 0 if wish.numa is Numa.NONE else state.topology.nodes_of(cpus) & state.topology.all_mems
+
+
+def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room: Room) -> Admission:
+    count = due.cpus
+    wish_now, findings = satisfiable(state, wish, count, room)
+    free = state.pools.free
+    considered = None
+    grant = _as_ordered(state, wish, count)
+    if grant is None:
+        considered = Considered(free, count, wish_now, room)
+        for cpus in supply.sources(state, wish, count):
+            grant = allocator.allocate(state.topology, cpus, count, wish_now, room)
+            if grant is not None:
+                considered = replace(considered, free=cpus)
+                break
+    if grant is None:
+        assignment = replace(_pooled(container, wish), pool=SHARE)
+        why = (
+            f"{due.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
+            f"and the last one of share is never taken{wished(wish_now)}{_unmet(wish, free)}"
+            f"{supply.short_of_isolated(state, wish, 0)}"
+        )
+        return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered)
+    assignment = _owner(container, wish, grant.cpus, grant.mems)
+    why = f"{due.words}; {grant.because}"
+    if grant.reason is not Reason.ORDERED:
+        why += _unmet(wish, free) + supply.short_of_isolated(state, wish, grant.cpus)
+    return Admission(assignment, grant.reason, why, findings, considered)
+
+
+def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
+    """Take the CPUs that a scheduler chose for the pod, as many as the container asked for, if those are free.
+
+    The set is the pod's, so a container of several gets its part of it; without a wish of its own, for the choice
+    was made elsewhere.
+    """
+    free = state.pools.free
+    offered = wish.cpus_ordered & free
+    if offered.bit_count() < count or count >= free.bit_count():
+        return None
+    part = allocator.choose(state.topology, offered, count, Wish(QoSClass.DEDICATED))
+    because = f"CPUs {cpuset.render(part)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
+    mems = state.topology.nodes_of(part) & state.topology.all_mems
+    return Grant(part, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
+
+
+def _unmet(wish: Wish, free: CPUMask) -> str:
+    """Return words for an order that could not be followed; empty where there was none."""
+    if not wish.cpus_ordered:
+        return ""
+    left = cpuset.render(wish.cpus_ordered & free) or "none"
+    return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
+
+
+def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:
+    """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
+    findings: tuple[Finding, ...] = ()
+    if wish.numa is Numa.EXCLUSIVE:
+        ownable = (n.cpus & room.ownable for n in state.topology.nodes)
+        smallest = min((cpus.bit_count() for cpus in ownable if cpus), default=0)
+        if count < smallest:
+            allowed = (
+                f"a request of at least a whole node, here {smallest} CPUs; this container asked {count}"
+            )
+            findings = (_denied(wish, "numa", wish.numa.value, allowed, "single"),)
+            wish = replace(wish, numa=Numa.SINGLE)
+    threads = state.topology.threads_per_core
+    if wish.placement is Placement.FULL_CORES and count % threads:
+        allowed = f"a request of a multiple of {threads} CPUs (one core); this container asked {count}"
+        findings = (*findings, _denied(wish, "cpu-placement", wish.placement.value, allowed, "packed"))
+        wish = replace(wish, placement=Placement.PACKED)
+    return wish, findings
+
+
+def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Finding:
+    """Say it of the key that the pod carries, which may be another vocabulary's."""
+    for ours, name, text in wish.origins:
+        if ours == key:
+            return Finding(FindingKind.DENIED, name, text, allowed, used)
+    return Finding(FindingKind.DENIED, f"coloc.nri.io/{key}", value, allowed, used)
+
+
+def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
+    """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
+    free = state.pools.free
+    is_free = exclusive & ~supply.claimable(state, wish) == 0 and exclusive & free != free
+    return exclusive if is_free else 0
+
+
+def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
+    """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one; but not one
+    whose CPUs somebody else gave it."""
+    owners = (a for a in state.of_pod(pod_id) if a.exclusive and not a.hands_off and a.id != but)
+    return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
+
+
+def _pooled(container: Container, wish: Wish, *, hands_off: bool = False) -> Assignment:
+    return Assignment(container, wish.qos, membership.pool_of(wish), hands_off=hands_off, wish=wish)
+
+
+def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> Assignment:
+    return Assignment(container, wish.qos, DEDICATED, exclusive=cpus, mems=mems, wish=wish)
+
+
+def orders(state: NodeState, assignment: Assignment) -> Knobs:
+    """Return every value that is ours for a container, by class, annotation and operator's settings.
+
+    There is none where the runtime handler is ignored, or the pod's cgroup is the unit (`unit`).
+    """
+    return wanted(state, assignment) if assignment.wish.handler == "container" else NO_KNOBS
+
+
+def wanted(state: NodeState, assignment: Assignment) -> Knobs:
+    """Return every value that a container is to have, wherever it is set.
+
+    A reclaimed container of the box carries neither cpus nor mems: it inherits them from its pod's cgroup,
+    and a spec that named them could not start once the box shrank below (rig: EACCES on cgroup v1).
+    """
+    burst = burst_of(assignment.container.resources.quota, assignment.wish.cpu_burst_percent)
+    wished = _permitted(assignment)
+    if assignment.hands_off:
+        return wished if wished.cpus is None else wished._replace(cpus=_online(state, wished.cpus))
+    if inherits(state, assignment):
+        return wished if burst is None else wished._replace(burst=burst)
+    mems = cpuset.render(assignment.mems) if assignment.mems else None
+    own = Knobs(cpus=cpuset.render(state.cpus_of(assignment)), mems=mems, burst=burst)
+    return own if wished == NO_KNOBS else wished.overlaid(own)
+
+
+def _online(state: NodeState, cpus: str) -> str | None:
+    return cpuset.render(claim.of_text(cpus) & state.topology.online) or None
+
+
+def inherits(state: NodeState, assignment: Assignment) -> bool:
+    """Whether a container takes its CPUs from its pod's cgroup."""
+    return assignment.qos is QoSClass.RECLAIMED and state.boxed(assignment.container.pod_id)
+
+
+def _permitted(assignment: Assignment) -> Knobs:
+    """Take out of the wished values what `preserve` tells us to keep our hands off."""
+    wish = assignment.wish
+    knobs = wish.knobs if assignment.granted is NO_KNOBS else wish.knobs.overlaid(assignment.granted)
+    if assignment.returned is not NO_KNOBS:
+        knobs = assignment.returned.overlaid(knobs)
+    if "cpu" in wish.preserve:
+        knobs = knobs._replace(shares=None, quota=None, period=None)
+    if "memory" in wish.preserve:
+        knobs = knobs._replace(memory_limit=None, memory_high=None, memory_low=None, memory_min=None)
+    return knobs
+
+
+def remembered(state: NodeState, assignment: Assignment) -> Assignment:
+    """Complete an assignment with the values that are ours and with those of the spec that they replace.
+
+    Only values that differ from the spec are ours: a field set again is claimed all the same, and another
+    plugin that wants it would make the creation fail (nri-protocol §7). The container is kept as the kubelet
+    asked for it: its record has been read, and what stands in it is ours to remember from here on.
+    """
+    container = assignment.container
+    if container.record:
+        assignment = replace(assignment, granted=loans.recalled(container, assignment.wish))
+        container = replace(record.before_us(container), record="")
+    elif container.journalled is not None:
+        container = replace(container, journalled=None)
+    ours, original = _compared(orders(state, assignment), spec_of(container))
+    # written out: dataclasses.replace costs 2 µs more, in every creation
+    return Assignment(
+        container=container,
+        qos=assignment.qos,
+        pool=assignment.pool,
+        exclusive=assignment.exclusive,
+        follows=assignment.follows,
+        mems=assignment.mems,
+        hands_off=assignment.hands_off,
+        knobs=ours,
+        original=original,
+        wish=assignment.wish,
+        granted=assignment.granted,
+        returned=assignment.returned,
+        admitted_in=assignment.admitted_in or state.generation,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _compared(wanted: Knobs, kubelets: Knobs) -> tuple[Knobs, Knobs]:
+    """Return what of our values differs, and what it replaces; the members of a pool mostly agree."""
+    ours = wanted.differing(kubelets)
+    return ours, kubelets.where_set(ours)
+
+
+def spec_of(container: Container) -> Knobs:
+    """Return what the runtime's spec says already; zero and empty mean that it says nothing."""
+    return container.resources.knobs(container.oom_score_adj)
+
+
+def is_small(container: Container, wish: Wish = DEFAULT_WISH) -> bool:
+    """Whether a container asks for less than one CPU: it owns none and runs on its pod's main container's."""
+    return not request.of_container(container, wish).whole

@@ -1,0 +1,415 @@
+"""Choose CPUs for a dedicated container, grow or shrink its set, and give the reason with all figures used.
+
+The reason names the shape of the set (a whole node, whole cores, threads, across nodes). The sentence ends in the
+free CPUs, the wish, and for a binding the memory: `test_because.py` derives each choice again from its inputs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import NO_ROOM, Considered, Room
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.topology import NumaNode, Topology
+from nri_coloc.core.workload import ISOLATED, Numa, Placement, QoSClass, Wish
+from nri_coloc.placing import nodes, search
+from nri_coloc.placing.nodes import MEMORY, Binding
+from nri_coloc.placing.search import Field
+
+_TIGHTEST: Final = "the tightest fit of free threads in"
+_THREADS: Final[Mapping[Placement, str]] = MappingProxyType(
+    {
+        Placement.PACKED: _TIGHTEST,
+        Placement.FULL_CORES: _TIGHTEST,
+        Placement.SPREAD: "as far apart as they can be in",
+        Placement.ONE_THREAD_PER_CORE: "a thread each of free cores of",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """CPUs found, why these, in words with the figures that were compared, and nodes to bind memory to (0: none)."""
+
+    cpus: CPUMask
+    reason: Reason
+    because: str
+    mems: CPUMask = 0
+
+
+def of(topology: Topology, considered: Considered, chosen: CPUMask, binding: Binding) -> Grant:
+    """Explain a choice."""
+    homes = [n for n in topology.nodes if n.cpus & chosen]
+    if len(homes) == 1:
+        reason, what = _on_node(topology, considered, chosen, homes[0])
+    else:
+        reason, what = Reason.ACROSS_NODES, _across(topology, considered, chosen, homes)
+    mems = 0
+    if MEMORY in binding.lost:
+        reason = Reason.MEMORY_UNBOUND
+    elif considered.wish.numa is not Numa.NONE:
+        mems = (binding.mems or topology.nodes_of(chosen)) & topology.all_mems
+    words = (what, _kind(topology, chosen), _given_up(binding), figures(considered))
+    return Grant(chosen, reason, "".join(words), mems)
+
+
+def _across(topology: Topology, considered: Considered, chosen: CPUMask, homes: list[NumaNode]) -> str:
+    ids = ", ".join(str(n.id) for n in homes)
+    usable = usable_by(topology, considered.free, considered.wish.placement)
+    single = any((n.cpus & usable).bit_count() >= considered.count for n in topology.nodes)
+    why = "as the wish says" if single else f"no single node has {considered.count} CPUs free"
+    return f"CPUs {cpuset.render(chosen)} lie on nodes {ids}: {why}"
+
+
+def usable_by(topology: Topology, free: CPUMask, placement: Placement) -> CPUMask:
+    """Return what of the free CPUs a placement can use."""
+    if placement is Placement.FULL_CORES:
+        return topology.whole_cores(free)
+    return topology.first_threads(free) if placement is Placement.ONE_THREAD_PER_CORE else free
+
+
+def _on_node(
+    topology: Topology, considered: Considered, chosen: CPUMask, node: NumaNode
+) -> tuple[Reason, str]:
+    """Return the reason and the words for CPUs of one node."""
+    size = node.cpus if chosen & topology.aside else node.cpus & topology.usable
+    free = node.cpus & considered.free
+    of_node = f"node {node.id}, which has {free.bit_count()} of {size.bit_count()} CPUs free"
+    reason, what = _shape(topology, considered, chosen, node.cpus, size)
+    return reason, f"{what} {of_node}"
+
+
+def _shape(
+    topology: Topology, considered: Considered, chosen: CPUMask, node: CPUMask, size: CPUMask
+) -> tuple[Reason, str]:
+    cpus = cpuset.render(chosen)
+    if chosen == size:
+        return Reason.WHOLE_NODE, f"CPUs {cpus} are all of"
+    if topology.whole_cores(chosen) != chosen:
+        return Reason.THREADS, f"CPUs {cpus} are {_THREADS[considered.wish.placement]}"
+    cores = topology.first_threads(chosen)
+    if cores & (cores - 1):
+        return Reason.WHOLE_CORES, f"CPUs {cpus} are {cores.bit_count()} whole cores of"
+    free = topology.first_threads(considered.free & node)
+    if free & -free == cores:
+        return Reason.WHOLE_CORE, f"core {cpus} is the lowest free whole core of"
+    return Reason.WHOLE_CORE, f"core {cpus} is the tightest fit of the free whole cores of"
+
+
+def _kind(topology: Topology, chosen: CPUMask) -> str:
+    """Say on which cores of a hybrid machine; empty on any other."""
+    if len(topology.kinds) < 2:
+        return ""
+    for rank, kind in enumerate(topology.kinds):
+        if chosen & ~kind == 0:
+            return ", on its fastest cores" if rank == 0 else f", on cores of kind {rank} (0 is the fastest)"
+    return ", on cores of several kinds, for no one kind has enough"
+
+
+def _given_up(binding: Binding) -> str:
+    return f"; could not be kept: {', '.join(binding.lost)}" if binding.lost else ""
+
+
+def figures(considered: Considered) -> str:
+    """Return what was chosen from, in words: the free CPUs, the wish and the room."""
+    room, wish = considered.room, considered.wish
+    words = f"; free were {cpuset.render(considered.free)}{wished(wish)}"
+    if wish.numa is Numa.EXCLUSIVE and room.ownable:
+        words += f"; nodes are whole with CPUs {cpuset.render(room.ownable)}"
+    if room.bytes:
+        left = ", ".join(f"{node}={amount}" for node, amount in room.left) or "none"
+        words += f"; asked {room.bytes} bytes of memory, left by node {left}"
+    return words
+
+
+def inputs(topology: Topology, considered: Considered, chosen: CPUMask) -> dict[str, int | str]:
+    """Return by name every figure that a choice used; the same figures give the same choice again.
+
+    `node`, `node_free`: where the CPUs lie, if that is one memory node. Keys of a binding are there only with one.
+    """
+    wish, room = considered.wish, considered.room
+    found: dict[str, int | str] = {"n": considered.count, "free": cpuset.render(considered.free)}
+    homes = [node for node in topology.nodes if node.cpus & chosen]
+    if len(homes) == 1:
+        found |= {"node": homes[0].id, "node_free": (homes[0].cpus & considered.free).bit_count()}
+    if wish.placement is not Placement.PACKED:
+        found["placement"] = wish.placement.value
+    if wish.pool == ISOLATED:
+        found["pool"] = ISOLATED
+    if wish.numa is Numa.NONE:
+        return found
+    found |= {
+        "numa": wish.numa.value,
+        "numa_count": wish.numa_count,
+        "numa_ids": cpuset.render(wish.numa_ids),
+    }
+    found |= {"numa_evenly": int(wish.evenly), "one_socket": int(wish.one_socket)}
+    found |= {"memory_bytes": room.bytes, "ownable": cpuset.render(room.ownable)}
+    return found | {f"memory_left_bytes_node_{node}": left for node, left in room.left}
+
+
+def wished(wish: Wish) -> str:
+    """Return what of a wish steered the choice, for the audit; empty for one that left it to us."""
+    numa = wish.numa is not Numa.NONE
+    parts = (
+        (wish.placement is not Placement.PACKED, f"placement {wish.placement.value}"),
+        (wish.pool == ISOLATED, f"cpu-pool {ISOLATED}"),
+        (numa, f"numa {wish.numa.value}"),
+        (numa and wish.numa_count > 0, f"numa-count {wish.numa_count}"),
+        (numa and wish.numa_ids > 0, f"numa-ids {cpuset.render(wish.numa_ids)}"),
+        (numa and wish.evenly, "numa-parts even"),
+        (numa and wish.one_socket, "numa-sockets one"),
+    )
+    said = ", ".join(words for counts, words in parts if counts)
+    return f"; wished were {said}" if said else ""
+
+
+def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish, room: Room = NO_ROOM) -> Grant | None:
+    """Choose `count` of the free CPUs as the wish says; None if that many cannot be had.
+
+    A binding that cannot be kept is loosened step by step; the grant says what was given up.
+    """
+    considered = Considered(free, count, wish, room)
+    found = _chosen(topology, considered)
+    return None if found is None else of(topology, considered, *found)
+
+
+def choose(topology: Topology, free: CPUMask, count: int, wish: Wish) -> CPUMask:
+    """Return the CPUs alone, for whoever has words of its own; 0 if so many cannot be had."""
+    found = _chosen(topology, Considered(free, count, wish))
+    return 0 if found is None else found[0]
+
+
+def _chosen(topology: Topology, considered: Considered) -> tuple[CPUMask, Binding] | None:
+    wish = considered.wish
+    field = field_of(topology, considered.free, considered.count, wish)
+    if field is None:
+        return None
+    if wish.numa is Numa.NONE:
+        binding = Binding(((field.free, considered.count),))
+    else:
+        binding = nodes.bind(field, considered)
+    chosen = 0
+    take = search.spread if wish.placement is Placement.SPREAD else search.packed
+    for cpus, number in binding.parts:
+        chosen |= take(field if cpus == field.free else field.within(cpus), number)
+    return chosen, binding
+
+
+def field_of(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field | None:
+    """Return what the placement can use, of one kind of core if one has enough; None if it is too little."""
+    if not 0 < count <= free.bit_count():
+        return None
+    look = {
+        Placement.FULL_CORES: Field.of_cores,
+        Placement.ONE_THREAD_PER_CORE: Field.of_single_threads,
+    }.get(wish.placement, Field.of)
+    for cpus in _kinds(topology, free):
+        field = look(topology, cpus)
+        if field.free.bit_count() >= count:
+            return field
+    return None
+
+
+def _kinds(topology: Topology, free: CPUMask) -> Iterator[CPUMask]:
+    """Yield the free CPUs by kind of core, the fastest first, and at last all of them.
+
+    A container whose threads wait for each other is as fast as its slowest core, so kinds are not mixed while
+    one of them has enough.
+    """
+    if len(topology.kinds) > 1:
+        yield from (free & kind for kind in topology.kinds)
+    yield free
+
+
+_PACKED: Final = Wish(QoSClass.DEDICATED)
+_SPREAD: Final = replace(_PACKED, placement=Placement.SPREAD)
+
+Step = tuple[CPUMask, bool]
+"""Where to look next, and whether for whole cores only."""
+
+
+def grow(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> Grant | None:
+    """Return `count` CPUs that include the owned ones; None if so many cannot be had, or none are missing."""
+    need = count - owned.bit_count()
+    left = _permitted(topology, free, owned, need, wish)
+    if need < 1 or left.bit_count() < need:
+        return None
+    taken = _evenly_taken(topology, left, owned, count, wish)
+    if taken.bit_count() < need:
+        taken = _taken(topology, left, owned, need, wish)
+    if taken.bit_count() < need:
+        return None
+    cpus = owned | taken
+    because = (
+        f"it keeps CPUs {cpuset.render(owned)} and takes {cpuset.render(taken)} beside them"
+        f"{_crossing(topology, free, owned, taken)}; free were {cpuset.render(free)}{wished(wish)}"
+    )
+    return Grant(cpus, Reason.GROWN, because)
+
+
+def shrink(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> Grant:
+    """Return `count` of the owned CPUs, the ones to keep; `count` is at least 1 and less than there are."""
+    if wish.placement is Placement.SPREAD:
+        returned = owned & ~choose(topology, owned, count, _SPREAD)
+    else:
+        give = owned.bit_count() - count
+        returned = _evenly_returned(topology, owned, count, wish) or _returned(topology, owned, give)
+    kept = owned & ~returned
+    because = f"it keeps CPUs {cpuset.render(kept)} and returns {cpuset.render(returned)}"
+    return Grant(kept, Reason.SHRUNK, because + wished(wish))
+
+
+def fit(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> Grant | None:
+    """Return `count` CPUs that overlap the owned ones as far as can be; None if so many cannot be had."""
+    if owned.bit_count() > count:
+        return shrink(topology, owned, count, wish)
+    if owned.bit_count() == count:
+        return Grant(owned, Reason.RESTORED, f"it keeps CPUs {cpuset.render(owned)}")
+    return grow(topology, free, owned, count, wish)
+
+
+# ---- growth ----
+
+
+def _permitted(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: Wish) -> CPUMask:
+    """Narrow the free set to what the wish leaves: its placement always, an order or nodes where they hold the need."""
+    if (free & wish.cpus_ordered).bit_count() >= need:
+        free &= wish.cpus_ordered
+    if wish.numa is not Numa.NONE and wish.numa_ids:
+        listed = _union(n.cpus for n in topology.nodes if wish.numa_ids >> n.id & 1)
+        free = free & listed if (free & listed).bit_count() >= need else free
+    if wish.numa is not Numa.NONE and wish.one_socket:
+        near = free & _touching(topology.packages, owned)
+        free = near if near.bit_count() >= need else free
+    if wish.numa is Numa.EXCLUSIVE:
+        nodes = [n.cpus & topology.usable for n in topology.nodes]
+        whole = _union(cpus for cpus in nodes if cpus & owned or cpus & free == cpus)
+        free = free & whole if (free & whole).bit_count() >= need else free
+    if wish.placement is Placement.ONE_THREAD_PER_CORE:
+        return topology.first_threads(free)
+    return free
+
+
+def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: Wish) -> CPUMask:
+    """Take step by step until there is enough, or nothing is left."""
+    by = _SPREAD if wish.placement is Placement.SPREAD else _PACKED
+    taken = 0
+    for where, whole_only in _steps(topology, owned, wish):
+        part = where & free & ~taken
+        count = need - taken.bit_count()
+        if not count:
+            break
+        if whole_only:
+            part = topology.whole_cores(part)
+            count -= count % topology.threads_per_core
+        taken |= part if count >= part.bit_count() else choose(topology, part, count, by)
+    return taken
+
+
+def _steps(topology: Topology, owned: CPUMask, wish: Wish) -> Iterator[Step]:
+    """Yield where to look, nearest first; a wish to be spread looks for room, not for nearness."""
+    nodes = _touching((n.cpus for n in topology.nodes), owned)
+    anywhere = topology.online
+    if wish.placement is Placement.SPREAD:
+        yield from ((nodes, False), (anywhere, False)) if wish.numa is not Numa.NONE else ((anywhere, False),)
+        return
+    yield topology.cores_around(owned), False
+    for level, beyond in ((topology.l3_groups, nodes), (topology.packages, anywhere)):
+        rings = (_touching(level, owned), beyond)
+        yield from ((ring, True) for ring in rings)
+        if wish.placement is not Placement.FULL_CORES:
+            yield from ((ring, False) for ring in rings)
+
+
+def _evenly_taken(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> CPUMask:
+    """Keep `numa-count` nodes at even parts; 0 if there is no such wish or a node has too few."""
+    parts = _even_parts(topology, owned, count, wish)
+    if not parts or any(
+        not own.bit_count() <= part <= (own | free & node).bit_count() for node, own, part in parts
+    ):
+        return 0
+    alone = replace(wish, numa_count=0)
+    return _union(
+        _taken(topology, free & node, own, part - own.bit_count(), alone) for node, own, part in parts
+    )
+
+
+def _crossing(topology: Topology, free: CPUMask, owned: CPUMask, taken: CPUMask) -> str:
+    """Say why growth left the nodes that it had, "" if it did not."""
+    nodes = _touching((n.cpus for n in topology.nodes), owned)
+    beyond = taken & ~nodes
+    if not beyond:
+        return ""
+    had, more = cpuset.render(topology.nodes_of(owned)), cpuset.render(topology.nodes_of(beyond))
+    return f", some on nodes {more}: of its nodes {had} only CPUs {cpuset.render(free & nodes) or 'none'} were free"
+
+
+# ---- shrinking ----
+
+
+def _evenly_returned(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> CPUMask:
+    """Return from each of `numa-count` nodes so many that even parts are left; 0 if there is no such wish."""
+    parts = _even_parts(topology, owned, count, wish)
+    if any(part > own.bit_count() for _, own, part in parts):
+        return 0
+    return _union(_returned(topology, own, own.bit_count() - part) for _, own, part in parts)
+
+
+def _returned(topology: Topology, owned: CPUMask, give: int) -> CPUMask:
+    """Choose `give` of the owned CPUs to give back: whole small parts of a level, then within the next one."""
+    returned = 0
+    for groups in topology.near:
+        parts = sorted((p for g in groups if (p := g & owned)), key=lambda p: (p.bit_count(), -_first(p)))
+        while parts[0].bit_count() <= give:
+            give -= parts[0].bit_count()
+            returned |= parts.pop(0)
+        owned = parts[0]
+        if not give:
+            return returned
+    return returned | _returned_of_cores(topology.cores, owned, give)
+
+
+def _returned_of_cores(cores: Sequence[CPUMask], owned: CPUMask, give: int) -> CPUMask:
+    """Choose whole cores before single threads, the highest first; a core is broken only for what remains."""
+    parts = sorted((p for c in cores if (p := c & owned)), key=lambda p: (-p.bit_count(), -_first(p)))
+    returned = 0
+    for part in parts:
+        if part.bit_count() <= give - returned.bit_count():
+            returned |= part
+    missing = give - returned.bit_count()
+    broken = next((p for p in parts if not p & returned), 0)
+    return returned | broken & ~cpuset.lowest(broken, broken.bit_count() - missing)
+
+
+# ---- both ----
+
+
+def _even_parts(
+    topology: Topology, owned: CPUMask, count: int, wish: Wish
+) -> list[tuple[CPUMask, CPUMask, int]]:
+    """Return (node, owned there, its part of `count`), largest first; [] without a wish for so many nodes, or for even
+    parts on those that it has."""
+    nodes = sorted((n.cpus for n in topology.nodes if n.cpus & owned), key=lambda c: -(c & owned).bit_count())
+    wanted = wish.numa_count or (len(nodes) if wish.evenly else 0)
+    if wish.numa is Numa.NONE or wanted != len(nodes) or not 2 <= wanted <= count:
+        return []
+    return [(c, c & owned, count // wanted + (i < count % wanted)) for i, c in enumerate(nodes)]
+
+
+def _touching(groups: Iterable[CPUMask], owned: CPUMask) -> CPUMask:
+    return _union(group for group in groups if group & owned)
+
+
+def _union(masks: Iterable[CPUMask]) -> CPUMask:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _first(mask: CPUMask) -> int:
+    return (mask & -mask).bit_length() - 1

@@ -1,0 +1,235 @@
+"""From one state to the next: derive the pools again and say who has to move.
+
+A change of exclusive CPUs touches the members of every pool that shrank or grew, and the reclaim box; those are
+looked at and nobody else, however many live on the node.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Decision, Figure, Inputs, Moves
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import ENDED, RECLAIM, SHARE, SYSTEM, Assignment, Crowd, NodeState, PodPlace, Pools
+from nri_coloc.core.workload import Pod
+from nri_coloc.placing import pools, tiers
+from nri_coloc.placing.tiers import Population
+
+_MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
+
+
+def with_container(state: NodeState, assignment: Assignment) -> NodeState:
+    """Return the state with one container added or replaced; the pools follow from what it owns."""
+    owners = state.owners
+    if assignment.exclusive:
+        owners = {**owners, assignment.id: assignment.exclusive}
+    elif assignment.id in owners:
+        owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
+    pod_ids = (assignment.container.pod_id,)
+    return _with_owners(state, state.containers.adding(assignment), owners, pod_ids)
+
+
+def _with_owners(
+    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], pod_ids: Iterable[str]
+) -> NodeState:
+    derived = state.pools
+    owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
+    asked = derived.asked
+    if derived.plan:
+        before, after = Population(state.containers, state.pods), Population(containers, state.pods)
+        asked = tiers.asked(derived, before, after, pod_ids)
+    if owned != derived.dedicated or asked != derived.asked:
+        told = derived if asked == derived.asked else replace(derived, asked=asked)
+        derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
+    # written out: dataclasses.replace costs 4 µs more, in every hook of a container
+    generation = state.generation + 1
+    return NodeState(
+        state.topology, derived, state.pods, containers, owners, generation, state.box, state.ended
+    )
+
+
+def with_ended(state: NodeState, container_id: str) -> NodeState:
+    """Return the state that remembers the end of a container."""
+    ended = (*state.ended, container_id)[-ENDED:]
+    return NodeState(
+        state.topology,
+        state.pools,
+        state.pods,
+        state.containers,
+        state.owners,
+        state.generation,
+        state.box,
+        ended,
+    )
+
+
+def with_pod(state: NodeState, place: PodPlace) -> NodeState:
+    """Return the state with one pod added or replaced."""
+    pod_id, box = place.pod.id, state.box
+    if place.boxed != state.boxed(pod_id):
+        box = (*box, pod_id) if place.boxed else tuple(k for k in box if k != pod_id)
+    pods = {**state.pods, pod_id: place}
+    known = state.pods.get(pod_id)
+    after = replace(state, pods=pods, generation=state.generation + 1, box=box)
+    is_resized = known is not None and known.pod.cpu_request != place.pod.cpu_request
+    return _asked_anew(state, after, (pod_id,)) if is_resized else after
+
+
+def with_request(state: NodeState, pod: Pod) -> NodeState:
+    """Return the state in which a known pod has this CPU request."""
+    place = state.pods.get(pod.id)
+    if place is None or place.pod.cpu_request == pod.cpu_request:
+        return state
+    return with_pod(state, replace(place, pod=replace(place.pod, cpu_request=pod.cpu_request)))
+
+
+def _asked_anew(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> NodeState:
+    """Return the state with its pools sized by other requests of these pods."""
+    known = after.pools
+    if not known.plan:
+        return after
+    then, now = (Population(state.containers, state.pods) for state in (before, after))
+    asked = tiers.asked(known, then, now, pod_ids)
+    if asked == known.asked:
+        return after
+    told = replace(known, asked=asked)
+    derived = pools.derive(after.topology, known.reserved, known.dedicated, known.kept, told)
+    return replace(after, pools=derived)
+
+
+def without_pod(state: NodeState, pod_id: str) -> NodeState:
+    """Return the state without a pod that no container is left in."""
+    pods = {k: place for k, place in state.pods.items() if k != pod_id}
+    return replace(state, pods=pods, box=tuple(k for k in state.box if k != pod_id))
+
+
+def with_all_pods(state: NodeState, pods: Mapping[str, PodPlace]) -> NodeState:
+    """Return the state with exactly these pods."""
+    after = replace(state, pods=pods, box=tuple(k for k, place in pods.items() if place.boxed))
+    return _asked_anew(state, after, {**state.pods, **pods})
+
+
+def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
+    """Return the state without these containers; who followed one of them returns to `share`."""
+    ids = frozenset(a.id for a in leaving)
+    containers = reduce(Crowd.without, ids, state.containers)
+    for orphan in followers(state, leaving):
+        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
+    owners = state.owners
+    if not ids.isdisjoint(owners):
+        owners = {k: cpus for k, cpus in owners.items() if k not in ids}
+    return _with_owners(state, containers, owners, dict.fromkeys(a.container.pod_id for a in leaving))
+
+
+def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:
+    """Return who runs on the CPUs of one of these containers and is none of them itself."""
+    ids = {a.id for a in leaving}
+    pods = dict.fromkeys(a.container.pod_id for a in leaving)
+    return [a for pod in pods for a in state.of_pod(pod) if a.follows in ids and a.id not in ids]
+
+
+class Movers(NamedTuple):
+    """Who runs on other CPUs than before: pods of the box, and others of which the pod's own cgroup is the unit, as
+    pods; all others one by one, who lost CPUs only before who gained some."""
+
+    pods: tuple[str, ...]
+    losing: tuple[str, ...]
+    gaining: tuple[str, ...]
+
+
+def moved(before: NodeState, after: NodeState) -> Moves:
+    """Return who runs on other CPUs than before; who was not there has its CPUs from the answer to its own event."""
+    found = movers(before, after)
+    return Moves(found.pods, found.losing + found.gaining)
+
+
+def movers(before: NodeState, after: NodeState) -> Movers:
+    """Return who runs on other CPUs than before. Members of a pool go with it; who was touched is looked at."""
+    changed, touched = changed_pools(before.pools, after.pools), _touched(before, after)
+    losing: list[Assignment] = []
+    gaining: list[Assignment] = []
+    for pool in changed:
+        into = gaining if after.pools.cpus(pool) & ~before.pools.cpus(pool) else losing
+        into += [a for a in after.containers.of_pool(pool) if a.container.id not in touched]
+    for container_id, now in touched.items():
+        then = before.containers.get(container_id)
+        if then is not None and (had := before.cpus_of(then)) != (has := after.cpus_of(now)):
+            into = gaining if has & ~had else losing
+            into.append(now)
+    boxed = after.box if RECLAIM in changed else ()
+    as_pods = {a.container.pod_id for a in losing + gaining if a.wish.handler == "pod" and _is_ours(after, a)}
+    return Movers((*boxed, *sorted(as_pods)), _one_by_one(after, losing), _one_by_one(after, gaining))
+
+
+def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
+    """Return who is another value than before, and who follows somebody in a pod where somebody is or left."""
+    touched = {a.container.id: a for a in after.containers.news(before.containers)}
+    if before.owners is not after.owners:
+        left = before.containers.news(after.containers)
+        pods = dict.fromkeys(a.container.pod_id for a in (*touched.values(), *left))
+        touched.update({a.container.id: a for pod_id in pods for a in after.of_pod(pod_id) if a.follows})
+    return touched
+
+
+def _one_by_one(state: NodeState, found: list[Assignment]) -> tuple[str, ...]:
+    return tuple([a.container.id for a in found if a.wish.handler == "container" and _is_ours(state, a)])
+
+
+def _is_ours(state: NodeState, assignment: Assignment) -> bool:
+    """Whether its CPUs are written for it: hands are not off, and it does not inherit them from its pod in the box."""
+    if assignment.hands_off:
+        return False
+    return assignment.pool != RECLAIM or not state.boxed(assignment.container.pod_id)
+
+
+def changed_pools(before: Pools, after: Pools) -> list[str]:
+    """Return the pools whose sets differ: of those that others' CPUs are taken from, and of the operator's."""
+    names = list(_MEMBERS_OF)
+    if before.tiers != after.tiers:
+        names += sorted({name for name, _ in before.tiers.items() ^ after.tiers.items()})
+    return [name for name in names if before.cpus(name) != after.cpus(name)]
+
+
+def pool_decisions(
+    before: NodeState, after: NodeState, reason: Reason, cause: str, inputs: Inputs | None = None
+) -> tuple[Decision, ...]:
+    """Return a decision for each pool whose CPUs changed and that has members; `inputs`: the figures of the cause.
+
+    `share` and pools that have or had a size of their own are told without members too.
+    """
+    sized = {SHARE, *before.pools.counts, *after.pools.counts}
+    return tuple(
+        Decision(
+            AuditEvent.POOL_RESIZE,
+            reason,
+            _because(after, pool, cause, members),
+            pool=pool,
+            before=Knobs(cpus=cpuset.render(before.pools.cpus(pool))),
+            after=Knobs(cpus=cpuset.render(after.pools.cpus(pool))),
+            inputs={**(inputs or {}), **_figures(after, pool, members)},
+        )
+        for pool in changed_pools(before.pools, after.pools)
+        if (members := after.containers.in_pool(pool)) or pool in sized
+    )
+
+
+def _figures(state: NodeState, pool: str, members: int) -> dict[str, Figure]:
+    """Return by name a pool's containers, their requests if the pool is sized by them, and the CPUs with owners."""
+    asked = state.pools.asked.get(pool)
+    return {
+        "members": members,
+        "asked_milli": None if asked is None else asked.milli,
+        "dedicated_cpus": cpuset.render(state.pools.dedicated),
+        "reserved_cpus": cpuset.render(state.pools.reserved),
+    }
+
+
+def _because(state: NodeState, pool: str, cause: str, members: int) -> str:
+    short = tiers.shortage(state.pools, pool)
+    follow = f"{members} {'member follows' if members == 1 else 'members follow'}"
+    return f"{cause}; {short}; {follow}" if short else f"{cause}; {follow}"

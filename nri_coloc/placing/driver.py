@@ -1,0 +1,68 @@
+"""CPUs that the DRA CPU driver gave a container (kubernetes-sigs/dra-driver-cpu).
+
+The driver names them in a variable of the container and in the runtime's spec before this plugin is asked. A tenant may
+write the variable, a spec names CPUs also where the kubelet's static CPU manager pins every container, and CPUs in the
+spec of a container that ran before may be ours. So a claim counts only with the operator's word that there is a driver,
+from the container's creation on, within the container's request, and for CPUs that are free.
+"""
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.settings import ClassTuning, Tuning
+from nri_coloc.core.state import POOLS, NodeState
+from nri_coloc.core.workload import Container, QoSClass, Wish
+from nri_coloc.placing import claim, record, request, supply
+
+
+def claimed(container: Container) -> CPUMask:
+    """Return the CPUs of a container's claims, 0 where the runtime's spec did not name the same before us."""
+    if not container.claimed:
+        return 0
+    return container.claimed if claim.in_spec(record.before_us(container)) == container.claimed else 0
+
+
+def is_recorded(container: Container) -> bool:
+    """Whether a container's record says that it got exactly its claims' CPUs, and not from us, when it was created."""
+    memory = record.read(container.record)
+    if memory is None or memory.qos is not QoSClass.DEDICATED or "cpus" in memory.ours:
+        return False
+    return bool(memory.exclusive) and memory.exclusive == claimed(container)
+
+
+def refusal(
+    state: NodeState, container: Container, wish: Wish, tuning: Tuning, *, is_created: bool
+) -> tuple[str, bool]:
+    """Return in words what is allowed in place of a claim, "" where it counts, and whether more request would help.
+
+    `is_created`: the container is being created, so that its spec holds no CPUs of ours.
+    """
+    if not tuning.dra_driver:
+        return "no claim without runtime.draCPUDriver: true", False
+    recorded = is_recorded(container)
+    if not (is_created or recorded):
+        return "a claim that was there when the container was created beside this plugin", False
+    own = request.of_container(container, wish)
+    least = tuning.classes.get(QoSClass.DEDICATED, ClassTuning()).min_request
+    pod = supply.of_pod(state, container.pod_id)
+    if (own.milli if pod is None else pod) < least:
+        return f"claims of a pod that requests {least / 1000:g} CPUs (classes.dedicated.minRequest)", True
+    most = min(own.whole, supply.of(state, container, wish).cpus)
+    if container.claimed.bit_count() > most:
+        return f"as many CPUs as the container's CPU request, here {most}", True
+    return ("" if recorded else _not_free(state, container.claimed, tuning)), False
+
+
+def _not_free(state: NodeState, cpus: CPUMask, tuning: Tuning) -> str:
+    """Say what CPUs a new claim may name, "" where these are such ones."""
+    pools = state.pools
+    sets = {pools.cpus(name) for name in (*POOLS, *pools.tiers)} | {
+        state.topology.usable,
+        state.topology.online,
+    }
+    if cpus == tuning.kubelet_default or cpus in sets:
+        return "CPUs that are no pool and not the kubelet's default set"
+    free = pools.free | supply.isolated(state)
+    if cpus & ~free or not pools.free & ~cpus:
+        left = cpuset.render(free) or "none"
+        return f"CPUs that are free and leave one to share; free are {left}"
+    return ""

@@ -1,0 +1,298 @@
+"""A container's and a pod's life, from creation to release, event by event.
+
+When an owner of CPUs ends, the containers of its pod that follow it inherit its CPUs. A finding about an annotation is
+reported once for each pod, however many containers read it: the texts are compared without the value that holds
+instead, which may differ by container. They are kept with the pod's place and end with the pod; a restarted daemon
+reports them once again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+from typing import Final
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Decision, Moves, Outcome
+from nri_coloc.core.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import DEDICATED, Assignment, NodeState, PodPlace
+from nri_coloc.core.workload import Container, Finding, Phase, Pod, Wish
+from nri_coloc.placing import (
+    admission,
+    allocator,
+    change,
+    membership,
+    reclaim_cgroups,
+    request,
+    starts,
+    supply,
+    words,
+)
+
+MOST: Final = 64
+"""Of one pod: it is its author who decides how much there is to be said. Beyond it the oldest may be said again."""
+
+
+def of(state: NodeState, pod_id: str, findings: tuple[Finding, ...]) -> tuple[NodeState, tuple[Finding, ...]]:
+    """Return what of a container's findings its pod was not told yet, and the state in which it was."""
+    place = state.pods.get(pod_id)
+    if not findings or place is None:
+        return state, findings
+    new = tuple(finding for finding in findings if _words(finding) not in place.told)
+    if not new:
+        return state, ()
+    told = (*place.told, *map(_words, new))[-MOST:]
+    return change.with_pod(state, replace(place, told=told)), new
+
+
+def forgotten(state: NodeState) -> NodeState:
+    """Return the state without words that hold for no container any more: should they hold again, they are news."""
+    if not any(place.told for place in state.pods.values()):
+        return state
+    return change.with_all_pods(state, {k: _still(state, k, place) for k, place in state.pods.items()})
+
+
+def _still(state: NodeState, pod_id: str, place: PodPlace) -> PodPlace:
+    holding = {_words(finding) for member in state.of_pod(pod_id) for finding in member.wish.findings}
+    return replace(place, told=tuple(words for words in place.told if words in holding))
+
+
+def _words(finding: Finding) -> Finding:
+    return replace(finding, used="")
+
+
+def without(state: NodeState, leaving: tuple[Assignment, ...]) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Return the state without these containers, and the decisions on the containers that followed them."""
+    after = change.without(state, leaving)
+    if not change.followers(state, leaving):
+        return after, ()
+    said: list[Decision] = []
+    for owner in leaving:
+        followers = [
+            after.containers[a.id] for a in change.followers(state, (owner,)) if a.id in after.containers
+        ]
+        heir = _heir(after, owner, followers)
+        if heir is None:
+            said += (words.of_orphan(state, after, a) for a in followers)
+            continue
+        others = [
+            replace(a, pool=DEDICATED, follows=heir.id, mems=heir.mems) for a in followers if a.id != heir.id
+        ]
+        after = reduce(change.with_container, (heir, *others), after)
+        said += (words.of_heir(state, after, owner, a) for a in (heir, *others))
+    return after, tuple(said)
+
+
+def _heir(state: NodeState, owner: Assignment, followers: list[Assignment]) -> Assignment | None:
+    """Return the follower that may own most CPUs, as their owner; None without one."""
+    pod_owned = not request.of_container(owner.container, owner.wish).milli
+    able = [
+        (a, due)
+        for a in followers
+        if (due := supply.of(state, a.container, a.wish).cpus)
+        and (pod_owned or request.of_container(a.container, a.wish).milli)
+    ]
+    if not able or not owner.exclusive:
+        return None
+    first, due = min(able, key=lambda pair: (-pair[1], pair[0].id))
+    count = min(due, owner.exclusive.bit_count())
+    kept = allocator.fit(state.topology, 0, owner.exclusive, count, first.wish)
+    cpus = kept.cpus if kept is not None else owner.exclusive
+    mems = admission.bound_to(state, first.wish, cpus)
+    return replace(first, pool=DEDICATED, exclusive=cpus, follows="", mems=mems)
+
+
+def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
+    """Admit a container before it exists.
+
+    A container with a known id is created a second time, and a new id of the same name means that the attempts before
+    it failed: what either owned is free again before the CPUs are chosen.
+    """
+    known = state.containers.get(event.container.id)
+    failed = tuple(failed_attempts(state, event.container))
+    if known is None and not failed:
+        return admit(state, event.pod, event.container, event.wish, tuning)
+    released = Outcome(state)
+    if known is not None:
+        released += release(state, (known,), Reason.VANISHED)
+    if failed:
+        released += release(released.state, failed, Reason.SUPERSEDED)
+    again = admit(released.state, event.pod, event.container, event.wish, tuning)
+    if again.refusal:
+        return replace(again, state=of(state, event.pod.id, event.wish.findings)[0])
+    decisions = (*released.decisions, *again.decisions)
+    return replace(again, decisions=decisions, moves=released.moves + again.moves)
+
+
+def failed_attempts(state: NodeState, container: Container) -> Iterator[Assignment]:
+    """Yield the earlier attempts of a container that never started.
+
+    The kubelet creates the next attempt of a container only after the one before it is over. A runtime that could not
+    make the task says nothing of it: no StartContainer came, no StopContainer will.
+    """
+    for other in state.of_pod(container.pod_id):
+        if other.id != container.id and is_attempt_of(other.container, container):
+            yield other
+
+
+def is_attempt_of(former: Container, container: Container) -> bool:
+    """Whether a container that never started has the name of another one of its pod."""
+    same = former.name == container.name and former.pod_id == container.pod_id
+    return same and bool(former.name) and former.phase is Phase.CREATED
+
+
+def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
+    """Note that a container starts or runs; one that we never placed is placed now, by file.
+
+    PostStartContainer comes after StopContainer if the container ends at once.
+    """
+    if event.container.id in state.ended:
+        return Outcome(state)
+    phase = Phase.RUNNING if event.running else Phase.STARTING
+    known = state.containers.get(event.container.id)
+    if known is None:
+        container = replace(event.container, phase=phase)
+        admitted = admit(state, event.pod, container, event.wish, tuning, Reason.PLACED_AT_START)
+        return admitted + starts.over(admitted.state, event.pod.id, container.id)
+    container = replace(
+        known.container,
+        phase=phase,
+        pid=event.container.pid,
+        cgroups_path=event.container.cgroups_path,
+        created_at=event.container.created_at or known.container.created_at,
+    )
+    after = change.with_container(state, replace(known, container=container))
+    return starts.over(after, event.pod.id, known.id)
+
+
+def admit(
+    state: NodeState,
+    pod: Pod,
+    container: Container,
+    wish: Wish,
+    tuning: Tuning,
+    by_file: Reason | None = None,
+) -> Outcome:
+    """Place a container and everyone it displaces; under `strict` refuse what cannot be granted.
+
+    `by_file` is the reason why its creation was not answered by us, None while it still can be.
+    """
+    if container.id in state.ended:  # the runtime has it after all
+        state = replace(state, ended=tuple(k for k in state.ended if k != container.id))
+    before = state
+    state, box_moves = reclaim_cgroups.with_member(state, pod, wish)
+    state = membership.with_member(state, container, wish)
+    admitted = admission.place(state, container, wish, tuning.reserved_memory)
+    findings = wish.findings + admitted.findings
+    state, new = of(state, pod.id, wish.findings)
+    said = words.of_findings(new + admitted.findings, admitted.assignment)
+    if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
+        said = (*said, words.of_refusal(state, admitted.assignment, refusal))
+        if not tuning.observe:  # an observer says that it would refuse, and the container comes all the same
+            # the kubelet tries again and again; what was said of the annotation stays said
+            return Outcome(of(before, pod.id, wish.findings)[0], said, refusal=refusal)
+    assignment = admission.remembered(state, admitted.assignment)
+    if by_file is not None or tuning.observe:
+        # an observer's answer says nothing: should we act later, files must
+        assignment = replace(assignment, by_file=True)
+    after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
+    decisions = (words.of_admission(after, admitted, assignment, by_file), *said, *joined)
+    of_its_pod = words.changed(before, after, (pod.id,))
+    decisions += of_its_pod
+    if of_its_pod or wish.handler == "pod":
+        box_moves += Moves(pods=(pod.id,))
+    if not assignment.exclusive:
+        return Outcome(after, decisions, box_moves)
+    moves = change.moved(before, after)
+    cause = f"{pod.namespace}/{pod.name}/{container.name} owns {cpuset.render(assignment.exclusive)}"
+    resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
+    return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
+
+
+def admit_again(
+    state: NodeState, listed: Container, wish: Wish, tuning: Tuning, by_file: Reason | None
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Place a container that exists already, keeping of its CPUs what it still may have; it cannot be refused.
+
+    What it does to the pools and to its pod is left to be said once, at the end.
+    """
+    place = state.pods.get(listed.pod_id)
+    pod = place.pod if place else Pod(listed.pod_id)
+    outcome = admit(state, pod, listed, wish, replace(tuning, strict=False), by_file)
+    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
+    return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
+
+
+def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Let the pod's containers that asked for less than one CPU join a main container that came later."""
+    if not main.exclusive or main.hands_off:
+        return state, ()
+    small = [
+        a
+        for a in state.of_pod(main.container.pod_id)
+        if a.id != main.id
+        and a.qos is main.qos
+        and not a.follows
+        and not a.hands_off
+        and admission.is_small(a.container, a.wish)
+    ]
+    if not small:
+        return state, ()
+    leaders = {a.id for a in small}
+    small += [a for a in state.of_pod(main.container.pod_id) if a.follows in leaders]
+    joined = [replace(a, pool=main.pool, exclusive=0, follows=main.id, mems=main.mems) for a in small]
+    after = reduce(change.with_container, joined, state)
+    return after, tuple(words.of_join(state, after, a, main) for a in small)
+
+
+def gone(state: NodeState, event: ContainerGone) -> Outcome:
+    """Release a container; what it owned returns to the pools and its followers return to `share`."""
+    known = state.containers.get(event.container_id)
+    if known is None:
+        return starts.gone(state, event.container_id)
+    if event.vanished:
+        return release(state, (known,), Reason.VANISHED)
+    reason = Reason.REMOVED if event.removed else Reason.STOPPED
+    return release(change.with_ended(state, known.id), (known,), reason)
+
+
+def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
+    """Take containers out of the state; their CPUs return to the pools, or stay with their pods (`heirs`)."""
+    outcome = _released(state, leaving, reason)
+    for one in leaving:
+        if starts.awaits(state, one.container.pod_id):
+            outcome += starts.over(outcome.state, one.container.pod_id, one.id)
+    return outcome
+
+
+def _released(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
+    after, of_followers = without(state, leaving)
+    of_pods = words.changed(state, after, dict.fromkeys(a.container.pod_id for a in leaving))
+    decisions = (
+        *(words.of_release(state, a, reason) for a in leaving),
+        *of_followers,
+        *of_pods,
+    )
+    units = {a.container.pod_id for a in leaving if a.wish.handler == "pod"}
+    moves = Moves(pods=tuple(sorted({d.pod_id for d in of_pods} | units)))
+    returned = state.pools.dedicated & ~after.pools.dedicated
+    if not returned:
+        return Outcome(after, decisions, moves)
+    cause = f"CPUs {cpuset.render(returned)} came back"
+    resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
+    return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
+
+
+def pod_started(state: NodeState, event: PodStarted) -> Outcome:
+    """Know a pod; a reclaimed one joins the box, so that its limits hold before its first container."""
+    after, moves = reclaim_cgroups.with_pod(state, event.pod, event.wish)
+    decision = reclaim_cgroups.limit(state, after, event.pod, event.wish)
+    return Outcome(after, (decision,) if decision else (), moves)
+
+
+def pod_removed(state: NodeState, event: PodRemoved) -> Outcome:
+    """Forget a pod and whatever of it was still known: a stopped sandbox has no live container."""
+    outcome = release(state, tuple(state.of_pod(event.pod_id)), Reason.REMOVED)
+    said = tuple(d for d in outcome.decisions if d.pod_id != event.pod_id)
+    return replace(outcome, state=change.without_pod(outcome.state, event.pod_id), decisions=said)

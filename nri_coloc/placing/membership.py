@@ -1,0 +1,141 @@
+"""Return the pool of a container, and the CPUs that dedicated containers may own before a list is replayed.
+
+The operator's pools hold containers of class shared or system; a wish names only pools that those may name (see
+`pods.classes`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in `share`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from types import MappingProxyType
+from typing import Final
+
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.events import Synchronized
+from nri_coloc.core.state import DEDICATED, POOLS, RECLAIM, SHARE, SYSTEM, Assignment, NodeState, Pools
+from nri_coloc.core.workload import Container, QoSClass, Wish
+from nri_coloc.placing import change, claim, record, request, tiers
+from nri_coloc.placing.claim import Claim
+
+_OF_CLASS: Final[Mapping[QoSClass, str]] = MappingProxyType(
+    {
+        QoSClass.DEDICATED: SHARE,
+        QoSClass.SHARED: SHARE,
+        QoSClass.RECLAIMED: RECLAIM,
+        QoSClass.SYSTEM: SYSTEM,
+    }
+)
+_WITH_TIERS: Final = (QoSClass.SHARED, QoSClass.SYSTEM)
+
+
+def pool_of(wish: Wish) -> str:
+    """Return the pool of a container that has no CPUs of its own."""
+    return wish.pool if wish.pool and wish.qos in _WITH_TIERS else _OF_CLASS[wish.qos]
+
+
+def housed(pools: Pools, assignment: Assignment) -> Assignment:
+    """Return the assignment in a pool that exists: the class's own where its pool went with other settings."""
+    if assignment.pool in POOLS or assignment.pool in pools.tiers:
+        return assignment
+    return replace(assignment, pool=_OF_CLASS[assignment.qos])
+
+
+def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState:
+    """Return the state in which a container's pool is as large as it will be with it, before it is placed: its own
+    CPUs are the pool's."""
+    pool = pool_of(wish)
+    if not state.pools.plan or pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
+        return state
+    return change.with_container(state, Assignment(container, wish.qos, pool, wish=wish))
+
+
+def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pools:
+    """Return the pools with the CPUs that those had whose members we do not remember: the set that most of the
+    containers which we placed carry in the runtime's spec."""
+    seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
+    for container, wish in listed:
+        if container.record and container.id not in state.containers:
+            seen[pool_of(wish)][claim.in_spec(container)] += 1
+    had = {
+        pool: max(sets, key=lambda cpus: (sets[cpus], cpus))
+        for pool, sets in seen.items()
+        if pool not in (*POOLS, *state.pools.asked) and tiers.bounds(state.pools, pool).sized
+    }
+    return replace(state.pools, tiers={**state.pools.tiers, **had}) if had else state.pools
+
+
+_Claimant = tuple[Container, Claim]
+
+
+def claims(state: NodeState, near: Pools, event: Synchronized) -> CPUMask:
+    """Return all that dedicated containers own or, not known to us, say they own. `near`: the pools as recalled.
+
+    A record alone, which the spec belies, claims nothing of a pool: its container follows another or lives in `share`.
+    """
+    if not state.pools.plan:
+        return state.pools.dedicated  # no pool has CPUs that it could take
+    requests = {pod.id: pod.cpu_request for pod, _ in event.pods}
+    unknown = [
+        (c, claim.of(c, wish, requests.get(c.pod_id)))
+        for c, wish in event.containers
+        if c.id not in state.containers
+    ]
+    recorded = (found.cpus for _, found in unknown if found.recorded and not found.is_belied)
+    owned = reduce(or_, recorded, state.pools.dedicated)
+    by_spec = [(c, found) for c, found in unknown if found.cpus & ~owned and not found.recorded]
+    return owned | _by_spec(state, near, owned, by_spec, event) if by_spec else owned
+
+
+def _by_spec(
+    state: NodeState, near: Pools, owned: CPUMask, by_spec: list[_Claimant], event: Synchronized
+) -> CPUMask:
+    contested = named_twice(event.containers, {c.pod_id for c, _ in by_spec})
+    alone = reduce(or_, (found.cpus for _, found in by_spec if not found.cpus & contested), 0)
+    if any(_lives_in_share(state.pools, c, wish) for c, wish in event.containers):
+        return alone
+    of_pools, idle = _pools_have(state.pools, near)
+    left = state.pools.system & ~state.pools.reserved & ~owned & ~alone & ~of_pools
+    return alone if left.bit_count() > idle else 0
+
+
+def named_twice(listed: tuple[tuple[Container, Wish], ...], pods: set[str]) -> CPUMask:
+    """Return the CPUs that the specs of two containers name which we placed; who may follow a claimant of its pod does
+    not count."""
+    once = twice = 0
+    for container, wish in listed:
+        if _lives_by_pools(container, wish) and not (
+            container.pod_id in pods and _may_follow(container, wish)
+        ):
+            cpus = claim.in_spec(container)
+            twice |= once & cpus
+            once |= cpus
+    return twice
+
+
+def _lives_by_pools(container: Container, wish: Wish) -> bool:
+    return bool(container.record) and wish.handler == "container" and "cpu" not in wish.preserve
+
+
+def _lives_in_share(pools: Pools, container: Container, wish: Wish) -> bool:
+    """Whether a spec names all that `share` has, or more: that of a member, or of one of `system`."""
+    if wish.qos not in (QoSClass.SHARED, QoSClass.SYSTEM) or not claim.in_spec(container):
+        return False
+    planned = {each.name for each in pools.plan}.difference((SHARE, SYSTEM))
+    return _lives_by_pools(container, wish) and tiers.base(pool_of(wish)) not in planned
+
+
+def _may_follow(container: Container, wish: Wish) -> bool:
+    """Whether a container may run on the CPUs of another one of its pod, by its request or by its record."""
+    memory = record.read(container.record)
+    followed = memory is not None and memory.pool == DEDICATED and not memory.exclusive
+    is_small = not request.of_container(container, wish).whole
+    return wish.qos is QoSClass.DEDICATED and (is_small or followed)
+
+
+def _pools_have(now: Pools, near: Pools) -> tuple[CPUMask, int]:
+    """Return what the pools with members have, and how many CPUs those without keep."""
+    peopled = {k: cpus for k, cpus in near.tiers.items() if k in now.asked or cpus != now.tiers.get(k)}
+    names = {tiers.base(k) for k in peopled}.union(POOLS)
+    return reduce(or_, peopled.values(), 0), sum(each.minimum for each in now.plan if each.name not in names)

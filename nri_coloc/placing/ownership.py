@@ -1,0 +1,227 @@
+"""How many CPUs a dedicated container owns once its request is another: in-place resize, and what was missed.
+
+What it has is the start: it grows beside that or keeps a part of it, and where the request cannot be met it keeps
+the old set and the audit says so. A container that owned none (it was refused, or followed a main one) is placed as
+if it came now; an owner that asks for less than one CPU by now follows its pod's main container, if there is one.
+"""
+
+from dataclasses import replace
+from functools import reduce
+from typing import NamedTuple
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import NOBODY, Decision, Figure, Moves, Outcome
+from nri_coloc.core.events import ContainerStarting, PodResized
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.workload import Finding, QoSClass
+from nri_coloc.placing import admission, allocator, change, lifecycle, supply, words
+from nri_coloc.placing.allocator import wished
+from nri_coloc.placing.supply import Due
+
+
+class Resize(NamedTuple):
+    """What became of a request: the assignment (the old set if it was not met), why, and what was not granted."""
+
+    assignment: Assignment
+    reason: Reason
+    because: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the container has what it asks for."""
+        return self.reason is not Reason.RESIZE_UNMET
+
+
+def resized(state: NodeState, assignment: Assignment, reserved_memory: int = 0) -> Resize | None:
+    """Return what a container is to own by its present request; None where that is what it has.
+
+    `reserved_memory`: bytes of the node that no bound container is promised.
+    """
+    if assignment.qos is not QoSClass.DEDICATED or assignment.hands_off:
+        return None
+    if not assignment.exclusive:
+        return _placed(state, assignment, reserved_memory)
+    asked = _due(state, assignment)
+    return _owner_resized(state, assignment, asked) if asked.cpus else _given_up(state, assignment, asked)
+
+
+def _given_up(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
+    """Return an owner that may own no CPUs now: it joins its pod's main container, else it runs in share."""
+    main = admission.main_of(state, assignment.container.pod_id, but=assignment.id)
+    returned = cpuset.render(assignment.exclusive)
+    if main is None:
+        now = replace(assignment, pool=SHARE, exclusive=0, mems=0)
+        return Resize(
+            now, Reason.BELOW_ONE_CPU, f"{asked.words}; it runs in share and returns CPUs {returned}"
+        )
+    joined = replace(assignment, pool=DEDICATED, exclusive=0, follows=main.id, mems=main.mems)
+    where = f"{main.container.name} of its pod on CPUs {cpuset.render(main.exclusive)}"
+    return Resize(joined, Reason.FOLLOWS_MAIN, f"{asked.words}; it joins {where} and returns {returned}")
+
+
+def _owner_resized(state: NodeState, assignment: Assignment, asked: Due) -> Resize | None:
+    owned, free = assignment.exclusive, state.pools.free
+    missing = asked.cpus - owned.bit_count()
+    if not missing:
+        return None
+    room = supply.room(state, assignment.container, assignment.wish, 0)
+    wish, findings = admission.satisfiable(state, assignment.wish, asked.cpus, room)
+    sources = supply.sources(state, assignment.wish, missing)
+    grants = (allocator.fit(state.topology, cpus, owned, asked.cpus, wish) for cpus in sources)
+    grant = next((found for found in grants if found is not None), None)
+    if grant is None:
+        because = (
+            f"{asked.words}; it keeps CPUs {cpuset.render(owned)}: {missing} more were asked for, "
+            f"{free.bit_count()} are free ({cpuset.render(free)}), and the last one of share is never taken"
+            f"{wished(wish)}{supply.short_of_isolated(state, wish, 0)}"
+        )
+        return Resize(assignment, Reason.RESIZE_UNMET, because, findings)
+    mems = admission.bound_to(state, assignment.wish, grant.cpus)
+    now = replace(assignment, exclusive=grant.cpus, mems=mems, knobs=_knobs(assignment, mems))
+    return Resize(now, grant.reason, f"{asked.words}; {grant.because}", findings)
+
+
+def _placed(state: NodeState, assignment: Assignment, reserved_memory: int) -> Resize | None:
+    """Place a container that owns nothing as if it came now: CPUs that its spec names are a pool's, and no claim."""
+    spec = replace(assignment.container.resources, cpus="")
+    listed = replace(assignment.container, record="", resources=spec)
+    found = admission.dedicate(state, listed, assignment.wish, reserved_memory)
+    if found.reason is Reason.NO_FREE_CPUS:
+        runs_on = cpuset.render(state.cpus_of(assignment))
+        because = f"{found.because}; it stays on CPUs {runs_on}"
+        return Resize(assignment, Reason.RESIZE_UNMET, because, found.findings)
+    if not found.assignment.exclusive and found.assignment.follows == assignment.follows:
+        return None
+    placed = found.assignment
+    now = replace(
+        assignment,
+        pool=placed.pool,
+        exclusive=placed.exclusive,
+        follows=placed.follows,
+        mems=placed.mems,
+        knobs=_knobs(assignment, placed.mems),
+    )
+    return Resize(now, found.reason, found.because, found.findings)
+
+
+def _knobs(assignment: Assignment, mems: CPUMask) -> Knobs:
+    """Return a container's knobs with the memory nodes that are ours from now on: no push carries them, files do."""
+    return assignment.knobs._replace(mems=cpuset.render(mems)) if mems else assignment.knobs
+
+
+def _due(state: NodeState, assignment: Assignment) -> Due:
+    return supply.of(state, assignment.container, assignment.wish)
+
+
+def due(state: NodeState, assignment: Assignment) -> int:
+    """Return how many CPUs of its own a container of class dedicated may own, 0 for none."""
+    return _due(state, assignment).cpus
+
+
+def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Return the state in which a resized container has what it has now; containers that follow it go along."""
+    if not (now.exclusive or now.follows):
+        return _without_own(state, now)
+    led = [replace(a, follows=now.follows) for a in change.followers(state, (now,))] if now.follows else []
+    after = reduce(change.with_container, (*led, now), state)
+    return lifecycle.followed_by_small_ones(after, now)
+
+
+def _without_own(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Take the CPUs of a container that owns none any more, as at its end; it follows an heir of its pod's CPUs."""
+    after, of_followers = lifecycle.without(state, (state.containers[now.id],))
+    heir = admission.main_of(after, now.container.pod_id)
+    if heir is not None:
+        now = replace(now, pool=DEDICATED, follows=heir.id, mems=heir.mems)
+    return change.with_container(after, now), of_followers
+
+
+def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves, Moves]:
+    """Return who moves because a container was resized, and of those the ones that it waits for.
+
+    Whoever loses CPUs comes first: what somebody leaves may be entered, not the other way round.
+    """
+    found = change.movers(before, after)
+    ordered = Moves(found.pods, found.losing + found.gaining)
+    if not after.owners.get(container_id, 0) & ~before.owners.get(container_id, 0):
+        return ordered, NOBODY
+    own_pod = after.containers[container_id].container.pod_id
+    staying = {container_id, *(a.id for a in after.of_pod(own_pod) if a.follows == container_id)}
+    leaving = tuple([k for k in found.losing if k not in staying])
+    return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
+
+
+def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome:
+    """Take over a pod's CPU request; owners of CPUs in it get what they may own now, owners before followers."""
+    state, decisions = change.with_request(before, event.pod), []
+    for known in sorted(state.of_pod(event.pod.id), key=lambda a: (not a.exclusive, a.id)):
+        found = resized(state, state.containers[known.id], tuning.reserved_memory)
+        if found is not None and (known.exclusive or found.is_met):
+            after, joined = adopt(state, found.assignment)
+            of_findings = words.of_findings(found.findings, found.assignment)
+            decisions += [said(state, after, found, "its pod's request has changed"), *of_findings, *joined]
+            state = after
+    cause = f"{event.pod.namespace}/{event.pod.name} requests another amount of CPU"
+    returned = before.pools.dedicated & ~state.pools.dedicated
+    reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
+    resizes = change.pool_decisions(before, state, reason, cause) if decisions else ()
+    return Outcome(state, (*decisions, *resizes), change.moved(before, state))
+
+
+def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
+    """Note that a container starts. One that was refused CPUs of its own gets them now if they are free by now.
+
+    So an init container's CPUs serve the main one even where the news of its end came late: the kubelet may create
+    the next container before the runtime has told us that the former one is gone.
+    """
+    outcome = lifecycle.start(state, event, tuning)
+    known = state.containers.get(event.container.id)
+    if known is None or event.running or known.exclusive or known.follows or not due(outcome.state, known):
+        return outcome
+    before = outcome.state
+    found = resized(before, before.containers[known.id], tuning.reserved_memory)
+    if found is None or not found.is_met:
+        return outcome
+    after, joined = adopt(before, found.assignment)
+    who, waits_for = moves(before, after, known.id)
+    cause = f"{known.container.name} owns {cpuset.render(found.assignment.exclusive)} from its start on"
+    decisions = (
+        said(before, after, found, "CPUs are free by now"),
+        *joined,
+        *change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause),
+    )
+    return outcome + Outcome(after, decisions, who, waits_for)
+
+
+def said(
+    before: NodeState, after: NodeState, found: Resize, cause: str = "its request has changed"
+) -> Decision:
+    """Say of a container that nobody is asking about what became of its request."""
+    now = after.containers[found.assignment.id]
+    was = before.containers.get(now.id, now)
+    old, new = cpuset.render(before.cpus_of(was)), cpuset.render(after.cpus_of(now))
+    changed = Knobs(cpus=old), Knobs(cpus=new)
+    return Decision(
+        AuditEvent.UPDATE,
+        found.reason,
+        f"{cause}: {found.because}",
+        subject=now,
+        before=changed[0].differing(changed[1]),
+        after=changed[1].differing(changed[0]),
+        inputs=words.of_request(after, now) | figures(before, found),
+    )
+
+
+def figures(before: NodeState, found: Resize) -> dict[str, Figure]:
+    """Return by name the figures of a resize: the CPUs to own, the CPUs owned before, and the CPUs that were free."""
+    was = before.containers.get(found.assignment.id, found.assignment)
+    return {
+        "n": due(before, found.assignment),
+        "owned": cpuset.render(was.exclusive),
+        "free": cpuset.render(before.pools.free),
+    }

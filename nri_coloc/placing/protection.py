@@ -1,0 +1,92 @@
+"""Memory protection along the whole path: a container's counts only if every ancestor has it too.
+
+memory.min and memory.low are shared out among siblings at each level, so a pod's cgroup needs the sum over its
+containers, and the levels above it the sum over their pods (cgroup-v2, "Memory Interface Files"; measured in the
+rig: 87 MiB kept with the container's value alone, 199 with the path's).
+
+The sum of a pod is bounded by the memory request that is certain of it, the sum of the node by the memory that may be
+protected. Within a bound the kernel divides by use (mm/page_counter.c, effective_protection). Where the node's binds,
+the older pods keep theirs: a new pod takes nothing from them.
+"""
+
+from dataclasses import dataclass
+
+from nri_coloc.core import memory_request
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.placing import admission
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Bytes; 0 is none."""
+
+    low: int = 0
+    min: int = 0
+
+    def __add__(self, other: "Protection") -> "Protection":
+        return Protection(self.low + other.low, self.min + other.min)
+
+    def within(self, bound: int) -> "Protection":
+        """Return the part of it that is at most `bound` bytes."""
+        return Protection(min(self.low, bound), min(self.min, bound))
+
+    @property
+    def amount(self) -> int:
+        """Bytes that it protects: the kernel does not add up low and min."""
+        return max(self.low, self.min)
+
+
+NONE = Protection()
+
+
+def asked_by_pod(state: NodeState, pod_id: str) -> Protection:
+    """Return the sum that a pod's containers ask for."""
+    total = NONE
+    for assignment in state.of_pod(pod_id):
+        own = of(state, assignment)
+        if own is not NONE:
+            total += own
+    return total
+
+
+def of_pod(state: NodeState, pod_id: str) -> Protection:
+    """Return the protection that a pod may have."""
+    asked = asked_by_pod(state, pod_id)
+    return NONE if asked == NONE else asked.within(bound_of_pod(state, pod_id))
+
+
+def bound_of_pod(state: NodeState, pod_id: str) -> int:
+    """Return the most bytes that a pod's containers may have protected together."""
+    place = state.pods.get(pod_id)
+    if place is None:
+        return 0
+    containers = (assignment.container for assignment in state.of_pod(pod_id))
+    return memory_request.certain_of_pod(place.pod, containers, state.topology.memory_bytes)
+
+
+def by_pod(state: NodeState) -> dict[str, Protection]:
+    """Return the protection that each pod may have, oldest pod first; without pods that have none."""
+    asking = {a.container.pod_id for a in state.containers.values() if of(state, a) != NONE}
+    found = ((pod_id, of_pod(state, pod_id)) for pod_id in state.pods if pod_id in asking)
+    return {pod_id: own for pod_id, own in found if own != NONE}
+
+
+def granted(state: NodeState, reserved_bytes: int) -> dict[str, Protection]:
+    """Return the protection that each pod gets: of all together at most the memory that is not reserved."""
+    left = max(0, state.topology.memory_bytes - reserved_bytes)
+    found: dict[str, Protection] = {}
+    for pod_id, may_have in by_pod(state).items():
+        got = may_have.within(left)
+        left -= got.amount
+        if got != NONE:
+            found[pod_id] = got
+    return found
+
+
+def of(state: NodeState, assignment: Assignment) -> Protection:
+    """Return what one container asked for; a VM's has nothing of its own, and its pod the more."""
+    is_unit = assignment.wish.handler == "pod"
+    knobs = admission.wanted(state, assignment) if is_unit else assignment.knobs
+    if knobs.memory_low is None and knobs.memory_min is None:
+        return NONE
+    return Protection(knobs.memory_low or 0, knobs.memory_min or 0)

@@ -1,0 +1,185 @@
+"""The reclaim box: the pod cgroups of all reclaimed pods, and what is written on them.
+
+Limits stand on the pod's cgroup and are inherited by its containers, so a pod belongs to the box only if
+every container in it is reclaimed (DESIGN invariant 6). The BestEffort QoS cgroup itself is never touched:
+online and system pods live in it too.
+"""
+
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import NOBODY, Decision, Figure, Moves
+from nri_coloc.core.events import Synchronized
+from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import RECLAIM, NodeState, PodPlace
+from nri_coloc.core.workload import KubeQoS, Pod, QoSClass, Wish
+from nri_coloc.placing import change, vm_pods, whereabouts
+
+SHARES_OF_THE_BOX: Final = MIN_SHARES
+"""The kernel's smallest weight: what keeps an online pod's p99."""
+
+_NOT_ABOVE_BURSTABLE: Final = (KubeQoS.BEST_EFFORT, KubeQoS.BURSTABLE)
+
+
+def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
+    """Return the state that knows this pod, and the pod itself if its cgroup must be limited."""
+    known = state.pods.get(pod.id)
+    if known is not None and known.wish == wish and known.pod == pod:
+        return state, NOBODY
+    boxed = pod.owns_cgroup and belongs(wish) and not _has_others(state, pod.id)
+    place = PodPlace(pod, wish, boxed) if known is None else replace(known, pod=pod, wish=wish, boxed=boxed)
+    state = change.with_pod(state, place)
+    return state, Moves(pods=(pod.id,)) if boxed else NOBODY
+
+
+def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
+    """Return the state before a container of this wish is placed in the pod; another class opens the box."""
+    place = state.pods.get(pod.id)
+    if place is None:
+        return with_pod(state, pod, wish)
+    if not place.boxed or wish.qos is QoSClass.RECLAIMED:
+        return state, NOBODY
+    inherited = tuple(a.id for a in state.of_pod(pod.id))
+    return change.with_pod(state, replace(place, boxed=False)), Moves((pod.id,), inherited)
+
+
+def belongs(wish: Wish) -> bool:
+    """Whether a pod of this wish is limited as a whole."""
+    return wish.qos is QoSClass.RECLAIMED and not wish.mixed and wish.handler != "ignore"
+
+
+def has_member_in(listed: Synchronized) -> bool:
+    """Whether the runtime's list has anybody who lives on what is lent."""
+    wishes = chain((wish for _, wish in listed.pods), (wish for _, wish in listed.containers))
+    return any(wish.qos is QoSClass.RECLAIMED for wish in wishes)
+
+
+def _has_others(state: NodeState, pod_id: str) -> bool:
+    return any(a.qos is not QoSClass.RECLAIMED for a in state.of_pod(pod_id))
+
+
+def has_members(state: NodeState) -> bool:
+    """Whether anybody lives on what is lent: a whole pod, or a container beside online ones of its pod."""
+    return bool(state.box) or any(a.pool == RECLAIM for a in state.containers.values())
+
+
+def weighs_least(state: NodeState) -> bool:
+    """Whether every member has the kernel's smallest weight beside everybody who shares CPUs with it.
+
+    The kubelet gives that weight to the class BestEffort as a whole. Burstable has the sum of its pods' requests, those
+    of the reclaimed ones among them: a member of it weighs least among its siblings only, so all others have to be
+    siblings. A container beside online ones of its pod has that pod's weight. Beside an equal nobody weighs least.
+    """
+    members = [state.pods[k] for k in state.box]
+    if any(a.pool == RECLAIM for a in state.containers.values() if not state.boxed(a.container.pod_id)):
+        return False
+    if equal(state):
+        return False
+    if all(place.pod.kube_qos is KubeQoS.BEST_EFFORT for place in members):
+        return True
+    if any("cpu" in place.wish.preserve for place in members):
+        return False  # its weight is not ours
+    if any(place.pod.kube_qos not in _NOT_ABOVE_BURSTABLE for place in members):
+        return False
+    siblings = [state.pods.get(k) for k in _rivals(state)]
+    return all(place and place.pod.kube_qos is KubeQoS.BURSTABLE for place in siblings)
+
+
+def equal(state: NodeState) -> str:
+    """Return a pod that shares CPUs with the box and weighs no more than a member of it, "" where there is none.
+
+    There is no weight below the one that the kubelet gives a pod without a CPU request, online or not: beside its
+    siblings in the box it gets its turn as one of them. A class in which nobody asks for CPU has that weight, too.
+    Pods of the class system are no claimants: a node agent without a request has the turn it would have without us.
+    """
+    classes = {state.pods[k].pod.kube_qos for k in state.box}.intersection(_NOT_ABOVE_BURSTABLE)
+    if classes == {KubeQoS.BEST_EFFORT} and not any(_asks_for_cpu(state, p) for p in state.pods.values()):
+        classes.add(KubeQoS.BURSTABLE)
+    for place in (state.pods[k] for k in _rivals(state) if k in state.pods):
+        if place.wish.qos is QoSClass.SYSTEM:
+            continue
+        if place.pod.kube_qos in classes and not _asks_for_cpu(state, place):
+            return f"{place.pod.namespace}/{place.pod.name}"
+    return ""
+
+
+def _asks_for_cpu(state: NodeState, place: PodPlace) -> bool:
+    """Whether a pod of the class Burstable weighs more than the least for its own requests."""
+    if place.pod.kube_qos is not KubeQoS.BURSTABLE:
+        return False
+    return any((a.container.resources.shares or 0) > MIN_SHARES for a in state.of_pod(place.pod.id))
+
+
+def _rivals(state: NodeState) -> list[str]:
+    """Return the pods outside of the box that may run on CPUs of it, now or when it grows."""
+    others = (a for a in state.containers.values() if not state.boxed(a.container.pod_id))
+    return sorted({a.container.pod_id for a in others if whereabouts.of(state, a) & state.pools.share})
+
+
+def knobs(state: NodeState, pod_id: str) -> Knobs:
+    """Return the values that belong on a pod's cgroup: the box's for its members, the I/O weight for every pod, and
+    where a VM lives in it what its containers ask for.
+
+    A weight competes among siblings only, so a container's counts for nothing unless its pod's agrees.
+    (Memory protections are sums over containers: see `protection`.)
+    """
+    place = state.pods.get(pod_id)
+    if place is None or place.wish.handler == "ignore":
+        return NO_KNOBS
+    own = NO_KNOBS
+    if place.wish.handler == "pod":
+        if not place.pod.owns_cgroup:
+            return NO_KNOBS  # what others live in too is never written
+        own = vm_pods.knobs(state, place)
+    own = own._replace(io_weight=io_weight(state, pod_id))
+    if whereabouts.is_held_to_box(place):
+        return own._replace(cpus=cpuset.render(state.pools.reclaim), shares=SHARES_OF_THE_BOX)
+    return own
+
+
+def io_weight(state: NodeState, pod_id: str) -> int | None:
+    """Return a pod's I/O weight: the highest of its containers', its own while it has none; None leaves the kernel's.
+
+    A container's weight counts among its pod's containers; against other pods' it counts only as far as the pod has it.
+    """
+    place = state.pods.get(pod_id)
+    if place is None:
+        return None
+    own = place.wish.knobs.io_weight
+    members = [assignment.wish.knobs.io_weight for assignment in state.of_pod(pod_id)]
+    if all(weight == own for weight in members):
+        return own
+    return max(weight or KERNELS_IO_WEIGHT for weight in members)
+
+
+def figures(state: NodeState, pod_id: str) -> dict[str, Figure]:
+    """Return by name the figures of a pod's own values: its containers, their I/O weights, the reclaim pool's CPUs."""
+    place, members = state.pods[pod_id], tuple(state.of_pod(pod_id))
+    weights = [member.wish.knobs.io_weight or KERNELS_IO_WEIGHT for member in members]
+    return {
+        "containers": len(members),
+        "own_io_weight": place.wish.knobs.io_weight,
+        "highest_io_weight": max(weights, default=None),
+        "reclaim_cpus": cpuset.render(state.pools.reclaim),
+    }
+
+
+def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
+    """Say what a pod's cgroup gets that it had not, if anything."""
+    values, had = knobs(state, pod.id), knobs(before, pod.id)
+    changed = values.differing(had)
+    if changed == NO_KNOBS:
+        return None
+    said = partial(Decision, AuditEvent.POD_LIMIT, pod_id=pod.id, after=changed, qos=wish.qos)
+    said = partial(said, inputs=figures(state, pod.id))
+    said = partial(said, before=had.where_set(changed))
+    asked = vm_pods.words(state, pod) if wish.handler == "pod" else ""
+    if state.boxed(pod.id):
+        why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight{asked}"
+        return said(Reason.BOX_MEMBER, why, pool=RECLAIM)
+    why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path{asked}"
+    return said(Reason.POOL_MEMBER, why)

@@ -1,0 +1,426 @@
+"""Replay the runtime's whole list after a registration, or after a change of configuration or machine; then repair.
+
+A file keeps its last value, and so does the runtime's spec. So a value that no longer is ours is ordered once more
+with its original value: the kubelet's, or the kernel's default of a new cgroup where the kubelet gives none. It holds
+until the kubelet writes another.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Decision, Moves, Outcome
+from nri_coloc.core.events import Reconfigured, Synchronized
+from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_KNOBS, NO_LIMIT, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, Pod, Wish
+from nri_coloc.placing import (
+    admission,
+    change,
+    claim,
+    driver,
+    lifecycle,
+    membership,
+    ownership,
+    pools,
+    reclaim_cgroups,
+    record,
+    starts,
+    supply,
+    tiers,
+    words,
+)
+
+_UNLIMITED: Final = 1 << 62
+"""A memory.high that nothing reaches, where nobody knows the machine's memory; "max" is no number."""
+
+
+def given(
+    state: NodeState, old: Assignment, said: tuple[Decision, ...]
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Give a container that was placed again back what is not ours any more, and say so where its placing is said."""
+    now = state.containers[old.id]
+    back = _back(state, old, now)
+    if not any(value is not None for value in back):
+        return state, said
+    again = replace(admission.remembered(state, replace(now, returned=back)), by_file=now.by_file)
+    had = _held(old).where_set(back)
+    told = tuple(_with(d, again, had, back) if d.subject is now else d for d in said)
+    return change.with_container(state, again), told
+
+
+def _with(placing: Decision, again: Assignment, had: Knobs, back: Knobs) -> Decision:
+    """Say what goes back beside the placing; one after a restart has before it what stood before us, not our values."""
+    before = placing.before.overlaid(had) if placing.event is AuditEvent.UPDATE else placing.before
+    return placing._replace(subject=again, before=before, after=placing.after.overlaid(back))
+
+
+def _held(assignment: Assignment) -> Knobs:
+    return assignment.returned.overlaid(assignment.knobs)
+
+
+def _cpus_back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
+    """Return the CPUs of a container that is not ours to place any more, none where its CPUs were not ours before.
+
+    These are the CPUs that the kubelet has pinned it to, else those that the kubelet named, else all.
+    """
+    if KEPT_BY_DRA in now.wish.preserve:
+        return NO_KNOBS
+    if old.hands_off:
+        return Knobs(cpus=old.returned.cpus)
+    cpus = now.wish.kept or claim.in_spec(now.container) or state.topology.online
+    return Knobs(cpus=cpuset.render(cpus & state.topology.online) or None)
+
+
+def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
+    """Return what was ours, or was given back already, and what nothing orders by now."""
+    if now.wish.handler != "container":
+        return NO_KNOBS
+    if now.hands_off:
+        return _cpus_back(state, old, now)
+    ours, orders = _held(old), admission.orders(state, now)
+    former = old.returned.overlaid(old.original.where_set(old.knobs))
+    before_us = Knobs(
+        shares=former.shares or KERNELS_SHARES,
+        quota=former.quota or NO_LIMIT,
+        period=former.period or KERNELS_PERIOD,
+        memory_limit=former.memory_limit or NO_LIMIT,
+        memory_high=sum(node.memory_bytes for node in state.topology.nodes) or _UNLIMITED,
+        memory_low=0,
+        memory_min=0,
+        oom_score_adj=former.oom_score_adj,
+        io_weight=KERNELS_IO_WEIGHT,
+        mems=former.mems or cpuset.render(state.topology.all_mems) or None,
+    )
+    free = [value if order is None else None for value, order in zip(before_us, orders, strict=True)]
+    return Knobs._make(free).where_set(ours)
+
+
+_YOUNGEST: Final = 1 << 63
+"""Later than any time of creation, ns: of a pod without a container."""
+
+
+def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
+    """Replace what we know by what the runtime has; everyone is to be compared with the kernel afterwards."""
+    before = state
+    event = replace(event, containers=_without_failed_attempts(event.containers))
+    near = membership.recalled(state, event.containers)
+    listed = {c.id for c, _ in event.containers}
+    vanished = tuple(a for a in state.containers.values() if a.id not in listed)
+    released = lifecycle.release(state, vanished, Reason.VANISHED)
+    own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
+    decisions = [d for d in released.decisions if d.event not in own]
+    state = pools.claimed(
+        _with_pods(released.state, event, listed), near, membership.claims(state, near, event)
+    )
+    for container, wish in _in_order(state, event.containers):
+        by_file = None if record.read(container.record) else Reason.ADOPTED
+        state, said = _replayed(state, container, wish, tuning, by_file)
+        decisions.extend(said)
+    state, said = _requests_met(before, state, event, tuning)
+    decisions.extend(said)
+    state = pools.settled(box_again(state), near)
+    cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
+    decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
+    decisions.extend(words.changed_of_all(before, state))
+    return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
+
+
+def _without_failed_attempts(
+    listed: tuple[tuple[Container, Wish], ...],
+) -> tuple[tuple[Container, Wish], ...]:
+    """Leave out attempts that never started where the list has a later one: that one runs, or is the younger."""
+    if all(container.phase is not Phase.CREATED for container, _ in listed):
+        return listed
+    attempts: dict[tuple[str, str], list[Container]] = defaultdict(list)
+    for container, _ in listed:
+        attempts[container.pod_id, container.name].append(container)
+
+    def is_over(former: Container) -> bool:
+        return any(_is_later(other, former) for other in attempts[former.pod_id, former.name])
+
+    return tuple((container, wish) for container, wish in listed if not is_over(container))
+
+
+def _is_later(other: Container, former: Container) -> bool:
+    if other.id == former.id or not lifecycle.is_attempt_of(former, other):
+        return False
+    return other.phase is Phase.RUNNING or other.created_at > former.created_at
+
+
+def _requests_met(
+    before: NodeState, state: NodeState, event: Synchronized, tuning: Tuning
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Carry out the resizes that came while we were away, once everybody has back what it had.
+
+    A spec that once held shares or a quota of ours does not tell what the kubelet asks for.
+    """
+    decisions: list[Decision] = []
+    for container, _ in event.containers:
+        memory, known = record.read(container.record), before.containers.get(container.id)
+        now = state.containers[container.id]
+        if memory is not None and not {"shares", "quota", "period"}.isdisjoint(memory.ours):
+            continue
+        if not now.exclusive if known is None else ownership.due(before, known) == ownership.due(state, now):
+            continue
+        found = ownership.resized(state, now, tuning.reserved_memory)
+        if found is None:
+            continue
+        after, joined = ownership.adopt(state, found.assignment)
+        decisions += (ownership.said(state, after, found), *words.of_findings(found.findings, now), *joined)
+        state = after
+    return state, tuple(decisions)
+
+
+def _unless_same(before: NodeState, after: NodeState) -> NodeState:
+    """Keep the former value, generation and all, when a synchronisation told nothing new."""
+    same = before.pods == after.pods and before.containers == after.containers and before.pools == after.pools
+    return before if same else after
+
+
+def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> list[tuple[Container, Wish]]:
+    """Order the replay: what we remember, claims on which record and spec agree, what the DRA CPU driver gave,
+    other claims that can still be had, the rest by age.
+
+    A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
+    had lapsed. Of those that would leave `share` nothing, one whose CPUs another spec names too had: they are what
+    `share` has by now. Among those that hold, sidecars come last: theirs lapse when their main container comes.
+    """
+    driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
+    # who lost its own since has share's CPUs in its spec, as the members of share have
+    contested = membership.named_twice(listed, {c.pod_id for c, _ in listed})
+    claims = [
+        (
+            (not found.sure) + bool(found.cpus & contested),
+            found.source == "spec",  # where record and spec are one set, no guess is needed
+            found.followed,
+            admission.is_small(container),
+            -container.created_at,
+            container.id,
+            found.cpus,
+        )
+        for container, wish in listed
+        if container.id not in state.containers
+        and container.id not in driven
+        and (found := claim.of(container, wish, supply.of_pod(state, container.pod_id))).cpus
+    ]
+    usable = state.topology.usable
+    free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
+    holding: list[tuple[int, int, str]] = [(0, 2, k) for k in driven]
+    for doubts, _, _, small, _, container_id, cpus in sorted(claims):
+        # the last CPU of share is nobody's; isolated ones are none of share's
+        if cpus & free == cpus and (free & ~cpus & usable or not cpus & usable):
+            free &= ~cpus
+            holding.append((doubts, small, container_id))
+    ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
+
+    def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
+        container = pair[0]
+        if container.id in state.containers:
+            return (0, 0, container.id)
+        if container.id in ranks:
+            return (1, ranks[container.id], container.id)
+        return (2, container.created_at, container.id)
+
+    return sorted(listed, key=place_in_line)
+
+
+def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
+    """Know exactly the listed pods; ones that are known keep their place in or out of the box."""
+    places: dict[str, PodPlace] = {}
+    unstarted = starts.listed(container for container, _ in event.containers)
+    for pod, wish in sorted(event.pods, key=_seniority(state, event)):
+        known = state.pods.get(pod.id)
+        boxed = known.boxed if known is not None and known.wish == wish else _belongs(pod, wish)
+        told = known.told if known is not None else ()
+        places[pod.id] = PodPlace(pod, wish, boxed, told, unstarted.get(pod.id, ()) if boxed else ())
+    for container, wish in event.containers:
+        if container.pod_id not in places and container.id in listed:
+            places[container.pod_id] = state.pods.get(container.pod_id) or PodPlace(
+                Pod(container.pod_id), wish
+            )
+    return replace(change.with_all_pods(state, places), generation=state.generation + 1)
+
+
+def _seniority(state: NodeState, event: Synchronized) -> Callable[[tuple[Pod, Wish]], tuple[int, int, str]]:
+    """Return the key by which pods are ordered: known ones as they came, then by the age of their oldest container."""
+    known = {pod_id: number for number, pod_id in enumerate(state.pods)}
+    ages: dict[str, int] = {}
+    for container, _ in event.containers:
+        if container.created_at:
+            ages[container.pod_id] = min(
+                container.created_at, ages.get(container.pod_id, container.created_at)
+            )
+
+    def key(listed: tuple[Pod, Wish]) -> tuple[int, int, str]:
+        pod_id = listed[0].id
+        return known.get(pod_id, len(known)), ages.get(pod_id, _YOUNGEST), pod_id
+
+    return key
+
+
+def _belongs(pod: Pod, wish: Wish) -> bool:
+    return pod.owns_cgroup and reclaim_cgroups.belongs(wish)
+
+
+def _replayed(
+    state: NodeState, container: Container, wish: Wish, tuning: Tuning, by_file: Reason | None
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    known = state.containers.get(container.id)
+    if known is not None and known.wish == wish:
+        facts = record.facts_of(container, known)
+        return change.with_container(state, replace(known, container=facts)), ()
+    if known is not None:
+        state = change.without(state, (known,))
+        container = record.as_listed(replace(known, container=record.facts_of(container, known)))
+        by_file = Reason.RECONFIGURED
+    former = known or record.former(container)
+    state, said = lifecycle.admit_again(state, container, wish, tuning, by_file)
+    if former is None:
+        return state, said
+    state, said = given(state, former, said)
+    return _beside_record(state, former), said
+
+
+def _beside_record(state: NodeState, former: Assignment) -> NodeState:
+    """Have files carry, and the journal remember, what became ours while we were away: no record tells of that."""
+    now = state.containers[former.id]
+    if now.by_file or now.knobs.without(former.knobs) == NO_KNOBS:
+        return state
+    return change.with_container(state, replace(now, by_file=True))
+
+
+def _but_rejoined(before: NodeState, decisions: list[Decision]) -> list[Decision]:
+    """Leave out that a sidecar joined the main container whom it followed all along."""
+    return [
+        d
+        for d in decisions
+        if d.reason is not Reason.MAIN_CAME
+        or (a := d.subject) is None
+        or a.id not in before.containers
+        or before.containers[a.id].follows != a.follows
+    ]
+
+
+def _orphans(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
+    """Say who followed a main container that lost its CPUs and got none in their place."""
+    return tuple(
+        words.of_orphan(before, after, a)
+        for k, a in after.containers.items()
+        if (old := before.containers.get(k)) is not None
+        and old.follows
+        and not a.follows
+        and a.wish == old.wish
+    )
+
+
+def box_again(state: NodeState) -> NodeState:
+    """Take pods out of the box that hold a container of another class."""
+    others = {a.container.pod_id for a in state.containers.values() if a.qos.value != "reclaimed"}
+    pods = {
+        k: replace(place, boxed=False) if place.boxed and k in others else place
+        for k, place in state.pods.items()
+    }
+    return state if pods == state.pods else change.with_all_pods(state, pods)
+
+
+def everyone(state: NodeState) -> Moves:
+    """Return every container and every pod, to be compared with the kernel."""
+    return Moves(tuple(state.pods), tuple(state.containers))
+
+
+def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcome:
+    """Apply new tuning or a changed machine; only who is affected moves."""
+    before = state
+    reserved = pools.reserved_cpus(event.topology, tuning)
+    kubelets = pools.kept_cpus(event.topology, tuning)
+    kept, lost = _survivors(state, event.topology, reserved | kubelets)
+    owners = {a.id: a.exclusive for a in kept if a.exclusive}
+    told = pools.as_told(state.pools, tuning)
+    # as of a state without pods; their requests are counted when the pods are added
+    nobody, there = (tiers.Population(Crowd.of(found), {}) for found in ((), kept))
+    pod_ids = dict.fromkeys(a.container.pod_id for a in kept)
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), nobody, there, pod_ids))
+    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
+    places = {
+        k: replace(p, wish=w, boxed=_belongs(p.pod, w))
+        if (w := event.pod_wishes.get(k, p.wish)) != p.wish
+        else p
+        for k, p in state.pods.items()
+    }
+    crowd = Crowd.of(membership.housed(derived, a) for a in kept)
+    state = NodeState(event.topology, derived, {}, crowd, owners, state.generation + 1, ended=state.ended)
+    state = change.with_all_pods(state, places)
+    state = pools.claimed(state, before.pools, derived.dedicated)
+    decisions: list[Decision] = []
+    for assignment in _to_place_again(state, lost, event):
+        wish = event.wishes.get(assignment.id, assignment.wish)
+        state = change.without(state, (assignment,))
+        listed = record.as_listed(assignment)
+        state, said = lifecycle.admit_again(state, listed, wish, tuning, Reason.RECONFIGURED)
+        state, said = given(state, assignment, said)
+        decisions.extend(said)
+    state = lifecycle.forgotten(pools.settled(box_again(state), before.pools))
+    decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
+    cause = "the configuration or the machine changed"
+    decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
+    decisions.extend(words.changed_of_all(before, state))
+    return Outcome(state, tuple(decisions), _differing(before, state))
+
+
+def _survivors(
+    state: NodeState, topology: Topology, withheld: CPUMask
+) -> tuple[list[Assignment], list[Assignment]]:
+    """Split the containers into those whose CPUs remain theirs and those that lost one.
+
+    The youngest owners give way if `share` would otherwise be left without a CPU; whose CPUs somebody else gave
+    away come first.
+    """
+    free, aside = topology.usable & ~withheld, topology.aside & ~withheld
+    kept: list[Assignment] = []
+    lost: list[Assignment] = []
+    in_line = sorted(state.containers.values(), key=lambda a: (not a.hands_off, a.container.created_at, a.id))
+    for assignment in in_line:
+        owned = assignment.exclusive
+        claimable = free | aside if assignment.wish.pool == ISOLATED else free
+        if assignment.hands_off:
+            claimable = topology.online
+        if owned and (owned & ~claimable or owned & free == free):
+            lost.append(assignment)
+            continue
+        free &= ~owned
+        aside &= ~owned
+        kept.append(assignment)
+    return kept, lost
+
+
+def _to_place_again(state: NodeState, lost: list[Assignment], event: Reconfigured) -> list[Assignment]:
+    changed = [a for a in state.containers.values() if event.wishes.get(a.id, a.wish) != a.wish]
+    return lost + changed
+
+
+def _differing(before: NodeState, after: NodeState) -> Moves:
+    """Return who has other CPUs or other values than before."""
+    pods = tuple(
+        k
+        for k, place in after.pods.items()
+        if before.boxed(k) != place.boxed
+        or reclaim_cgroups.knobs(before, k) != reclaim_cgroups.knobs(after, k)
+    )
+    containers = tuple(
+        k
+        for k, a in after.containers.items()
+        if (old := before.containers.get(k)) is None
+        or before.cpus_of(old) != after.cpus_of(a)
+        or old.hands_off != a.hands_off
+        or old.knobs != a.knobs
+    )
+    return Moves(pods, containers)

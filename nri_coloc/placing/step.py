@@ -1,0 +1,80 @@
+"""The whole placement brain: `step(state, event, tuning) -> Outcome`, total, deterministic, without I/O.
+
+An event is a cause ("a container is being created"), the outcome is the next state and what to say and do
+about it. Nothing here waits, reads a clock or fails: what cannot be done is an outcome too.
+"""
+
+from typing import assert_never
+
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import (
+    AmountsGranted,
+    ContainerCreated,
+    ContainerCreating,
+    ContainerGone,
+    ContainerStarting,
+    ContainerUpdating,
+    CPUsFreed,
+    Event,
+    PodRemoved,
+    PodResized,
+    PodStarted,
+    PoolsSized,
+    Reconfigured,
+    Synchronized,
+)
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.placing import lifecycle, loans, ownership, resynchronisation, sizing, starts, update, waiting
+
+
+def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
+    """Return what follows from an event; the same state and event give the same outcome."""
+    if isinstance(event, ContainerCreating | ContainerStarting | ContainerUpdating):
+        outcome = _with_request(state, event, tuning)
+    else:
+        outcome = _answered(state, event, tuning)
+    return sizing.followed(state, event, outcome) if state.pools.plan else outcome
+
+
+def _with_request(
+    state: NodeState, event: ContainerCreating | ContainerStarting | ContainerUpdating, tuning: Tuning
+) -> Outcome:
+    """Answer a container's event, after a resize of its pod where the event brings another CPU request of that."""
+    place = state.pods.get(event.pod.id)
+    if place is None or place.pod.cpu_request == event.pod.cpu_request:
+        return _answered(state, event, tuning)
+    resized = ownership.pod_resized(state, PodResized(event.pod), tuning)
+    return resized + _answered(resized.state, event, tuning)
+
+
+def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noqa: C901, PLR0912 - one case an event
+    match event:
+        case ContainerCreating():
+            return lifecycle.create(state, event, tuning)
+        case ContainerCreated():
+            return starts.created(state, event)
+        case ContainerStarting():
+            return ownership.start(state, event, tuning)
+        case ContainerUpdating():
+            return update.update(state, event, tuning)
+        case ContainerGone():
+            return lifecycle.gone(state, event)
+        case PodStarted():
+            return lifecycle.pod_started(state, event)
+        case PodResized():
+            return ownership.pod_resized(state, event, tuning)
+        case PodRemoved():
+            return lifecycle.pod_removed(state, event)
+        case Synchronized():
+            return resynchronisation.synchronize(state, event, tuning)
+        case Reconfigured():
+            return resynchronisation.reconfigure(state, event, tuning)
+        case PoolsSized():
+            return sizing.sized(state, event)
+        case AmountsGranted():
+            return loans.granted(state, event)
+        case CPUsFreed():
+            return waiting.placed_again(state, tuning)
+        case _:
+            assert_never(event)

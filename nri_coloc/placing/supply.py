@@ -1,0 +1,178 @@
+"""Return how many CPUs a dedicated container may own, and which CPUs and memory are free for it.
+
+A container's request is its own where the pod's request covers it beside the requests of the containers that own CPUs
+already. A greater one is the whole pod's: with pod-level resources the kubelet writes the pod's CPU limit into every
+container that names no request and no limit of its own (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
+getCPULimit), and no request at all where the pod has no limit. Such a pod owns its request together: the first of
+these containers owns what is left of it, the others run on the same CPUs.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import NO_ROOM, Room
+from nri_coloc.core.state import DEDICATED, Assignment, NodeState
+from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
+from nri_coloc.placing import record, request
+from nri_coloc.placing.search import levelled
+
+
+class Due(NamedTuple):
+    """`cpus`: how many CPUs to own, 0 for none; `words`: the requests behind that, for the audit; `capped`: whether
+    the pod's request decides, because the container's own is greater or there is none."""
+
+    cpus: int
+    words: str
+    capped: bool = False
+
+
+def of(state: NodeState, container: Container, wish: Wish) -> Due:
+    """Return what a container may own beside the owners that its pod has."""
+    asked = request.of_container(container, wish)
+    pod = of_pod(state, container.pod_id)
+    owners = [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
+    if pod is None or 0 < asked.milli < 1000:
+        return Due(asked.whole, asked.words)
+    left = pod - sum(_used(owner) for owner in owners)
+    if asked.milli:
+        # the kubelet's figures add up to the pod's; lowered ones are the tenant's, and rounding them up gains nothing
+        is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
+        return Due(asked.whole, asked.words) if is_own else _of_the_pods(asked, pod, left, owners)
+    has_main = any(not owner.hands_off for owner in owners)
+    return Due(0, asked.words) if has_main else _of_the_pods(asked, pod, left, owners)
+
+
+def _of_the_pods(asked: request.Request, pod: int, left: int, owners: list[Assignment]) -> Due:
+    owned = _owned(owners)
+    cpus = max(0, min(_whole(pod) - owned, _whole(left))) if left >= 1000 else 0
+    if not cpus and not asked.milli:
+        return Due(0, asked.words, capped=True)
+    beside = f", {owned} CPUs owned by other containers" if owned else ""
+    return Due(
+        cpus, f"{asked.words}; the pod's request is {pod / 1000:g} CPUs{beside}, so {cpus}", capped=True
+    )
+
+
+def _whole(milli: int) -> int:
+    return -(-milli // 1000)
+
+
+def _owned(owners: list[Assignment]) -> int:
+    return sum(owner.exclusive.bit_count() for owner in owners)
+
+
+def _used(owner: Assignment) -> int:
+    """Return the part of the pod's request that an owner's CPUs come from, thousandths of a CPU."""
+    whole = owner.exclusive.bit_count() * 1000
+    own = request.of_container(owner.container, owner.wish).milli
+    return min(own, whole) if own else whole
+
+
+def falls_short(state: NodeState, container: Container, wish: Wish) -> bool:
+    """Whether another CPU request of its pod could give a container more CPUs than the request that is known."""
+    if wish.qos is not QoSClass.DEDICATED:
+        return False
+    return container.pod_id not in state.pods or of(state, container, wish).capped
+
+
+def of_pod(state: NodeState, pod_id: str) -> int | None:
+    """Return a pod's CPU request, thousandths of a CPU; None where it is not known."""
+    place = state.pods.get(pod_id)
+    return None if place is None else place.pod.cpu_request
+
+
+def counted(pod: int | None, members: list[Assignment]) -> Iterator[tuple[Assignment, int]]:
+    """Yield the containers of a pod, each with its part of what they ask for together, thousandths of a CPU.
+
+    Together that is never more than the pod's request. Containers without any request of their own share the pod's.
+    """
+    own = [request.of_container(each.container, each.wish).milli for each in members]
+    yield from zip(members, _within(pod, own), strict=True)
+
+
+def _within(pod: int | None, own: list[int]) -> list[int]:
+    total = sum(own)
+    if pod is None or 0 < total <= pod:
+        return own
+    return [milli * pod // total for milli in own] if total else [pod // len(own) for _ in own]
+
+
+_UNLIMITED = 1 << 62
+"""cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
+
+
+def isolated(state: NodeState) -> CPUMask:
+    """Return the isolated CPUs that nobody owns."""
+    return state.topology.aside & ~state.pools.dedicated & ~state.pools.kept
+
+
+def claimable(state: NodeState, wish: Wish) -> CPUMask:
+    """Return every free CPU that a wish could own, not looking at what must be left to `share`."""
+    return state.pools.free | isolated(state) if wish.pool == ISOLATED else state.pools.free
+
+
+def sources(state: NodeState, wish: Wish, count: int) -> tuple[CPUMask, ...]:
+    """Return the sets to choose from, in order: isolated ones if asked for, then `share` but for its last CPU."""
+    found = []
+    if wish.pool == ISOLATED and isolated(state).bit_count() >= count:
+        found.append(isolated(state))
+    if count < state.pools.free.bit_count():
+        found.append(state.pools.free)
+    return tuple(found)
+
+
+def short_of_isolated(state: NodeState, wish: Wish, chosen: CPUMask) -> str:
+    """Return words for isolated CPUs that could not be had; empty where they could, or none were asked for."""
+    if wish.pool != ISOLATED or chosen & state.topology.aside:
+        return ""
+    left = cpuset.render(isolated(state)) or "none"
+    return f"; asked for isolated CPUs, of which free and fit for it: too few of {left}"
+
+
+def room(state: NodeState, container: Container, wish: Wish, reserved_bytes: int) -> Room:
+    """Return what a binding to memory nodes goes by; nothing for a wish without one."""
+    if wish.numa is Numa.NONE:
+        return NO_ROOM
+    asked = memory_of(container, wish)
+    return Room(asked, _left(state, reserved_bytes) if asked else (), _ownable(state, wish))
+
+
+def _ownable(state: NodeState, wish: Wish) -> CPUMask:
+    ours = state.topology.usable & ~state.pools.reserved
+    if wish.pool == ISOLATED:
+        ours |= state.topology.aside
+    return ours & ~state.pools.kept
+
+
+def memory_of(container: Container, wish: Wish) -> int:
+    """Return the memory that a container may come to use, in bytes: its limit, ours before the kubelet's.
+
+    0 without a limit: the runtime is not told the request.
+    """
+    limit = wish.knobs.memory_limit or record.before_us(container).resources.memory_limit or 0
+    return limit if 0 < limit < _UNLIMITED else 0
+
+
+def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:
+    """Return by node what of its memory is neither reserved nor promised to a bound container; never below 0.
+
+    Who is bound to several nodes may use any of them, and fills up what those leave who have one only.
+    """
+    nodes = {n.id: n.memory_bytes for n in state.topology.nodes if n.memory_bytes}
+    total = sum(nodes.values())
+    left = {node: size - -(-reserved_bytes * size // total) for node, size in nodes.items()}
+    bound = [a for a in state.containers.of_pool(DEDICATED) if a.mems]
+    for assignment in sorted(bound, key=lambda a: (a.mems.bit_count(), a.id)):
+        homes = [node for node in cpuset.members(assignment.mems) if node in left]
+        promised = memory_of(assignment.container, assignment.wish)
+        for node, part in zip(homes, _parts([left[node] for node in homes], promised), strict=True):
+            left[node] -= part
+    return tuple((node, max(0, amount)) for node, amount in left.items())
+
+
+def _parts(left: list[int], promised: int) -> list[int]:
+    """Divide a promise so that what is left is level; one beyond all of it takes all."""
+    room = [max(0, amount) for amount in left]
+    return levelled(room, promised) if promised < sum(room) else room

@@ -1,0 +1,201 @@
+"""The operator's pools: how many CPUs each has, and which.
+
+Sizes follow from the members alone: the sum of what they ask for, within the pool's bounds and what there is; the
+same members have the same sizes, whoever came first. Which CPUs follows from the past too: a pool keeps what it had,
+gives back what leaves the rest together, and grows where it is. Who gets less than it asks for, and why, is said.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.settings import PoolTuning
+from nri_coloc.core.state import POOLS, SHARE, Asked, Crowd, NodeState, PodPlace, Pools
+from nri_coloc.core.topology import Topology
+from nri_coloc.core.workload import QoSClass, Wish
+from nri_coloc.placing import allocator, supply
+
+_NOBODY: Final = Asked(0, 0)
+_PACKED: Final = Wish(QoSClass.DEDICATED)
+_NO_BOUNDS: Final = PoolTuning("")
+
+
+def base(pool: str) -> str:
+    """Return the operator's name of a pool, without its group."""
+    return pool.partition("/")[0]
+
+
+def bounds(pools: Pools, name: str) -> PoolTuning:
+    """Return what the operator set for a pool; for an unknown one nothing is."""
+    wanted = base(name)
+    return next((each for each in pools.plan if each.name == wanted), _NO_BOUNDS)
+
+
+class Population(NamedTuple):
+    """The containers of a node and the pods with their requests."""
+
+    containers: Crowd
+    pods: Mapping[str, PodPlace]
+
+
+def asked(pools: Pools, before: Population, after: Population, pod_ids: Iterable[str]) -> Mapping[str, Asked]:
+    """Return the requests of all members by pool, once the containers of these pods have changed."""
+    names = {each.name for each in pools.plan}.difference(POOLS)
+    totals = dict(pools.asked)
+    for pod_id in pod_ids:
+        _count(totals, names, before, pod_id, -1)
+        _count(totals, names, after, pod_id, 1)
+    return {pool: total for pool, total in totals.items() if total.members}
+
+
+def demand(state: NodeState) -> dict[str, Asked]:
+    """Return the requests of all members by pool, `share` included."""
+    of_share: dict[str, Asked] = {}
+    now = Population(state.containers, state.pods)
+    for pod_id in dict.fromkeys(member.container.pod_id for member in state.containers.of_pool(SHARE)):
+        _count(of_share, {SHARE}, now, pod_id, 1)
+    return {**state.pools.asked, **of_share}
+
+
+def _count(totals: dict[str, Asked], names: set[str], there: Population, pod_id: str, sign: int) -> None:
+    place = there.pods.get(pod_id)
+    members = list(there.containers.of_pod(pod_id))
+    for member, own in supply.counted(place.pod.cpu_request if place else None, members):
+        if not member.hands_off and base(member.pool) in names:
+            milli, number = totals.get(member.pool, _NOBODY)
+            totals[member.pool] = Asked(milli + sign * own, number + sign)
+
+
+class Layout(NamedTuple):
+    """What the operator's pools come to: each with its name, which may hold a group, in the order of the plan; and how
+    many CPUs of their own those should have that are to have any, the highest priority first."""
+
+    pools: tuple[tuple[PoolTuning, str], ...]
+    wants: Mapping[str, int]
+
+
+def layout(pools: Pools) -> Layout:
+    """Return what follows from the plan, the members and the loop's counts; no CPUs are looked at."""
+    return _layout(pools.plan, tuple(pools.asked.items()), tuple(pools.counts.items()))
+
+
+@lru_cache(maxsize=8)
+def _layout(
+    plan: tuple[PoolTuning, ...], totals: tuple[tuple[str, Asked], ...], told: tuple[tuple[str, int], ...]
+) -> Layout:
+    """Remembered, for most of what changes a pool's CPUs changes nobody's request."""
+    asked, counts = dict(totals), dict(told)
+    found: list[tuple[PoolTuning, str]] = []
+    for tuning in plan:
+        if tuning.group_by:
+            found += [(tuning, name) for name in sorted(asked) if base(name) == tuning.name]
+        elif tuning.name not in POOLS:
+            found.append((tuning, tuning.name))
+    wants = {}
+    for tuning, name in sorted(found, key=_by_priority):
+        size = wanted(tuning, asked.get(name), counts.get(name))
+        if size:
+            wants[name] = size
+    return Layout(tuple(found), wants)
+
+
+def _by_priority(named: tuple[PoolTuning, str]) -> int:
+    return -named[0].priority
+
+
+def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, int]) -> dict[str, CPUMask]:
+    """Return the sets of all pools that have CPUs of their own; `share` is left its least, and one CPU at least."""
+    if not wants:
+        return {}
+    room = free.bit_count() - max(1, bounds(former, SHARE).minimum)
+    sizes = wants if sum(wants.values()) <= room else _granted(former, wants, room)
+    kept: dict[str, CPUMask] = {}
+    for name, size in sizes.items():
+        kept[name] = _trimmed(topology, former.tiers.get(name, 0) & free, size)
+        free &= ~kept[name]
+    for name, size in sizes.items():
+        if (more := size - kept[name].bit_count()) > 0:
+            grown = _nearest(topology, free, more, kept[name])
+            kept[name] |= grown
+            free &= ~grown
+    return kept
+
+
+def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> int:
+    """Return how many CPUs a pool should have; 0 for none of its own. `told`: the loop's count, which goes first."""
+    if told is not None:
+        return max(told, 1 if total else 0)
+    if not tuning.sized:
+        return 0
+    if total is None:
+        return tuning.minimum
+    whole = max(-(-total.milli // 1000), tuning.minimum, 1)
+    return min(whole, tuning.maximum) if tuning.maximum else whole
+
+
+def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, int]:
+    """Share out the room in turn: one CPU each, then each its least, then what it wants."""
+    least = {name: min(size, max(bounds(former, name).minimum, 1)) for name, size in wants.items()}
+    sizes: dict[str, int] = {}
+    for turn in (dict.fromkeys(wants, 1), least, wants):
+        for name, size in turn.items():
+            more = min(size - sizes.get(name, 0), room)
+            if more > 0:
+                sizes[name] = sizes.get(name, 0) + more
+                room -= more
+    return sizes
+
+
+def _trimmed(topology: Topology, cpus: CPUMask, size: int) -> CPUMask:
+    """Return so many of the CPUs that lie together; all of them where there are no more."""
+    if cpus.bit_count() <= size:
+        return cpus
+    return allocator.choose(topology, cpus, size, _PACKED)
+
+
+def _nearest(topology: Topology, free: CPUMask, count: int, near: CPUMask) -> CPUMask:
+    """Return `count` free CPUs: of the cores of `near` first, then of its L3 groups, its nodes, then any."""
+    chosen = 0
+    for around in topology.around(near) if near else ():
+        if chosen.bit_count() == count:
+            return chosen
+        chosen |= _trimmed(topology, around & free & ~chosen, count - chosen.bit_count())
+    return chosen | _trimmed(topology, free & ~chosen, count - chosen.bit_count())
+
+
+def named(
+    laid_out: Layout,
+    asked: Mapping[str, Asked],
+    carved: Mapping[str, CPUMask],
+    system: CPUMask,
+    share: CPUMask,
+) -> dict[str, CPUMask]:
+    """Return the sets of all the operator's pools; one without CPUs of its own is a name over `system` or `share`, and
+    one that gave everything back has none."""
+    found: dict[str, CPUMask] = {}
+    for tuning, name in laid_out.pools:
+        if name in carved:
+            found[name] = carved[name]
+        elif tuning.sized and name not in asked:
+            found[name] = 0
+        else:
+            found[name] = system if tuning.qos is QoSClass.SYSTEM else share
+    return found
+
+
+def shortage(pools: Pools, name: str) -> str:
+    """Return in words that a pool has less than its members ask for, with the figures; "" if it has not."""
+    total, tuning = pools.asked.get(name), bounds(pools, name)
+    if total is None or not tuning.sized or name in pools.counts:
+        return ""
+    cpus = pools.cpus(name)
+    has, is_name = cpus.bit_count(), bool(cpus & pools.share)  # over that, or over all that `system` has
+    if has * 1000 >= total.milli and not is_name:
+        return ""
+    asks = f"its members ask for {total.milli / 1000:g} CPUs"
+    if is_name:
+        return f"{asks}, and none are left for it alone"
+    if has == tuning.maximum:
+        return f"{asks}, and it may have {has}"
+    return f"{asks}, and {has} are left for it beside the other pools and the least of share"

@@ -1,0 +1,261 @@
+"""An update that the kubelet asks for: whose value holds.
+
+cpus and mems are ours always (unless `preserve`), and so is whatever an annotation ordered; all else is
+the kubelet's. Nothing is answered when nothing of ours differs: any answer makes containerd drop the fields
+of the request that NRI cannot carry (nri-protocol §5.3).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import NOBODY, Decision, Figure, Inputs, Moves, Outcome
+from nri_coloc.core.events import ContainerUpdating
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import Resources, Wish
+from nri_coloc.placing import admission, change, lifecycle, ownership, record, request, supply, words
+from nri_coloc.placing.ownership import Resize
+
+_FIGURES: Final = Knobs(
+    shares=0, quota=0, period=0, memory_limit=0, memory_high=0, memory_low=0, memory_min=0
+)
+"""The knobs that follow from the kubelet's figures; only which of them are set counts."""
+
+
+def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcome:
+    """Take the kubelet's new values and lay ours over them; an unknown container is admitted first.
+
+    Another amount of CPU changes what a dedicated container owns. The update of an ended container changes nothing.
+    """
+    outcome = Outcome(state)
+    if event.container.id in state.ended:
+        return outcome
+    if event.container.id not in state.containers:
+        outcome = lifecycle.admit(
+            state, event.pod, event.container, event.wish, tuning, Reason.PLACED_AT_START
+        )
+    before = outcome.state
+    known = before.containers[event.container.id]
+    assignment = _with_news(before, known, event)
+    resize = _resized(before, known, assignment, event, tuning)
+    if resize is not None and tuning.strict and event.answered and not resize.is_met:
+        refused = _refused(state, event, resize)
+        if not tuning.observe:
+            return refused
+        outcome += Outcome(before, refused.decisions)
+    if resize is None:
+        after = change.with_container(before, assignment)
+        outcome += Outcome(after, (_said(before, after, assignment, event),))
+    else:
+        outcome += _carried_out(before, event, resize)
+    return _with_memory(before, outcome, event)
+
+
+def _resized(
+    state: NodeState, known: Assignment, now: Assignment, event: ContainerUpdating, tuning: Tuning
+) -> Resize | None:
+    is_asked = _asks_anew(state, known, now, event)
+    return ownership.resized(state, now, tuning.reserved_memory) if is_asked else None
+
+
+def _asks_anew(state: NodeState, known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:
+    """Whether the update speaks of the amount of CPU: another one, or one that could not be met before.
+
+    An update that tells the present values again (the kubelet sends all of them with each change of one) asks anew
+    only for an owner that has less than it asked for.
+    """
+    if not event.requested.shares:
+        return False
+    before, after = (request.of_container(a.container, a.wish).milli for a in (known, now))
+    owned = now.exclusive.bit_count()
+    return before != after or 0 < owned != supply.of(state, now.container, now.wish).cpus
+
+
+def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
+    """Fail the kubelet's update, which tries it again; nothing has changed."""
+    text = (
+        f"nri-coloc refuses {event.pod.namespace}/{event.pod.name}/{event.container.name}: {resize.because}"
+    )
+    inputs = words.of_request(state, resize.assignment) | ownership.figures(state, resize)
+    decision = Decision(
+        AuditEvent.UPDATE, Reason.REFUSED_STRICT, text, subject=resize.assignment, inputs=inputs
+    )
+    return Outcome(state, (decision,), refusal=text)
+
+
+def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
+    """Give a container what its request came to, and move whoever that concerns."""
+    after, joined = ownership.adopt(before, resize.assignment)
+    moves, waits_for = ownership.moves(before, after, event.container.id)
+    returned = before.pools.dedicated & ~after.pools.dedicated
+    where = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
+    cause = f"{where} owns {cpuset.render(resize.assignment.exclusive) or 'none'} now"
+    reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
+    decisions = (
+        _said(before, after, resize.assignment, event, resize),
+        *words.of_findings(resize.findings, resize.assignment),
+        *joined,
+        *change.pool_decisions(before, after, reason, cause),
+    )
+    return Outcome(after, decisions, moves, waits_for)
+
+
+def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) -> Assignment:
+    """Take over what the kubelet wants from now on; the spec in the event holds our values too."""
+    spec = merge(record.kubelets_of(event.container.resources, known), event.requested)
+    container = replace(known.container, resources=spec)
+    kubelets, told = admission.spec_of(container), event.requested.knobs()
+    knobs = known.knobs.without(known.returned.where_set(told))
+    now = replace(
+        known,
+        container=container,
+        knobs=knobs,
+        original=kubelets.where_set(knobs),
+        returned=known.returned.without(told),
+    )
+    if event.wish == known.wish or not _says_the_same(known.wish, event.wish):
+        return now
+    now = replace(now, wish=event.wish)
+    ours = admission.orders(state, now).differing(kubelets)
+    figures = zip(knobs, ours, _FIGURES, strict=True)
+    knobs = Knobs._make([had if figure is None else has for had, has, figure in figures])
+    by_file = known.by_file or (not event.answered and _files_only(known.knobs, knobs) != NO_KNOBS)
+    return replace(now, knobs=knobs, original=kubelets.where_set(knobs), by_file=by_file)
+
+
+def _says_the_same(known: Wish, now: Wish) -> bool:
+    """Whether two wishes differ only in what follows from the kubelet's figures: percentages, what may be had."""
+    same = replace(
+        now,
+        knobs=known.knobs,
+        annotated=known.annotated,
+        cpu_milli=known.cpu_milli,
+        origins=known.origins,
+        findings=known.findings,
+    )
+    return same == known
+
+
+def _with_memory(before: NodeState, outcome: Outcome, event: ContainerUpdating) -> Outcome:
+    """Add who has to write what no answer carries: protections along the path, the pod of a VM, files of who lives by
+    files."""
+    known, now = (state.containers[event.container.id] for state in (before, outcome.state))
+    if now.wish is known.wish and event.answered and now.wish.handler != "pod":
+        return outcome
+    pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
+    state, new = lifecycle.of(outcome.state, pod_id, now.wish.findings)
+    of_its_pod = words.changed(before, outcome.state, (pod_id,))
+    said = (*words.of_findings(new, now), *of_its_pod)
+    moves = Moves(pods=(pod_id,)) if of_its_pod else NOBODY
+    if not event.answered or (now.by_file and changed != NO_KNOBS):
+        moves += Moves(containers=(now.id,))
+    # the last decision of an update may hold the answer
+    return replace(outcome, state=state, decisions=(*said, *outcome.decisions), moves=outcome.moves + moves)
+
+
+def _files_only(had: Knobs, has: Knobs) -> Knobs:
+    """Return the new memory values that a spec has no field for; a protection that may not be had any more is 0."""
+    low = 0 if had.memory_low and has.memory_low is None else has.memory_low
+    least = 0 if had.memory_min and has.memory_min is None else has.memory_min
+    return Knobs(memory_high=has.memory_high, memory_low=low, memory_min=least).differing(had)
+
+
+def merge(spec: Resources, requested: Resources) -> Resources:
+    """Return the spec after an update in which 0, "" and None mean "keep"."""
+    return Resources(
+        shares=requested.shares or spec.shares,
+        quota=requested.quota or spec.quota,
+        period=requested.period or spec.period,
+        cpus=requested.cpus or spec.cpus,
+        mems=requested.mems or spec.mems,
+        memory_limit=requested.memory_limit or spec.memory_limit,
+    )
+
+
+def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating, merged: Resources) -> Knobs:
+    """Return what of ours the update would undo; what it makes another value is beside it, see `_files_only`.
+
+    A member of the box gets the box's set only if the request names CPUs: its spec is kept free of them. One that came
+    from another class has some in its spec that no update takes out: they are made to fit where they have to.
+    """
+    ours = admission.orders(state, assignment)
+    held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(ours.where_set(_annotated(assignment)))
+    if ours.cpus is None and not assignment.hands_off and event.requested.cpus:
+        held = held._replace(cpus=cpuset.render(state.cpus_of(assignment)))
+    elif event.within_pod:
+        held = held.overlaid(fitting(state, assignment, merged.cpus))
+    return held.differing(merged.knobs())
+
+
+def fitting(state: NodeState, assignment: Assignment, named: str | None) -> Knobs:
+    """Return what the spec of a member of the box must say of CPUs by now if it names some, where they must lie within
+    the pod's: the runtime writes a whole spec at each update, and the kernel refuses what the pod has not.
+    """
+    if not named or not admission.inherits(state, assignment):
+        return NO_KNOBS
+    return Knobs(cpus=cpuset.render(state.cpus_of(assignment)))
+
+
+def _annotated(assignment: Assignment) -> Knobs:
+    """Return the annotation's orders that an update can carry; the rest is written to files."""
+    wish = assignment.wish.annotated.overlaid(assignment.granted)
+    return Knobs(shares=wish.shares, quota=wish.quota, period=wish.period, memory_limit=wish.memory_limit)
+
+
+def _said(
+    before: NodeState,
+    after: NodeState,
+    assignment: Assignment,
+    event: ContainerUpdating,
+    resize: Resize | None = None,
+) -> Decision:
+    """Say what the update brings and what of ours is laid over it; that overlay is the decision's orders."""
+    known = before.containers[assignment.id]
+    spec = admission.spec_of(event.container)
+    merged = merge(event.container.resources, event.requested)
+    overlay = _overlay(after, assignment, event, merged)
+    if assignment.knobs is not known.knobs:
+        overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
+    values = merged.knobs().overlaid(overlay).differing(spec)
+    told = f"the kubelet asked for {_listed(merged.knobs().differing(spec)) or 'nothing new'}"
+    if overlay == NO_KNOBS:
+        reason, what = Reason.NOTHING_OURS, "nothing of ours differs, its request passes untouched"
+    else:
+        reason, what = Reason.KUBELET_UPDATE, f"ours holds for {_listed(overlay)}"
+    if resize is not None:
+        reason, what = resize.reason, f"{resize.because}; {what}"
+    return Decision(
+        AuditEvent.UPDATE,
+        reason,
+        f"{told}; {what}",
+        subject=assignment,
+        before=_held(before, known).overlaid(spec).where_set(values).differing(values),
+        after=values,
+        orders=overlay,
+        inputs=_inputs(before, assignment, merged.knobs().differing(spec), resize),
+    )
+
+
+def _inputs(before: NodeState, assignment: Assignment, asked: Knobs, resize: Resize | None) -> Inputs:
+    """Return by name what the kubelet asked for, and the figures of the CPUs that follow from it."""
+    found: dict[str, Figure] = {f"asked.{name}": value for name, value in asked.named().items()}
+    found |= words.of_request(before, assignment)
+    return found if resize is None else found | ownership.figures(before, resize)
+
+
+def _held(state: NodeState, known: Assignment) -> Knobs:
+    """Return what a container had, as far as the runtime's spec may not tell it."""
+    ours = known.knobs
+    return Knobs(
+        cpus=cpuset.render(state.cpus_of(known)),
+        memory_high=ours.memory_high,
+        memory_low=ours.memory_low or 0,
+        memory_min=ours.memory_min or 0,
+    )
+
+
+def _listed(knobs: Knobs) -> str:
+    return ", ".join(f"{name}={value}" for name, value in knobs.named().items())

@@ -1,0 +1,77 @@
+"""A VM in the pod's cgroup (Kata's runtime handlers): that cgroup is the unit, and has what its containers ask for.
+
+Such containers run in the guest. A value of ours in their own specs would act there, or nowhere, so there is none: CPUs
+and memory nodes of the pod are those of its containers together, amounts are their sums. Shares, quota and memory limit
+of a pod's cgroup are the kubelet's, who writes the containers' sums and the runtime class's overhead; a quota is ours
+only where the kubelet never sets one, in a BestEffort pod whose containers were all lent some. Memory protections are
+sums for every pod (`protection`), and what bounds the memory of a member of the box is the box's.
+"""
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.state import Assignment, NodeState, PodPlace
+from nri_coloc.core.workload import KubeQoS, Pod
+from nri_coloc.placing import admission
+
+
+def knobs(state: NodeState, place: PodPlace) -> Knobs:
+    """Return what a VM's pod is to have for its containers; nothing of the CPU where the pod preserves that."""
+    members = tuple(state.of_pod(place.pod.id))
+    bound = Knobs(memory_high=None if place.boxed else _high(state, place, members))
+    if "cpu" in place.wish.preserve:
+        return bound
+    asked = [admission.wanted(state, each) for each in members]
+    placed = [each for each in members if not each.hands_off]
+    bursts = [each.burst for each in asked if each.burst is not None]
+    best_effort = place.pod.kube_qos is KubeQoS.BEST_EFFORT
+    return bound._replace(
+        cpus=cpuset.render(reduce(or_, map(state.cpus_of, placed), 0)) or None,
+        mems=cpuset.render(state.mems_bound(place.pod.id)) or None,
+        quota=_sum(each.quota for each in asked) if best_effort else None,
+        burst=sum(bursts) if bursts else None,
+    )
+
+
+def words(state: NodeState, pod: Pod) -> str:
+    """Say what the containers of a VM's pod ask for, of which the pod's values come."""
+    members = sorted(state.of_pod(pod.id), key=lambda each: each.container.name)
+    if not members:
+        return ""
+    asked = "; ".join(f"{each.container.name} {_listed(state, each)}" for each in members)
+    beside = f"; memory of the VM itself {pod.overhead_bytes}" if pod.overhead_bytes else ""
+    return f"; runtime handler {pod.handler} puts a VM there, which has what its containers ask for: {asked}{beside}"
+
+
+def _listed(state: NodeState, assignment: Assignment) -> str:
+    asked = admission.wanted(state, assignment)._replace(
+        memory_limit=assignment.container.resources.memory_limit
+    )
+    return ", ".join(f"{name}={value}" for name, value in asked.named().items()) or "nothing"
+
+
+def _high(state: NodeState, place: PodPlace, members: tuple[Assignment, ...]) -> int | None:
+    """Return from where on the pod is slowed down: what its containers may hold together, and what the VM itself takes.
+
+    A container without a memory.high may hold its limit; one that has neither leaves the pod without.
+    """
+    if all(admission.wanted(state, each).memory_high is None for each in members):
+        return None
+    held = _sum(_most(state, each) for each in members)
+    return None if held is None else held + place.pod.overhead_bytes
+
+
+def _most(state: NodeState, assignment: Assignment) -> int | None:
+    if "memory" in assignment.wish.preserve:
+        return None
+    limit = assignment.container.resources.memory_limit or 0
+    return admission.wanted(state, assignment).memory_high or (limit if limit > 0 else None)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum of what everybody has; None where somebody has none, and nobody none."""
+    known = tuple(values)
+    return sum(filter(None, known)) if known and all(known) else None

@@ -1,0 +1,290 @@
+"""Decisions as audit records: event, reason, a sentence, and the figures that decided."""
+
+from collections.abc import Iterable
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Decision, Figure, Inputs, PlaceFigures
+from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, NO_KNOBS, Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import DEDICATED, POOLS, RECLAIM, SHARE, Assignment, NodeState
+from nri_coloc.core.workload import Finding, FindingKind, Pod
+from nri_coloc.placing import admission, claim, protection, reclaim_cgroups, request, supply
+from nri_coloc.placing.admission import Admission
+
+_FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
+_AGAIN = {
+    Reason.RECONFIGURED: "other settings hold for it now",
+}
+"""Why a container that was placed before is placed again."""
+
+_ENDS = {
+    Reason.VANISHED: "the runtime does not list it as live any more",
+    Reason.SUPERSEDED: "it never started, and the next attempt of the container has come",
+}
+"""Ends of which no event of the runtime tells."""
+
+
+def of_admission(
+    state: NodeState, admitted: Admission, assignment: Assignment, by_file: Reason | None
+) -> Decision:
+    """Say where a container was put; `by_file` says why only files could put it there."""
+    because, event = f"{admitted.because}{_burst(assignment)}{_in_a_vm(state, assignment)}", AuditEvent.ADMIT
+    if by_file in _AGAIN:
+        because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
+    elif by_file is not None:
+        because = f"{admitted.reason.value}: {because}; its creation was not answered by us"
+    return Decision(
+        event,
+        admitted.reason if admitted.reason is Reason.NO_FREE_CPUS else by_file or admitted.reason,
+        because,
+        subject=assignment,
+        before=assignment.original,
+        after=assignment.knobs,
+        orders=assignment.knobs,
+        considered=admitted.considered,
+        place=_place_of(state, assignment),
+    )
+
+
+def _place_of(state: NodeState, assignment: Assignment) -> PlaceFigures:
+    """Return the figures of a container's place: the pod's request, and the CPUs of the pool or owner."""
+    asked, main = state.pools.asked.get(assignment.pool), ""
+    if assignment.follows in state.containers:
+        main = state.containers[assignment.follows].container.name
+    pod = supply.of_pod(state, assignment.container.pod_id)
+    return PlaceFigures(pod, state.cpus_of(assignment), main, None if asked is None else asked.milli)
+
+
+def inputs(assignment: Assignment, place: PlaceFigures) -> Inputs:
+    """Return by name the figures of a container's place: the requests, and the CPUs of the pool or owner."""
+    container, wish = assignment.container, assignment.wish
+    found = _requests(assignment, place.pod_request_milli)
+    if place.main:
+        found |= {"main": place.main, "main_cpus": cpuset.render(place.cpus)}
+    elif assignment.hands_off:
+        found["spec_cpus"] = container.resources.cpus
+    elif not assignment.exclusive:
+        found["pool_cpus"] = cpuset.render(place.cpus)
+    if container.claimed:
+        found["claimed_cpus"] = cpuset.render(container.claimed)
+    if place.pool_asked_milli is not None:
+        found["pool_asked_milli"] = place.pool_asked_milli
+    if assignment.knobs.burst is not None:
+        found |= {"quota": container.resources.quota, "burst_percent": wish.cpu_burst_percent}
+    return found
+
+
+def of_request(state: NodeState, assignment: Assignment) -> dict[str, Figure]:
+    """Return by name what a container and its pod request, thousandths of a CPU; None if not known."""
+    return _requests(assignment, supply.of_pod(state, assignment.container.pod_id))
+
+
+def _requests(assignment: Assignment, pod: int | None) -> dict[str, Figure]:
+    own = request.of_container(assignment.container, assignment.wish).milli
+    return {"request_milli": own, "pod_request_milli": pod}
+
+
+def _burst(assignment: Assignment) -> str:
+    wish = assignment.wish
+    if assignment.knobs.burst is None or not wish.burst_because:
+        return ""
+    quota = assignment.container.resources.quota
+    return f"; burst {wish.cpu_burst_percent} % of quota {quota} by {wish.burst_because}"
+
+
+def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
+    """Say of a VM's container where its values are, and which of them are nowhere."""
+    if assignment.wish.handler != "pod":
+        return ""
+    pod_id, asked = assignment.container.pod_id, admission.wanted(state, assignment)
+    place = state.pods.get(pod_id)
+    if place is None or not place.pod.owns_cgroup:
+        return "; a VM in a cgroup that is not its pod's alone, so nothing of it is set"
+    protected = Knobs(memory_low=asked.memory_low, memory_min=asked.memory_min)
+    lost = asked.without(reclaim_cgroups.knobs(state, pod_id).overlaid(protected))._replace(period=None)
+    said = f"; its pod's cgroup has its values, for runtime handler {place.pod.handler} puts a VM there"
+    return f"{said}; not set there: {', '.join(lost.named())}" if lost != NO_KNOBS else said
+
+
+def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
+    """Say which annotations do not count, and what holds instead."""
+    return tuple(
+        Decision(
+            AuditEvent(f.kind.value),
+            _FINDING_REASON[f.kind],
+            f"{f.key}={f.value!r} does not count: allowed is {f.allowed}; used is {f.used}",
+            subject=assignment,
+            key=f.key,
+            value=f.value,
+            allowed=f.allowed,
+            used=f.used,
+        )
+        for f in findings
+    )
+
+
+def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str:
+    """Return why `strict` refuses this container, empty if it does not."""
+    where = f"nri-coloc refuses {pod.namespace}/{pod.name}/{admitted.assignment.container.name}"
+    if findings:
+        first = findings[0]
+        return f"{where}: {first.key}={first.value!r} is not allowed; allowed is {first.allowed}"
+    if admitted.reason is Reason.NO_FREE_CPUS:
+        return f"{where}: {admitted.because}"
+    return ""
+
+
+def of_refusal(state: NodeState, assignment: Assignment, refusal: str) -> Decision:
+    """Say that `strict` failed a creation."""
+    inputs = of_request(state, assignment)
+    return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment, inputs=inputs)
+
+
+def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
+    """Say what a pod's cgroup is protected with, and with it every cgroup above."""
+    was, total = protection.of_pod(before, pod_id), protection.of_pod(after, pod_id)
+    if was == total:
+        return None
+    asked = protection.asked_by_pod(after, pod_id)
+    because = f"its containers asked for memory.low {asked.low} and memory.min {asked.min} bytes in all"
+    inputs: dict[str, Figure] = {"asked_low_bytes": asked.low, "asked_min_bytes": asked.min}
+    if asked != total:
+        inputs["most_bytes"] = most = protection.bound_of_pod(after, pod_id)
+        because += f", at most {most} bytes: its certain memory request"
+    had, has = (Knobs(memory_low=each.low, memory_min=each.min) for each in (was, total))
+    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, inputs=inputs)
+    qos = after.pods[pod_id].wish.qos if pod_id in after.pods else None
+    return said._replace(before=had.differing(has), after=has.differing(had), qos=qos)
+
+
+def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Decision:
+    """Return the decision that ends a container: the CPUs that it had, and the owner of those CPUs."""
+    cpus = cpuset.render(
+        claim.in_spec(assignment.container) if assignment.hands_off else state.cpus_of(assignment)
+    )
+    did = "had" if reason is Reason.SUPERSEDED else "ran on"
+    because = f"{_ENDS.get(reason, f'it was {reason.value}')}; it {did} {_place(state, assignment, cpus)}"
+    return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus or None))
+
+
+def _place(state: NodeState, assignment: Assignment, cpus: str) -> str:
+    """Return the CPUs that a container ran on, with the container, pool or runtime that they belonged to."""
+    if assignment.hands_off:
+        return f"CPUs {cpus} of its own spec" if cpus else "the CPUs that the runtime gave it"
+    if assignment.exclusive:
+        return f"CPUs {cpus}, its own"
+    main = state.containers.get(assignment.follows)
+    if main is not None and main.exclusive:
+        return f"CPUs {cpus} of container {main.container.name} of its pod"
+    return f"CPUs {cpus} of pool {_pool_of(state, assignment)}"
+
+
+def _pool_of(state: NodeState, assignment: Assignment) -> str:
+    """Return the pool whose CPUs a container without CPUs of its own has; one without CPUs lends it those of share."""
+    has_cpus = assignment.pool != DEDICATED and state.pools.cpus(assignment.pool)
+    is_known = assignment.pool in POOLS or assignment.pool in state.pools.tiers
+    return assignment.pool if has_cpus and is_known else SHARE
+
+
+def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> Decision:
+    """Say that a sidecar went back to `share` because its main container ended or owns no CPUs any more."""
+    return Decision(
+        AuditEvent.UPDATE,
+        Reason.MAIN_GONE,
+        "the container on whose CPUs it ran owns none any more; it runs in share again",
+        subject=assignment,
+        before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
+        after=Knobs(cpus=cpuset.render(after.cpus_of(assignment))),
+        place=_place_of(after, assignment),
+    )
+
+
+def of_heir(before: NodeState, after: NodeState, owner: Assignment, assignment: Assignment) -> Decision:
+    """Say that a container owns the CPUs of its pod after another one, or follows the container that does."""
+    now = after.containers[assignment.id]
+    cpus = cpuset.render(after.cpus_of(now))
+    heir = after.containers[now.follows].container.name if now.follows else "it"
+    return Decision(
+        AuditEvent.UPDATE,
+        Reason.INHERITED,
+        f"{owner.container.name} of its pod has ended; {heir} owns CPUs {cpus} of the pod's request now",
+        subject=now,
+        before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
+        after=Knobs(cpus=cpus),
+        place=_place_of(after, now),
+    )
+
+
+def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assignment) -> Decision:
+    """Say that a sidecar moved onto the CPUs of a main container that came after it."""
+    joined = after.containers[small.id]
+    return Decision(
+        AuditEvent.UPDATE,
+        Reason.MAIN_CAME,
+        f"asked for less than one CPU; {main.container.name} of its pod now owns "
+        f"CPUs {cpuset.render(main.exclusive)}",
+        subject=joined,
+        before=Knobs(cpus=cpuset.render(before.cpus_of(small))),
+        after=Knobs(cpus=cpuset.render(after.cpus_of(joined))),
+        place=_place_of(after, joined),
+    )
+
+
+def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tuple[Decision, ...]:
+    """Say what is other than before of these pods, and all of one that was not known."""
+    found = (one for k in pod_ids if k in after.pods for one in _of_pod(before, after, k))
+    return tuple(one for one in found if one is not None)
+
+
+def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
+    """Say it of every pod that was there before and still is, and of each in which a VM is."""
+    pods = after.pods.items()
+    return changed(before, after, (k for k, place in pods if k in before.pods or place.wish.handler == "pod"))
+
+
+def _of_pod(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision | None, ...]:
+    place, protected = after.pods[pod_id], of_protection(before, after, pod_id)
+    if place.wish.handler == "pod":
+        # while the VM has a container: its end says the rest
+        values = reclaim_cgroups.limit(before, after, place.pod, place.wish), protected
+        return values if any(after.of_pod(pod_id)) else ()
+    was, is_boxed = before.boxed(pod_id), after.boxed(pod_id)
+    if was and not is_boxed:
+        return protected, _left(before, after, pod_id)
+    if is_boxed is was and pod_id in before.pods:
+        return protected, _weight(before, after, pod_id)
+    return protected, reclaim_cgroups.limit(before, after, place.pod, place.wish)
+
+
+def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
+    """Say that a pod is no member of the box any more; what comes back its files and the journal know."""
+    place, had, has = (
+        after.pods[pod_id],
+        reclaim_cgroups.knobs(before, pod_id),
+        reclaim_cgroups.knobs(after, pod_id),
+    )
+    because = (
+        f"class {place.wish.qos.value} by {place.wish.because}, or a container's; the box's limits go from it"
+    )
+    said = Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, because, pod_id=pod_id, qos=place.wish.qos)
+    said = said._replace(inputs=reclaim_cgroups.figures(after, pod_id))
+    return said._replace(before=had.differing(has), after=has.differing(had))
+
+
+def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
+    had, has = (reclaim_cgroups.io_weight(state, pod_id) or KERNELS_IO_WEIGHT for state in (before, after))
+    place = after.pods[pod_id]
+    if had == has or place.wish.handler == "ignore":
+        return None
+    return Decision(
+        AuditEvent.POD_LIMIT,
+        Reason.BOX_MEMBER if place.boxed else Reason.POOL_MEMBER,
+        f"the highest I/O weight of its containers, or its own without any, is {has} now and was {had}; "
+        "weights act along the whole path",
+        pod_id=pod_id,
+        pool=RECLAIM if place.boxed else "",
+        before=Knobs(io_weight=had),
+        after=Knobs(io_weight=has),
+        qos=place.wish.qos,
+        inputs=reclaim_cgroups.figures(after, pod_id),
+    )

@@ -1,0 +1,357 @@
+"""What a container asks for: its pod's annotations, sifted by the gate, over the defaults of its class.
+
+Runs in the hook, so it is pure lookup: no pydantic, and a pod that carries nothing of what we read costs one
+scan of its keys and one cached wish. Bad values never raise: the key counts as absent (the pod's own value,
+then another vocabulary's, then the class default, takes its place) and a `Finding` says so.
+
+The subtle thing: `container` must carry the kubelet's own values. After a restart the runtime reports what
+we had set; whoever calls puts back what the record says, or 50 % of a limit would be halved at each restart
+and an oom_score_adj of ours would be read as a memory request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from nri_coloc.core import memory_request
+from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES, NO_KNOBS, Knobs
+from nri_coloc.core.metadata import MAX_BYTES
+from nri_coloc.core.settings import ClassTuning, Tuning
+from nri_coloc.core.workload import (
+    Container,
+    Finding,
+    FindingKind,
+    Numa,
+    Placement,
+    Pod,
+    QoSClass,
+    Resources,
+    Wish,
+)
+from nri_coloc.pods import classes, gate, keys, quantity, written
+from nri_coloc.pods.vocabularies import order
+from nri_coloc.pods.vocabularies.claims import (
+    CPU_REQUEST,
+    EVEN_PARTS,
+    INIT,
+    LENT_QUOTA,
+    LENT_SHARES,
+    ONE_SOCKET,
+    ORDERED_CPUS,
+    USED,
+    Claim,
+    Claims,
+)
+from nri_coloc.pods.written import Written
+
+_LENT_PERIOD_US: Final = 100_000
+"""The kubelet's own default; `LENT_QUOTA` is counted in it."""
+
+KNOBS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "memory-limit": "memory_limit",
+        "memory-high": "memory_high",
+        "memory-low": "memory_low",
+        "memory-min": "memory_min",
+        "io-weight": "io_weight",
+        "blockio-class": "blockio_class",
+        "rdt-class": "rdt_class",
+        "oom-score-adj": "oom_score_adj",
+        LENT_SHARES: "shares",
+        LENT_QUOTA: "quota",
+    }
+)
+"""Annotation key to the knob that it orders."""
+
+_JUDGED: Final = (*(key for key in keys.KEYS if key != keys.QOS_CLASS), *USED)
+"""Every key but the class, in the order in which they are judged."""
+
+
+def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: int) -> Wish:
+    """Return a container's wish; never raises for anything that a pod can carry."""
+    limit = memory_request.known_limit(container)
+    request = memory_request.certain(pod, container, node_memory_bytes)
+    native, score = _has_shares(container.resources), container.oom_score_adj
+    carried = order.found(pod)
+    subject = gate.Subject(
+        pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources, score=score
+    )
+    if carried is order.NOTHING and (known := _by_rules(subject)) is not None:
+        found = _of_class(pod, tuning, *known, _Given(native, limit, request, score))
+        return _without_excess(classes.joined(found, pod, tuning), pod)
+    return _without_excess(_annotated(_reading(carried, container.name), subject, native=native), pod)
+
+
+def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
+    """Return the wish of a container whose pod's own wish says it all; None where `resolve` has to look.
+
+    Most containers are such ones, and this is a tenth of the cost. Only the class's CPU shares differ by
+    container: with a request of its own, the kubelet's are left alone.
+    """
+    if not pod_wish.plain or pod_wish.qos is QoSClass.DEDICATED:
+        return None
+    if pod_wish.knobs.shares is not None and _has_shares(container.resources):
+        return None
+    return pod_wish
+
+
+def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
+    """Return the pod's own wish, before any container is known: everything but memory, which has no base."""
+    carried = order.found(pod)
+    subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
+    known = _by_rules(subject) if carried is order.NOTHING else None
+    is_given = known is not None and classes.is_given(known[0], pod, tuning)
+    if known is not None and is_given and not classes.tuned(tuning, known[0]).has_memory:
+        found = classes.joined(_of_class(pod, tuning, *known, _Given(native=False)), pod, tuning)
+        return _without_excess(found, pod) if pod.excess_bytes else _plain(found)
+    reading = _reading(carried, "")
+    wish = _annotated(reading, subject, native=_has_shares(pod.resources))
+    knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
+    found = replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos))
+    return _without_excess(found, pod)
+
+
+def _without_excess(wish: Wish, pod: Pod) -> Wish:
+    """Return a wish with the finding that a pod has more on it than is read, if it has."""
+    if not pod.excess_bytes:
+        return wish
+    allowed = f"{MAX_BYTES} bytes of names and values that are read, together"
+    written_there = f"{pod.excess_bytes} bytes"
+    excess = Finding(FindingKind.INVALID, keys.ALL, written_there, allowed, "none")
+    return replace(wish, findings=(*wish.findings, excess))
+
+
+@lru_cache(maxsize=1024)
+def _plain(wish: Wish) -> Wish:
+    """Return the one wish that all such pods share: what was answered to one of them is known by it."""
+    return replace(wish, plain=True)
+
+
+def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:
+    """Whether a container may have another class than its pod; each class is judged once, whoever is to have it."""
+    # other vocabularies name no class for one container only: the pod's claims hold for each
+    named = {
+        _class_word(values[keys.QOS_CLASS][1]): name
+        for name, values in of_pod.written.values.items()
+        if name and keys.QOS_CLASS in values
+    }
+    readings = (replace(of_pod, container=name, noted=[]) for name in named.values())
+    return any(_class_of(reading, subject)[0] is not qos for reading in readings)
+
+
+def _class_word(text: str) -> QoSClass | None:
+    try:
+        found: QoSClass = keys.read(keys.QOS_CLASS, text)
+    except ValueError:
+        return None
+    return found
+
+
+def _has_shares(resources: Resources | None) -> bool:
+    return resources is not None and (resources.shares or 0) > MIN_SHARES
+
+
+class _Answer(NamedTuple):
+    """What a key comes to, where that was said, and the claim behind it if not in our own words."""
+
+    value: Any
+    because: str
+    claim: Claim | None = None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One container's pass through its keys: what fits is returned, what does not is noted with its key."""
+
+    written: Written
+    claims: Claims
+    container: str
+    noted: list[tuple[str, Finding]] = field(default_factory=list)
+    short: bool = False
+
+    def first(self, key: str, subject: gate.Subject) -> _Answer | None:
+        """Return the first value that can be read and may be had: ours, then the other vocabularies'."""
+        for name, text in self.written.candidates(key, self.container):
+            try:
+                return _Answer(gate.judge(key, keys.read(key, text), subject), f"annotation {name}")
+            except gate.UnfitError as unfit:
+                self.deny(key, unfit, name, text)
+            except ValueError:
+                self.note(key, FindingKind.INVALID, name, text, keys.KEYS[key].allowed)
+        for claim in self.claims.of(key):
+            try:
+                value = claim.judged(subject)
+            except gate.UnfitError as unfit:
+                self.deny(key, unfit, claim.name, claim.text)
+                continue
+            if value is not None:
+                return _Answer(value, f"{claim.source} {claim.name}", claim)
+        return None
+
+    def asked(self) -> list[str]:
+        """Return the keys that anybody says something about, in the order in which they are judged."""
+        present = {*self.written.asked(self.container), *self.claims.by_key}
+        return [key for key in _JUDGED if key in present] if present else []
+
+    def deny(self, key: str, unfit: gate.UnfitError, name: str, text: str) -> None:
+        """Note a value that this subject cannot have."""
+        self.short = self.short or isinstance(unfit, gate.ShortError)
+        self.note(key, unfit.kind, name, text, unfit.allowed)
+
+    def note(self, key: str, kind: FindingKind, name: str, text: str, allowed: str) -> None:
+        self.noted.append((key, Finding(kind, written.shown(name), written.shown(text), allowed, "")))
+
+    def findings(self, wish: Wish) -> tuple[Finding, ...]:
+        """Return everything noted, now that it is known what holds instead."""
+        told = (replace(finding, used=_used(key, wish)) for key, finding in self.noted)
+        return (*told, *self.written.findings(self.container), *self.claims.findings)
+
+
+def _reading(carried: order.Found, container: str) -> _Reading:
+    return _Reading(written.read(carried.ours), order.claims_of(carried, container), container)
+
+
+def _used(key: str, wish: Wish) -> str:
+    return keys.KEYS[key].used(wish) if key in keys.KEYS else USED[key](wish)
+
+
+class _Given(NamedTuple):
+    """A container's own figures that a class default depends on.
+
+    native: it has a CPU request. limit, request: bytes of memory. score: the kubelet's oom_score_adj.
+    """
+
+    native: bool
+    limit: int = 0
+    request: int = 0
+    score: int | None = None
+
+
+def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wish:
+    qos, because = _class_of(reading, subject)
+    subject = replace(subject, qos=qos)
+    values: dict[str, Any] = {}
+    origins: list[tuple[str, str, str]] = []
+    chosen_by = burst_by = ""
+    for key in reading.asked():
+        found = reading.first(key, subject)
+        if found is None or found.value is None:
+            continue
+        values[key] = found.value
+        if found.claim is not None:
+            origins.append((key, written.shown(found.claim.name), written.shown(found.claim.text)))
+        if key == "cpu-pool":
+            chosen_by = written.shown(found.because)
+        if key == "cpu-burst":
+            burst_by = written.shown(found.because)
+        if key == "memory-limit":  # the limit that memory-high's percentage is of
+            subject = replace(subject, limit=found.value)
+    given = _Given(native, subject.limit, subject.request, subject.score)
+    base = _of_class(subject.pod, subject.tuning, qos, because, given)
+    if burst_by:
+        base = replace(base, cpu_burst_percent=values["cpu-burst"], burst_because=burst_by)
+    wish = classes.joined(_overlaid(base, values, tuple(origins)), subject.pod, subject.tuning, chosen_by)
+    findings = reading.findings(wish)
+    return replace(wish, findings=findings, short=reading.short) if findings else wish
+
+
+def _class_of(reading: _Reading, subject: gate.Subject) -> tuple[QoSClass, str]:
+    found = reading.first(keys.QOS_CLASS, subject)
+    if found is not None:
+        return found.value, written.shown(found.because)
+    for rule, because in classes.by_operator(subject.pod, subject.tuning):
+        try:
+            return gate.admit_rule(rule, subject), because
+        except gate.UnfitError as unfit:
+            reading.deny(keys.QOS_CLASS, unfit, because, f"class {rule.qos}")
+    return classes.by_kubernetes(subject.pod)
+
+
+def _by_rules(subject: gate.Subject) -> tuple[QoSClass, str] | None:
+    """Return the class of a pod that carries no word of its own; None where the gate denies one of the rules."""
+    try:
+        for rule, because in classes.by_operator(subject.pod, subject.tuning):
+            return gate.admit_rule(rule, subject), because
+    except gate.UnfitError:
+        return None
+    return classes.by_kubernetes(subject.pod)
+
+
+def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, str, str], ...]) -> Wish:
+    if not values:
+        return base
+    ordered = {KNOBS[key]: value for key, value in values.items() if key in KNOBS}
+    if LENT_QUOTA in values:
+        ordered["period"] = _LENT_PERIOD_US
+    return Wish(
+        qos=base.qos,
+        because=base.because,
+        pool=values.get("cpu-pool", ""),
+        numa=values.get("numa", Numa.NONE),
+        numa_count=values.get("numa-count", 0),
+        numa_ids=values.get("numa-ids", 0),
+        evenly=values.get(EVEN_PARTS, False),
+        one_socket=values.get(ONE_SOCKET, False),
+        placement=values.get("cpu-placement", Placement.PACKED),
+        cpus_ordered=values.get(ORDERED_CPUS, 0),
+        cpu_milli=values.get(CPU_REQUEST, 0),
+        init=values.get(INIT, False),
+        knobs=base.knobs._replace(**ordered) if ordered else base.knobs,
+        annotated=Knobs(**ordered) if ordered else NO_KNOBS,
+        cpu_burst_percent=base.cpu_burst_percent,
+        burst_because=base.burst_because,
+        priority=values.get("priority", 0),
+        avoidance=values.get("avoidance"),
+        preserve=values.get("preserve", frozenset()),
+        handler=base.handler,
+        origins=origins,
+    )
+
+
+def _of_class(pod: Pod, tuning: Tuning, qos: QoSClass, because: str, given: _Given) -> Wish:
+    settings = classes.tuned(tuning, qos)
+    if not (classes.is_given(qos, pod, tuning) or gate.is_allowed(pod, qos, tuning)):
+        score = given.score if settings.oom_score_adj is not None else None
+        settings = gate.unprivileged(settings, qos, pod.kube_qos, score)
+    if settings.has_memory:
+        given = given._replace(score=None)
+    else:
+        given = _Given(given.native)  # the other figures change nothing: fewer entries in the cache
+    return _default(settings, qos, because, tuning.handlers.get(pod.handler, "container"), given)
+
+
+@lru_cache(maxsize=1024)
+def _default(settings: ClassTuning, qos: QoSClass, because: str, handler: str, given: _Given) -> Wish:
+    knobs = Knobs(
+        shares=None if given.native else settings.cpu_shares,
+        memory_high=_class_limit(settings.memory_high, given.limit),
+        memory_low=_class_protection(settings.memory_low, given.request),
+        memory_min=_class_protection(settings.memory_min, given.request),
+        oom_score_adj=settings.oom_score_adj,
+        io_weight=None if settings.io_weight == KERNELS_IO_WEIGHT else settings.io_weight,
+    )
+    return Wish(
+        qos,
+        because,
+        knobs=knobs,
+        cpu_burst_percent=settings.cpu_burst or None,
+        burst_because=f"classes.{qos}.cpuBurst" if settings.cpu_burst else "",
+        handler=handler,
+    )
+
+
+def _class_bytes(text: str | None, base: int) -> int | None:
+    return None if text is None else quantity.amount(text).of(base)
+
+
+def _class_limit(text: str | None, base: int) -> int | None:
+    """Return a default in bytes, at least the memory that a container starts with; None for nothing."""
+    found = _class_bytes(text, base)
+    return None if found is None else max(found, LEAST_MEMORY)
+
+
+def _class_protection(text: str | None, request: int) -> int | None:
+    """Return a default as far as the container's own request carries it; None for nothing."""
+    return min(_class_bytes(text, request) or 0, request) or None

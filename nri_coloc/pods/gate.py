@@ -1,0 +1,245 @@
+"""The rights of a pod: annotations and labels are unprivileged input (DESIGN 4.1).
+
+`judge` returns the value that a well-formed one comes to for one subject: a percentage becomes bytes, an
+oom_score_adj is clamped to the class's band, a privilege is denied. `unprivileged` does the same for a class's
+defaults. This module does not know where a value was written.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
+from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
+from nri_coloc.core.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources
+from nri_coloc.pods.classes import BANDS, matches, pools_of, tuned
+from nri_coloc.pods.keys import QOS_CLASS
+from nri_coloc.pods.quantity import Amount
+
+_NO_RESOURCES: Final = Resources()
+
+_UNTOLD_SCORES: Final = {KubeQoS.BEST_EFFORT: 1000, KubeQoS.BURSTABLE: 999, KubeQoS.GUARANTEED: -997}
+"""The highest score that the kubelet writes for each QoS class (pkg/kubelet/qos/policy.go)."""
+
+
+class UnfitError(ValueError):
+    """A well-formed value that this subject cannot have."""
+
+    def __init__(self, kind: FindingKind, allowed: str) -> None:
+        super().__init__(allowed)
+        self.kind = kind
+        self.allowed = allowed
+
+
+class ShortError(UnfitError):
+    """A class that the pod's CPU request is too small for."""
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(FindingKind.DENIED, allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The container that values are judged for, with the kubelet's own values.
+
+    limit, request: bytes of memory; 0 is none, or none known.
+    whole_pod: no container is known yet; a pod has neither memory values nor an OOM score.
+    resources: of the container.
+    score: oom_score_adj of the container; None where the runtime does not tell it.
+    """
+
+    pod: Pod
+    qos: QoSClass
+    tuning: Tuning
+    limit: int = 0
+    request: int = 0
+    whole_pod: bool = False
+    resources: Resources = _NO_RESOURCES
+    score: int | None = None
+
+
+def judge(key: str, value: Any, subject: Subject) -> Any:
+    """Return what a value comes to for this subject, None for nothing; raise UnfitError if it may not be."""
+    rule = _RULES.get(key)
+    return value if rule is None else rule(value, subject)
+
+
+def admit_class(qos: QoSClass, subject: Subject) -> QoSClass:
+    """Return the class if the pod may name it itself; raise UnfitError otherwise."""
+    if qos is QoSClass.SYSTEM:
+        _need_namespace(subject.pod, qos, subject.tuning, "the class system")
+    if qos is QoSClass.DEDICATED:
+        _need_request(subject)
+    return qos
+
+
+def admit_rule(rule: ClassRule, subject: Subject) -> QoSClass:
+    """Return the class of an operator's rule that fits the pod; raise UnfitError if the pod may not have it.
+
+    A tenant writes labels and annotations, so only a rule that names a namespace stands for the operator's word on
+    class system. Own CPUs need a request by any rule.
+    """
+    return (
+        rule.qos if rule.namespace and rule.qos is not QoSClass.DEDICATED else admit_class(rule.qos, subject)
+    )
+
+
+def _need_request(subject: Subject) -> None:
+    """Raise ShortError for a pod with a CPU request below the least of class dedicated.
+
+    The request of a pod of which nothing but the pod is known may be unknown; that of a container's pod is at least
+    the container's.
+    """
+    least = max(1, tuned(subject.tuning, QoSClass.DEDICATED).min_request)
+    known = subject.pod.cpu_request
+    if subject.pod.kube_qos is KubeQoS.BEST_EFFORT:
+        known = 0
+    elif known is None:
+        known = least if subject.whole_pod else subject.resources.cpu_request
+    if known < least:
+        raise ShortError(
+            f"a pod that requests {least / 1000:g} CPUs (classes.dedicated.minRequest); "
+            f"this one requests {known / 1000:g}"
+        )
+
+
+@lru_cache(maxsize=1024)
+def unprivileged(defaults: ClassTuning, qos: QoSClass, kube_qos: KubeQoS, score: int | None) -> ClassTuning:
+    """Return the defaults that a pod gets of a class that its author chose: none above its own score and weights.
+
+    score: oom_score_adj that the kubelet gave the container, None where it is not told.
+    """
+    lowers = defaults.oom_score_adj is not None and defaults.oom_score_adj < _own_score(kube_qos, score)
+    outweighs = defaults.io_weight > KERNELS_IO_WEIGHT and _is_offline(qos, kube_qos)
+    return replace(
+        defaults,
+        oom_score_adj=None if lowers else defaults.oom_score_adj,
+        io_weight=KERNELS_IO_WEIGHT if outweighs else defaults.io_weight,
+        cpu_shares=None if (defaults.cpu_shares or 0) > MIN_SHARES else defaults.cpu_shares,
+    )
+
+
+def is_allowed(pod: Pod, qos: QoSClass, tuning: Tuning) -> bool:
+    """Return whether the operator gives the privileges of a class to the pod's namespace."""
+    return matches(pod.namespace, tuned(tuning, qos).allow_namespaces)
+
+
+def _need_namespace(pod: Pod, qos: QoSClass, tuning: Tuning, words: str) -> None:
+    if not is_allowed(pod, qos, tuning):
+        allowed = ", ".join(tuned(tuning, qos).allow_namespaces) or "no namespace"
+        raise UnfitError(FindingKind.DENIED, f"{words} only in classes.{qos}.allowNamespaces: {allowed}")
+
+
+def _bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
+    if subject.whole_pod:
+        return None
+    found = amount.of(subject.limit)
+    if found is None:
+        raise UnfitError(
+            FindingKind.INVALID, "a quantity such as 512Mi: there is no memory limit to be part of"
+        )
+    if found < LEAST_MEMORY:
+        words = f"at least {LEAST_MEMORY} bytes, for no container starts with less; this comes to {found}"
+        raise UnfitError(FindingKind.INVALID, words)
+    return found
+
+
+def _bytes_of_request(amount: Amount, subject: Subject) -> int | None:
+    if subject.whole_pod:
+        return None
+    found = amount.of(subject.request)
+    if found is None:
+        raise UnfitError(
+            FindingKind.INVALID, "a quantity such as 512Mi: no memory request is known to be part of"
+        )
+    if found > subject.request:
+        raise UnfitError(
+            FindingKind.DENIED,
+            f"at most the container's own memory request, of which {subject.request} bytes are certain",
+        )
+    return found
+
+
+def _score(value: int, subject: Subject) -> int | None:
+    """Clamp a score to the class's band; below the kubelet's own it needs an allowed namespace."""
+    if subject.whole_pod:
+        return None
+    low, high = BANDS[subject.qos]
+    fitted, own = min(max(value, low), high), _own_score(subject.pod.kube_qos, subject.score)
+    if value < own and fitted < own:
+        words = f"{own}, the kubelet's own score, or more; less"
+        _need_namespace(subject.pod, subject.qos, subject.tuning, words)
+    elif fitted < own and not is_allowed(subject.pod, subject.qos, subject.tuning):
+        return own  # the band alone would lower it
+    return fitted
+
+
+def _own_score(kube_qos: KubeQoS, score: int | None) -> int:
+    """Return the oom_score_adj that a container has without this plugin."""
+    return _UNTOLD_SCORES.get(kube_qos, 0) if score is None else score
+
+
+def _io_weight(value: int, subject: Subject) -> int:
+    if value > KERNELS_IO_WEIGHT and _is_offline(subject.qos, subject.pod.kube_qos):
+        words = f"at most {KERNELS_IO_WEIGHT} for a BestEffort or reclaimed pod; more"
+        _need_namespace(subject.pod, subject.qos, subject.tuning, words)
+    return value
+
+
+def _blockio_class(name: str, subject: Subject) -> str:
+    """Return a name; a class may hold weights, which an offline pod may not have."""
+    if _is_offline(subject.qos, subject.pod.kube_qos):
+        _need_namespace(subject.pod, subject.qos, subject.tuning, "for a BestEffort or reclaimed pod")
+    return name
+
+
+def _is_offline(qos: QoSClass, kube_qos: KubeQoS) -> bool:
+    return qos is QoSClass.RECLAIMED or kube_qos is KubeQoS.BEST_EFFORT
+
+
+def _rdt_class(name: str, subject: Subject) -> str:
+    """Return a name; a class takes cache and bandwidth of the whole node, for which no pod has a request."""
+    _need_namespace(subject.pod, subject.qos, subject.tuning, "an RDT class")
+    return name
+
+
+def _own_pool(name: str, subject: Subject) -> str | None:
+    if subject.qos is QoSClass.DEDICATED and name == ISOLATED:
+        return name
+    pools = pools_of(subject.qos, subject.tuning)
+    if not pools:  # the class has no pools to choose from: the key says nothing
+        return None
+    if name not in pools:
+        raise UnfitError(FindingKind.INVALID, f"for class {subject.qos}: {', '.join(pools)}")
+    return name
+
+
+def _hands_off(parts: frozenset[str], subject: Subject) -> frozenset[str]:
+    _need_namespace(subject.pod, subject.qos, subject.tuning, "preserve")
+    return parts
+
+
+def _avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
+    if not parts:
+        _need_namespace(subject.pod, subject.qos, subject.tuning, "avoidance none")
+    return parts
+
+
+_RULES: Final[Mapping[str, Callable[[Any, Subject], Any]]] = MappingProxyType(
+    {
+        QOS_CLASS: admit_class,
+        "cpu-pool": _own_pool,
+        "memory-limit": _bytes_of_limit,
+        "memory-high": _bytes_of_limit,
+        "memory-low": _bytes_of_request,
+        "memory-min": _bytes_of_request,
+        "io-weight": _io_weight,
+        "blockio-class": _blockio_class,
+        "rdt-class": _rdt_class,
+        "oom-score-adj": _score,
+        "avoidance": _avoidance,
+        "preserve": _hands_off,
+    }
+)

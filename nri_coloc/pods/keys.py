@@ -1,0 +1,168 @@
+"""Every annotation key of ours: how its value is read, what is allowed, and what holds without it.
+
+A table, so that a key is one entry and the hot path one lookup; no pydantic here. Knows nothing of pods:
+whether a well-formed value is also permitted is `gate`'s business. Parsers raise ValueError, whose text
+nobody sees: the finding carries `allowed`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import LEAST_MEMORY
+from nri_coloc.core.metadata import PREFIX
+from nri_coloc.core.workload import Numa, Placement, QoSClass, Wish
+from nri_coloc.pods import quantity
+
+CONTAINERS: Final = "containers"
+RECORD: Final = "record"
+QOS_CLASS: Final = "qos-class"
+
+ALL: Final = "*"
+"""The key of a finding about all keys of a pod together."""
+
+MAX_VALUE: Final = 1024
+"""Characters of one value: room for a cpulist of a large machine, not for a novel."""
+
+_MOST_NODES: Final = 1024
+"""MAX_NUMNODES with the largest CONFIG_NODES_SHIFT (10) of any architecture (mm/Kconfig, arch/*/Kconfig)."""
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,10}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`parse` reads a value, `allowed` says in words what it takes, `used` what a wish ended up with."""
+
+    parse: Callable[[str], Any]
+    allowed: str
+    used: Callable[[Wish], str]
+
+
+def read(key: str, text: str) -> Any:
+    """Return the value of a known key; ValueError when the text is not what the key takes."""
+    if len(text) > MAX_VALUE:
+        raise ValueError(f"longer than {MAX_VALUE} characters")
+    return KEYS[key].parse(text.strip())
+
+
+def base_of(name: str) -> str:
+    """Return the known key behind an annotation's name as found in a finding, or "unknown".
+
+    For metric labels: a label must not take whatever a pod's author makes up.
+    """
+    key = name.removeprefix(PREFIX).partition(".")[0].partition("[")[0]
+    return key if key in KEYS or key in (CONTAINERS, RECORD, ALL) else "unknown"
+
+
+def _integer(low: int, high: int, sign: str = "") -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        text = text.removesuffix(sign)
+        # int() alone would take "1_000" and digits of other scripts
+        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+            raise ValueError
+        return int(text)
+
+    return parse
+
+
+def _name(text: str) -> str:
+    # runc makes a folder name of an rdt class: neither a slash nor a leading dot may pass
+    if not _NAME.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _set_of(*allowed: str) -> Callable[[str], frozenset[str]]:
+    def parse(text: str) -> frozenset[str]:
+        parts = frozenset(part.strip() for part in text.split(","))
+        if not parts <= frozenset(allowed):
+            raise ValueError
+        return parts
+
+    return parse
+
+
+def _avoidance(text: str) -> frozenset[str]:
+    return frozenset() if text == "none" else _set_of("throttle", "evict")(text)
+
+
+def _node_ids(text: str) -> cpuset.CPUMask:
+    mask = cpuset.parse(text)
+    if not mask or mask.bit_length() > _MOST_NODES:
+        raise ValueError
+    return mask
+
+
+def _choice(values: type[StrEnum], used: Callable[[Wish], str]) -> Key:
+    return Key(values, "one of " + ", ".join(values), used)
+
+
+def _knob(name: str, otherwise: str) -> Callable[[Wish], str]:
+    def used(wish: Wish) -> str:
+        value = getattr(wish.knobs, name)
+        return otherwise if value is None else str(value)
+
+    return used
+
+
+def _avoidance_used(wish: Wish) -> str:
+    if wish.avoidance is None:
+        return "the class's own"
+    return ",".join(sorted(wish.avoidance)) or "none"
+
+
+def _burst_used(wish: Wish) -> str:
+    return "none" if wish.cpu_burst_percent is None else str(wish.cpu_burst_percent)
+
+
+_A_LIMIT: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory limit; {LEAST_MEMORY} bytes at least"
+_PROTECTED: Final = f"{quantity.AMOUNT_ALLOWED}, of the memory request"
+_NAME_ALLOWED: Final = "a name of 1 to 63 letters, digits, '.', '_' and '-', starting with a letter or digit"
+
+KEYS: Final[Mapping[str, Key]] = MappingProxyType(
+    {
+        QOS_CLASS: _choice(QoSClass, lambda w: w.qos),
+        "cpu-pool": Key(_name, _NAME_ALLOWED, lambda w: w.pool or "the class's own pool"),
+        "numa": _choice(Numa, lambda w: w.numa),
+        "numa-count": Key(
+            _integer(1, _MOST_NODES),
+            f"an integer from 1 to {_MOST_NODES}",
+            lambda w: str(w.numa_count or "any"),
+        ),
+        "numa-ids": Key(
+            _node_ids, "NUMA nodes such as 0 or 0-1,3", lambda w: cpuset.render(w.numa_ids) or "any"
+        ),
+        "cpu-placement": _choice(Placement, lambda w: w.placement),
+        "memory-limit": Key(quantity.limit, _A_LIMIT, _knob("memory_limit", "the kubelet's")),
+        "memory-high": Key(quantity.limit, _A_LIMIT, _knob("memory_high", "none")),
+        "memory-low": Key(quantity.amount, _PROTECTED, _knob("memory_low", "none")),
+        "memory-min": Key(quantity.amount, _PROTECTED, _knob("memory_min", "none")),
+        "io-weight": Key(_integer(1, 10000), "an integer from 1 to 10000", _knob("io_weight", "100")),
+        "blockio-class": Key(_name, _NAME_ALLOWED, _knob("blockio_class", "none")),
+        "rdt-class": Key(_name, _NAME_ALLOWED, _knob("rdt_class", "none")),
+        "oom-score-adj": Key(
+            _integer(-1000, 1000),
+            "an integer from -1000 to 1000",
+            _knob("oom_score_adj", "the kubelet's"),
+        ),
+        "cpu-burst": Key(_integer(0, 100, sign="%"), "a percentage of the quota, from 0 to 100", _burst_used),
+        "priority": Key(
+            # the range of Kubernetes' own pod priorities (HighestUserDefinablePriority)
+            _integer(-1_000_000_000, 1_000_000_000),
+            "an integer from -1000000000 to 1000000000",
+            lambda w: str(w.priority),
+        ),
+        "avoidance": Key(_avoidance, "none, or a comma list of throttle, evict", _avoidance_used),
+        "preserve": Key(
+            _set_of("cpu", "memory"),
+            "a comma list of cpu, memory",
+            lambda w: ",".join(sorted(w.preserve)) or "nothing",
+        ),
+    }
+)

@@ -1,0 +1,1 @@
+"""Annotations of other agents, in terms of our keys: one module for each agent."""

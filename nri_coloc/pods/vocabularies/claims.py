@@ -1,0 +1,188 @@
+"""What another vocabulary says about one container, in terms of our keys; the vocabularies fill it.
+
+A claim is a value that is read already but not yet judged: `annotations` asks for the claims of a key after
+our own annotations, in the order in which they were made, and sends each through the gate. Knows no foreign
+key. A pod's author decides what is written, so texts are bounded in length, and JSON is parsed once for all containers
+of a pod.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import Finding, FindingKind, Wish
+from nri_coloc.pods import gate, keys
+from nri_coloc.pods.written import shown
+
+ORDERED_CPUS: Final = "ordered-cpus"
+CPU_REQUEST: Final = "cpu-request"
+LENT_SHARES: Final = "lent-shares"
+LENT_QUOTA: Final = "lent-quota"
+INIT: Final = "init-container"
+EVEN_PARTS: Final = "even-parts"
+ONE_SOCKET: Final = "one-socket"
+
+USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
+    {
+        ORDERED_CPUS: lambda wish: cpuset.render(wish.cpus_ordered) or "CPUs of our choice",
+        CPU_REQUEST: lambda wish: str(wish.cpu_milli or "the request that the kubelet's cpu shares say"),
+        INIT: lambda wish: "an init container" if wish.init else "a container like any other",
+        EVEN_PARTS: lambda wish: "equal to the CPU" if wish.evenly else "equal to the core",
+        ONE_SOCKET: lambda wish: (
+            "one if it can be" if wish.one_socket else "one, or as many as numa-count needs"
+        ),
+        LENT_SHARES: lambda wish: f"shares {wish.knobs.shares}",
+        LENT_QUOTA: lambda wish: f"quota {wish.knobs.quota}" if wish.knobs.quota else "no quota",
+    }
+)
+"""What others can say and our own keys cannot, and how to say what a wish ended up with."""
+
+DOCUMENTS_KEPT: Final = 8
+"""Parsed annotations that are kept: as many as one pod can have. The annotations of one pod take 2 MiB when parsed."""
+
+MAX_TEXT: Final = 4096
+"""Characters of one inner value: the cpulist of every other CPU of a 768-CPU machine, and room."""
+
+
+class Handling(StrEnum):
+    """What becomes of a foreign key; `docs/vocabularies.md` says why."""
+
+    HONOURED = "honoured"
+    MAPPED = "mapped"
+    IGNORED = "ignored"
+
+
+Fit = Callable[[Any, gate.Subject], Any]
+"""From a value and for whom it is to what it comes to, None for nothing; UnfitError if it may not be."""
+
+
+class Meaning(NamedTuple):
+    """How a foreign key is read: our key behind it, its grammar, that in words, and its own gate, if any.
+
+    `parse` returns None where the value says nothing, and raises ValueError where it cannot be read; an
+    UnfitError brings words of its own. `numbers`: a JSON number will do as well as a text.
+    """
+
+    key: str
+    parse: Callable[[str], Any]
+    allowed: str
+    fit: Fit | None = None
+    numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One value for one of our keys; `problem` says what is allowed where it could not be read.
+
+    `name` and `text` are the foreign key and its value as given; `source` is "annotation" or "label".
+    """
+
+    key: str
+    name: str
+    text: str
+    source: str
+    value: Any = None
+    problem: str = ""
+    fit: Fit | None = None
+
+    def judged(self, subject: gate.Subject) -> Any:
+        """Return what the value comes to for a subject, None for nothing; UnfitError if it may not be."""
+        if self.problem:
+            raise gate.UnfitError(FindingKind.INVALID, self.problem)
+        if self.fit is not None:
+            return self.fit(self.value, subject)
+        return gate.judge(self.key, self.value, subject)
+
+
+@dataclass(slots=True)
+class Claims:
+    """The claims about one container by key, in their order, and what could not be read at all."""
+
+    by_key: dict[str, list[Claim]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def of(self, key: str) -> list[Claim]:
+        """Return the claims for a key, first come first."""
+        return self.by_key.get(key, [])
+
+    def take(self, meaning: Meaning, name: str, value: object, source: str = "annotation") -> bool:
+        """Read one value as a claim and return whether it could be read.
+
+        What could not is a claim too, so that it is told when its turn comes.
+        """
+        try:
+            found, problem = meaning.parse(_text(value, numbers=meaning.numbers)), ""
+        except gate.UnfitError as unfit:
+            found, problem = None, unfit.allowed
+        except ValueError:
+            found, problem = None, meaning.allowed
+        if found is not None or problem:
+            claim = Claim(meaning.key, name, as_shown(value), source, found, problem, meaning.fit)
+            self.by_key.setdefault(meaning.key, []).append(claim)
+        return not problem
+
+    def json_of(self, name: str, text: str, example: str) -> Mapping[str, Any]:
+        """Return the object that an annotation holds; an empty one, and a finding, if it holds none."""
+        found = _object(text)
+        if found is None:
+            self.refuse(name, text, example)
+        return found or {}
+
+    def refuse(self, name: str, text: str, example: str) -> None:
+        """Note an annotation of which nothing counts."""
+        allowed = f"JSON such as {example}"
+        self.findings.append(Finding(FindingKind.INVALID, shown(name), shown(text), allowed, "nothing"))
+
+
+def as_shown(value: object) -> str:
+    """Return a value as its author knows it, without its inside: that may be as long as an annotation."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if value is None or isinstance(value, int | float) else "an object or a list"
+
+
+def as_ours(key: str, fit: Fit | None = None) -> Meaning:
+    """Return the meaning of a foreign key whose values are written as ours are."""
+    return Meaning(key, lambda text: keys.read(key, text), keys.KEYS[key].allowed, fit)
+
+
+def one_of(key: str, values: dict[str, Any], fit: Fit | None = None) -> Meaning:
+    """Return the meaning of a foreign key that takes one of a few words."""
+
+    def parse(text: str) -> Any:
+        if text not in values:
+            raise ValueError
+        return values[text]
+
+    return Meaning(key, parse, "one of " + ", ".join(values), fit)
+
+
+def child(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object inside of an object, an empty one where there is none; ValueError for anything else."""
+    inner = found.get(name)
+    if inner is not None and not isinstance(inner, dict):
+        raise ValueError(f"{name} is no object")
+    return inner or {}
+
+
+def _text(value: object, *, numbers: bool) -> str:
+    if numbers and type(value) is int:
+        value = str(value)
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise ValueError("no text, or too long a one")
+    return value
+
+
+@lru_cache(maxsize=DOCUMENTS_KEPT)
+def _object(text: str) -> Mapping[str, Any] | None:
+    """Return the object that a text holds, None if it holds none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

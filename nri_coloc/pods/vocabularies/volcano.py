@@ -1,0 +1,54 @@
+"""Volcano: one annotation with a QoS level, and a switch for the kernel's CPU burst.
+
+Its levels order CPU time (LC and HLS before LS before the rest); none of them means CPUs of one's own.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.pods import keys
+from nri_coloc.pods.vocabularies.claims import Claims, Handling, one_of
+
+_DOMAIN: Final = "volcano.sh/"
+_LEVEL: Final = _DOMAIN + "qos-level"
+_BURST: Final = _DOMAIN + "enable-quota-burst"
+_BURST_TIME: Final = _DOMAIN + "quota-burst-time"
+
+ANNOTATIONS: Final = (_LEVEL, _BURST, _BURST_TIME)
+LABELS: Final = ()
+
+KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
+    {
+        _LEVEL: Handling.MAPPED,
+        _BURST: Handling.MAPPED,
+        _BURST_TIME: Handling.IGNORED,
+        _DOMAIN + "topology-decision": Handling.IGNORED,
+    }
+)
+
+_QOS: Final = one_of(
+    keys.QOS_CLASS,
+    {
+        "LC": QoSClass.SHARED,
+        "HLS": QoSClass.SHARED,
+        "LS": QoSClass.SHARED,
+        "BE": QoSClass.RECLAIMED,
+        # the numbers that its agent makes of the words, and that older pods carry themselves
+        "2": QoSClass.SHARED,
+        "1": QoSClass.SHARED,
+        "0": None,
+        "-1": QoSClass.RECLAIMED,
+    },
+)
+_WHOLE_QUOTA: Final = one_of("cpu-burst", {"true": 100, "false": None})
+
+
+def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container: str, claims: Claims) -> None:
+    """Make claims of what Volcano's annotations say; they are the pod's and hold for every container."""
+    if _LEVEL in annotations:
+        claims.take(_QOS, _LEVEL, annotations[_LEVEL])
+    # a time narrows the burst in µs, for which we have no key: then nothing is better than too much
+    if _BURST in annotations and annotations.get(_BURST_TIME, "0") == "0":
+        claims.take(_WHOLE_QUOTA, _BURST, annotations[_BURST])

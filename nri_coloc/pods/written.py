@@ -1,0 +1,161 @@
+"""What is written on a pod under our prefix, sorted out by container, before any value is read.
+
+Knows the three places of DESIGN 4.1 (`<key>`, `<key>.<container>`, `containers`) and which names exist; not
+what a value means. A pod's author decides how much is written, so every step is bounded: findings in number,
+texts in length, and what is cached in both. Keys are taken in sorted order, since the runtime sends maps in
+any order and the same pod must give the same findings.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, Final
+
+from nri_coloc.core.metadata import PREFIX
+from nri_coloc.core.workload import Finding, FindingKind
+from nri_coloc.pods.keys import CONTAINERS, KEYS, QOS_CLASS, RECORD
+
+Pairs = tuple[tuple[str, str], ...]
+"""Annotations of one pod as (name, value), sorted."""
+
+MAX_FINDINGS: Final = 16
+"""Per pod: enough to mend any honest mistake, too few to flood the audit."""
+
+_MAX_TEXT: Final = 256
+_MAX_ESCAPED: Final = 512
+"""Characters of a text that is shown, and of the same text in an audit line: there an emoji takes twelve."""
+
+PODS_KEPT: Final = 8
+"""The last pods, whose sorted annotations are kept while their containers are created. The annotations of one pod take
+at most 2 MiB when they are sorted."""
+
+_EXAMPLE: Final = '{"<container>": {"<key>": "<value>"}}'
+
+
+@dataclass(slots=True)
+class Written:
+    """By container ("" is the pod): key to (name as written, value), and what counts for nothing. Filled once, then
+    only read."""
+
+    values: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    refused: list[tuple[str, Finding]] = field(default_factory=list)
+
+    def candidates(self, key: str, container: str) -> Iterator[tuple[str, str]]:
+        """Yield (name, value) for a key, the container's own first."""
+        for owner in dict.fromkeys((container, "")):
+            found = self.values.get(owner, {}).get(key)
+            if found is not None:
+                yield found
+
+    def asked(self, container: str) -> list[str]:
+        """Return the keys that concern a container, in the order of the table, without the class."""
+        present = self.values.get(container, {}).keys() | self.values.get("", {}).keys()
+        return [key for key in KEYS if key in present and key != QOS_CLASS] if present else []
+
+    def findings(self, container: str) -> list[Finding]:
+        """Return what is wrong with the keys of the pod and of one container: not with those of its neighbours."""
+        return [finding for owner, finding in self.refused if owner in ("", container)]
+
+    def add(self, container: str, key: str, name: str, value: str) -> None:
+        """File one value under a known key, or say what is wrong with the key."""
+        if key in KEYS:
+            self.values.setdefault(container, {}).setdefault(key, (name, value))
+        elif key == RECORD:
+            allowed = "nothing: only the plugin writes this key"
+            self.refuse(name, value, allowed, FindingKind.DENIED, container)
+        elif len(self.refused) < MAX_FINDINGS:
+            self.refuse(name, value, _hint(key), container=container)
+
+    def refuse(
+        self,
+        name: str,
+        value: str,
+        allowed: str,
+        kind: FindingKind = FindingKind.INVALID,
+        container: str = "",
+    ) -> None:
+        """Note something that does not count at all."""
+        if len(self.refused) < MAX_FINDINGS:
+            self.refused.append((container, Finding(kind, shown(name), shown(value), allowed, "nothing")))
+
+
+def ours(annotations: Mapping[str, str]) -> Pairs:
+    """Return what is written in our own words; most pods carry none of it."""
+    mine = [name for name in annotations if name.startswith(PREFIX)]
+    return tuple((name, annotations[name]) for name in sorted(mine)) if mine else ()
+
+
+def shown(text: str) -> str:
+    """Cut a stranger's text to the length that an audit record may hold, and make it encodable."""
+    return _shown(text[:_MAX_TEXT])
+
+
+@lru_cache(maxsize=256)
+def _shown(text: str) -> str:
+    """The containers of a pod are told the same, one after another, and share it."""
+    text = text.encode("utf-8", "backslashreplace").decode()[:_MAX_TEXT]
+    if text.isascii() and text.isprintable():
+        return text
+    return text[: bisect_right([*accumulate(map(_escaped, text))], _MAX_ESCAPED)]
+
+
+def _escaped(sign: str) -> int:
+    """Return how many characters of an audit line a sign takes at most, as JSON in ASCII."""
+    if sign > "\uffff":
+        return 12
+    return 1 if " " <= sign <= "~" else 6
+
+
+@lru_cache(maxsize=PODS_KEPT)
+def read(pairs: Pairs) -> Written:
+    """Sort out annotations; the same ones are sorted out once (a pod's containers come one by one)."""
+    written = Written()
+    for name, value in pairs:
+        key, _, container = name.removeprefix(PREFIX).partition(".")
+        if key != CONTAINERS:
+            written.add(container, key, name, value)
+    for name, value in pairs:  # last, so that a name of its own wins over the JSON
+        if name == PREFIX + CONTAINERS:
+            _read_containers(written, name, value)
+        elif name.startswith(PREFIX + CONTAINERS + "."):
+            written.refuse(name, value, f"{PREFIX}{CONTAINERS} for all containers together")
+    return written
+
+
+def _read_containers(written: Written, name: str, text: str) -> None:
+    try:
+        containers = _parsed(text)
+    except (ValueError, RecursionError):
+        written.refuse(name, text, f"JSON such as {_EXAMPLE}, each key once")
+        return
+    for container, values in sorted(containers.items()):
+        for key, value in sorted(values.items()):
+            written.add(container, key, f"{name}[{container}][{key}]", value)
+
+
+def _parsed(text: str) -> dict[str, dict[str, str]]:
+    found = json.loads(text, object_pairs_hook=_unique)
+    if not isinstance(found, dict) or "" in found or not all(_is_texts(values) for values in found.values()):
+        raise ValueError("not containers with keys and texts")
+    return found
+
+
+def _is_texts(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _hint(key: str) -> str:
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(key[:64], KEYS, n=1)
+    return f"did you mean {PREFIX}{near[0]}?" if near else "one of " + ", ".join(KEYS)

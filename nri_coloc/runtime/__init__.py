@@ -1,0 +1,1 @@
+"""The runtime's CRI socket, beside NRI."""

@@ -1,0 +1,148 @@
+"""The three calls of CRI that this program makes: two lists and one update. It makes no others.
+
+It knows gRPC and the shapes of CRI; it knows nothing of classes, pools or NRI. grpc is imported when
+the first client is made, not before: it costs megabytes that a daemon without a CRI socket should
+not pay. What grpc raises leaves here as one of our own errors, with the cause chained.
+
+The subtle thing is the deadline of an update. It travels with the call into the runtime and from
+there into every NRI plugin's hook, while the runtime waits for its own lock without looking at it:
+one that passes meanwhile makes the runtime drop every plugin. So none is shorter than the kubelet's
+two minutes, and a call in flight is never cancelled: close the client only when none is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, Unpack
+
+from nri_coloc import errors
+
+if TYPE_CHECKING:
+    import grpc
+    from google.protobuf.message import Message
+
+    from nri_coloc._pb import cri_pb2
+
+
+Reply = TypeVar("Reply", bound="Message")
+
+SHORTEST_UPDATE_SECONDS: Final = 120.0  # the kubelet's own timeout for this call
+LIST_SECONDS: Final = 10.0  # a list takes no lock that a hook could hold
+_STATES: Final[Mapping[int, str]] = {0: "created", 1: "running", 2: "exited"}  # any other is "unknown"
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.default_authority", "localhost"),  # a socket's path is no valid authority to Go's HTTP/2
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 16 << 20),  # what containerd itself allows
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),  # grpc's own default grows to two minutes
+    ("grpc.use_local_subchannel_pool", 1),  # a new client does not inherit an old one's back-off
+)
+
+
+class ResourceChanges(TypedDict, total=False):
+    """What an update may change; absent, zero and empty all mean "keep"."""
+
+    cpus: str
+    mems: str
+    shares: int
+    quota: int
+    period: int
+    memory_limit: int
+    unified: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFacts:
+    """What the runtime says of one container.
+
+    `state`: created, running, exited or unknown. `attempt`: how often the kubelet has created a container of this name
+    in this pod before, from 0.
+    """
+
+    pod_sandbox_id: str
+    name: str
+    state: str
+    attempt: int = 0
+
+
+class CriClient:
+    """One connection to the runtime, made at the first call and again whenever it was lost."""
+
+    def __init__(self, socket_path: str) -> None:
+        import grpc
+
+        from nri_coloc._pb import cri_pb2
+
+        self._path = socket_path
+        self._pb = cri_pb2
+        self._channel = grpc.insecure_channel(f"unix:{socket_path}", options=_CHANNEL_OPTIONS)
+
+    def list_pods(self) -> frozenset[str]:
+        """The ids of all pod sandboxes, in whatever state."""
+        request = self._pb.ListPodSandboxRequest()
+        reply = self._call("ListPodSandbox", request, self._pb.ListPodSandboxResponse, LIST_SECONDS)
+        return frozenset(pod.id for pod in reply.items)
+
+    def list_containers(self) -> Mapping[str, ContainerFacts]:
+        """All containers by id, in whatever state."""
+        request = self._pb.ListContainersRequest()
+        reply = self._call("ListContainers", request, self._pb.ListContainersResponse, LIST_SECONDS)
+        return {found.id: self._facts(found) for found in reply.containers}
+
+    def update_resources(
+        self, container_id: str, *, timeout: float | None = None, **changes: Unpack[ResourceChanges]
+    ) -> None:
+        """The relay: change one container as the kubelet would. Without a timeout it waits for ever.
+
+        Raises LocalProtocolError for a timeout that could make the runtime drop its plugins.
+        """
+        if timeout is not None and timeout < SHORTEST_UPDATE_SECONDS:
+            raise errors.LocalProtocolError(
+                f"an update's deadline of {timeout:g} s is below {SHORTEST_UPDATE_SECONDS:g} s: "
+                "passing while the runtime is busy, it would disconnect every NRI plugin"
+            )
+        request = self._pb.UpdateContainerResourcesRequest(container_id=container_id)
+        request.linux.CopyFrom(self._resources(**changes))
+        self._call("UpdateContainerResources", request, self._pb.UpdateContainerResourcesResponse, timeout)
+
+    def close(self) -> None:
+        """Give the connection up. A call in flight is cancelled by it: see the head of this file."""
+        self._channel.close()
+
+    def _facts(self, found: "cri_pb2.Container") -> ContainerFacts:
+        state = _STATES.get(found.state, "unknown")
+        return ContainerFacts(found.pod_sandbox_id, found.metadata.name, state, found.metadata.attempt)
+
+    def _resources(self, **changes: Unpack[ResourceChanges]) -> "cri_pb2.LinuxContainerResources":
+        return self._pb.LinuxContainerResources(
+            cpuset_cpus=changes.get("cpus", ""),
+            cpuset_mems=changes.get("mems", ""),
+            cpu_shares=changes.get("shares", 0),
+            cpu_quota=changes.get("quota", 0),
+            cpu_period=changes.get("period", 0),
+            memory_limit_in_bytes=changes.get("memory_limit", 0),
+            unified=changes.get("unified", {}),
+        )
+
+    def _call(self, method: str, request: "Message", reply_type: type[Reply], timeout: float | None) -> Reply:
+        import grpc
+
+        call = self._channel.unary_unary(
+            f"/runtime.v1.RuntimeService/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=reply_type.FromString,
+        )
+        try:
+            reply: Reply = call(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise self._as_ours(method, error) from error
+        except ValueError as error:  # what grpc raises for a call on a closed channel
+            raise errors.TransportLost(f"the connection to {self._path} is closed") from error
+        return reply
+
+    def _as_ours(self, method: str, error: "grpc.RpcError") -> errors.ColocError:
+        import grpc
+
+        code, details = error.code(), error.details()
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            return errors.TransportLost(f"{method} on {self._path}: {details}")
+        return errors.RuntimeRefused(f"{method} on {self._path}: {code.name}: {details}")

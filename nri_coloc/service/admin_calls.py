@@ -1,0 +1,104 @@
+"""The gRPC side of the admin API: messages to orders and back, our refusals as gRPC's codes.
+
+Importing this imports grpc, which costs megabytes: whoever needs it does so at the first connection, not before.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import grpc
+
+from nri_coloc._pb import admin_pb2 as pb
+from nri_coloc._pb import admin_pb2_grpc
+from nri_coloc.service.orders import Caller, OrderDeclined, OrderInvalid, OrderLate, Orders
+
+THREADS: Final = 4
+MAX_CALLS: Final = 8
+STOP_S: Final = 0.5
+_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", 64 * 1024),
+    ("grpc.max_concurrent_streams", MAX_CALLS),
+)
+_CODES: Final = {
+    OrderDeclined: grpc.StatusCode.FAILED_PRECONDITION,
+    OrderInvalid: grpc.StatusCode.INVALID_ARGUMENT,
+    OrderLate: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+
+CallerOf = Callable[[str], Caller | None]
+Result = TypeVar("Result")
+
+
+class AdminServer:
+    """Listens from the moment that it is made."""
+
+    def __init__(self, path: str, orders: Orders, caller_of: CallerOf, report: Callable[[str], None]) -> None:
+        self._path = path
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="admin-call")
+        self._pool = pool
+        self._server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
+        service = _Service(orders, caller_of, report)
+        admin_pb2_grpc.add_AdminServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]  # generated
+        self._server.add_insecure_port(f"unix:{path}")
+        self._server.start()
+
+    def stop(self) -> None:
+        """End calls under way and take the socket away; a server that follows at the same place must find it gone."""
+        self._server.stop(None).wait(STOP_S)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with suppress(OSError):
+            Path(self._path).unlink(missing_ok=True)
+
+
+class _Service(admin_pb2_grpc.AdminServicer):
+    def __init__(self, orders: Orders, caller_of: CallerOf, report: Callable[[str], None]) -> None:
+        self._orders = orders
+        self._caller_of = caller_of
+        self._report = report
+
+    def PauseLending(  # noqa: N802 - the contract's name, as below
+        self, request: pb.PauseLendingRequest, context: grpc.ServicerContext
+    ) -> pb.PauseLendingResponse:
+        until = self._ordered(
+            context, lambda caller: self._orders.pause_lending(caller, request.seconds, request.reason)
+        )
+        return pb.PauseLendingResponse(until=until)
+
+    def ResumeLending(  # noqa: N802
+        self, _request: pb.ResumeLendingRequest, context: grpc.ServicerContext
+    ) -> pb.ResumeLendingResponse:
+        return pb.ResumeLendingResponse(was_paused=self._ordered(context, self._orders.resume_lending))
+
+    def Reload(self, _request: pb.ReloadRequest, context: grpc.ServicerContext) -> pb.ReloadResponse:  # noqa: N802
+        problem = self._ordered(context, self._orders.reload)
+        return pb.ReloadResponse(valid=not problem, problem=problem)
+
+    def Repair(self, _request: pb.RepairRequest, context: grpc.ServicerContext) -> pb.RepairResponse:  # noqa: N802
+        found = self._ordered(context, self._orders.repair)
+        return pb.RepairResponse(looked_at=found.looked_at, repaired=found.sentences)
+
+    def Compare(self, _request: pb.CompareRequest, context: grpc.ServicerContext) -> pb.CompareResponse:  # noqa: N802
+        found = self._ordered(context, self._orders.compare)
+        return pb.CompareResponse(complete=found.complete, detail=found.detail)
+
+    def _ordered(self, context: grpc.ServicerContext, work: Callable[[Caller], Result]) -> Result:
+        """Do what was ordered; a refusal ends the call with gRPC's code for it."""
+        caller = self._caller_of(context.peer())
+        if caller is None:
+            _abort(context, grpc.StatusCode.PERMISSION_DENIED, "this is not the way in")
+        try:
+            return work(caller)
+        except (OrderDeclined, OrderInvalid, OrderLate) as error:
+            _abort(context, _CODES[type(error)], str(error))
+        except Exception as error:  # noqa: BLE001 - one failed call, not a dead thread
+            self._report(f"an admin call failed: {type(error).__name__}: {error}")
+            _abort(context, grpc.StatusCode.INTERNAL, "this failed inside; the daemon's log says why")
+
+
+def _abort(context: Any, code: grpc.StatusCode, sentence: str) -> NoReturn:
+    context.abort(code, sentence)
+    raise AssertionError("abort always raises")

@@ -1,0 +1,334 @@
+"""The admin socket's gate: asks the kernel for the peer's credentials, and passes root's bytes on to gRPC.
+
+The socket's folder is closed to other users (0700), and so is the socket (0600); each peer is still asked for
+credentials. A folder that others can enter is closed to them if nothing else is in it, because the kubelet makes
+hostPath folders 0755; a folder with other files, /run for one, is not ours to close.
+
+The holder has an advisory lock on the folder, which the kernel drops with the process: of two daemons one has the
+socket, and a file without a listener is known to be stale. It is replaced only after a connection to it was refused.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import select
+import socket
+import stat
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Final, Protocol
+
+from nri_coloc.errors import ColocError
+from nri_coloc.service.orders import Caller
+
+PRIVATE_FOLDER: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+BACKLOG: Final = 8
+
+
+class NoAdminSocket(ColocError):
+    """The socket cannot be had now; the text says why and what helps."""
+
+
+class SocketFile:
+    """`listen` makes the socket, `is_there` tells whether others still reach it, `close` takes it away."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.fspath(Path(path).absolute())
+        self._folder = -1
+        self._identity: tuple[int, int] | None = None
+
+    @property
+    def inner_path(self) -> str:
+        """A place beside it for a second socket that only this process is to reach."""
+        return f"{self.path}~"
+
+    def listen(self) -> socket.socket:
+        """Return the listening socket; NoAdminSocket if it cannot be had."""
+        try:
+            self._take_folder()
+            self._remove_stale(self.path)
+            return self._bind()
+        except OSError as error:
+            self.close()
+            raise NoAdminSocket(f"no admin socket at {self.path}: {error.strerror or error}") from error
+        except NoAdminSocket:
+            self.close()
+            raise
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the socket is still what its path leads to."""
+        return self._identity is not None and _identity(self.path) == self._identity
+
+    def close(self) -> None:
+        """Remove the socket, if it is still ours, and let somebody else have the folder."""
+        if self.is_there:
+            with contextlib.suppress(OSError):
+                Path(self.path).unlink()
+        self._identity = None
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._folder = -1
+
+    def _take_folder(self) -> None:
+        folder = Path(self.path).parent
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        status = os.fstat(self._folder)
+        if status.st_uid != os.geteuid():
+            raise NoAdminSocket(f"no admin socket: {folder} belongs to uid {status.st_uid}{_MEND}")
+        try:
+            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise NoAdminSocket(
+                f"no admin socket: another nri-coloc has its own in {folder}{_MEND}"
+            ) from error
+        if status.st_mode & 0o077:
+            self._close_to_others(folder)
+
+    def _close_to_others(self, folder: Path) -> None:
+        ours = {Path(self.path).name, Path(self.inner_path).name}
+        if set(os.listdir(self._folder)) - ours:  # noqa: PTH208 - by descriptor: the folder that was locked
+            raise NoAdminSocket(
+                f"no admin socket: others can enter {folder}, and there is more in it than the socket{_MEND}"
+            )
+        os.fchmod(self._folder, PRIVATE_FOLDER)
+
+    def _remove_stale(self, path: str) -> None:
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(mode):
+            raise NoAdminSocket(f"no admin socket: {path} is there already and is no socket")
+        if _somebody_listens(path):
+            raise NoAdminSocket(f"no admin socket: somebody listens at {path} already{_MEND}")
+        Path(path).unlink()
+
+    def _bind(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # Linux makes the file with the mode of the descriptor: it is never there with another
+            os.fchmod(made.fileno(), PRIVATE_FILE)
+            made.bind(self.path)
+            Path(self.path).chmod(PRIVATE_FILE)
+            made.listen(BACKLOG)
+        except OSError:
+            made.close()
+            raise
+        self._identity = _identity(self.path)
+        return made
+
+
+_MEND: Final = "; name another folder with --admin-socket"
+
+
+def _somebody_listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return False
+        except BlockingIOError:  # its queue is full: it lives
+            return True
+        return True
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+MAX_CONNECTIONS: Final = 8
+"""An operator and his scripts; each costs two threads."""
+
+IDLE_S: Final = 60.0
+"""A connection on which nothing moves for so long is closed; no call takes as long."""
+
+SEND_S: Final = 5.0
+PIECE: Final = 16 * 1024
+CLOSE_S: Final = 0.5
+CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What every HTTP/2 client says first (RFC 9113, 3.4); who says anything else costs no gRPC server."""
+
+PEER_SCHEME: Final = "unix-abstract:"
+"""What gRPC puts before the name of a peer in the abstract namespace."""
+
+
+class Server(Protocol):
+    """The gRPC server behind the gate."""
+
+    def stop(self) -> None:
+        """End at once, and take its socket away."""
+
+
+MakeServer = Callable[[str, Callable[[str], Caller | None]], Server]
+"""Starts a server at a path, which knows its callers by the names of their sockets."""
+
+
+class Gate:
+    """`look` opens it, and again when the socket was taken away; `close` ends it. Both are for one thread.
+
+    `refused` is told of whoever may not enter, `report` a sentence for the operator's log. `problem`: why there is no
+    socket, "" while there is one.
+    """
+
+    def __init__(
+        self, path: str, make: MakeServer, refused: Callable[[Caller], None], report: Callable[[str], None]
+    ) -> None:
+        self.problem = ""
+        self.admitted = frozenset({0, os.geteuid()})
+        self._file = SocketFile(path)
+        self._make = make
+        self._refused = refused
+        self._report = report
+        self._listening: socket.socket | None = None
+        self._callers: dict[str, Caller] = {}
+        self._carried: set[socket.socket] = set()
+        self._server: Server | None = None
+        self._turn = Lock()
+        self._closing = Event()
+
+    def look(self) -> None:
+        """Make the socket if it is not there; an obstacle is reported once and tried again at the next look."""
+        if self._listening is not None:
+            if self._file.is_there:
+                return
+            self._report(f"the admin socket {self._file.path} was taken away; making it anew")
+            self._stop_listening()
+        try:
+            self._listening = self._file.listen()
+        except NoAdminSocket as error:
+            if str(error) != self.problem:
+                self.problem = str(error)
+                self._report(self.problem)
+            return
+        self.problem = ""
+        Thread(target=self._accept, args=(self._listening,), name="admin", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening, end what is carried, remove the socket."""
+        self._closing.set()
+        self._stop_listening()
+        with self._turn:
+            carried, server, self._server = [*self._carried], self._server, None
+        for connection in carried:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        if server is not None:
+            server.stop()
+
+    def caller(self, peer: str) -> Caller | None:
+        """Return who a gRPC peer is; None for one that did not come through the gate."""
+        return self._callers.get(peer.removeprefix(PEER_SCHEME)) if peer.startswith(PEER_SCHEME) else None
+
+    def _stop_listening(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            with suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
+        self._file.close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        with listening:
+            while listening is self._listening:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    self._closing.wait(0.05)  # shut down, or no descriptors: those come back
+                    continue
+                self._receive(connection)
+
+    def _receive(self, connection: socket.socket) -> None:
+        caller = credentials(connection)
+        if caller.uid not in self.admitted:
+            with connection:
+                self._refused(caller)  # first: who sees the connection's end finds told why
+            return
+        with self._turn:
+            full = len(self._carried) >= MAX_CONNECTIONS
+            if not full:
+                self._carried.add(connection)
+        if full:
+            connection.close()
+            return
+        try:
+            Thread(
+                target=self._carry, args=(connection, caller), name="admin-connection", daemon=True
+            ).start()
+        except RuntimeError:  # no thread to be had
+            self._forget(connection, "")
+
+    def _carry(self, connection: socket.socket, caller: Caller) -> None:
+        name = f"nri-coloc-admin-{secrets.token_hex(16)}"
+        try:
+            connection.settimeout(SEND_S)
+            if not _speaks_http2(connection):
+                return
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inner:
+                inner.bind(f"\0{name}")
+                self._callers[name] = caller
+                self._start_server()
+                inner.settimeout(SEND_S)
+                inner.connect(self._file.inner_path)
+                _exchange(connection, inner)
+        except OSError:
+            pass  # one of the two has left, or reads too slowly
+        except Exception as error:  # noqa: BLE001 - one connection, and a thread that ends anyway
+            self._report(f"an admin connection failed: {type(error).__name__}: {error}")
+        finally:
+            self._forget(connection, name)
+
+    def _start_server(self) -> None:
+        with self._turn:
+            if self._server is None and not self._closing.is_set():
+                self._server = self._make(self._file.inner_path, self.caller)
+
+    def _forget(self, connection: socket.socket, name: str) -> None:
+        connection.close()
+        with self._turn:
+            self._callers.pop(name, None)
+            self._carried.discard(connection)
+            if not self._carried and self._server is not None:
+                self._server.stop()
+                self._server = None
+
+
+def credentials(connection: socket.socket) -> Caller:
+    """Return who was at the other end of a Unix connection when it was made."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    pid, uid, _ = CREDENTIALS.unpack(raw)
+    return Caller(uid, pid)
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Look at the first bytes, and leave them there."""
+    begun = connection.recv(len(PREFACE), socket.MSG_PEEK)
+    return bool(begun) and PREFACE.startswith(begun)
+
+
+def _exchange(one: socket.socket, other: socket.socket) -> None:
+    """Carry bytes both ways until one side ends or nothing moves."""
+    ends = {one.fileno(): (one, other), other.fileno(): (other, one)}
+    waiting = select.poll()
+    for end in (one, other):
+        end.settimeout(SEND_S)
+        waiting.register(end, select.POLLIN)
+    while ready := waiting.poll(IDLE_S * 1000):
+        for number, _ in ready:
+            source, sink = ends[number]
+            piece = source.recv(PIECE)
+            if not piece:
+                return
+            sink.sendall(piece)

@@ -1,0 +1,291 @@
+"""Keep audit records as the bytes that were written: the last ones, and those that explain the present.
+
+Lending and placement have a ring each. The fast loop writes for as long as the node is busy; in one ring its records
+pushed out every admission within hours. For each live container, pod and pool the admission and the last decision on
+each value are kept apart from the rings.
+
+A rendered line of 550 bytes costs 590 in memory; the same record as a dict costs four times that. So lines are kept,
+and parsed only when a client asks. Hooks never take the lock of a ring: the audit's own thread appends, and HTTP
+threads copy references.
+"""
+
+import errno
+import heapq
+import json
+import os
+import select
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+from threading import Lock
+from typing import Any, Final, Literal
+
+from nri_coloc.core.reasons import AuditEvent, Reason
+
+MAX_LIMIT: Final = 1000
+"""Most records in one answer: half a megabyte, a few milliseconds of the interpreter."""
+
+RingName = Literal["lending", "placement"]
+
+
+class _Ring:
+    """Holds `size` lines at most; the oldest leave first.
+
+    `lost_before`: lines below this seq are gone, 0 while all of them are held.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.lines: deque[tuple[int, bytes]] = deque(maxlen=size)
+        self.lost_before = 0
+
+    def append(self, seq: int, line: bytes) -> None:
+        if len(self.lines) == self.lines.maxlen:
+            self.lost_before = self.lines[0][0] + 1
+        self.lines.append((seq, line))
+
+    def resized(self, size: int) -> "_Ring":
+        ring = _Ring(size)
+        ring.lost_before = self.lost_before
+        for seq, line in self.lines:
+            ring.append(seq, line)
+        return ring
+
+
+class Rings:
+    """Both rings, of `size` lines each; asked as if they were one."""
+
+    def __init__(self, size: int) -> None:
+        self._lock = Lock()
+        self._rings: dict[RingName, _Ring] = {"lending": _Ring(size), "placement": _Ring(size)}
+        self._newest = 0
+
+    def resize(self, size: int) -> None:
+        """Hold so many lines in each ring from now on."""
+        with self._lock:
+            self._rings = {name: ring.resized(size) for name, ring in self._rings.items()}
+
+    def append(self, name: RingName, seq: int, line: bytes) -> None:
+        """Keep one line; `seq` rises from call to call."""
+        with self._lock:
+            self._rings[name].append(seq, line)
+            self._newest = seq
+
+    def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
+        """Return records with seq > since, oldest first, and in `next` the value to pass as `since` then.
+
+        `pod` is "NAME" or "NAMESPACE/NAME", "" for all. A `since` that was never reached comes from before
+        a restart of the daemon, where seq began at 1 again, and counts as 0. `lost_before`: for each ring the seq below
+        which its records are gone, 0 while it has all of them.
+        """
+        with self._lock:
+            held = [list(ring.lines) for ring in self._rings.values()]
+            lost = {name: ring.lost_before for name, ring in self._rings.items()}
+            newest = self._newest
+        if since > newest:
+            since = 0
+        lines = heapq.merge(*held)
+        records = (json.loads(line) for seq, line in lines if seq > since and _may_match(line, pod))
+        wanted = (record for record in records if _matches(record, pod))
+        page = list(islice(wanted, max(0, min(limit, MAX_LIMIT))))
+        return {"records": page, "next": page[-1]["seq"] if page else since, "lost_before": lost}
+
+
+def _may_match(line: bytes, pod: str) -> bool:
+    """Spare most lines the parsing; a nested "pod" may still deceive this, `_matches` decides."""
+    name = pod.rpartition("/")[2]
+    return not pod or f'"pod": {json.dumps(name)}'.encode() in line
+
+
+def _matches(record: dict[str, Any], pod: str) -> bool:
+    namespace, slash, name = pod.rpartition("/")
+    return not pod or (record["pod"] == name and (not slash or record["namespace"] == namespace))
+
+
+ADMISSION: Final = ""
+"""The key of an admission among the values of a container."""
+
+MOST_SUBJECTS: Final = 8192
+"""Containers, pods and pools with an entry; beyond it the oldest entries go."""
+
+MOST_BYTES: Final = 16 * 1024
+"""Of one line; a longer one is not kept here."""
+
+MOST_CHARACTERS: Final = 64 << 20
+"""Of a file that is read."""
+
+_HEAD: Final = '{"nri-coloc-records": 1}'
+
+Line = tuple[Any, bytes]
+"""A value, and the line of the record that decided for it."""
+
+
+class KeptRecords:
+    """`take` is for the audit's thread, all else for any."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._entries: dict[str, dict[str, Line]] = {}
+        self._changed = False
+
+    def take(self, fields: Mapping[str, Any], line: bytes) -> None:
+        """Learn from a record that was written."""
+        subject = _subject(fields)
+        if not subject or len(line) > MOST_BYTES or fields["reason"] == Reason.REFUSED_STRICT:
+            return
+        with self._lock:
+            if fields["event"] == AuditEvent.RELEASE:
+                self._changed |= self._entries.pop(subject, None) is not None
+                return
+            decided = self._news(subject, fields)
+            if decided:
+                self._note(subject, decided, line)
+
+    def _news(self, subject: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that a record decides for; a second admission repeats what its pool's record decided."""
+        decided = dict(fields["after"])
+        if fields["event"] != AuditEvent.ADMIT:
+            return decided
+        if ADMISSION in self._entries.get(subject, {}):
+            of_pool = self._entries.get(f"pool {fields['pool']}", {})
+            return {k: value for k, value in decided.items() if k not in of_pool or of_pool[k][0] != value}
+        return {**decided, ADMISSION: None}
+
+    def _note(self, subject: str, decided: Mapping[str, Any], line: bytes) -> None:
+        entry = self._entries.setdefault(subject, {})
+        for name, value in decided.items():
+            if name not in entry or entry[name][0] != value:
+                entry[name] = (value, line)
+                self._changed = True
+        while len(self._entries) > MOST_SUBJECTS:
+            del self._entries[next(iter(self._entries))]
+
+    def of_pod(self, pod: str) -> list[dict[str, Any]]:
+        """Return the records kept of a pod ("NAME" or "NAMESPACE/NAME") and of all pools, oldest first."""
+        namespace, _, name = pod.rpartition("/")
+        with self._lock:
+            lines = {line: None for entry in self._entries.values() for _, line in entry.values()}
+        mark = f'"pod": {json.dumps(name)}'.encode()
+        records = [json.loads(line) for line in lines if mark in line or b'"pod": ""' in line]
+        wanted = [
+            r for r in records if not r["pod"] or (r["pod"] == name and namespace in ("", r["namespace"]))
+        ]
+        return sorted(wanted, key=lambda record: str(record["ts"]))
+
+    def prune(self, containers: Collection[str], pods: Collection[str]) -> None:
+        """Drop the entries of containers (ids) and pods (uids) that do not live any more."""
+        with self._lock:
+            gone = [subject for subject in self._entries if not _lives(subject, containers, pods)]
+            for subject in gone:
+                del self._entries[subject]
+            self._changed |= bool(gone)
+
+    def changed(self) -> bool:
+        """Whether anything changed since this was asked last."""
+        with self._lock:
+            changed, self._changed = self._changed, False
+            return changed
+
+    def text(self) -> str:
+        """Return everything as a file's text."""
+        with self._lock:
+            entries = {subject: dict(entry) for subject, entry in self._entries.items()}
+        return "\n".join(
+            (_HEAD, *(row for subject, entry in entries.items() for row in _rows(subject, entry)), "")
+        )
+
+    def load(self, text: str) -> bool:
+        """Take over what a previous process kept; False for a text that is no such file. Broken rows are left out."""
+        head, _, rest = text.partition("\n")
+        if head != _HEAD:
+            return False
+        for row in rest.splitlines():
+            try:
+                found = json.loads(row)
+                subject, record = str(found["subject"]), found["record"]
+                decided = {name: record["after"].get(name) for name in map(str, found["values"])}
+                line = json.dumps(record).encode()
+                if subject == _subject(record) and record["ts"]:
+                    with self._lock:
+                        self._note(subject, decided, line)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                continue
+        return True
+
+
+def _subject(fields: Mapping[str, Any]) -> str:
+    """Return whom a record's values belong to: a container, a pod, or a pool; "" for none of them."""
+    if fields["container_id"]:
+        return f"container {fields['container_id']}"
+    if fields["pod_uid"]:
+        return f"pod {fields['pod_uid']}"
+    return f"pool {fields['pool']}" if fields["pool"] and not fields["pod"] else ""
+
+
+def _lives(subject: str, containers: Collection[str], pods: Collection[str]) -> bool:
+    kind, _, name = subject.partition(" ")
+    if kind == "container":
+        return name in containers
+    return kind != "pod" or name in pods
+
+
+def _rows(subject: str, entry: Mapping[str, Line]) -> Iterator[str]:
+    """Write each line once, with the values that it decided for."""
+    values: dict[bytes, list[str]] = {}
+    for name, (_, line) in entry.items():
+        values.setdefault(line, []).append(name)
+    for line, names in values.items():
+        yield f'{{"subject": {json.dumps(subject)}, "values": {json.dumps(names)}, "record": {line.decode()}}}'
+
+
+PATIENCE_S: Final = 0.5
+"""How long the first write to a stuck reader waits; below the second that a shutdown grants the audit."""
+
+_CAUSES: Final = {
+    errno.EPIPE: "broken_pipe",
+    errno.ENOSPC: "no_space",
+    errno.EDQUOT: "no_space",
+    errno.EAGAIN: "blocked",
+}
+
+LOST_CAUSES: Final = ("blocked", "broken_pipe", "io_error", "no_space", "overflow", "unrenderable")
+"""Every value of the label `why` of `nri_coloc_audit_lost_total`."""
+
+Lost = Callable[[str, int], None]
+"""Called with one of `LOST_CAUSES` and how many."""
+
+
+class LineWriter:
+    """For one thread; `patience_s` is spent once, until the reader takes something again."""
+
+    def __init__(self, fd: int, lost: Lost, patience_s: float = PATIENCE_S) -> None:
+        self._fd = fd
+        self._lost = lost
+        self._patience_ms = int(patience_s * 1000)
+        self._stuck = False
+        self._torn = False
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    def write(self, line: bytes) -> bool:
+        """Write one line, its newline included; False when it was lost, which is then counted."""
+        # a line of which only a part went out is closed first, so that the next one stays readable
+        rest = memoryview(b"\n" + line if self._torn else line)
+        while rest:
+            taken, cause = self._write_some(rest[: select.PIPE_BUF])
+            if cause:
+                self._lost(cause, 1)
+                return False
+            rest = rest[taken:]
+            self._torn = len(rest) > 0
+        return True
+
+    def _write_some(self, piece: memoryview) -> tuple[int, str]:
+        """Return how much was taken, or the cause why nothing was."""
+        if not self._poll.poll(0 if self._stuck else self._patience_ms):
+            self._stuck = True
+            return 0, "blocked"
+        self._stuck = False
+        try:
+            return os.write(self._fd, piece), ""
+        except OSError as error:
+            return 0, _CAUSES.get(error.errno or 0, "io_error")

@@ -1,0 +1,1 @@
+"""The operator's YAML file: read, checked with line numbers, and turned into `core.settings`."""

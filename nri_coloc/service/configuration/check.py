@@ -1,0 +1,23 @@
+"""What `nri-coloc check-config FILE` says: the effective configuration, or every problem of the file."""
+
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from nri_coloc.errors import SettingsError
+from nri_coloc.service.configuration import loading
+
+VALID: Final = 0
+INVALID: Final = 2
+
+
+def report(path: str | Path) -> tuple[int, str]:
+    """Return the exit code and the text: YAML with all defaults filled in (stdout), or problems (stderr)."""
+    try:
+        text = loading.text_of(path)
+        file = loading.parse(text, str(path))
+    except SettingsError as error:
+        return INVALID, str(error) + "\n"
+    plain = file.model_dump(mode="json", by_alias=True)
+    return VALID, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000)

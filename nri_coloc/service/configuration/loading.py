@@ -1,0 +1,276 @@
+"""The operator's configuration: from a file, or a text that the runtime handed over, to `Settings`.
+
+The border where strangers' YAML ends: whatever is wrong becomes one SettingsError that lists every problem
+as `file:line: key: what is wrong; allowed: what is`, so that a file is mended in one go. `schema` says what
+is allowed, `document` where it stands; this module joins the two and fills the model.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.settings import (
+    BurstTuning,
+    ClassRule,
+    ClassTuning,
+    HintTuning,
+    PoolTuning,
+    ReclaimTuning,
+    Selector,
+    Settings,
+    Tuning,
+)
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.errors import SettingsError
+from nri_coloc.pods import quantity
+from nri_coloc.service.configuration import document, schema
+from nri_coloc.service.configuration.document import Document, DocumentError, Problem
+from nri_coloc.service.configuration.sections import MisplacedError, Pool, Reclaim
+
+MAX_BYTES: Final = 1 << 20
+"""What a ConfigMap can hold (etcd's default limit, and Kubernetes' own check)."""
+
+_MAX_PROBLEMS: Final = 50
+
+QUOTA_BURST_PERCENT: Final = 300
+"""How far quotas go where the quota burst is on: Koordinator's default (cfsQuotaBurstPercent)."""
+
+NO_HINTS: Final = HintTuning(online_slice_us=0, offline_policy="")
+BATCH_HINTS: Final = HintTuning(offline_policy="SCHED_BATCH")
+
+
+def load(text: str, where: str) -> Settings:
+    """Return the settings that a text means; SettingsError lists what is wrong, each line led by `where`."""
+    return _settings(parse(text, where))
+
+
+def read(path: str | Path) -> Settings:
+    """Return the settings that a file means."""
+    return load(text_of(path), str(path))
+
+
+def parse(text: str, where: str) -> schema.File:
+    """Return the file with its defaults filled in; SettingsError as in `load`."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _refused(where, [Problem(0, "", f"too large; allowed: at most {MAX_BYTES} bytes")])
+    try:
+        found = document.read(text)
+    except DocumentError as error:
+        raise _refused(where, [error.problem]) from error
+    problems, more = found.problems, 0
+    try:
+        file = schema.File.model_validate({} if found.data is None else found.data)
+    except ValidationError as error:
+        details = _in_order(error, found)
+        problems += [_problem(detail, found) for detail in details[:_MAX_PROBLEMS]]
+        more = len(details[_MAX_PROBLEMS:])
+    if problems:
+        raise _refused(where, sorted(problems, key=lambda problem: problem.line), more)
+    return file
+
+
+def text_of(path: str | Path) -> str:
+    """Read a file whole, but never more than may be in it."""
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise _refused(str(path), [Problem(line, "", "not text in UTF-8")]) from error
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a path with a NUL in it
+        raise SettingsError(f"{path!r}: is not a path") from error
+
+
+def _refused(where: str, problems: list[Problem], more: int = 0) -> SettingsError:
+    lines = [_line(where, problem) for problem in problems[:_MAX_PROBLEMS]]
+    more += len(problems) - len(lines)
+    if more:
+        lines.append(f"{where}: and {more} problems more")
+    return SettingsError(*(line.encode("utf-8", "backslashreplace").decode() for line in lines))
+
+
+def _line(where: str, problem: Problem) -> str:
+    place = f"{where}:{problem.line}" if problem.line else where
+    return f"{place}: {problem.path}: {problem.text}" if problem.path else f"{place}: {problem.text}"
+
+
+def _in_order(error: ValidationError, found: Document) -> list[ErrorDetails]:
+    """Return what is wrong as it stands in the file: what is told of much is its beginning."""
+    return sorted(error.errors(include_url=False), key=lambda detail: found.line_of(_path(detail)))
+
+
+def _path(detail: ErrorDetails) -> tuple[str | int, ...]:
+    misplaced = detail.get("ctx", {}).get("error")
+    return (*detail["loc"], *(misplaced.at if isinstance(misplaced, MisplacedError) else ()))
+
+
+def _problem(detail: ErrorDetails, found: Document) -> Problem:
+    path = _path(detail)
+    return Problem(found.line_of(path), document.joined(path), _sentence(detail, path))
+
+
+def _sentence(detail: ErrorDetails, path: tuple[str | int, ...]) -> str:
+    *parents, key = path or ("",)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(key, _model_at(tuple(parents)))
+    if detail["type"] == "model_type":
+        return f"{_short(detail['input'])} does not fit; allowed: {_names(_model_at(path))}"
+    field = _field_at(path)
+    allowed = field.description if field else ""
+    if detail["type"] == "missing":
+        return f"missing; allowed: {allowed}"
+    if detail["type"] == "value_error":
+        return f"{detail['ctx']['error']}; allowed: {allowed}"
+    return f"{_short(detail['input'])} does not fit; allowed: {allowed}"
+
+
+def _unknown_key(key: str | int, model: type[BaseModel] | None) -> str:
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(str(key)[:64], _keys(model), n=1)
+    hint = f", did you mean {near[0]}?" if near else ""
+    return f"unknown key{hint}; allowed: {_names(model)}"
+
+
+def _keys(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+
+
+def _names(model: type[BaseModel] | None) -> str:
+    return ", ".join(_keys(model)) or "nothing yet, this section has no keys so far"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a section"
+    if isinstance(value, tuple):
+        return "a list"
+    return repr(value[:80]) if isinstance(value, str) else json.dumps(value)  # null, true, false, 7
+
+
+def _fields_along(path: tuple[str | int, ...]) -> Iterator[FieldInfo]:
+    model: type[BaseModel] | None = schema.File
+    for part in path:
+        if part in (keys := _keys(model)):  # an item of a list or map is described by its field
+            yield keys[part]
+            model = _model_in(keys[part].annotation)
+
+
+def _field_at(path: tuple[str | int, ...]) -> FieldInfo | None:
+    *_, last = (None, *_fields_along(path))
+    return last
+
+
+def _model_at(path: tuple[str | int, ...]) -> type[BaseModel] | None:
+    field = _field_at(path)
+    return schema.File if field is None else _model_in(field.annotation)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
+
+
+def _settings(file: schema.File) -> Settings:
+    return Settings(
+        tuning=_tuning(file),
+        nri_socket=file.runtime.nri_socket,
+        cri_socket=file.runtime.cri_socket,
+        plugin_name=file.runtime.plugin_name,
+        plugin_index=file.runtime.plugin_index,
+        http=file.telemetry.http,
+        audit_ring=file.telemetry.audit_ring,
+        log_level=file.telemetry.log_level,
+        restore_on_exit="restore-on-exit" in file.reclaim.features,
+    )
+
+
+def _tuning(file: schema.File) -> Tuning:
+    cpus = file.node.reserved_cpus
+    sections = (file.classes.dedicated, file.classes.shared, file.classes.reclaimed, file.classes.system)
+    return Tuning(
+        reserved=cpuset.parse(cpus) if isinstance(cpus, str) else 0,
+        reserved_count=cpus if isinstance(cpus, int) else 0,
+        reserved_memory=quantity.whole_bytes(file.node.reserved_memory),
+        preserve_kubelet=file.node.kubelet_cpu_manager == "preserve-kubelet",
+        classes={section.name: _class(section) for section in sections},
+        rules=tuple(_rule(rule) for rule in file.classes.rules),
+        pools=tuple(_pool(name, pool) for name, pool in file.pools.items()),
+        reclaim=_reclaim(file.reclaim, quantity.whole_bytes(file.node.reserved_memory)),
+        dra_driver=file.runtime.dra_cpu_driver,
+        handlers=dict(file.runtime.handlers),
+        updates_per_reply=file.runtime.updates_per_reply,
+        observe=file.mode == "observe",
+        strict=file.strict,
+    )
+
+
+def _class(section: schema.ClassSection) -> ClassTuning:
+    return ClassTuning(
+        cpu_shares=section.cpu_shares,
+        io_weight=section.io_weight,
+        oom_score_adj=section.oom_score_adj,
+        memory_high=section.memory_high,
+        memory_low=section.memory_low,
+        memory_min=section.memory_min,
+        cpu_burst=section.cpu_burst,
+        allow_namespaces=section.allow_namespaces,
+        min_request=quantity.thousandths(section.min_request) if isinstance(section, schema.Dedicated) else 0,
+    )
+
+
+def _rule(rule: schema.Rule) -> ClassRule:
+    return ClassRule(QoSClass(rule.qos), _pair(rule.annotation), _pair(rule.label), rule.namespace or "")
+
+
+def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
+    return ReclaimTuning(
+        enabled=section.enabled,
+        partition=section.sharing == "partition",
+        watermark=section.cpu_watermark / 100,
+        stall=section.stall / 100,
+        memory_watermark=section.memory_watermark / 100,
+        memory_reserve=reserved,
+        host_groups=section.members,
+        burst=BurstTuning(quota_percent=QUOTA_BURST_PERCENT)
+        if "quota-burst" in section.features
+        else BurstTuning(),
+        hints=_hints(section),
+    )
+
+
+def _hints(section: Reclaim) -> HintTuning:
+    if "scheduler-hints" not in section.features:
+        return NO_HINTS
+    return HintTuning() if "scheduler-idle" in section.features else BATCH_HINTS
+
+
+def _pool(name: str, pool: Pool) -> PoolTuning:
+    low, high = pool.band or (0, 0)
+    return PoolTuning(
+        name,
+        members=tuple(Selector(_pair(m.annotation), _pair(m.label), m.namespace or "") for m in pool.members),
+        qos=QoSClass.SYSTEM if pool.kind == "system" else QoSClass.SHARED,
+        minimum=pool.min_cpus,
+        maximum=pool.max_cpus,
+        group_by=pool.group_by,
+        priority=pool.priority,
+        band=(low / 100, high / 100) if pool.band else None,
+    )
+
+
+def _pair(selector: str | None) -> tuple[str, str] | None:
+    if selector is None:
+        return None
+    key, _, value = selector.partition("=")
+    return key, value

@@ -1,0 +1,319 @@
+"""The read-only HTTP interface: metrics, health, state, audit, and a page (DESIGN 4.5)."""
+
+import json
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import formatdate
+from http import HTTPStatus
+from threading import Event, Thread
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import parse_qsl
+
+from nri_coloc.core import endpoint
+from nri_coloc.service import overview
+from nri_coloc.service.http_answers import Answers, Target
+from nri_coloc.service.http_loop import Connection, Loop, Outbox, Request
+from nri_coloc.service.page import PAGE
+
+_MAX_DIGITS: Final = 18
+"""A seq of nineteen digits would take longer than the machine lives; int() of a megabyte takes seconds."""
+
+
+class BadQuery(ValueError):
+    """The text is fit to be sent back."""
+
+
+class AuditQuery(NamedTuple):
+    """`pod` is "NAME" or "NAMESPACE/NAME", "" for all."""
+
+    since: int = 0
+    pod: str = ""
+    limit: int = 100
+
+
+def parse(text: str) -> AuditQuery:
+    """Read a query string; a parameter that is unknown, given twice or no number is refused."""
+    given: dict[str, str] = {}
+    for name, value in _pairs(text):
+        if name not in AuditQuery._fields:
+            raise BadQuery(f"unknown parameter {name[:40]!r}; known are since, pod and limit")
+        if name in given:
+            raise BadQuery(f"{name} is given twice")
+        given[name] = value
+    return AuditQuery(
+        since=_number(given, "since", default=0, least=0),
+        pod=_pod(given.get("pod", "")),
+        limit=_number(given, "limit", default=100, least=1),
+    )
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=8)
+    except ValueError as error:
+        raise BadQuery(f"the query cannot be read: {error}") from error
+
+
+def _number(given: dict[str, str], name: str, default: int, least: int) -> int:
+    text = given.get(name, "")
+    if not text:
+        return default
+    if len(text) > _MAX_DIGITS:
+        raise BadQuery(f"{name} may have {_MAX_DIGITS} digits at most, not the {len(text)} of {text[:40]!r}")
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise BadQuery(f"{name} must be a whole number of at least {least}, not {text[:40]!r}")
+    return int(text)
+
+
+def _pod(text: str) -> str:
+    namespace, slash, name = text.rpartition("/")
+    if (slash and not namespace) or "/" in namespace or (text and not name):
+        raise BadQuery(f"pod must be NAME or NAMESPACE/NAME, not {text[:80]!r}")
+    return text
+
+
+BACKLOG: Final = 128
+"""With few places a burst waits a second for its second SYN."""
+
+CLOSE_S: Final = 1.0
+"""What a shutdown waits at most for the thread."""
+
+RETRY_S: Final = 1.0
+"""Between two attempts to get the port."""
+
+ALLOWED: Final = "GET, HEAD"
+JSON: Final = "application/json"
+HTML: Final = "text/html; charset=utf-8"
+TEXT: Final = "text/plain; charset=utf-8"
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+HEADERS: Final = {
+    "Server": "nri-coloc",
+    "Connection": "close",
+    # the page is one file, so its style and script are inline; it inserts every foreign text as text
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+Report = Callable[[str], None]
+"""Takes a sentence for the operator's log."""
+
+
+class View(Protocol):
+    """What the daemon shows; `healthy` must not wait for anything."""
+
+    def metrics(self) -> bytes:
+        """Return Prometheus' text format."""
+
+    def healthy(self) -> bool:
+        """Whether the loop lives."""
+
+    def readiness(self) -> dict[str, Any]:
+        """Return {"ready": bool, "checks": {name: {"ok": bool, "detail": str}}}."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the body of /v1/state."""
+
+    def capacity(self) -> dict[str, Any]:
+        """Return the body of /v1/capacity."""
+
+    def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
+        """Return {"records": [...], "next": SEQ, "lost_before": {ring: SEQ}}; `BadQuery` never gets this far."""
+
+
+class HttpServer:
+    """Serves `view` from its own threads; a port that is taken is tried again for ever."""
+
+    def __init__(self, view: View, report: Report, retry_s: float = RETRY_S) -> None:
+        self._view = view
+        self._report = report
+        self._retry_s = retry_s
+        self._closing = Event()
+        self._bound = Event()
+        self._address = ("", 0)
+        self._port = 0
+        self._loop: Loop | None = None
+        self._thread = Thread(target=self._run, name="http", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is served, 0 while there is none."""
+        return self._port
+
+    def start(self, address: str) -> None:
+        """Start serving at "ADDRESS:PORT"; return at once. Raise ValueError for another text."""
+        self._address = endpoint.split(address)
+        self._thread.start()
+
+    def wait_bound(self, timeout_s: float) -> bool:
+        """Wait until the port is ours; for tests and for whoever started us to look at."""
+        return self._bound.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop serving and free the port; answers under way are cut off."""
+        self._closing.set()
+        if self._loop:
+            self._loop.close()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        listener = self._bind()
+        if listener is None:
+            return
+        outbox = Outbox()
+        answers = Answers(lambda target: _computed(target, self._view, self._report), _delivering(outbox))
+        self._loop = Loop(listener, _Service(self._view, self._report, answers), outbox, self._report)
+        self._port = listener.getsockname()[1]
+        if self._closing.is_set():  # `close` may have come before there was a loop to end
+            self._loop.close()
+        self._bound.set()
+        answers.start()
+        try:
+            self._loop.run()
+        finally:
+            answers.close()
+
+    def _bind(self) -> socket.socket | None:
+        """Try until the port is ours; None when we were closed before. Each new obstacle is reported once."""
+        reported = ""
+        host, port = self._address
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        while not self._closing.is_set():
+            try:
+                return socket.create_server((host, port), family=family, backlog=BACKLOG)
+            except OSError as error:
+                problem = f"cannot serve HTTP at {host}:{port}: {error.strerror or error}; trying on"
+            if problem != reported:
+                self._report(problem)
+                reported = problem
+            self._closing.wait(self._retry_s)
+        return None
+
+
+class _Answer(NamedTuple):
+    body: bytes
+    content_type: str = JSON
+    status: int = HTTPStatus.OK
+
+
+class _Asker(NamedTuple):
+    """A request that waits for its answer."""
+
+    connection: Connection
+    with_body: bool
+
+
+class _Service:
+    """Answers on the loop's thread what needs no computing, and queues the rest."""
+
+    def __init__(self, view: View, report: Report, answers: "Answers[_Asker, _Answer]") -> None:
+        self._view = view
+        self._report = report
+        self._answers = answers
+
+    def ask(self, request: Request, connection: Connection) -> bytes | None:
+        with_body = request.method != "HEAD"
+        if request.method not in ("GET", "HEAD"):
+            refused = _error(HTTPStatus.METHOD_NOT_ALLOWED, f"this interface is read-only: {ALLOWED}")
+            return _rendered(refused, with_body=True)
+        route = _ROUTES.get(request.path)
+        if route is None:
+            nothing = f"there is nothing here; look at {', '.join(_ROUTES)}"
+            return _rendered(_error(HTTPStatus.NOT_FOUND, nothing), with_body=with_body)
+        target = Target(request.path, request.query if route.takes_query else "")
+        if route.at_once:
+            return _rendered(_computed(target, self._view, self._report), with_body=with_body)
+        if self._answers.ask(target, _Asker(connection, with_body)):
+            return None
+        busy = _error(HTTPStatus.SERVICE_UNAVAILABLE, "too many different questions at once; ask again")
+        return _rendered(busy, with_body=with_body)
+
+    def refusal(self, status: HTTPStatus, sentence: str) -> bytes:
+        return _rendered(_error(status, sentence), with_body=True)
+
+
+def _delivering(outbox: Outbox) -> Callable[[tuple[_Asker, ...], _Answer], None]:
+    def deliver(askers: tuple[_Asker, ...], answer: _Answer) -> None:
+        for with_body in (True, False):
+            connections = tuple(each.connection for each in askers if each.with_body is with_body)
+            if connections:
+                outbox.put(connections, _rendered(answer, with_body=with_body))
+
+    return deliver
+
+
+def _computed(target: Target, view: View, report: Report) -> _Answer:
+    try:
+        return _ROUTES[target.path].make(view, target.query)
+    except BadQuery as error:
+        return _error(HTTPStatus.BAD_REQUEST, str(error))
+    except Exception as error:  # noqa: BLE001 - a broken view is one failed request, not a dead thread
+        report(f"{target.path} failed: {type(error).__name__}: {error}")
+        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "this view failed; the daemon's log says why")
+
+
+def _rendered(answer: _Answer, *, with_body: bool) -> bytes:
+    status = HTTPStatus(answer.status)
+    headers = {
+        "Date": formatdate(usegmt=True),
+        "Content-Type": answer.content_type,
+        "Content-Length": str(len(answer.body)),
+        **HEADERS,
+        **({"Allow": ALLOWED} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}),
+        **({"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}),
+    }
+    lines = [
+        f"HTTP/1.0 {status.value} {status.phrase}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    head = "\r\n".join([*lines, "", ""]).encode()
+    return head + answer.body if with_body else head
+
+
+def _json(body: dict[str, Any], status: int = HTTPStatus.OK) -> _Answer:
+    return _Answer(json.dumps(body).encode() + b"\n", JSON, status)
+
+
+def _error(status: int, sentence: str) -> _Answer:
+    return _json({"error": sentence}, status)
+
+
+def _health(view: View, _query: str) -> _Answer:
+    if view.healthy():
+        return _Answer(b"ok\n", TEXT)
+    return _Answer(b"the loop does not answer\n", TEXT, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _readiness(view: View, _query: str) -> _Answer:
+    body = view.readiness()
+    return _json(body, HTTPStatus.OK if body["ready"] else HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+class _Route(NamedTuple):
+    """`at_once`: cheap enough for the loop's thread. `takes_query`: different queries have different answers."""
+
+    make: Callable[[View, str], _Answer]
+    at_once: bool = False
+    takes_query: bool = False
+
+
+def _page(view: View, _query: str) -> _Answer:
+    now = datetime.now(UTC)
+    return _json(overview.as_json(view.state(), view.capacity(), view.readiness(), now))
+
+
+_ROUTES: Final[dict[str, _Route]] = {
+    "/": _Route(lambda _view, _query: _Answer(PAGE, HTML), at_once=True),
+    "/page.json": _Route(_page),
+    "/metrics": _Route(lambda view, _query: _Answer(view.metrics(), PROMETHEUS)),
+    "/healthz": _Route(_health, at_once=True),
+    "/readyz": _Route(_readiness),
+    "/v1/state": _Route(lambda view, _query: _json(view.state())),
+    "/v1/capacity": _Route(lambda view, _query: _json(view.capacity())),
+    "/v1/audit": _Route(lambda view, query: _json(view.audit(*parse(query))), takes_query=True),
+}

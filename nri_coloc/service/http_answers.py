@@ -1,0 +1,99 @@
+"""The thread that computes HTTP answers: one at a time, round-robin over the paths.
+
+A flood of requests costs at most half a core (`Allowance`). Requests that ask for the same share one answer, and a
+path with many requests does not delay another path.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from threading import Condition, Event, Thread
+from time import thread_time
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from nri_coloc.service.http_loop import Allowance
+
+MAX_QUERIES: Final = 8
+"""Different queries of one path that may wait; each further one is refused."""
+
+SHARE: Final = 0.5
+BURST_S: Final = 1.0
+"""Half of a core, and a second at once: a scrape takes 20 ms, and people ask now and then."""
+
+CLOSE_S: Final = 1.0
+
+Waiting = TypeVar("Waiting", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+class Target(NamedTuple):
+    """What is asked for: requests with equal targets get the same answer."""
+
+    path: str
+    query: str
+
+
+class Answers(Generic[Waiting, Answer]):
+    """`compute` makes an answer; `deliver` hands it to the requests that waited. Both run on this thread."""
+
+    def __init__(
+        self,
+        compute: Callable[[Target], Answer],
+        deliver: Callable[[tuple[Waiting, ...], Answer], None],
+    ) -> None:
+        self._compute = compute
+        self._deliver = deliver
+        self._asked = Condition()
+        self._paths: deque[str] = deque()
+        self._waiting: dict[str, dict[str, list[Waiting]]] = {}
+        self._allowance = Allowance(SHARE, BURST_S)
+        self._closing = Event()
+        self._thread = Thread(target=self._run, name="http-answers", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def ask(self, target: Target, waiting: Waiting) -> bool:
+        """Queue a request; return False if too many different ones wait for this path."""
+        with self._asked:
+            queries = self._waiting.get(target.path)
+            if queries is None:
+                queries = self._waiting[target.path] = {}
+                self._paths.append(target.path)
+            if target.query not in queries and len(queries) >= MAX_QUERIES:
+                return False
+            queries.setdefault(target.query, []).append(waiting)
+            self._asked.notify()
+            return True
+
+    def close(self) -> None:
+        """End the thread after the answer at hand."""
+        self._closing.set()
+        with self._asked:
+            self._asked.notify()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        while (found := self._next()) is not None:
+            target, waiting = found
+            began = thread_time()
+            self._deliver(waiting, self._compute(target))
+            self._closing.wait(self._allowance.pause_after(thread_time() - began))
+
+    def _next(self) -> tuple[Target, tuple[Waiting, ...]] | None:
+        """Wait for a request and take it, and all that ask for the same, from the next path; None at the end."""
+        with self._asked:
+            while not self._paths and not self._closing.is_set():
+                self._asked.wait()
+            if self._closing.is_set():
+                return None
+            path = self._paths.popleft()
+            queries = self._waiting[path]
+            query = next(iter(queries))
+            waiting = tuple(queries.pop(query))
+            if queries:
+                self._paths.append(path)
+            else:
+                del self._waiting[path]
+            return Target(path, query), waiting

@@ -1,0 +1,360 @@
+"""The one thread that holds all HTTP connections: it parses requests and sends answers, and never waits for a client.
+
+`Allowance` is a token bucket of CPU time: the share of one core that requests from outside may use.
+"""
+
+import re
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import IntEnum
+from http import HTTPStatus
+from threading import Event
+from typing import Final, NamedTuple, Protocol
+
+
+class Allowance:
+    """`share`: of a core, on average. `burst_s`: CPU seconds that may be used at once after a quiet time."""
+
+    def __init__(self, share: float, burst_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share = share
+        self._burst_s = burst_s
+        self._clock = clock
+        self._left_s = burst_s
+        self._at = clock()
+
+    def pause_after(self, spent_s: float) -> float:
+        """Return the seconds to wait after work that took so many CPU seconds; 0 while the burst lasts.
+
+        At most one burst is owed: a caller that waits less than it should is not paused for ever.
+        """
+        now = self._clock()
+        earned_s = (now - self._at) * self._share
+        left_s = min(self._burst_s, self._left_s + earned_s) - spent_s
+        self._left_s, self._at = max(-self._burst_s, left_s), now
+        return max(0.0, -self._left_s / self._share)
+
+
+MAX_BYTES: Final = 16 * 1024
+"""Of a head: twice what browsers and proxies send at most."""
+
+MAX_HEADERS: Final = 100
+
+_LINE: Final = re.compile(rb"([!-~]{1,32}) ([!-~]+) HTTP/1\.[0-9]")
+
+
+class Request(NamedTuple):
+    """A request that can be answered; `query` is what follows the question mark."""
+
+    method: str
+    path: str
+    query: str
+
+
+class BadRequest(ValueError):
+    """A head that cannot be served; the text is fit to be sent back."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def end_of_head(received: bytes | bytearray, since: int) -> int:
+    """Return the length of the head, -1 while it is not whole; raise BadRequest when it is too long.
+
+    `since`: how many bytes were looked at before. So a head costs as much byte by byte as at once.
+    """
+    begin = max(0, since - 2)
+    ends = [at for at in (received.find(b"\n\r\n", begin), received.find(b"\n\n", begin)) if at >= 0]
+    if min(ends, default=len(received)) >= MAX_BYTES:
+        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has at most {MAX_BYTES} bytes")
+    return min(ends, default=-1)
+
+
+def read(head: bytes) -> Request:
+    """Return what a whole head asks for; raise BadRequest."""
+    lines = head.strip(b"\r\n").splitlines()  # RFC 9112, 2.2: an empty line before a request is ignored
+    if len(lines) - 1 > MAX_HEADERS:
+        raise BadRequest(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"there are at most {MAX_HEADERS} headers"
+        )
+    asked = _LINE.fullmatch(lines[0]) if lines else None
+    if asked is None:
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the first line is not a request of HTTP/1")
+    path, _, query = asked[2].decode().partition("?")
+    return Request(asked[1].decode(), path, query)
+
+
+MAX_CONNECTIONS: Final = 64
+"""Prometheus, two probes and a few people, and room for clients that behave badly. A connection costs no thread."""
+
+MAX_UNSENT_BYTES: Final = 8 << 20
+"""Of all answers that clients have not read yet: several of the largest one."""
+
+TIMEOUT_S: Final = 5.0
+"""For the whole request, and again for the whole answer."""
+
+LINGER_S: Final = 1.0
+"""For the client to close after its answer. Closing first, with a body unread, would reset the connection, and the
+client might lose the answer."""
+
+SHARE: Final = 0.01
+BURST_S: Final = 0.05
+"""What all clients together may cost this thread: a hundredth of a core, and 50 ms at once, some 500 requests. Beyond
+that each turn serves more clients, and each waits some 10 ms."""
+
+LONGEST_PAUSE_S: Final = 0.05
+"""A probe waits no longer than this for its turn, whatever was spent."""
+
+ACCEPT_PAUSE_S: Final = 0.05
+"""After a failed accept: without descriptors the kernel offers the same connection again at once."""
+
+ACCEPTED_AT_ONCE: Final = 16
+PIECE: Final = 16 * 1024
+
+
+class Service(Protocol):
+    """What answers requests; called on the loop's thread, so none of this may wait."""
+
+    def ask(self, request: Request, connection: "Connection") -> bytes | None:
+        """Return the answer, or None if it will be put into the outbox."""
+
+    def refusal(self, status: HTTPStatus, sentence: str) -> bytes:
+        """Return the answer to a request that cannot be read."""
+
+
+class Phase(IntEnum):
+    """How far a connection has come; the lowest is closed first when there are too many."""
+
+    LINGERING = 0
+    READING = 1
+    SENDING = 2
+    WAITING = 3
+
+
+class Connection:
+    """One client's socket; its owner is the loop's thread."""
+
+    def __init__(self, client: socket.socket, now: float) -> None:
+        self.socket = client
+        self.phase = Phase.READING
+        self.deadline = now + TIMEOUT_S
+        self.received = bytearray()
+        self.unsent = memoryview(b"")
+
+    @property
+    def rank(self) -> tuple[Phase, float]:
+        """The order in which connections are closed when there are too many."""
+        return self.phase, self.deadline
+
+    def to(self, phase: Phase, deadline: float) -> None:
+        """Begin another phase."""
+        self.phase, self.deadline = phase, deadline
+
+
+class Outbox:
+    """Answers on their way to the loop's thread, from any thread; `wakes` becomes readable when there is one."""
+
+    def __init__(self) -> None:
+        self.wakes, self._waker = socket.socketpair()
+        self.wakes.setblocking(False)
+        self._waker.setblocking(False)
+        self._answers: deque[tuple[tuple[Connection, ...], bytes]] = deque()
+
+    def put(self, connections: tuple[Connection, ...], answer: bytes) -> None:
+        """Have the same answer sent to several connections."""
+        self._answers.append((connections, answer))
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the loop."""
+        with suppress(OSError):  # full: the loop is about to wake; closed: it has ended
+            self._waker.send(b"x")
+
+    def taken(self) -> Iterator[tuple[tuple[Connection, ...], bytes]]:
+        """Yield what was put since the last time."""
+        with suppress(BlockingIOError):
+            self.wakes.recv(PIECE)
+        while self._answers:
+            yield self._answers.popleft()
+
+    def close(self) -> None:
+        """End both sockets."""
+        self.wakes.close()
+        self._waker.close()
+
+
+class Loop:
+    """`run` serves on the caller's thread until `close`, which any thread may call."""
+
+    def __init__(
+        self, listener: socket.socket, service: Service, outbox: Outbox, report: Callable[[str], None]
+    ) -> None:
+        self._listener = listener
+        self._service = service
+        self._outbox = outbox
+        self._report = report
+        self._allowance = Allowance(SHARE, BURST_S)
+        self._closing = Event()
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(outbox.wakes, selectors.EVENT_READ, self._take_answers)
+
+    def run(self) -> None:
+        """Serve until `close`, then close every connection."""
+        try:
+            while not self._closing.is_set():
+                began = time.thread_time()
+                self._turn()
+                pause_s = self._allowance.pause_after(time.thread_time() - began)
+                self._closing.wait(min(pause_s, LONGEST_PAUSE_S))
+        finally:
+            for connection in tuple(self._connections):
+                self._close(connection)
+            self._selector.close()
+            self._listener.close()
+            self._outbox.close()
+
+    def close(self) -> None:
+        """End `run`; answers under way are cut off."""
+        self._closing.set()
+        self._outbox.wake()
+
+    # ---- the loop's thread ----
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._until_deadline()):
+            if isinstance(key.data, Connection):
+                self._serve(key.data)
+            else:
+                key.data()
+        now = time.monotonic()
+        for connection in [each for each in self._connections if each.deadline <= now]:
+            self._close(connection)
+
+    def _until_deadline(self) -> float | None:
+        if not self._connections:
+            return None
+        return max(0.0, min(each.deadline for each in self._connections) - time.monotonic())
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                client, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # the client has left, or there are no descriptors: those come back
+                self._closing.wait(ACCEPT_PAUSE_S)
+                return
+            self._begin(client)
+
+    def _begin(self, client: socket.socket) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self._close(min(self._connections, key=lambda each: each.rank))
+        client.setblocking(False)
+        connection = Connection(client, time.monotonic())
+        self._connections.add(connection)
+        self._selector.register(client, selectors.EVENT_READ, connection)
+        self._serve(connection)
+
+    def _serve(self, connection: Connection) -> None:
+        """Do what this connection's socket is ready for."""
+        if connection not in self._connections:  # closed earlier in this turn
+            return
+        try:
+            match connection.phase:
+                case Phase.READING:
+                    self._read(connection)
+                case Phase.SENDING:
+                    self._send(connection)
+                case Phase.LINGERING:
+                    self._drop_input(connection)
+                case Phase.WAITING:
+                    return
+        except BlockingIOError:
+            return
+        except OSError:  # the client has left
+            self._close(connection)
+        except Exception as error:  # noqa: BLE001 - one client's request, while this thread serves all
+            self._report(f"an HTTP connection failed and was closed: {type(error).__name__}: {error}")
+            self._close(connection)
+
+    def _read(self, connection: Connection) -> None:
+        piece = connection.socket.recv(PIECE)
+        if not piece:
+            self._close(connection)
+            return
+        seen = len(connection.received)
+        connection.received += piece
+        try:
+            end = end_of_head(connection.received, seen)
+            if end >= 0:
+                self._ask(connection, read(bytes(connection.received[:end])))
+        except BadRequest as refused:
+            self._answer(connection, self._service.refusal(refused.status, str(refused)))
+
+    def _ask(self, connection: Connection, request: Request) -> None:
+        connection.to(Phase.WAITING, time.monotonic() + TIMEOUT_S)
+        answer = self._service.ask(request, connection)
+        if answer is not None:
+            self._answer(connection, answer)
+        else:  # until there is an answer, neither the client's bytes nor its end are of interest
+            self._selector.unregister(connection.socket)
+
+    def _drop_input(self, connection: Connection) -> None:
+        """Read and drop what follows the request: a body, or another request."""
+        if not connection.socket.recv(PIECE):
+            self._close(connection)
+
+    def _take_answers(self) -> None:
+        for connections, answer in self._outbox.taken():
+            for connection in connections:
+                if connection in self._connections:  # not closed meanwhile
+                    self._answer(connection, answer)
+
+    def _answer(self, connection: Connection, answer: bytes) -> None:
+        connection.received = bytearray()
+        connection.unsent = memoryview(answer)
+        connection.to(Phase.SENDING, time.monotonic() + TIMEOUT_S)
+        self._make_room(connection)
+        self._watch(connection, selectors.EVENT_WRITE)
+        self._serve(connection)
+
+    def _watch(self, connection: Connection, event: int) -> None:
+        if connection.socket.fileno() in self._selector.get_map():
+            self._selector.modify(connection.socket, event, connection)
+        else:
+            self._selector.register(connection.socket, event, connection)
+
+    def _make_room(self, newest: Connection) -> None:
+        """Close the connections that have had their answers for longest, while too much of all answers is unsent."""
+        sending = [each for each in self._connections if each.phase is Phase.SENDING and each is not newest]
+        sending.sort(key=lambda each: each.deadline, reverse=True)
+        while sending and _held((*sending, newest)) > MAX_UNSENT_BYTES:
+            self._close(sending.pop())
+
+    def _send(self, connection: Connection) -> None:
+        sent = connection.socket.send(connection.unsent)
+        connection.unsent = connection.unsent[sent:]
+        if not connection.unsent:
+            connection.unsent = memoryview(b"")
+            connection.socket.shutdown(socket.SHUT_WR)
+            connection.to(Phase.LINGERING, time.monotonic() + LINGER_S)
+            self._watch(connection, selectors.EVENT_READ)
+
+    def _close(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if connection.socket.fileno() in self._selector.get_map():
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+
+def _held(connections: tuple[Connection, ...]) -> int:
+    """Return the bytes that unsent answers take; clients that asked for the same share one answer."""
+    answers = {id(each.unsent.obj): len(each.unsent.obj) for each in connections}  # type: ignore[arg-type]  # bytes
+    return sum(answers.values())

@@ -1,0 +1,332 @@
+"""What Prometheus sees: one registry of our own, so that two daemons in one process (tests) stay apart.
+
+Every label has a closed or a small set of values: an annotation's key comes from a stranger, so the function
+that is passed in reduces it to one that is known. What the state already says (sizes of pools, number of
+containers) is computed when somebody scrapes, and costs the hooks nothing. `docs/metrics.md` explains each; a
+test compares.
+"""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from pathlib import PurePath
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.readings import Toll
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import POOLS, NodeState, Pools
+from nri_coloc.core.workload import QoSClass
+
+NAMESPACE: Final = "nri_coloc"
+
+HOOK_BUCKETS: Final = (
+    *(20e-6, 50e-6, 100e-6, 200e-6, 500e-6),
+    *(1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 200e-3, 500e-3, 1.0, 2.0),
+)
+"""Seconds: from half of the fastest round trip to the request timeout, at which the runtime drops us."""
+
+LATE_BUCKETS: Final = (1e-3, 5e-3, 10e-3, 20e-3, 40e-3, 100e-3, 500e-3)
+"""Seconds: two periods late makes the loop lend no more, `reclaim.stale_s` late makes it lend the floor."""
+
+PICTURE_BUCKETS: Final = (2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 500e-3)
+"""Seconds: some 15 ms at 110 pods; from a tenth of a second on the slow loop stretches its period."""
+
+Snapshot = Callable[[], NodeState | None]
+
+
+class Metrics:
+    """Small verbs for the rest of the program; each may be called from any thread."""
+
+    def __init__(self, version: str, snapshot: Snapshot, key_label: Callable[[str], str]) -> None:
+        self._registry = CollectorRegistry()
+        self._key_label = key_label
+        self._make_gauges(version, snapshot)
+        self._make_counters()
+        # looking a labelled child up costs 1 µs, a dict 40 ns
+        self._hook_children: dict[str, Histogram] = {}
+        self._decision_children: dict[tuple[str, str], Counter] = {}
+
+    def _make_gauges(self, version: str, snapshot: Snapshot) -> None:
+        Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
+        self._connected = self._gauge("connected", "1 while the runtime has us registered.")
+        self._ticks = _TickCollector()
+        self._registry.register(self._ticks)
+        self._memory = self._gauge("headroom_memory_bytes", "Bytes that the reclaim box may hold now.")
+        self._memory_of_node = Gauge(
+            "headroom_memory_node_bytes",
+            "Of these, by memory node.",
+            ("node",),
+            namespace=NAMESPACE,
+            registry=self._registry,
+        )
+        self._held: dict[tuple[str, str], int] = {}
+        self._working_sets = Gauge(
+            "working_set_bytes",
+            "Memory that containers work with.",
+            ("class", "pool"),
+            namespace=NAMESPACE,
+            registry=self._registry,
+        )
+        self._waiting = self._gauge(
+            "waiting_containers", "Dedicated containers that wait for CPUs of their own."
+        )
+        self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
+        self._state_writable = self._gauge("state_writable", "1 while the state folder can be written.")
+        self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
+        self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
+        threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
+        threads.set_function(threading.active_count)
+        ProcessCollector(namespace=NAMESPACE, registry=self._registry)
+        self._loads: Mapping[str, float] = {}
+        self._registry.register(_StateCollector(snapshot, lambda: self._loads))
+
+    def _make_counters(self) -> None:
+        self._hook_seconds = self._histogram(
+            "hook_seconds", "From the bytes of a hook read to its reply written.", HOOK_BUCKETS, "hook"
+        )
+        self._picture = self._histogram(
+            "picture_seconds",
+            "What taking a picture of the whole node cost, without the pauses for hooks.",
+            PICTURE_BUCKETS,
+        )
+        self._decisions = self._counter("decisions", "Decisions, by event and reason.", "event", "reason")
+        self._invalid = self._counter("annotation_invalid", "Annotations that could not be read.", "key")
+        self._denied = self._counter("annotation_denied", "Annotations that asked for too much.", "key")
+        self._reloads = self._counter("config_reload", "Configurations read.", "result")
+        self._neutral = self._counter("neutral_replies", "Hooks answered without a decision.", "hook")
+        self._reconnects = self._counter("reconnects", "Connections made again after the first.")
+        self._failures = self._counter("write_failures", "Writes that the kernel refused.", "file")
+        self._absent = self._counter("values_without_file", "Values that nothing here takes.", "knob")
+        self._drift = self._counter("drift_repairs", "Values found changed by others and put back.")
+        self._unmet = self._counter("unmet_requests", "Dedicated requests that ran in share: no free CPUs.")
+        self._late = self._counter("late_exclusivity", "Starts that came before the former users had moved.")
+        self._make_tolls()
+        self._audit_lost = self._counter("audit_lost", "Audit records or lines that were lost.", "why")
+
+    def _make_tolls(self) -> None:
+        """What one class costs the others, by class and pool: a pod's name is no label."""
+        whose = ("class", "pool")
+        self._throttled = self._counter(
+            "cpu_throttled_seconds", "Held back by quotas, summed over CPUs.", *whose
+        )
+        self._waited = self._counter("cpu_wait_seconds", "Containers that waited for a CPU.", *whose)
+        self._oom_kills = self._counter("oom_kills", "Processes killed for memory.", *whose)
+        self._io_bytes = self._counter("io_bytes", "Bytes read and written.", "class", "direction")
+        self._io_operations = self._counter("io_operations", "Reads and writes.", "class", "direction")
+        self._stalled = self._counter("stalled_seconds", "Pods that waited.", "class", "resource")
+        self._high_events = self._counter("memory_high_events", "Reclaims at memory.high.", "class")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, namespace=NAMESPACE, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, namespace=NAMESPACE, buckets=buckets, registry=self._registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, namespace=NAMESPACE, registry=self._registry)
+
+    def connected(self, *, now: bool) -> None:
+        """Say whether the runtime has us registered."""
+        self._connected.set(now)
+
+    def reconnected(self) -> None:
+        """Count a connection that was made again."""
+        self._reconnects.inc()
+
+    def hook(self, name: str, seconds: float) -> None:
+        """Observe one answered hook; `name` is the hook's name in the protocol."""
+        child = self._hook_children.get(name)
+        if child is None:
+            child = self._hook_children[name] = self._hook_seconds.labels(name)
+        child.observe(seconds)
+
+    def ticks(self, late: Iterable[float], headroom_milli: int) -> None:
+        """Observe ticks of the lending loop, each so many seconds late; for its thread alone."""
+        self._ticks.observe(late, headroom_milli)
+
+    def loaded(self, loads: Mapping[str, float]) -> None:
+        """Say how many CPUs the members of each pool use, where pools are sized by that."""
+        self._loads = loads
+
+    def surveyed(self, picture_s: float, headroom_bytes: int, by_node: Mapping[int, int]) -> None:
+        """Observe one turn of the slow loop; `by_node`: of the headroom, by memory node."""
+        self._picture.observe(picture_s)
+        self._memory.set(headroom_bytes)
+        for node, amount in by_node.items():
+            self._memory_of_node.labels(str(node)).set(amount)
+
+    def working_sets(self, held: Mapping[tuple[str, str], int]) -> None:
+        """Say what containers hold, by class and pool; who has none any more holds nothing."""
+        self._held = dict.fromkeys(self._held, 0) | dict(held)
+        for labels, amount in self._held.items():
+            self._working_sets.labels(*labels).set(amount)
+
+    def containers_felt(self, qos: str, pool: str, toll: Toll) -> None:
+        """Count what containers of a class and a pool had to bear since the last time."""
+        self._throttled.labels(qos, pool).inc(toll.throttled_us / 1e6)
+        self._waited.labels(qos, pool).inc(toll.waited_us / 1e6)
+        self._oom_kills.labels(qos, pool).inc(toll.oom_kills)
+
+    def pods_felt(self, qos: str, toll: Toll) -> None:
+        """Count what pods of a class moved, and had to bear, since the last time."""
+        for direction, moved, served in (
+            ("read", toll.read_bytes, toll.reads),
+            ("write", toll.written_bytes, toll.writes),
+        ):
+            self._io_bytes.labels(qos, direction).inc(moved)
+            self._io_operations.labels(qos, direction).inc(served)
+        self._stalled.labels(qos, "memory").inc(toll.memory_stalled_us / 1e6)
+        self._stalled.labels(qos, "io").inc(toll.io_stalled_us / 1e6)
+        self._high_events.labels(qos).inc(toll.high_events)
+
+    def advertised(self, cpu_milli: int, memory_bytes: int) -> None:
+        """Say what is advertised."""
+        self._offered_milli.set(cpu_milli)
+        self._offered_bytes.set(memory_bytes)
+
+    def waiting(self, containers: int) -> None:
+        """Say how many dedicated containers wait for CPUs of their own."""
+        self._waiting.set(containers)
+
+    def paused(self, *, now: bool) -> None:
+        """Say whether lending is paused by an operator."""
+        self._paused.set(now)
+
+    def state_writable(self, *, now: bool) -> None:
+        """Say whether the state folder and all files in it can be written."""
+        self._state_writable.set(now)
+
+    def neutral_reply(self, hook: str) -> None:
+        """Count a hook that was answered without a decision of ours."""
+        self._neutral.labels(hook).inc()
+
+    def decided(self, decision: Decision) -> None:
+        """Count a decision of the policy, and what follows from its kind."""
+        self.decision(decision.event, decision.reason)
+        if decision.event is AuditEvent.ANNOTATION_INVALID:
+            self._invalid.labels(self._key_label(decision.key)).inc()
+        elif decision.event is AuditEvent.ANNOTATION_DENIED:
+            self._denied.labels(self._key_label(decision.key)).inc()
+        elif decision.reason is Reason.NO_FREE_CPUS:
+            self._unmet.inc()
+
+    def decision(self, event: AuditEvent, reason: Reason) -> None:
+        """Count one event that was not the policy's decision, such as a configuration read."""
+        child = self._decision_children.get((event, reason))
+        if child is None:
+            child = self._decisions.labels(event.value, reason.value)
+            self._decision_children[event, reason] = child
+        child.inc()
+
+    def config_reload(self, result: str) -> None:
+        """Count a configuration that was read: "valid" or "invalid"."""
+        self._reloads.labels(result).inc()
+
+    def write_failed(self, path: str) -> None:
+        """Count a refused write, by the file's name alone: its folder names a container."""
+        self._failures.labels(PurePath(path).name).inc()
+
+    def without_file(self, knobs: Iterable[str]) -> None:
+        """Count values that nothing here takes, by their names in the audit."""
+        for name in knobs:
+            self._absent.labels(name).inc()
+
+    def drift_repaired(self) -> None:
+        """Count one value that was put back."""
+        self._drift.inc()
+
+    def late_exclusivity(self) -> None:
+        """Count a container that started before its CPUs were read back as its own."""
+        self._late.inc()
+
+    def audit_lost(self, why: str, count: int) -> None:
+        """Count lost audit records; made to be the audit's `lost` callback."""
+        self._audit_lost.labels(why).inc(count)
+
+    def render(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        return generate_latest(_WithoutCreated(self._registry))
+
+
+class _TickCollector(Collector):
+    """A histogram and a gauge for one writer, which tells of several ticks together: a fifth of what fifty calls a
+    second cost, and without locks."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(LATE_BUCKETS) + 1)
+        self._late_s = 0.0
+        self._milli = 0
+
+    def observe(self, late: Iterable[float], headroom_milli: int) -> None:
+        for late_s in late:
+            self._counts[bisect_left(LATE_BUCKETS, late_s)] += 1
+            self._late_s += late_s
+        self._milli = headroom_milli
+
+    def collect(self) -> Iterator[Metric]:
+        bounds = (*map(str, LATE_BUCKETS), "+Inf")
+        buckets = list(zip(bounds, accumulate(self._counts.copy()), strict=True))
+        late = "How late the lending loop's ticks came."
+        yield HistogramMetricFamily(f"{NAMESPACE}_tick_late_seconds", late, buckets, self._late_s)
+        lent = "Thousandths of a CPU that may be lent now."
+        yield GaugeMetricFamily(f"{NAMESPACE}_headroom_cpu_milli", lent, self._milli)
+
+
+class _StateCollector(Collector):
+    """Reads the state when somebody scrapes; before the first state there is nothing to say."""
+
+    def __init__(self, snapshot: Snapshot, loads: Callable[[], Mapping[str, float]]) -> None:
+        self._snapshot = snapshot
+        self._loads = loads
+
+    def collect(self) -> Iterator[Metric]:
+        state = self._snapshot()
+        if state is None:
+            return
+        yield _family("pool_cpus", "CPUs in a pool.", "pool", _pool_sizes(state.pools))
+        used = _by_pool(self._loads())
+        yield _family("pool_load_cpus", "CPUs that the members of a pool sized by load use.", "pool", used)
+        count = dict.fromkeys((qos.value for qos in QoSClass), 0)
+        for assignment in state.containers.values():
+            count[assignment.qos.value] += 1
+        yield _family("containers", "Live containers.", "class", count)
+
+
+def _pool_sizes(pools: Pools) -> dict[str, float]:
+    """Count by the operator's name: what tells groups apart may be a pod's label, and becomes none here."""
+    of_tiers = _by_pool({name: cpus.bit_count() for name, cpus in pools.tiers.items()})
+    return {name: pools.cpus(name).bit_count() for name in POOLS} | of_tiers
+
+
+def _by_pool(values: Mapping[str, float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        pool = name.partition("/")[0]
+        found[pool] = found.get(pool, 0) + value
+    return found
+
+
+def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(f"{NAMESPACE}_{name}", text, labels=(label,))
+    for value, number in values.items():
+        family.add_metric((value,), number)
+    return family
+
+
+class _WithoutCreated(Collector):
+    """Leaves out the `_created` series, which double the page; the library's own switch is process-wide."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric

@@ -1,0 +1,98 @@
+"""The node as `/v1/state` shows it (DESIGN 4.5): a pure translation, stably sorted.
+
+`cpus` was decided, `actual_cpus` was read back last; the reader compares them. Where `actual_cpus` is empty,
+`actual_cpus_unknown` says why. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to; the key is there
+only if there are some.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.state import POOLS, Assignment, NodeState
+from nri_coloc.core.topology import NumaNode
+from nri_coloc.core.workload import Pod
+
+NOT_READ: Final = "not read back yet"
+
+
+class ReadBack(NamedTuple):
+    """What was found on the machine.
+
+    `cpus`: cpulists by container id. `unread`: by container id, why its CPUs could not be read. `host_groups`: paths.
+    """
+
+    cpus: Mapping[str, str]
+    unread: Mapping[str, str]
+    host_groups: tuple[str, ...]
+
+
+def state_json(
+    state: NodeState, *, observe: bool, found: ReadBack, waits_for: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the body of `/v1/state`; `waits_for`: by container id, in words."""
+    containers = [
+        {
+            **_container(state, assignment),
+            **_actual(assignment.id, found),
+            "waits_for": waits_for.get(assignment.id, ""),
+        }
+        for assignment in state.containers.values()
+    ]
+    return {
+        "mode": "observe" if observe else "enforce",
+        "node": {
+            "cpus": cpuset.render(state.topology.machine),
+            **({"kubepods": cpuset.render(state.topology.online)} if state.topology.outside else {}),
+            "reserved": cpuset.render(state.pools.reserved),
+            "numa": [_numa(node) for node in sorted(state.topology.nodes, key=lambda node: node.id)],
+            **({"kept_by_kubelet": cpuset.render(state.pools.kept)} if state.pools.kept else {}),
+        },
+        "pools": _pools(state),
+        "containers": sorted(containers, key=lambda c: (c["namespace"], c["pod"], c["container"], c["id"])),
+        **({"host_groups": list(found.host_groups)} if found.host_groups else {}),
+    }
+
+
+def _actual(container_id: str, found: ReadBack) -> dict[str, str]:
+    """Return the CPUs that were read back, or why they are unknown."""
+    cpus = found.cpus.get(container_id, "")
+    if cpus:
+        return {"actual_cpus": cpus}
+    return {"actual_cpus": "", "actual_cpus_unknown": found.unread.get(container_id, NOT_READ)}
+
+
+def _numa(node: NumaNode) -> dict[str, Any]:
+    return {"id": node.id, "cpus": cpuset.render(node.cpus), "memory_bytes": node.memory_bytes}
+
+
+def _pools(state: NodeState) -> dict[str, Any]:
+    """List the pools that always exist, in their order, then the operator's and any other that has a member."""
+    members = Counter(assignment.pool for assignment in state.containers.values())
+    names = (*POOLS, *sorted((members.keys() | state.pools.tiers.keys()) - set(POOLS)))
+    return {name: {"cpus": cpuset.render(state.pools.cpus(name)), "members": members[name]} for name in names}
+
+
+def _container(state: NodeState, assignment: Assignment) -> dict[str, Any]:
+    place = state.pods.get(assignment.container.pod_id)
+    pod = place.pod if place else Pod(assignment.container.pod_id)
+    return {
+        "id": assignment.id,
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "container": assignment.container.name,
+        "class": assignment.qos.value,
+        "pool": assignment.pool,
+        "cpus": _decided_cpus(state, assignment),
+        "actual_cpus": "",
+        "mems": cpuset.render(state.mems_of(assignment)),
+        "exclusive": bool(assignment.exclusive),
+    }
+
+
+def _decided_cpus(state: NodeState, assignment: Assignment) -> str:
+    """Return the decided set; hands off is a decision too, for what the runtime's spec had ("" is all)."""
+    if assignment.hands_off:
+        return assignment.original.cpus or assignment.container.resources.cpus
+    return cpuset.render(state.cpus_of(assignment))

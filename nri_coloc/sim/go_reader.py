@@ -1,0 +1,148 @@
+"""Reads a plugin's bytes the way containerd does, and fails the way it would fail.
+
+Three layers of Go are imitated: the multiplexer's queue of frames for each logical connection, its
+Read, which copies into the caller's slice but reports (and checks) by the slice's capacity, and the
+ttrpc channel, which reads headers through a buffered reader and payloads into a pooled slice.
+
+The subtle thing: Go's buffered reader hands a request that is at least as large as its own buffer
+straight to Read. There a frame that is longer than the slice but fits its capacity is copied in
+part, reported in full, and the next index runs out of range: containerd panics. The scheduling that
+is imitated is the worst one: all frames of one `receive_data` are queued before any is consumed.
+"""
+
+from collections import deque
+from collections.abc import Generator
+from typing import NamedTuple
+
+from nri_coloc.nri.multiplexer import HEADER as FRAME_HEADER
+from nri_coloc.ttrpc import frames
+
+# multiplex.go: the default length of a logical connection's read queue.
+QUEUE_LENGTH = 256
+# bufio.NewReader's default, which ttrpc's channel takes.
+BUFFER_SIZE = 4096
+
+
+class GoFailure(Exception):
+    """Base of the ways in which the real reader ends."""
+
+
+class GoOutOfMemory(GoFailure):
+    """Read returned ENOMEM: a frame larger than the slice it should go into."""
+
+
+class GoPanic(GoFailure):
+    """Index out of range in bufio: the whole containerd process ends."""
+
+
+class GoQueueOverflow(GoFailure):
+    """More frames than the queue holds: the trunk is closed."""
+
+
+class Message(NamedTuple):
+    connection: int
+    stream: int
+    message_type: int
+    body: bytes
+    oversized: int = 0  # announced length of a message that was discarded
+
+
+class GoReader:
+    """The trunk as the runtime reads it. `pooled` is the capacity of the payload slices in the pool."""
+
+    def __init__(self, connections: tuple[int, ...] = (1, 2), pooled: int = 0) -> None:
+        self._channels = {connection: _Channel(connection, pooled) for connection in connections}
+        self._rest = b""
+
+    def receive_data(self, data: bytes) -> list[Message]:
+        self._rest += data
+        for connection, payload in self._whole_frames():
+            channel = self._channels.get(connection)
+            if channel is not None:
+                channel.queue_frame(payload)
+        return [message for channel in self._channels.values() for message in channel.consume()]
+
+    def _whole_frames(self) -> list[tuple[int, bytes]]:
+        found, at = [], 0
+        while len(self._rest) - at >= FRAME_HEADER.size:
+            connection, length = FRAME_HEADER.unpack_from(self._rest, at)
+            end = at + FRAME_HEADER.size + length
+            if end > len(self._rest):
+                break
+            found.append((connection, self._rest[at + FRAME_HEADER.size : end]))
+            at = end
+        self._rest = self._rest[at:]
+        return found
+
+
+class _Channel:
+    """ttrpc's channel over one logical connection; its goroutine is a generator that waits for frames."""
+
+    def __init__(self, connection: int, pooled: int) -> None:
+        self._connection = connection
+        self._pooled = pooled
+        self._queue: deque[bytes] = deque()
+        self._buffered = b""
+        self._running = self._run()
+
+    def queue_frame(self, payload: bytes) -> None:
+        if len(self._queue) >= QUEUE_LENGTH:
+            raise GoQueueOverflow(f"failed to queue payload for reading on {self._connection}")
+        self._queue.append(payload)
+
+    def consume(self) -> list[Message]:
+        found = []
+        while (message := next(self._running)) is not None:
+            found.append(message)
+        return found
+
+    def _run(self) -> Generator[Message | None, None, None]:
+        while True:
+            header = yield from self._read(frames.HEADER_SIZE, frames.HEADER_SIZE)
+            length, stream, message_type, _flags = frames.HEADER.unpack(header)
+            if length > frames.MESSAGE_LIMIT:
+                yield from self._discard(length)
+                yield Message(self._connection, stream, message_type, b"", length)
+                continue
+            capacity = max(length, self._pooled)
+            body = yield from self._read(length, capacity)
+            self._pooled = capacity
+            yield Message(self._connection, stream, message_type, body)
+
+    def _read(self, wanted: int, capacity: int) -> Generator[None, None, bytes]:
+        """io.ReadFull over bufio.Reader.Read, for a slice of `wanted` bytes with room for `capacity`."""
+        got = self._from_buffer(wanted)
+        while len(got) < wanted:
+            missing = wanted - len(got)
+            frame = yield from self._next_frame()
+            if missing < BUFFER_SIZE:
+                self._fill(frame)
+                got += self._from_buffer(missing)
+                continue
+            if len(frame) > capacity - len(got):
+                raise GoOutOfMemory(f"{len(frame)} bytes for a slice of {capacity - len(got)}")
+            if len(frame) > missing:
+                raise GoPanic(f"index {len(frame) - 1} out of range with length {missing}")
+            got += frame
+        return got
+
+    def _discard(self, length: int) -> Generator[None, None, None]:
+        """bufio.Reader.Discard: always through its own buffer."""
+        while length:
+            length -= len(self._from_buffer(length))
+            if length:
+                self._fill((yield from self._next_frame()))
+
+    def _next_frame(self) -> Generator[None, None, bytes]:
+        while not self._queue:
+            yield None
+        return self._queue.popleft()
+
+    def _fill(self, frame: bytes) -> None:
+        if len(frame) > BUFFER_SIZE:
+            raise GoOutOfMemory(f"{len(frame)} bytes for a buffer of {BUFFER_SIZE}")
+        self._buffered = frame
+
+    def _from_buffer(self, wanted: int) -> bytes:
+        taken, self._buffered = self._buffered[:wanted], self._buffered[wanted:]
+        return taken

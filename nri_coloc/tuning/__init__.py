@@ -1,0 +1,1 @@
+"""Slow adjustments of single containers, one file each: quota bursts, lent amounts. Pure."""

@@ -1,0 +1,312 @@
+"""Return each reclaimed container's shares, quota and memory limit, from what it was lent and what can be lent now.
+
+`Course` keeps the settled value of a figure until another value has lasted. A figure lasts on one side: above, or
+below, the settled value all the time. The dwell's value nearest to the settled one is taken over: no more than the
+whole dwell has shown. (Koordinator compares the node's resources with those it reported last, at the end of such a
+time: slo-controller, updateTimeThresholdSeconds and resourceDiffThreshold.)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from nri_coloc.core.apportionment import apportion
+from nri_coloc.core.decisions import Figure, Inputs
+from nri_coloc.core.knobs import MIN_SHARES, NO_KNOBS, PAGE, Knobs
+from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.settings import AmountTuning
+from nri_coloc.core.workload import QoSClass, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """`settled`: None before any value has lasted. `since_s`: how long another one lasts, `nearest` of those since."""
+
+    settled: int | None = None
+    since_s: float | None = None
+    nearest: int = 0
+
+
+UNKNOWN: Final = Course()
+
+
+def follow(course: Course, now: int, now_s: float, dead_band: float, dwell_s: float) -> Course:
+    """Return the course with one more value; differences within the part `dead_band` of the settled value are none.
+
+    The first value that is settled is the highest of its dwell. A clock that was set back begins the dwell anew.
+    """
+    settled, since_s = course.settled, course.since_s
+    if settled is not None and abs(now - settled) <= dead_band * settled:
+        return Course(settled)
+    is_above = settled is not None and now > settled
+    was_above = settled is not None and course.nearest > settled
+    if since_s is None or now_s < since_s or is_above is not was_above:
+        return Course(settled, now_s, now)
+    nearest = min(course.nearest, now) if is_above else max(course.nearest, now)
+    return Course(nearest) if now_s - since_s >= dwell_s else Course(settled, since_s, nearest)
+
+
+_LEAST_QUOTA_US: Final = 1000
+_SILENT: Final = frozenset({Binding.DISABLED, Binding.PAUSED, Binding.NOT_MEASURED, Binding.STALE})
+"""A capacity of 0 that only says that nothing is known, or nothing is lent: no reason to starve what runs."""
+
+_LOANS: Final = ("lent-shares", "lent-quota", "memory-limit")
+"""Our keys by which a vocabulary tells an amount; a memory limit in our own words is the author's, no loan."""
+
+
+class Loan(NamedTuple):
+    """One container's loan.
+
+    lent: the promise (shares, quota, period, memory_limit).
+    present: the same knobs as the container has them now.
+    in_use: its memory, bytes; None where it could not be read.
+    priority: lower gives first.
+    pod_id: of its pod, whose containers have one part together.
+    """
+
+    lent: Knobs
+    present: Knobs = NO_KNOBS
+    in_use: int | None = None
+    priority: int = 0
+    pod_id: str = ""
+
+
+class _Claim(NamedTuple):
+    """What one loan claims of the CPU (thousandths) or of the memory (bytes)."""
+
+    pod_id: str
+    priority: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The capacity that the present amounts were made for, and what it has been since.
+
+    Nothing is settled before it has lasted: a daemon that has just started knows too little to take anything from
+    anybody.
+    """
+
+    cpu_milli: Course = UNKNOWN
+    memory_bytes: Course = UNKNOWN
+
+    @property
+    def interrupted(self) -> "Settled":
+        """What stands where the capacity was not known for a time: no other has lasted through it."""
+        return Settled(Course(self.cpu_milli.settled), Course(self.memory_bytes.settled))
+
+
+class Rebalanced(NamedTuple):
+    """Only what changes: knobs by container id, the changed ones set; empty for nothing.
+
+    inputs: the figures of the decision by name.
+    """
+
+    settled: Settled
+    changes: Mapping[str, Knobs]
+    because: str
+    inputs: Inputs
+
+
+def lent(wish: Wish) -> Knobs | None:
+    """Return what a container was lent, by its vocabulary's annotations; None for nothing, or no reclaimed one."""
+    said = {key for key, _, _ in wish.origins}
+    if wish.qos is not QoSClass.RECLAIMED or said.isdisjoint(_LOANS):
+        return None
+    told = wish.annotated
+    limit = told.memory_limit if "memory-limit" in said else None
+    return Knobs(shares=told.shares, quota=told.quota, period=told.period, memory_limit=limit)
+
+
+# --- rebalancing -----------------------------------------------------------------------------------------
+
+
+def rebalance(
+    settled: Settled, loans: Mapping[str, Loan], capacity: Capacity, now_s: float, tuning: AmountTuning
+) -> Rebalanced:
+    """Return the containers whose values must change, for the capacity that has lasted."""
+    if capacity.binding in _SILENT:
+        because = f"the capacity is not known: {capacity.because}; {_room(tuning)}"
+        return Rebalanced(
+            settled.interrupted, eased(loans, tuning), because, _inputs(loans, capacity, settled, tuning)
+        )
+    settled = _settled(settled, capacity, now_s, tuning)
+    milli, memory = settled.cpu_milli.settled, settled.memory_bytes.settled
+    if milli is None or memory is None:
+        because = f"no capacity has lasted for {tuning.dwell_s:g} s yet; {_room(tuning)}"
+        return Rebalanced(settled, eased(loans, tuning), because, _inputs(loans, capacity, settled, tuning))
+    wanted = amounts(loans, milli, memory)
+    changes = {key: _changed(loans[key], wanted[key], tuning) for key in loans}
+    inputs = _inputs(loans, capacity, settled, tuning)
+    return Rebalanced(
+        settled,
+        {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
+        f"{inputs['lent_milli']}m and {inputs['lent_bytes']} bytes were lent to {len(loans)} containers,"
+        f" {milli}m and {memory} bytes are there to be lent{_guessed(capacity)}; {_room(tuning)}",
+        inputs,
+    )
+
+
+def _inputs(
+    loans: Mapping[str, Loan], capacity: Capacity, settled: Settled, tuning: AmountTuning
+) -> dict[str, Figure]:
+    """Return by name the figures of all loans, of the capacity that has lasted, and of the present offer."""
+    return {
+        "loans": len(loans),
+        "pods": len({loan.pod_id for loan in loans.values()}),
+        "lent_milli": sum(_milli(loan.lent) for loan in loans.values()),
+        "lent_bytes": sum(loan.lent.memory_limit or 0 for loan in loans.values()),
+        "capacity_milli": settled.cpu_milli.settled,
+        "capacity_bytes": settled.memory_bytes.settled,
+        "offered_milli": capacity.cpu_milli,
+        "offered_bytes": capacity.memory_bytes,
+        "binding": capacity.binding.value,
+        "memory_room_bytes": tuning.memory_room,
+        "dwell_s": tuning.dwell_s,
+        "dead_band": tuning.dead_band,
+    }
+
+
+def _guessed(capacity: Capacity) -> str:
+    if capacity.borne == (capacity.cpu_milli, capacity.memory_bytes):
+        return ""
+    return (
+        f"; without the guesses about workloads that are being learnt, with which {capacity.cpu_milli}m and"
+        f" {capacity.memory_bytes} bytes are offered"
+    )
+
+
+def _room(tuning: AmountTuning) -> str:
+    return f"a lowered memory limit stays above what is in use, by {tuning.memory_room} bytes when it is set"
+
+
+def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:
+    """Follow both figures, each for itself."""
+    dwell = (now_s, tuning.dead_band, tuning.dwell_s)
+    milli, memory = capacity.borne
+    return Settled(follow(before.cpu_milli, milli, *dwell), follow(before.memory_bytes, memory, *dwell))
+
+
+def amounts(loans: Mapping[str, Loan], milli: int, memory: int) -> dict[str, Knobs]:
+    """Return each container's values where so much is to be lent, by container id; only knobs that its loan has."""
+    of_cpu = {key: _claim(loan, _milli(loan.lent)) for key, loan in loans.items()}
+    of_memory = {key: _claim(loan, loan.lent.memory_limit or 0) for key, loan in loans.items()}
+    cpu, bytes_ = _granted(of_cpu, milli), _granted(of_memory, memory)
+    return {key: _scaled(loan.lent, cpu[key], bytes_[key]) for key, loan in loans.items()}
+
+
+def _claim(loan: Loan, amount: int) -> _Claim:
+    return _Claim(loan.pod_id, loan.priority, amount)
+
+
+def _granted(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
+    """Divide a total among claims: to each pod an equal part of it, if it claims so much, and the rest by priority."""
+    certain = _equal_parts(claims, total)
+    rest = {key: claim._replace(amount=claim.amount - certain[key]) for key, claim in claims.items()}
+    more = _by_priority(rest, total - sum(certain.values()))
+    return {key: certain[key] + more[key] for key in claims}
+
+
+def _equal_parts(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
+    """Give each pod that claims anything an equal part of the total, or its claims if they are less."""
+    pods: dict[str, dict[str, _Claim]] = {}
+    for key, claim in claims.items():
+        if claim.amount:
+            pods.setdefault(claim.pod_id, {})[key] = claim
+    found = dict.fromkeys(claims, 0)
+    for members in pods.values():
+        found |= _by_priority(members, total // len(pods))
+    return found
+
+
+def _by_priority(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
+    """Divide a total among claims, the highest priority first, never above a claim."""
+    granted: dict[str, int] = {}
+    for priority in sorted({claim.priority for claim in claims.values()}, reverse=True):
+        equals = {key: claim.amount for key, claim in claims.items() if claim.priority == priority}
+        owed = sum(equals.values())
+        granted |= equals if owed <= total else apportion(total, equals)
+        total = max(0, total - owed)
+    return granted
+
+
+def _milli(loan: Knobs) -> int:
+    """Return the CPU that was lent, thousandths, by the shares.
+
+    A limit is no amount: a loan of little CPU with a large limit would take from all other loans.
+    """
+    return -(-(loan.shares or 0) * 1000 // 1024)
+
+
+def _scaled(loan: Knobs, milli: int, memory: int) -> Knobs:
+    """Reduce the knobs of a loan to what was granted of it, each knob in proportion."""
+    whole = _milli(loan)
+    quota = None if loan.quota is None else _part(loan.quota, milli, whole, _LEAST_QUOTA_US)
+    shares = None if loan.shares is None else _part(loan.shares, milli, whole, MIN_SHARES)
+    limit = None
+    if loan.memory_limit is not None:
+        limit = loan.memory_limit if memory == loan.memory_limit else memory // PAGE * PAGE
+    return Knobs(shares=shares, quota=quota, period=loan.period, memory_limit=limit)
+
+
+def _part(amount: int, granted: int, whole: int, least: int) -> int:
+    reduced = amount if granted >= whole else amount * granted // whole
+    return min(amount, max(least, reduced))
+
+
+# --- one container ---------------------------------------------------------------------------------------
+
+
+def _changed(loan: Loan, wanted: Knobs, tuning: AmountTuning) -> Knobs:
+    """Keep the values that are worth an update; a quota brings its period along."""
+    now = loan.present
+    quota = _worth(wanted.quota, now.quota, loan.lent.quota, tuning)
+    return Knobs(
+        shares=_worth(wanted.shares, now.shares, loan.lent.shares, tuning),
+        quota=quota,
+        period=None if quota is None or now.period == wanted.period else wanted.period,
+        memory_limit=_limit(loan, wanted.memory_limit, tuning),
+    )
+
+
+def _limit(loan: Loan, wanted: int | None, tuning: AmountTuning) -> int | None:
+    """Return the memory limit that is worth an update: what keeps it from killing always is."""
+    whole = loan.lent.memory_limit
+    if wanted is not None and wanted != whole:
+        wanted = _bearable(loan, wanted, tuning)
+    return wanted if _is_short(loan, tuning) else _worth(wanted, loan.present.memory_limit, whole, tuning)
+
+
+def eased(loans: Mapping[str, Loan], tuning: AmountTuning) -> dict[str, Knobs]:
+    """Return, raised, the lowered memory limits that use has come near to, by container id: nothing else changes."""
+    return {
+        key: Knobs(memory_limit=_bearable(loan, 0, tuning))
+        for key, loan in loans.items()
+        if _is_short(loan, tuning)
+    }
+
+
+def _is_short(loan: Loan, tuning: AmountTuning) -> bool:
+    """Whether less than half of the room is left below a lowered limit: each raise is an update, so not every page of
+    it that is used is worth one."""
+    limit, whole = loan.present.memory_limit, loan.lent.memory_limit
+    if loan.in_use is None or limit is None or whole is None or limit >= whole:
+        return False
+    return limit - loan.in_use < tuning.memory_room // 2
+
+
+def _bearable(loan: Loan, limit: int, tuning: AmountTuning) -> int | None:
+    """Raise a lowered memory limit above what is in use: below that it would kill. Unread, it is left alone."""
+    if loan.in_use is None:
+        return None
+    most = loan.lent.memory_limit or limit
+    return min(most, max(limit, -(-(loan.in_use + tuning.memory_room) // PAGE) * PAGE))
+
+
+def _worth(wanted: int | None, present: int | None, whole: int | None, tuning: AmountTuning) -> int | None:
+    """Return the wanted value if it differs by more than the dead band of the loan, or is the whole loan."""
+    if wanted is None or wanted == present:
+        return None
+    if present is None or wanted == whole or abs(wanted - present) > tuning.dead_band * (whole or wanted):
+        return wanted
+    return None

@@ -1,0 +1,80 @@
+"""core/state.py: the containers by id, copied by the shelf."""
+
+from functools import reduce
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri_coloc.core.state import EMPTY, Assignment, Crowd
+from nri_coloc.core.workload import Container, QoSClass
+
+
+def one(container_id: str, pod_id: str = "p", pool: str = "share") -> Assignment:
+    return Assignment(Container(container_id, pod_id), QoSClass.SHARED, pool)
+
+
+POOLS = ("share", "gold", "dedicated")
+CROWDS = st.lists(st.tuples(st.text("0af", max_size=3), st.text("0af", max_size=2)), max_size=20)
+
+
+@given(CROWDS, st.lists(st.text("0af", max_size=3), max_size=5))
+def test_it_holds_what_a_dict_would_hold(pairs, leaving):
+    by_id = {k: one(k, pod) for k, pod in dict(pairs).items()}
+    crowd = reduce(Crowd.without, leaving, Crowd.of(by_id.values()))
+    left = {k: a for k, a in by_id.items() if k not in leaving}
+    assert dict(crowd) == left
+    assert len(crowd) == len(left)
+    for pod in {pod for _, pod in pairs}:
+        assert {a.id for a in crowd.of_pod(pod)} == {k for k, a in left.items() if a.container.pod_id == pod}
+
+
+@given(st.lists(st.tuples(st.text("0af", max_size=2), st.sampled_from((*POOLS, ""))), max_size=30))
+def test_the_members_of_a_pool_are_those_whose_assignments_name_it(happening):
+    """An empty pool is a leave."""
+    crowd = EMPTY
+    for k, pool in happening:
+        crowd = crowd.adding(one(k, pool=pool)) if pool else crowd.without(k)
+    for pool in POOLS:
+        members = {a.id for a in crowd.values() if a.pool == pool}
+        assert [a.id for a in crowd.of_pool(pool) if crowd[a.id] is not a] == []
+        assert {a.id for a in crowd.of_pool(pool)} == members
+        assert crowd.in_pool(pool) == len(crowd.of_pool(pool)) == len(members)
+
+
+@given(CROWDS, CROWDS)
+def test_the_news_are_who_came_and_who_is_another_value(had, came):
+    before = Crowd.of(one(k, pod) for k, pod in dict(had).items())
+    after = reduce(Crowd.without, [k for k, _ in had[::2]], before)
+    after = reduce(Crowd.adding, [one(k, pool="gold") for k in dict(came)], after)
+    assert {a.id for a in after.news(before)} == {k for k in after if after[k] is not before.get(k)}
+
+
+def test_a_changed_copy_leaves_the_crowd_as_it_was():
+    before = Crowd.of([one("a"), one("b")])
+    before.adding(one("c")).without("a")
+    assert list(before) == ["a", "b"]
+
+
+def test_shelves_that_did_not_change_are_shared():
+    before = Crowd.of([one("a"), one("b")])
+    after = before.adding(one("c"))
+    assert after["a"] is before["a"]
+    assert sum(x is y for x, y in zip(before._by_id, after._by_id, strict=True)) == 31
+
+
+def test_a_container_with_a_known_id_takes_the_place_of_the_former():
+    crowd = Crowd.of([one("a"), one("a", pool="reclaim")])
+    assert crowd["a"].pool == "reclaim"
+    assert [a.id for a in crowd.of_pod("p")] == ["a"]
+
+
+def test_what_is_not_there_is_not_found():
+    assert EMPTY.get("a") is None
+    assert EMPTY.get("", "nobody") == "nobody"
+    assert "a" not in EMPTY
+    assert list(EMPTY.of_pod("p")) == []
+
+
+def test_the_order_is_the_same_however_the_interpreter_hashes():
+    crowd = Crowd.of([one("b2"), one("a1"), one("c1"), one("a2")])
+    assert list(crowd) == ["a1", "c1", "b2", "a2"]

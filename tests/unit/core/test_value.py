@@ -1,0 +1,28 @@
+"""core/value.py: records that cost a third of a frozen dataclass and behave like one."""
+
+from dataclasses import replace
+
+from nri_coloc.core.value import value
+
+
+@value
+class Point:
+    """A record for these tests."""
+
+    x: int
+    y: int = 0
+
+
+def test_equal_fields_make_equal_records_with_one_hash():
+    assert Point(1, 2) == Point(1, 2)
+    assert len({Point(1, 2), Point(1, 2), Point(2, 1)}) == 2
+
+
+def test_a_changed_copy_leaves_the_record_as_it_was():
+    before = Point(1)
+    assert replace(before, y=5) == Point(1, 5)
+    assert before == Point(1, 0)
+
+
+def test_a_record_has_no_room_for_a_field_that_it_does_not_declare():
+    assert not hasattr(Point(1), "__dict__")

@@ -1,0 +1,263 @@
+"""What is advertised, case by case; the table is meant to be read."""
+
+import re
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.settings import ForecastTuning, ReclaimTuning
+from nri_coloc.forecast import expectations
+from nri_coloc.forecast.capacity import Supply, capacity, untold
+from nri_coloc.forecast.expectations import Forecast
+from nri_coloc.forecast.use import SYSTEM, Use
+from nri_coloc.pods.replicas import OnlinePod
+from tests.unit.lending.kit import GIB
+
+NOON = 20_000 * 86_400.0
+NOTHING = Forecast()
+MACHINE = Supply(8000, 32 * GIB)
+ALL_OF_IT = Capacity(8000, 32 * GIB)
+EXACT = ReclaimTuning(
+    watermark=1.0,
+    memory_watermark=1.0,
+    margin=0.0,
+    percentile=0.0,
+    forecast=ForecastTuning(memory_percentile=0.0),
+    cold_start_s=600.0,
+)
+"""Expectations at what the pods use now, so that the table's figures can be reckoned in the head."""
+
+
+def seen(minutes: int = 30, system: Use | None = None, **uses: Use) -> Forecast:
+    found = Forecast()
+    for step in range(minutes + 1):
+        observed = {**uses, SYSTEM: system or Use(SYSTEM, 0, 0)}
+        found = expectations.observe(found, observed, NOON + 60.0 * step, EXACT)
+    return found
+
+
+def pod(milli: int = 0, memory: int = 0, **more: object) -> OnlinePod:
+    return OnlinePod("shop/web", milli, memory, **more)  # type: ignore[arg-type]  # keywords of the table
+
+
+@dataclass(frozen=True)
+class Case:
+    """`now_min`: minutes after the first reading."""
+
+    story: str
+    cpu_milli: int
+    memory_gib: float
+    binding: Binding
+    seen: Forecast = NOTHING
+    online: dict[str, OnlinePod] = field(default_factory=dict)
+    supply: Supply = MACHINE
+    tuning: ReclaimTuning = EXACT
+    now_min: float = 30.0
+    previous: Capacity = ALL_OF_IT
+
+
+WEB = Use("shop/web", 2000, 4 * GIB)
+
+CASES = [
+    Case("switched off", 0, 0, Binding.DISABLED, tuning=ReclaimTuning(enabled=False), seen=seen(a=WEB)),
+    Case("nothing was measured yet", 0, 0, Binding.NOT_MEASURED, online={"a": pod()}),
+    Case("an idle node offers all", 8000, 32, Binding.FORECAST, seen=seen()),
+    Case("what a pod uses is not offered", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()}),
+    Case("a pod that is gone takes nothing", 8000, 32, Binding.FORECAST, seen(a=WEB)),
+    Case("two of a kind take twice", 4000, 24, Binding.FORECAST, seen(a=WEB, b=WEB), {"a": pod(), "b": pod()}),
+    Case("memory requested is not offered", 6000, 24, Binding.FORECAST, seen(a=WEB), {"a": pod(0, 8 * GIB)}),
+    Case("a CPU request that is not used is", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod(7000)}),
+    Case("unless it is still learnt", 1000, 28, Binding.LEARNING, seen(5, a=WEB), {"a": pod(7000)}, now_min=5),
+    Case("what the system uses is not offered", 7000, 30, Binding.FORECAST, seen(system=Use(SYSTEM, 1000, 2 * GIB))),
+    Case(
+        "nor above the watermarks", 6000, 8, Binding.FORECAST, seen(a=WEB),
+        tuning=replace(EXACT, watermark=0.75, memory_watermark=0.25),
+    ),
+    Case(
+        "nor the reserve, nor the kernel's own", 7500, 30, Binding.FORECAST, seen(),
+        supply=Supply(8000, 32 * GIB, watermark_bytes=GIB),
+        tuning=replace(EXACT, reserve_milli=500, memory_reserve=GIB),
+    ),
+    Case(
+        "kubepods' own limit bounds memory", 6000, 16, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, kubepods_limit=20 * GIB),
+    ),
+    Case(
+        "but where host groups lie beside kubepods", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, kubepods_limit=20 * GIB, host_groups=1),
+    ),
+    Case(
+        "a limit above the machine does not", 8000, 32, Binding.FORECAST, seen(),
+        supply=Supply(8000, 32 * GIB, kubepods_limit=99 * GIB),
+    ),
+    Case(
+        "never more than the box may have", 2000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, most_milli=2000),
+    ),
+    Case(
+        "which is nothing new where less is left", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, most_milli=7000),
+    ),
+    Case("a full node offers nothing, not less", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod()}, Supply(1000, GIB)),
+    Case(
+        "CPUs of one's own are not lendable anyway", 8000, 28, Binding.FORECAST,
+        seen(a=WEB._replace(cpu_milli=None)), {"a": pod(own_cpus=True)},
+    ),
+    Case(
+        "readings fail: yesterday, as yet unknown, and at most what was offered before", 5000, 20, Binding.YESTERDAY,
+        seen(a=WEB), {"a": pod()}, now_min=60, previous=Capacity(5000, 20 * GIB),
+    ),
+    Case("readings failed for more than a day", 0, 0, Binding.STALE, seen(a=WEB), {"a": pod()}, now_min=3000),
+]  # fmt: skip
+
+
+def found(case: Case) -> Capacity:
+    now_s = NOON + 60.0 * case.now_min
+    return capacity(case.seen, case.online, case.supply, now_s, case.tuning, previous=case.previous)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
+def test_capacity(case):
+    offered = found(case)
+    # an expectation is up to a bucket, 5 %, above the truth; an offer may only be that much lower
+    assert offered.cpu_milli <= case.cpu_milli <= offered.cpu_milli + 0.05 * (8000 - case.cpu_milli) + 60
+    assert offered.memory_bytes <= case.memory_gib * GIB <= offered.memory_bytes + 0.5 * GIB
+    assert offered.binding is case.binding
+    assert offered.because
+
+
+def near(amount: int | None, wanted: int) -> bool:
+    return amount is not None and amount <= wanted <= amount + 0.05 * (8000 - wanted) + 60
+
+
+def test_beside_an_offer_that_is_partly_guessed_stands_what_was_measured_alone():
+    cold = Case("", 0, 0, Binding.LEARNING, seen(5, a=WEB), {"a": pod(7000)}, now_min=5)
+    assert near(found(cold).cpu_milli, 1000)
+    assert near(found(cold).borne_milli, 6000)
+    few = found(replace(cold, supply=MACHINE._replace(most_milli=3000)))
+    assert (few.borne_milli, few.borne_bytes) == (3000, few.memory_bytes)
+
+
+def test_where_nobody_is_being_learnt_it_is_the_offer_itself():
+    offer = found(Case("", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod(7000)}))
+    assert (offer.borne_milli, offer.borne_bytes) == (None, None)
+
+
+def went_on(*, minutes: int, cpu: int | None = 2000, memory: int | None = 4 * GIB) -> Forecast:
+    """What was seen for half an hour, and then for so long of one resource only."""
+    found = seen(a=WEB)
+    system = Use(SYSTEM, None if cpu is None else 0, None if memory is None else 0)
+    for step in range(1, minutes + 1):
+        uses = {"a": Use("shop/web", cpu, memory), SYSTEM: system}
+        found = expectations.observe(found, uses, NOON + 1800.0 + 60.0 * step, EXACT)
+    return found
+
+
+class TestWhereOneResourceCanBeReadNoMore:
+    """Half an hour of a pod with 2 CPUs and 4 GiB was seen, and 5 CPUs and 20 GiB were offered."""
+
+    def offered(self, known: Forecast, now_min: float) -> Capacity:
+        before = Capacity(5000, 20 * GIB)
+        return found(Case("", 0, 0, Binding.FORECAST, known, {"a": pod()}, now_min=now_min, previous=before))
+
+    def test_no_more_of_it_is_offered_than_before_and_as_much_of_the_other_as_there_is(self):
+        without_cpu = self.offered(went_on(minutes=30, cpu=None), 60)
+        assert (without_cpu.cpu_milli, without_cpu.binding) == (5000, Binding.YESTERDAY)
+        assert without_cpu.memory_bytes > 27 * GIB
+        without_memory = self.offered(went_on(minutes=30, memory=None), 60)
+        assert (without_memory.memory_bytes, without_memory.binding) == (20 * GIB, Binding.YESTERDAY)
+        assert without_memory.cpu_milli > 5800
+
+    def test_after_a_day_nothing_of_it_is(self):
+        without_cpu = self.offered(went_on(minutes=1500, cpu=None), 1530)
+        assert (without_cpu.cpu_milli, without_cpu.binding) == (0, Binding.STALE)
+        assert without_cpu.memory_bytes > 27 * GIB
+        without_memory = self.offered(went_on(minutes=1500, memory=None), 1530)
+        assert (without_memory.memory_bytes, without_memory.binding) == (0, Binding.STALE)
+        assert without_memory.cpu_milli > 5800
+
+    def test_the_sentence_says_which_and_since_when(self):
+        told = self.offered(went_on(minutes=30, memory=None), 60).because
+        assert told.startswith("lendable_cpus: CPU ")
+        assert "; memory could not be read for 1800 s, so the same hour yesterday counts, and at most" in told
+        assert f"at most the {20 * GIB} bytes of before; memory " in told
+        assert self.offered(went_on(minutes=1500, cpu=None), 1530).because.startswith(
+            "CPU could not be read for 90000 s; memory "
+        )
+
+    def test_of_one_that_was_never_read_nothing_is_offered(self):
+        uses = {"a": Use("shop/web", None, 4 * GIB), SYSTEM: Use(SYSTEM, None, 0)}
+        offer = self.offered(expectations.observe(Forecast(), uses, NOON, EXACT), 0)
+        assert (offer.cpu_milli, offer.binding) == (0, Binding.NOT_MEASURED)
+        assert offer.memory_bytes > 27 * GIB
+        assert offer.because.startswith("CPU was not measured yet; memory ")
+
+
+def test_the_sentence_holds_every_figure():
+    told = found(CASES[3]).because
+    for figure in ("8000m lendable * 1", "0m reserve", "of 1 online pods", "shop/web", "25m of the system"):
+        assert figure in told
+
+
+@pytest.mark.parametrize(
+    ("box", "most", "words"),
+    [
+        (
+            None,
+            2000,
+            "25m of the system, and no more than the 2000m that pools.reclaim.maxCPUs lets the box have;",
+        ),
+        (
+            3000,
+            2000,
+            "25m of the system, and no more than the 2000m that pools.reclaim.maxCPUs lets the box have;",
+        ),
+        (1000, 2000, "25m of the system, and no more than the 1000m that the box has;"),
+        (7000, 7500, "25m of the system;"),
+    ],
+    ids=["an operator's bound", "the lower of both", "what it has", "neither"],
+)
+def test_the_sentence_names_what_else_bounds_the_offer(box, most, words):
+    supply = MACHINE._replace(box_milli=box, most_milli=most)
+    case = replace(CASES[3], supply=supply)
+    assert words in found(case).because
+
+
+@pytest.mark.parametrize(
+    ("pods", "system", "binding"),
+    [(5000, 0, "online_use"), (2000, 0, "lendable_cpus"), (1000, 4000, "system_use")],
+)
+def test_the_sentence_begins_with_what_bound_the_cpu(pods, system, binding):
+    known = seen(system=Use(SYSTEM, system, GIB), a=Use("shop/web", pods, GIB))
+    assert found(Case("", 0, 0, Binding.FORECAST, known, {"a": pod()})).because.startswith(f"{binding}: CPU ")
+
+
+@pytest.mark.parametrize(("box", "most", "binding"), [(1000, 2000, "box_cpus"), (3000, 2000, "pool_maximum")])
+def test_a_bound_of_the_box_is_what_bound_it(box, most, binding):
+    case = replace(CASES[3], supply=MACHINE._replace(box_milli=box, most_milli=most))
+    assert found(case).because.startswith(f"{binding}: CPU ")
+
+
+def test_the_sentence_says_what_of_an_offer_pods_may_take_where_others_may_take_all():
+    supply = Supply(8000, 32 * GIB, kubepods_limit=20 * GIB, host_groups=1)
+    found = capacity(seen(a=WEB), {"a": pod()}, supply, NOON + 1800, EXACT, previous=ALL_OF_IT)
+    told = re.search(r", to pods at most (\d+) for the (\d+) bytes of kubepods' own limit$", found.because)
+    assert told is not None
+    assert found.memory_bytes - int(told[1]) == pytest.approx(12 * GIB, rel=0.001)
+    assert int(told[2]) == 20 * GIB
+
+
+def test_the_sentence_says_how_many_are_still_learnt():
+    learnt = next(case for case in CASES if case.binding is Binding.LEARNING)
+    assert "2 of them still being learnt" in found(learnt).because
+
+
+def test_before_anybody_is_told_of_nothing_is_offered_and_one_clause_says_why():
+    assert untold() == Capacity(0, 0, Binding.NOT_MEASURED, "the runtime has not told yet who there is")
+
+
+def test_while_lending_is_paused_nothing_is_offered_and_it_says_so():
+    paused = replace(EXACT, paused="lending is paused until noon")
+    found = capacity(seen(), {}, MACHINE, NOON + 1900.0, paused, previous=ALL_OF_IT)
+    assert found == Capacity(0, 0, Binding.PAUSED, "lending is paused until noon")

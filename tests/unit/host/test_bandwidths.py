@@ -1,0 +1,294 @@
+"""host/bandwidth_files.py: quotas and bursts of a pod and its containers, on files that refuse what the kernel does."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files
+from nri_coloc.host.bandwidth_files import Bandwidths, PodBandwidth, Share, Write
+from nri_coloc.host.journal import Journal
+from tests.rig.journals import load, restored
+
+MS = 1000
+
+
+class Kernel:
+    """Cgroups in a folder; a write that the kernel would refuse is refused, with every write noted."""
+
+    def __init__(self, root: Path, version: int) -> None:
+        self.version = version
+        self.root = root / "cpu"
+        self.journal_path = root / "journal"
+        self.written: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """A new life of the program."""
+        journal = Journal(str(self.journal_path))
+        self.bandwidths = Bandwidths(lambda path: str(self.root / path), self.version, journal)
+
+    def make(self, path: str, quota: int, burst: int | None = 0) -> None:
+        (self.root / path).mkdir(parents=True)
+        text = str(quota) if self.version == 1 else f"{'max' if quota < 0 else quota} 100000"
+        self.file(path, "quota").write_text(f"{text}\n")
+        if burst is not None:
+            self.file(path, "burst").write_text(f"{burst}\n")
+
+    def file(self, path: str, knob: str) -> Path:
+        names = {"quota": ("cpu.cfs_quota_us", "cpu.max"), "burst": ("cpu.cfs_burst_us", "cpu.max.burst")}
+        return self.root / path / names[knob][self.version - 1]
+
+    def set(self, path: str, knob: str, value: int) -> None:
+        """What the kubelet or runc writes."""
+        text = f"{value} 100000" if self.version == 2 and knob == "quota" else str(value)
+        self.file(path, knob).write_text(f"{text}\n")
+
+    def get(self, path: str, knob: str) -> int:
+        first = self.file(path, knob).read_text().split()[0]
+        return -1 if first == "max" else int(first)
+
+    def write(self, path: str, text: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        here = str(Path(folder).relative_to(self.root))
+        value = -1 if text.startswith("max") else int(text.split(maxsplit=1)[0])
+        knob = "burst" if "burst" in name else "quota"
+        quota = value if knob == "quota" else self.get(here, "quota")
+        has_burst = self.file(here, "burst").exists()
+        burst = value if knob == "burst" else (self.get(here, "burst") if has_burst else 0)
+        if quota >= 0 and burst > quota:
+            raise KernelInterfaceError(path, f"write {text!r} to", "Invalid argument")
+        if self.version == 1 and knob == "quota":
+            self.check_tree(here, value, path)
+        self.written.append(f"{here} {knob} {value}")
+        Path(path).write_text(f"{text}\n")
+        return True
+
+    def check_tree(self, here: str, value: int, path: str) -> None:
+        children = [str(p.relative_to(self.root)) for p in (self.root / here).iterdir() if p.is_dir()]
+        inner = max((self.get(child, "quota") for child in children), default=-1)
+        outer = self.get("pod", "quota") if here != "pod" else -1
+        if (0 <= value < inner) or (0 <= outer < value):
+            raise KernelInterfaceError(path, "write", "Invalid argument")
+
+    def apply(self, **shares: Share) -> tuple[str, ...]:
+        """Apply shares of the pod's containers; what was written, in order. Nothing may be refused."""
+        self.written.clear()
+        found = self.bandwidths.apply(PodBandwidth("pod", {f"pod/{k}": s for k, s in shares.items()}))
+        assert found.failures == ()
+        assert [self.shown(one) for one in found.done] == self.written
+        return tuple(self.written)
+
+    def shown(self, one: Write) -> str:
+        """What was told of a write, as `written` has it."""
+        knob = "burst" if "burst" in one.file.name else "quota"
+        value = one.file.now.split()[0].replace("max", "-1")
+        return f"{one.target or 'pod'} {knob} {value}"
+
+    def noted(self) -> dict[str, str]:
+        return {str(Path(k).relative_to(self.root)): v for k, v in load(str(self.journal_path)).items()}
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def kernel(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel(tmp_path, request.param)
+    made.make("pod", 200 * MS)
+    made.make("pod/a", 100 * MS)
+    made.make("pod/b", 100 * MS)
+    monkeypatch.setattr(files, "write", made.write)
+    return made
+
+
+def test_a_burst_is_set_on_the_container_and_on_its_pod(kernel):
+    kernel.apply(a=Share(100 * MS, burst=50 * MS), b=Share(100 * MS, burst=20 * MS))
+    assert [kernel.get(path, "burst") for path in ("pod/a", "pod/b", "pod")] == [50 * MS, 20 * MS, 70 * MS]
+    assert kernel.apply(a=Share(100 * MS, burst=50 * MS), b=Share(100 * MS, burst=20 * MS)) == ()
+
+
+def test_a_burst_is_never_above_the_quota_that_the_file_holds(kernel):
+    kernel.set("pod/a", "quota", 30 * MS)
+    kernel.apply(a=Share(100 * MS, burst=50 * MS))
+    assert (kernel.get("pod/a", "burst"), kernel.get("pod", "burst")) == (30 * MS, 30 * MS)
+
+
+def test_before_a_quota_falls_its_burst_and_its_pods_have_fallen(kernel):
+    kernel.apply(a=Share(100 * MS, burst=100 * MS))
+    assert kernel.apply(a=Share(50 * MS, burst=50 * MS)) == ("pod/a burst 50000", "pod burst 50000")
+    assert kernel.write(
+        str(kernel.file("pod/a", "quota")), "50000 100000" if kernel.version == 2 else "50000"
+    )
+
+
+def test_raised_quotas_raise_the_pods_first_and_go_back_after_it(kernel):
+    up = kernel.apply(a=Share(100 * MS, 150 * MS), b=Share(100 * MS, 100 * MS))
+    assert up == ("pod quota 250000", "pod/a quota 150000")
+    down = kernel.apply(a=Share(100 * MS, 100 * MS), b=Share(100 * MS, 100 * MS))
+    assert down == ("pod/a quota 100000", "pod quota 200000")
+    assert kernel.noted() == {}
+
+
+def test_a_pod_without_a_quota_keeps_none(kernel):
+    kernel.set("pod", "quota", -1)
+    kernel.file("pod", "quota").write_text("-1\n" if kernel.version == 1 else "max 100000\n")
+    assert kernel.apply(a=Share(100 * MS, 150 * MS, 100 * MS)) == (
+        "pod/a quota 150000", "pod burst 100000", "pod/a burst 100000",
+    )  # fmt: skip
+
+
+def test_a_pods_new_quota_is_the_kubelets_own(kernel):
+    kernel.apply(a=Share(100 * MS, 150 * MS))
+    kernel.set("pod", "quota", 400 * MS)
+    assert kernel.apply(a=Share(100 * MS, 150 * MS)) == ("pod quota 450000",)
+    kernel.apply(a=Share(100 * MS, 100 * MS))
+    assert kernel.get("pod", "quota") == 400 * MS
+
+
+def test_after_a_restart_a_raised_quota_is_known_to_be_ours(kernel):
+    kernel.apply(a=Share(100 * MS, 150 * MS))
+    kernel.start()
+    assert kernel.apply(a=Share(100 * MS, 150 * MS)) == ()
+    kernel.apply(a=Share(100 * MS, 100 * MS))
+    assert (kernel.get("pod", "quota"), kernel.noted()) == (200 * MS, {})
+
+
+def test_what_a_former_life_noted_and_did_not_write_is_the_kubelets(kernel):
+    kernel.apply(a=Share(100 * MS, 150 * MS))
+    for path in ("pod", "pod/a"):  # its cgroups are made anew, as by a reboot
+        kernel.set(path, "quota", 200 * MS if path == "pod" else 100 * MS)
+    kernel.start()
+    kernel.apply(a=Share(100 * MS, 100 * MS))
+    assert kernel.noted() == {}
+    kernel.set("pod/a", "quota", 50 * MS)
+    kernel.set("pod", "quota", 150 * MS)
+    kernel.apply(a=Share(50 * MS, 75 * MS))
+    kernel.apply(a=Share(50 * MS, 50 * MS))
+    assert (kernel.get("pod", "quota"), kernel.get("pod/a", "quota")) == (150 * MS, 50 * MS)
+
+
+def test_a_quota_of_before_a_resize_is_not_put_back(kernel):
+    kernel.apply(a=Share(100 * MS, 150 * MS))
+    kernel.apply(a=Share(180 * MS, 180 * MS))
+    assert "pod/a" not in {str(Path(file).parent) for file in kernel.noted()}
+    kernel.start()
+    kernel.apply(a=Share(180 * MS, 200 * MS))
+    kernel.apply(a=Share(180 * MS, 180 * MS))
+    assert kernel.get("pod/a", "quota") == 180 * MS
+
+
+def test_pods_quota_bears_containers_own_in_a_resize(kernel):
+    kernel.apply(a=Share(100 * MS, 400 * MS), b=Share(100 * MS))
+    kernel.apply(a=Share(100 * MS, 100 * MS), b=Share(350 * MS))
+    assert kernel.get("pod", "quota") == 350 * MS
+    kernel.write(str(kernel.file("pod/b", "quota")), "350000 100000" if kernel.version == 2 else "350000")
+    assert kernel.noted() == {}
+
+
+def test_pods_new_quota_is_no_original_value_to_restore(kernel):
+    kernel.apply(a=Share(100 * MS, 400 * MS))
+    kernel.apply(a=Share(300 * MS, 300 * MS))
+    kernel.apply(a=Share(300 * MS, 500 * MS))
+    kernel.apply(a=Share(300 * MS, 300 * MS))
+    assert (kernel.get("pod", "quota"), kernel.noted()) == (300 * MS, {})
+
+
+def test_raise_of_a_pod_without_containers_ends(kernel):
+    kernel.apply(a=Share(100 * MS, 400 * MS))
+    kernel.set("pod/a", "quota", 100 * MS)
+    assert kernel.apply() == ("pod quota 200000",)
+
+
+def test_what_somebody_resets_is_put_right(kernel):
+    kernel.apply(a=Share(100 * MS, burst=50 * MS))
+    kernel.set("pod/a", "burst", 0)
+    assert kernel.apply(a=Share(100 * MS, burst=50 * MS)) == ("pod/a burst 50000",)
+
+
+def test_a_burst_that_nobody_wants_any_more_leaves_the_pod_as_it_was(kernel):
+    kernel.apply(a=Share(100 * MS, burst=50 * MS))
+    kernel.apply(b=Share(100 * MS))
+    assert kernel.get("pod", "burst") == 0
+
+
+def test_a_burst_that_is_not_wanted_any_more_is_what_it_was_before_us_on_the_container_too(kernel):
+    kernel.set("pod/b", "burst", 10 * MS)
+    kernel.apply(a=Share(100 * MS, burst=50 * MS), b=Share(100 * MS, burst=50 * MS))
+    kernel.start()
+    assert kernel.apply(a=Share(100 * MS), b=Share(100 * MS)) != ()
+    assert [kernel.get(path, "burst") for path in ("pod/a", "pod/b", "pod")] == [0, 10 * MS, 0]
+    assert kernel.noted() == {}
+
+
+def test_a_kernel_without_bursts_has_only_quotas(tmp_path, monkeypatch):
+    old = Kernel(tmp_path, 1)
+    old.make("pod", 100 * MS, None)
+    old.make("pod/a", 100 * MS, None)
+    monkeypatch.setattr(files, "write", old.write)
+    assert old.apply(a=Share(100 * MS, 120 * MS, 50 * MS)) == ("pod quota 120000", "pod/a quota 120000")
+
+
+def test_what_is_gone_is_left_out(kernel):
+    assert kernel.apply(gone=Share(100 * MS, burst=50 * MS)) == ()
+    assert kernel.bandwidths.apply(PodBandwidth("nowhere", {"nowhere/a": Share()})).done == ()
+
+
+def test_a_refusal_is_returned_and_the_rest_is_written(kernel, monkeypatch):
+    def refuse(path: str, text: str) -> bool:
+        if "pod/a" in path:
+            raise KernelInterfaceError(path, f"write {text!r} to", "Permission denied")
+        return bool(kernel.write(path, text))
+
+    monkeypatch.setattr(files, "write", refuse)
+    shares = {"pod/a": Share(100 * MS, burst=50 * MS), "pod/b": Share(100 * MS, burst=10 * MS)}
+    found = kernel.bandwidths.apply(PodBandwidth("pod", shares))
+    assert [failure.path for failure in found.failures] == [str(kernel.file("pod/a", "burst"))]
+    assert kernel.get("pod/b", "burst") == 10 * MS
+    assert str(kernel.file("pod/a", "burst")) not in kernel.noted()
+
+
+def test_a_file_that_cannot_be_read_is_a_refusal(kernel, monkeypatch):
+    def unreadable(path: str) -> str:
+        raise KernelInterfaceError(path, "read", "Input/output error")
+
+    monkeypatch.setattr(files, "read", unreadable)
+    assert len(kernel.bandwidths.apply(PodBandwidth("pod", {"pod/a": Share()})).failures) == 2
+
+
+@pytest.mark.parametrize("survives", range(6))
+def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(kernel, monkeypatch, survives):
+    before = {file: file.read_text() for file in sorted(kernel.root.rglob("cpu.*"))}
+    left = [survives]
+
+    def write(path: str, text: str) -> bool:
+        if not left[0]:
+            raise KeyboardInterrupt  # the journal has the line, the file not yet the value
+        left[0] -= 1
+        return bool(kernel.write(path, text))
+
+    monkeypatch.setattr(files, "write", write)
+    shares = {"pod/a": Share(100 * MS, 150 * MS, 50 * MS), "pod/b": Share(100 * MS, 300 * MS, 100 * MS)}
+    with pytest.raises(KeyboardInterrupt):
+        kernel.bandwidths.apply(PodBandwidth("pod", shares))
+    monkeypatch.setattr(files, "write", kernel.write)
+    done = restored(kernel.journal_path, "/", kernel.version)
+    assert done.refused == ()
+    assert {file: file.read_text() for file in before} == before
+    assert kernel.noted() == {}
+
+
+class TestVirtualMachines:
+    """A VM lives in the pod's cgroup, and its containers have none that are written."""
+
+    def test_a_quota_holds_where_the_kubelet_gives_none_and_goes_back_to_none(self, kernel):
+        kernel.make("vm", -1)
+        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=50 * MS))
+        assert kernel.file("vm", "quota").read_text().split()[0] == "200000"
+        assert kernel.file("vm", "burst").read_text().strip() == "50000"
+        kernel.bandwidths.apply(PodBandwidth("vm"))
+        assert kernel.file("vm", "quota").read_text().split()[0] in ("max", "-1")
+        assert kernel.file("vm", "burst").read_text().strip() == "0"
+
+    def test_the_kubelets_own_quota_is_left_and_bounds_the_burst(self, kernel):
+        kernel.make("vm", 100 * MS)
+        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=150 * MS))
+        assert kernel.file("vm", "quota").read_text().split()[0] == "100000"
+        assert kernel.file("vm", "burst").read_text().strip() == "100000"

@@ -1,0 +1,149 @@
+"""host/marks.py: original values on the cgroups themselves."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.host.former import Former
+from nri_coloc.host.marks import NAME, Marks
+from tests.rig import attributes
+
+POD = "kubepods/besteffort/pod1"
+VALUES = {"cpuset.cpus": Former("0-7"), "cpu.weight": Former("100")}
+
+
+class Host:
+    """One hierarchy with a pod's cgroup and a container's."""
+
+    def __init__(self, root: Path) -> None:
+        self.mount = root / "cg"
+        (self.mount / POD / "app").mkdir(parents=True)
+        for folder in (self.mount, *self.mount.rglob("*")):
+            folder.chmod(0o755)
+        self.marks = Marks([str(self.mount)])
+
+    def folder(self, path: str = POD) -> str:
+        return str(self.mount / path)
+
+    def read(self) -> dict[str, Former]:
+        """Read all marks as the next process does, by file below the mount."""
+        found = Marks([str(self.mount)]).read()
+        return {file.removeprefix(f"{self.mount}/"): one for file, one in found.items()}
+
+    def attributes(self, path: str = POD) -> list[str]:
+        return os.listxattr(self.folder(path))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    with attributes.folder(tmp_path) as folder:
+        yield Host(folder)
+
+
+def test_the_next_process_reads_the_values(host):
+    host.marks.write(host.folder(), VALUES)
+    assert host.read() == {f"{POD}/{name}": one for name, one in VALUES.items()}
+
+
+def test_a_value_that_is_not_known_stays_so(host):
+    unknown = Former("", is_known=False)
+    host.marks.write(host.folder(), {"cpuset.cpus": unknown})
+    assert host.read() == {f"{POD}/cpuset.cpus": unknown}
+
+
+def test_without_values_the_mark_is_taken_away(host):
+    host.marks.write(host.folder(), VALUES)
+    host.marks.write(host.folder(), {})
+    assert (host.read(), host.attributes()) == ({}, [])
+
+
+def test_a_mark_ends_with_its_cgroup(host):
+    host.marks.write(host.folder(), VALUES)
+    (host.mount / POD / "app").rmdir()
+    (host.mount / POD).rmdir()
+    (host.mount / POD).mkdir()
+    assert host.read() == {}
+
+
+def test_a_containers_mark_lies_on_its_pod(host):
+    host.marks.write(host.folder(f"{POD}/app"), VALUES)
+    assert (host.attributes(f"{POD}/app"), host.attributes()) == ([], [f"{NAME}.app"])
+    assert host.read() == {f"{POD}/app/{name}": one for name, one in VALUES.items()}
+
+
+def test_a_mark_that_a_container_wrote_itself_says_nothing(host):
+    os.setxattr(host.folder(f"{POD}/app"), NAME, b'[{"cpu.weight":"10000"}]')
+    assert host.read() == {}
+
+
+def test_a_gone_containers_mark_is_taken_from_its_pod(host):
+    host.marks.write(host.folder(f"{POD}/app"), VALUES)
+    (host.mount / POD / "app").rmdir()
+    host.marks.write(host.folder(f"{POD}/app"), {})
+    assert host.attributes() == []
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_folder_that_others_may_write_to_carries_none(host, mode):
+    (host.mount / "yarn").mkdir()
+    (host.mount / "yarn").chmod(mode)
+    os.setxattr(host.folder("yarn"), NAME, b'[{"cpu.weight":"10000"}]')
+    assert host.read() == {}
+    host.marks.write(host.folder("yarn"), VALUES)
+    assert host.read() == {f"yarn/{name}": one for name, one in VALUES.items()}
+    assert host.attributes("") == [f"{NAME}.yarn"]
+
+
+def test_a_cgroup_that_ended_leaves_none_above_it(host):
+    host.marks.write(host.folder("kubepods/besteffort/pod2"), VALUES)
+    assert host.attributes("kubepods/besteffort") == []
+
+
+def test_files_elsewhere_have_none(host, tmp_path):
+    host.marks.write(str(tmp_path), VALUES)
+    assert os.listxattr(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"", b"\xff", b"1", b"null", b"[]", b"{}", b'["x"]', b"[" * 1500),
+        *(b'[{"a/b":"1"}]', b'[{"cpu.weight":"much"}]'),
+    ],
+)
+def test_a_mark_that_is_none_of_ours_says_nothing(host, text):
+    os.setxattr(host.folder(), NAME, text)
+    assert host.read() == {}
+
+
+class TestAKernelThatTakesNone:
+    """As before 5.7, or where the file system of a test has no attributes."""
+
+    @pytest.fixture(autouse=True)
+    def refuse(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(*_: object) -> None:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+        for name in ("setxattr", "removexattr", "listxattr"):
+            monkeypatch.setattr(os, name, refused)
+
+    def test_it_is_found_out(self, host):
+        host.marks.probe()
+        assert not host.marks.work
+        assert host.marks.refusal == f"{host.mount}: Operation not supported"
+
+    def test_nothing_is_read_and_nothing_fails(self, host):
+        host.marks.write(host.folder(), VALUES)
+        assert host.read() == {}
+
+
+def test_a_kernel_that_takes_them_is_found_out(host):
+    host.marks.probe()
+    assert (host.marks.work, host.attributes("")) == (True, [])
+
+
+def test_without_a_hierarchy_none_work():
+    assert not Marks().work

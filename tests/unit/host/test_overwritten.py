@@ -1,0 +1,262 @@
+"""host/overwritten.py and memory.py: whose value is put back after others wrote over ours."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.overwritten import LASTS_S, MOST, Overwritten
+from nri_coloc.host.target import Target
+from tests.rig.journals import load
+from tests.unit.host.host import SHARES, Host
+
+FOLDER = "/cg/pod"
+FILE = f"{FOLDER}/memory.max"
+GIB = 1 << 30
+LIMIT = FileValue("memory", "memory.max", str(GIB))
+
+
+class Rig:
+    """A file of a pod that held 2 GiB and was bounded to 1."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = Journal(str(path))
+        self.journal.note(FILE, "2")
+        self.overwritten = Overwritten(self.journal)
+        self.overwritten.wrote(FILE, "1")
+
+    @property
+    def original(self) -> str | None:
+        """By the journal in memory, which the one on disk agrees with."""
+        found = self.journal.original(FILE)
+        assert load(str(self.path)).get(FILE) == found
+        return found
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "journal")
+
+
+class TestWhoseValueIsPutBack:
+    def test_a_value_that_comes_after_the_word_of_a_resize_is_the_kubelets(self, rig):
+        rig.overwritten.resized(FOLDER, 100)
+        rig.overwritten.found(FILE, "3", 100 + LASTS_S / 2)
+        assert rig.original == "3"
+
+    def test_so_is_one_that_was_found_shortly_before_it(self, rig):
+        rig.overwritten.found(FILE, "3", 100)
+        assert rig.original == "2"
+        rig.overwritten.resized(FOLDER, 100 + LASTS_S / 2)
+        assert rig.original == "3"
+
+    @pytest.mark.parametrize("later", [True, False], ids=["long after", "long before"])
+    def test_what_was_found_at_another_time_is_a_reset(self, rig, later):
+        if later:
+            rig.overwritten.resized(FOLDER, 100)
+        rig.overwritten.found(FILE, "3", 100 + LASTS_S)
+        if not later:
+            rig.overwritten.resized(FOLDER, 100 + 2 * LASTS_S)
+        assert rig.original == "2"
+
+    def test_another_pods_resize_is_nothing_to_it(self, rig):
+        rig.overwritten.resized("/cg/other", 100)
+        rig.overwritten.found(FILE, "3", 100)
+        assert rig.original == "2"
+
+    def test_our_own_value_is_nobody_elses(self, rig):
+        rig.overwritten.resized(FOLDER, 100)
+        rig.overwritten.found(FILE, "1", 100)
+        assert rig.original == "2"
+
+    def test_of_a_former_lifes_values_nobody_can_tell(self, rig):
+        again = Overwritten(rig.journal)
+        again.resized(FOLDER, 100)
+        again.found(FILE, "3", 100)
+        assert rig.original == "2"
+
+    def test_a_file_that_the_kubelet_never_writes_keeps_its_original(self, rig):
+        io = f"{FOLDER}/io.weight"
+        rig.journal.note(io, "default 100")
+        rig.overwritten.wrote(io, "default 10")
+        rig.overwritten.resized(FOLDER, 100)
+        rig.overwritten.found(io, "default 50", 100)
+        assert rig.journal.original(io) == "default 100"
+
+    def test_what_the_journal_forgot_is_forgotten(self, rig):
+        rig.overwritten.found(FILE, "3", 100)
+        rig.journal.forget(FILE)
+        rig.overwritten.tidy(100 + LASTS_S)
+        rig.overwritten.resized(FOLDER, 100 + LASTS_S)
+        assert (rig.overwritten.ours(FILE), rig.original) == (None, None)
+
+    def test_of_more_resizes_than_a_node_has_pods_the_oldest_are_forgotten(self, rig):
+        rig.overwritten.resized("/cg/first", 100)
+        rig.overwritten.resized(FOLDER, 100)
+        rig.overwritten.resized("/cg/first", 100)
+        for number in range(MOST - 1):
+            rig.overwritten.resized(f"/cg/{number}", 100)
+        rig.overwritten.found(FILE, "3", 101)
+        assert rig.original == "2"
+
+    def test_a_resize_that_is_told_again_is_among_the_newest(self, rig):
+        for _ in range(2):
+            rig.overwritten.resized(FOLDER, 100)
+            for number in range(MOST - 1):
+                rig.overwritten.resized(f"/cg/{number}", 100)
+        rig.overwritten.found(FILE, "3", 101)
+        assert rig.original == "3"
+
+    def test_a_resize_that_is_over_is_forgotten(self, rig):
+        rig.overwritten.resized(FOLDER, 100)
+        rig.overwritten.tidy(100 + LASTS_S)
+        rig.overwritten.found(FILE, "3", 101)
+        assert rig.original == "2"
+
+
+def bounded(host: Host, limit: str, *, first: bool = True) -> str:
+    """What the pod's limit is once it is bounded to 1 GiB, having been set to something by somebody."""
+    host.cgroup(memory_max=limit)
+    writer = (
+        host.writer
+        if first
+        else CgroupWriter(host.writer._layout, host.journal, str(host.root), lambda _: None)
+    )
+    assert writer.bound("pod", (LIMIT,)).failures == ()
+    return host.text("memory.max")
+
+
+class TestBounds:
+    def test_a_resize_down_below_our_bound_stays_as_it_is(self, v2):
+        assert bounded(v2, str(2 * GIB)) == str(GIB)
+        v2.writer.resized("pod")
+        assert bounded(v2, "4096") == "4096"
+        assert v2.noted()["memory.max"] == "4096"
+
+    def test_a_resize_up_lets_the_bound_grow_beyond_the_former_limit(self, v2):
+        assert bounded(v2, "4096") == "4096"
+        v2.writer.resized("pod")
+        assert bounded(v2, str(2 * GIB)) == str(GIB)
+        assert v2.noted()["memory.max"] == str(2 * GIB)
+
+    def test_without_the_runtimes_word_it_is_a_reset_and_is_put_right(self, v2):
+        bounded(v2, str(2 * GIB))
+        assert bounded(v2, "max") == str(GIB)
+        assert v2.noted()["memory.max"] == str(2 * GIB)
+
+    def test_a_limit_raised_while_there_was_no_daemon_is_the_one_to_go_back_to(self, v2):
+        bounded(v2, str(2 * GIB))
+        assert bounded(v2, "max", first=False) == str(GIB)
+        assert v2.noted()["memory.max"] == "max"
+
+    def test_a_bound_of_a_former_life_is_known_for_ours_once_it_is_seen(self, v2):
+        bounded(v2, str(2 * GIB))
+        again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root), lambda _: None)
+        for shown in (str(GIB), "max"):
+            v2.cgroup(memory_max=shown)
+            again.bound("pod", (LIMIT,))
+        assert v2.noted()["memory.max"] == str(2 * GIB)
+
+
+def test_a_pods_shares_are_put_back_to_what_its_resize_gave_it(v1):
+    v1.apply("", SHARES, journalled=True)
+    v1.writer.resized("pod")
+    v1.cgroup(cpu_shares="2048")
+    v1.apply("", SHARES, journalled=True)
+    assert (v1.text("cpu.shares"), v1.noted()["cpu.shares"]) == ("2", "2048")
+
+
+def test_a_pod_that_leaves_right_after_its_resize_keeps_what_that_gave_it(v1):
+    v1.apply("", SHARES, journalled=True)
+    v1.writer.resized("pod")
+    v1.cgroup(cpu_shares="2048")
+    assert v1.writer.put_back("pod", frozenset()) == ()
+    assert (v1.text("cpu.shares"), v1.noted()) == ("2048", {})
+
+
+def touched_and_resized(host: Host) -> None:
+    host.apply("", SHARES, journalled=True)
+    host.writer.resized("pod")
+    host.cgroup(cpu_shares="2048")
+
+
+def test_a_resize_that_nobody_has_seen_yet_is_known_after_a_last_look(v1):
+    touched_and_resized(v1)
+    v1.writer.look_again()
+    assert (v1.text("cpu.shares"), v1.noted()["cpu.shares"]) == ("2048", "2048")
+
+
+def test_a_last_look_passes_over_what_is_gone_and_what_cannot_be_read(v1, monkeypatch):
+    touched_and_resized(v1)
+
+    def refused(path: str) -> str | None:
+        raise KernelInterfaceError(path, "read", "Permission denied")
+
+    for read in (refused, lambda _path: None):
+        monkeypatch.setattr(files, "read", read)
+        v1.writer.look_again()
+    assert v1.noted()["cpu.shares"] == "1024"
+
+
+def test_a_last_look_is_for_resizes_that_are_not_over_yet(rig, monkeypatch):
+    monkeypatch.setattr(files, "read", lambda _path: "3")
+    rig.overwritten.resized(FOLDER, 100)
+    rig.overwritten.look_again(100 + LASTS_S)
+    assert rig.original == "2"
+
+
+def test_shares_of_a_former_life_are_known_for_ours_once_they_are_seen(v1):
+    v1.apply("", SHARES, journalled=True)
+    again = CgroupWriter(v1.writer._layout, v1.journal, str(v1.root), lambda _: None)
+    for shown in ("2", "2048"):
+        v1.cgroup(cpu_shares=shown)
+        again.apply(Target("pod", values=(SHARES,), journalled=True))
+        again.resized("pod")
+    assert v1.noted()["cpu.shares"] == "2048"
+
+
+def test_on_a_kernel_of_larger_pages_our_own_bound_is_nobody_elses(v2, monkeypatch):
+    write = files.write
+    monkeypatch.setattr(files, "write", lambda path, text: write(path, str(int(text) // 65536 * 65536)))
+    v2.cgroup(memory_max="max")
+    v2.writer.resized("pod")
+    for _ in range(2):
+        v2.writer.bound("pod", (FileValue("memory", "memory.max", str(GIB + 4096)),))
+    assert v2.noted()["memory.max"] == "max"
+
+
+class TestProtectionsOfOthers:
+    def test_what_is_raised_above_ours_stays_raised_and_goes_on_for_ever(self, v2):
+        v2.writer.protect("pod", "memory.low", 4096)
+        v2.cgroup(memory_low="8192")
+        for amount in (4096, 5000, 0):
+            v2.writer.protect("pod", "memory.low", amount)
+            assert v2.text("memory.low") == "8192"
+        assert v2.noted() == {}
+
+    def test_who_raised_one_may_lower_it_again_as_far_as_ours(self, v2):
+        v2.writer.protect("pod", "memory.low", 4096)
+        for others, expected in (("8192", "8192"), ("100", "4096"), ("5000", "5000")):
+            v2.cgroup(memory_low=others)
+            v2.writer.protect("pod", "memory.low", 4096)
+            assert (v2.text("memory.low"), v2.noted()["memory.low"]) == (expected, others)
+
+    def test_what_was_given_back_is_theirs_again(self, v2):
+        for others in ("0", "1000"):
+            v2.cgroup(memory_low=others)
+            v2.writer.protect("pod", "memory.low", 4096)
+            v2.writer.protect("pod", "memory.low", 0)
+            assert (v2.text("memory.low"), v2.noted()) == (others, {})
+
+    def test_one_of_a_former_life_is_known_for_ours_once_it_is_seen(self, v2):
+        v2.writer.protect("pod", "memory.low", 4096)
+        again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root), lambda _: None)
+        for shown in ("4096", "8192"):
+            v2.cgroup(memory_low=shown)
+            again.protect("pod", "memory.low", 4096)
+        assert v2.text("memory.low") == "8192"

@@ -1,0 +1,272 @@
+"""host/cgroups.py: what a cgroup held before us is noted, and comes back."""
+
+from typing import get_args
+
+import pytest
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.scheduler_hints import Hint, Policy
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import cgroups, files, write_back
+from nri_coloc.host.bandwidth_files import PodBandwidth, Share
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.knob_files import Controller
+from nri_coloc.host.target import Applied, Target
+from nri_coloc.host.write_back import Apart
+from tests.unit.host.host import SHARES, WEIGHT, Host
+
+
+class TestJournal:
+    @pytest.mark.parametrize("host", ["v1", "v2"])
+    def test_cpus_that_hold_already_are_noted_and_not_written(self, host, request):
+        found = request.getfixturevalue(host)
+        before = found.file("cpuset.cpus").stat().st_mtime_ns
+        assert found.apply("0-7", journalled=True) == Applied(0xFF, 0xFF)
+        assert found.file("cpuset.cpus").stat().st_mtime_ns == before
+        assert found.noted() == {"cpuset.cpus": "0-7"}
+
+    def test_on_v2_a_set_that_others_cut_is_written_once(self, v2):
+        v2.apply("2-7", journalled=True)
+        v2.file("cpuset.cpus.effective").write_text("2-5\n")
+        before = v2.file("cpuset.cpus").stat().st_mtime_ns
+        assert v2.apply("2-7", journalled=True) == Applied(cpuset.parse("2-5"), cpuset.parse("2-5"))
+        assert v2.file("cpuset.cpus").stat().st_mtime_ns == before
+
+    def test_what_is_journalled_is_noted_before_it_is_written(self, v1):
+        v1.apply("2-7", SHARES, journalled=True)
+        assert v1.noted() == {"cpuset.cpus": "0-7", "cpu.shares": "1024"}
+
+    def test_what_the_runtime_owns_is_not(self, v1):
+        v1.apply("2-7", SHARES)
+        assert v1.noted() == {}
+
+    def test_a_journal_that_cannot_be_written_costs_no_placement(self, v1):
+        v1.journal_path.mkdir()
+        assert v1.apply("2-7", SHARES, journalled=True).failures == ()
+        assert (v1.text("cpuset.cpus"), v1.text("cpu.shares")) == ("2-7", "2")
+        assert v1.journal.problem
+
+    def test_on_v1_members_that_a_former_life_left_behind_follow_their_pod(self, v1):
+        v1.cgroup(cpuset_cpus="0-7")
+        v1.cgroup("pod/app", cpuset_cpus="2-3")
+        applied = v1.writer.apply(Target("pod", 0xFF, inherited=True))
+        assert (applied.before, applied.cpus) == (0xFF, 0xFF)
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
+    def test_on_v1_they_are_looked_at_once_until_the_next_tidying(self, v1):
+        v1.cgroup(cpuset_cpus="0-7")
+        v1.cgroup("pod/app", cpuset_cpus="0-7")
+        target = Target("pod", 0xFF, inherited=True)
+        v1.writer.apply(target)
+        v1.cgroup("pod/app", cpuset_cpus="2-3")
+        v1.writer.apply(target)
+        assert v1.text("cpuset.cpus", "pod/app") == "2-3"
+        v1.writer.tidy()
+        v1.writer.apply(target)
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
+    def test_cgroups_that_are_gone_are_forgotten(self, v1):
+        v1.apply("2-7", journalled=True)
+        v1.file("cpuset.cpus").unlink()
+        v1.writer.tidy()
+        assert v1.noted() == {}
+
+
+class TestRemembering:
+    """What a push is about to change through the runtime."""
+
+    LENT = Knobs(cpus="0-3", shares=512, quota=50_000, period=100_000, memory_limit=1 << 26)
+
+    def test_on_v1_the_files_that_the_runtime_will_write(self, v1):
+        v1.cgroup(cpu_cfs_quota_us="-1", cpu_cfs_period_us="100000")
+        v1.file("memory.memsw.limit_in_bytes").write_text("9\n")
+        v1.writer.remember("pod", self.LENT)
+        assert v1.noted() == {
+            "cpu.shares": "1024",
+            "cpu.cfs_quota_us": "-1",
+            "cpu.cfs_period_us": "100000",
+            "memory.memsw.limit_in_bytes": "9",
+            "memory.limit_in_bytes": "9",
+            "cpuset.cpus": "0-7",
+        }
+
+    def test_on_v2_too(self, v2):
+        v2.cgroup(cpu_max="max 100000", memory_max="max")
+        v2.file("memory.swap.max").write_text("max\n")
+        v2.writer.remember("pod", self.LENT)
+        noted = {"cpu.weight": "39", "cpu.max": "max 100000", "memory.swap.max": "max", "memory.max": "max"}
+        assert v2.noted() == {**noted, "cpuset.cpus": "0-7"}
+
+    def test_only_what_changes_and_what_is_there(self, v2):
+        v2.writer.remember("pod", Knobs(shares=2, memory_limit=5))
+        v2.writer.remember("gone", Knobs(cpus="0-3", shares=2))
+        assert v2.noted() == {"cpu.weight": "39"}
+
+
+class TestBandwidths:
+    def test_whose_quota_or_burst_is_not_the_kubelets_is_known_to_the_next_life(self, v2):
+        for path, text in (("pod", "200000"), ("pod/a", "100000"), ("pod/b", "100000")):
+            (v2.base / path).mkdir(exist_ok=True)
+            (v2.base / path / "cpu.max").write_text(f"{text} 100000\n")
+        v2.writer.bandwidth(PodBandwidth("pod", {"pod/a": Share(100_000, 150_000), "pod/b": Share(100_000)}))
+        v2.apply("2-7", WEIGHT, path="pod/b", journalled=True)
+        layout = CgroupLayout(2, **dict.fromkeys(("cpu", "cpuset"), str(v2.base)))
+        successor = CgroupWriter(
+            layout, Journal(str(v2.journal_path), str(v2.root)), str(v2.root), lambda _: None
+        )
+        assert successor.held_back() == {"pod", "pod/a"}
+
+
+class TestPuttingBack:
+    def test_everything_is_as_it_was(self, v1):
+        v1.apply("2-7", SHARES, journalled=True)
+        assert v1.writer.put_back("pod", frozenset()) == ()
+        assert (v1.text("cpuset.cpus"), v1.text("cpu.shares"), v1.noted()) == ("0-7", "1024", {})
+
+    @pytest.mark.parametrize(("host", "name"), [("v1", "tasks"), ("v2", "cgroup.threads")])
+    def test_what_tasks_and_processes_were_told_is_taken_back_and_no_task_is_moved(self, host, name, request):
+        found: Host = request.getfixturevalue(host)
+        for listed in ("cgroup.procs", name):
+            found.file(listed).write_text("7\n" if listed == "cgroup.procs" else "")
+        cpu = found.file("cpu.shares").parent
+        (cpu / name).write_text("")
+        (cpu / "cgroup.procs").write_text("7\n")
+        score = found.root / "proc/7/oom_score_adj"
+        score.parent.mkdir(parents=True)
+        score.write_text("900\n")
+        assert found.writer.score("pod", [7], 1000) is None
+        assert found.writer.hint("pod", Hint(Policy.BATCH)) is None
+        assert found.writer.put_back("pod", frozenset()) == ()
+        assert (score.read_text().strip(), found.noted()) == ("900", {})
+        assert {(cpu / "cgroup.procs").read_text(), found.file("cgroup.procs").read_text()} == {"7\n"}
+
+    def test_a_score_that_is_refused_is_kept(self, v2):
+        v2.file("cgroup.procs").write_text("7\n")
+        v2.file("cgroup.threads").write_text("")
+        score = v2.root / "proc/7/oom_score_adj"
+        score.parent.mkdir(parents=True)
+        score.write_text("900\n")
+        v2.writer.score("pod", [7], 1000)
+        score.unlink()
+        score.symlink_to("/dev/full")
+        (failure,) = v2.writer.put_back("pod", frozenset())
+        assert failure.path == str(score)
+        assert v2.noted() == {"cgroup.threads": "900"}
+
+    def killed_half_way(self, host: Host) -> None:
+        """A pod that was narrowed and widened, and whose writer was killed before it came to the children."""
+        host.apply("2-3", journalled=True)
+        host.cgroup(cpuset_cpus="0-7")
+        for path in ("pod/app", "pod/app/inner", "pod/other", "pod/known"):
+            host.cgroup(path, cpuset_cpus="2-3")
+
+    def test_on_v1_all_below_a_pod_follows_but_for_who_has_its_own(self, v1):
+        self.killed_half_way(v1)
+        v1.apply("2", path="pod/known", journalled=True)
+        assert v1.writer.put_back("pod", frozenset(), iter([Apart("pod/other")])) == ()
+        found = {
+            path: v1.text("cpuset.cpus", f"pod/{path}") for path in ("app", "app/inner", "other", "known")
+        }
+        assert found == {"app": "0-7", "app/inner": "0-7", "other": "2-3", "known": "2"}
+        assert v1.noted() == {"cpuset.cpus": "2-3"}, "the container's own is still to be put back"
+
+    def test_on_v1_what_others_had_below_nobody_knows(self, v1):
+        self.killed_half_way(v1)
+        v1.writer.put_back("pod", frozenset())
+        assert (v1.text("cpuset.cpus"), v1.text("cpuset.cpus", "pod/app")) == ("0-7", "2-3")
+
+    def test_on_v1_members_of_a_pod_that_comes_again_are_looked_at_again(self, v1):
+        v1.cgroup("pod/app", cpuset_cpus="0-7")
+        into_the_box = Target("pod", 0xFF, journalled=True, inherited=True)
+        v1.writer.apply(into_the_box)
+        v1.writer.put_back("pod", frozenset(), ())
+        v1.apply("4-5", path="pod/app")
+        v1.writer.apply(into_the_box)
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
+    def in_the_box(self, host: Host) -> None:
+        """A pod of the box, and a container in it that has what its pod has."""
+        host.cgroup("pod/app", cpuset_cpus="0-7")
+        host.writer.apply(Target("pod", 0xC0, journalled=True, inherited=True))
+        assert host.text("cpuset.cpus", "pod/app") == "6-7"
+
+    def test_on_v1_who_is_placed_in_a_pod_of_the_box_had_what_its_pod_had(self, v1):
+        self.in_the_box(v1)
+        v1.apply("7", path="pod/app", journalled=True)
+        v1.writer.put_back("pod", frozenset(), ())
+        v1.writer.put_back("pod/app", frozenset())
+        assert v1.text("cpuset.cpus", "pod/app") == "0-7"
+
+    @pytest.mark.parametrize("ordered", [True, False], ids=["ours", "the kubelet's"])
+    def test_on_v1_who_leaves_the_box_with_its_pod_had_what_its_pod_had_unless_the_kubelet_says(
+        self, v1, ordered
+    ):
+        self.in_the_box(v1)
+        v1.writer.put_back("pod", frozenset(), [Apart("pod/app", ordered=ordered)])
+        assert v1.text("cpuset.cpus", "pod/app") == "6-7"
+        assert v1.noted() == ({"cpuset.cpus": ""} if ordered else {})
+
+    def test_on_v1_who_had_other_cpus_than_its_pod_chose_them(self, v1):
+        self.in_the_box(v1)
+        v1.cgroup("pod/app", cpuset_cpus="7")
+        v1.writer.put_back("pod", frozenset(), [Apart("pod/app")])
+        assert v1.noted() == {}
+        v1.apply("6", path="pod/app", journalled=True)
+        assert v1.noted() == {"cpuset.cpus": "7"}
+
+    def test_what_is_still_ours_is_kept(self, v2):
+        v2.apply("2-7", WEIGHT, journalled=True)
+        v2.writer.put_back("pod", frozenset({"cpu.weight"}))
+        assert (v2.text("cpuset.cpus"), v2.text("cpu.weight")) == ("0-7", "1")
+        assert v2.noted() == {"cpu.weight": "39"}
+
+    def test_a_refusal_is_returned_and_the_rest_goes_on(self, v2):
+        v2.apply("2-7", WEIGHT, journalled=True)
+        v2.file("cpu.weight").unlink()
+        v2.file("cpu.weight").symlink_to("/dev/full")
+        (failure,) = v2.writer.put_back("pod", frozenset())
+        assert failure.path == str(v2.file("cpu.weight"))
+        assert (v2.text("cpuset.cpus"), v2.noted()) == ("0-7", {"cpu.weight": "39"})
+
+    def test_a_set_that_was_empty_is_empty_again(self, v2):
+        v2.file("cpuset.cpus").write_text("\n")
+        v2.apply("2-7", journalled=True)
+        v2.writer.put_back("pod", frozenset())
+        assert v2.text("cpuset.cpus") == ""
+
+    def test_a_value_that_no_journal_of_ours_holds_is_refused(self, v2):
+        with pytest.raises(KernelInterfaceError, match="cannot write 'x' to"):
+            write_back.restore(str(v2.file("cpuset.cpus")), "x", 2)
+
+
+class TestEmptySets:
+    """On v2 the kernel takes no set away from a cgroup that has tasks."""
+
+    @pytest.mark.parametrize("name", ["cpuset.cpus", "cpuset.mems"])
+    def test_a_set_that_cannot_be_taken_away_becomes_the_parents(self, v2, monkeypatch, name):
+        (v2.base / f"{name}.effective").write_text("0-5\n")
+        v2.file(name).write_text("2-3\n")
+        write = files.write
+
+        def refuse_empty(path: str, text: str) -> bool:
+            if not text.strip():
+                raise KernelInterfaceError(path, "write '\\n' to", "No space left on device")
+            return write(path, text)
+
+        monkeypatch.setattr(files, "write", refuse_empty)
+        assert write_back.restore(str(v2.file(name)), "", 2)
+        assert v2.text(name) == "0-5"
+        (v2.base / f"{name}.effective").unlink()
+        with pytest.raises(KernelInterfaceError, match="No space left"):
+            write_back.restore(str(v2.file(name)), "", 2)
+
+    def test_one_that_can_be_is(self, v2):
+        assert write_back.restore(str(v2.file("cpuset.cpus")), "", 2)
+        assert v2.text("cpuset.cpus") == ""
+
+
+def test_every_controller_is_searched_for_what_is_put_back():
+    assert set(cgroups.CONTROLLERS) == set(get_args(Controller))

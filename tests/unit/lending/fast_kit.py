@@ -1,0 +1,117 @@
+"""Readings of the fast loop in a few words: counters that go on from tick to tick."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nri_coloc.core.readings import FastReadings, Look, Role, Sample
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.lending import glance
+from nri_coloc.lending.fast_loop import LoopMemory, Tick, tick
+from nri_coloc.lending.gauges import BOXED, LEFT, REST, SUMMED
+from nri_coloc.lending.glance import Glance
+
+KEYS = {role: number for number, role in enumerate(Role, 1)}
+
+
+READ_AFTER_S = 20e-6
+"""A look's clock is read after the tick began."""
+
+
+def look_of(readings: FastReadings) -> Look | None:
+    """Return what these readings come to; None where they are of no single moment, or one of them is no figure."""
+    summed = [sample for sample in readings.samples if sample.role in SUMMED]
+    if not summed or any(sample.usage_us is None or sample.at != summed[0].at for sample in summed):
+        return None
+    signs = LEFT, REST, dict.fromkeys(BOXED, 1)
+    left, system, box = (sum(by.get(s.role, 0) * (s.usage_us or 0) for s in summed) for by in signs)
+    online = tuple(sample for sample in readings.samples if sample.role is Role.ONLINE)
+    return Look(summed[0].at + READ_AFTER_S, left, system, box, online=online)
+
+
+class Watcher:
+    """The loop as the daemon runs it: what decides nothing is passed over. `next_s`: until the next readings."""
+
+    def __init__(self, tuning: ReclaimTuning) -> None:
+        self.tuning = tuning
+        self.memory = LoopMemory()
+        self.glance: Glance | None = None
+        self.next_s = 0.0
+        self.passed = 0
+        self._looked: tuple[Sample, ...] = ()
+
+    def take(self, readings: FastReadings) -> Tick | None:
+        """Return what was decided about these readings, None if they were passed over."""
+        look = look_of(readings) if _summed(self._looked) == _summed(readings.samples) else None
+        decided = None if self._passes_over(look, readings.late_s) else self.decided(readings)
+        if decided is not None:
+            self.glance = glance.begin(decided, readings, look, self.tuning)
+            self.memory, self.next_s = decided.memory, decided.next_s
+        self._looked = readings.samples
+        return decided
+
+    def decided(self, readings: FastReadings) -> Tick:
+        """Return what would be decided about these readings now."""
+        readings = readings._replace(samples=(*self._looked, *readings.samples))
+        return tick(glance.caught_up(self.glance, self.memory), readings, self.tuning, readings.at)
+
+    def _passes_over(self, look: Look | None, late_s: float) -> bool:
+        if look is None or self.glance is None:
+            return False
+        passed = glance.over(self.glance, look, late_s)
+        if passed is not None:
+            self.glance, self.next_s, self.passed = passed, passed.next_s, self.passed + 1
+        return passed is not None
+
+
+def _summed(samples: tuple[Sample, ...]) -> set[int]:
+    return {sample.key for sample in samples if sample.role in SUMMED}
+
+
+class Feed:
+    """Exact counters. `rates` are milli-CPU by role; PODS is the sum of what lies in it."""
+
+    def __init__(self, lendable: int = 8, threads: int = 1, tuning: ReclaimTuning | None = None) -> None:
+        self.lendable, self.threads, self.cpus = lendable, threads, 2 * lendable
+        self.tuning = tuning or ReclaimTuning()
+        self.now = 100.0
+        self.usage = dict.fromkeys((Role.PODS, Role.SYSTEM, Role.BOX), 1_000_000)
+        self.stalled = self.throttled = 0
+        self.memory = LoopMemory()
+
+    def read(self, seconds: float, rates: Mapping[Role, int] | None = None, **more: Any) -> FastReadings:
+        """Let time pass at these rates and read everything."""
+        self.now += seconds
+        for role, milli in (rates or {}).items():
+            self.usage[role] = self.usage.get(role, 0) + round(milli * seconds * 1000)
+        samples = [Sample(KEYS[role], role, self.now, usage) for role, usage in self.usage.items()]
+        samples += more.pop("samples", [])
+        return FastReadings(
+            self.now,
+            tuple(samples),
+            lendable=self.lendable,
+            threads_per_core=self.threads,
+            cpus=self.cpus,
+            **more,
+        )
+
+    def tick(self, online: int = 0, *, box: int = 500, seconds: float = 0.02, **more: Any) -> Tick:
+        """Tick after some time with that use, milli-CPU, and a system of 100."""
+        rates = {Role.PODS: online + box, Role.SYSTEM: 100, Role.BOX: box}
+        return self.give(self.read(seconds, rates, **more))
+
+    def give(self, readings: FastReadings) -> Tick:
+        result = tick(self.memory, readings, self.tuning, self.now)
+        self.memory = result.memory
+        return result
+
+    def ticks(self, count: int, online: int = 0, **more: Any) -> Tick:
+        for _ in range(count - 1):
+            self.tick(online, **more)
+        return self.tick(online, **more)
+
+    def waited(self, share: float, seconds: float = 0.02, throttled: float = 0.0, **more: Any) -> Sample:
+        """An online group that waited this part of the next `seconds`, and was throttled that part."""
+        self.stalled += round(share * seconds * 1e6)
+        self.throttled += round(throttled * seconds * 1e6)
+        usage = self.usage.get(Role.ONLINE, 0)
+        return Sample(99, Role.ONLINE, self.now + seconds, usage, self.stalled, self.throttled, **more)

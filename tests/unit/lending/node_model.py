@@ -1,0 +1,163 @@
+"""A little node for the fast loop: online pods with a demand over time, a box that eats what it may, coarse counters.
+
+Fluid, in steps of a millisecond. Online pods and the system come first (the box has the minimum weight), on CPUs
+without the box where there are any. As in the kernel, the counter of a task that keeps running is brought up to date
+by the scheduler's tick only: what is read is up to that (`tick_s`) behind on each CPU. Ticks come late by up to 4 ms,
+one in twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+from nri_coloc.core.lending import Change
+from nri_coloc.core.readings import SCHEDULER_TICK_S, FastReadings, Role, Sample
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.lending.fast_loop import Tick
+from tests.unit.lending.fast_kit import Watcher
+
+STEP_S = 0.001
+
+Demand = Callable[[float], float]
+"""Milli-CPU over time."""
+
+
+def steady(milli: float) -> Demand:
+    return lambda _: milli
+
+
+def jump(before: float, after: float, at: float, lasts: float = 1e9) -> Demand:
+    return lambda t: after if at <= t < at + lasts else before
+
+
+class Moment(NamedTuple):
+    at: float
+    cpus: int
+    change: Change
+    tick: Tick
+
+
+@dataclass
+class Node:
+    """Its `box` is applied as soon as it is decided; `members`: whether there are reclaimed pods.
+
+    `noise`: how far the demand of a 5 ms stretch may lie from its mean, as a part of it, for one CPU; that of n
+    independent ones is sqrt(n) times smaller. `stall`: the part of the time that online pods wait while the box is
+    larger than its floor. `always_late`: added to the lateness of every tick, seconds. `apart`: what online pods use of
+    CPUs that are not lendable, of which there are `other_cpus`.
+    """
+
+    cpus: int
+    online: Demand
+    system: Demand = field(default_factory=lambda: steady(20))
+    hungry: Demand = field(default_factory=lambda: steady(1e9))
+    threads: int = 1
+    noise: float = 0.0
+    seed: int = 1
+    tuning: ReclaimTuning = field(default_factory=ReclaimTuning)
+    stall: Demand = field(default_factory=lambda: steady(0))
+    members: bool = True
+    always_late: float = 0.0
+    yields: bool = False
+    apart: Demand = field(default_factory=lambda: steady(0))
+    other_cpus: int = 0
+    tick_s: float = SCHEDULER_TICK_S
+
+    def __post_init__(self) -> None:
+        self.draw = Random(self.seed)
+        self.now = self.due = self.next_tick = 0.0
+        self.box = self.cpus
+        self.watcher = Watcher(self.tuning)
+        self.used = dict.fromkeys((Role.ONLINE, Role.SYSTEM, Role.BOX, Role.DEDICATED), 0.0)
+        self.seen = dict.fromkeys(self.used, 0)
+        self.stalled = 0.0
+        self.rate = dict.fromkeys(self.used, 0.0)
+        self.factor = 1.0
+        self.moments: list[Moment] = []
+
+    def run(self, seconds: float) -> "Node":
+        """Let time pass; ticks come when the loop asked for them."""
+        end = self.now + seconds
+        while self.now < end:
+            if self.now >= self.next_tick:
+                self.next_tick = self._tick()
+            self._step()
+        return self
+
+    def _step(self) -> None:
+        if round(self.now / STEP_S) % 5 == 0:
+            self.factor = 1 + self.noise * self.draw.uniform(-1, 1) / self.cpus**0.5
+        whole = self.cpus * 1000.0
+        system = min(self.system(self.now), whole)
+        online = min(self.online(self.now) * self.factor, whole - system)
+        box = min(self.box * 1000.0, whole - system - online, self.hungry(self.now))
+        apart = min(self.apart(self.now), self.other_cpus * 1000.0)
+        rates = (Role.ONLINE, online), (Role.SYSTEM, system), (Role.BOX, box), (Role.DEDICATED, apart)
+        for role, milli in rates:
+            self.rate[role] = milli
+            self.used[role] += milli * STEP_S * 1000
+        self.stalled += self.stall(self.now) * STEP_S * 1e6 if self.box > self.threads else 0
+        self.now += STEP_S
+
+    def _read(self, role: Role) -> int:
+        """Return the counter, µs, as the kernel last brought it up to date on each CPU where the role runs."""
+        running, cpus = self.rate[role] / 1000, self.other_cpus if role is Role.DEDICATED else self.cpus
+        behind = sum(
+            self.draw.uniform(0, self.tick_s) * 1e6
+            for _ in range(cpus)
+            if self.draw.random() < running / cpus
+        )
+        self.seen[role] = max(self.seen[role], int(self.used[role] - behind))
+        return self.seen[role]
+
+    def _tick(self) -> float:
+        online, system, box, apart = map(self._read, (Role.ONLINE, Role.SYSTEM, Role.BOX, Role.DEDICATED))
+        samples: tuple[Sample, ...] = (
+            Sample(1, Role.PODS, self.now, online + box + apart),
+            Sample(2, Role.SYSTEM, self.now, system),
+            Sample(4, Role.ONLINE, self.now, online, int(self.stalled), 0),
+        )
+        if self.members:
+            samples += (Sample(3, Role.BOX, self.now, box),)
+        if self.other_cpus:
+            samples += (Sample(5, Role.DEDICATED, self.now, apart),)
+        late_s, cpus = self.now - self.due, self.cpus + self.other_cpus
+        readings = FastReadings(self.now, samples, late_s, self.cpus, self.threads, cpus)
+        self._decide(readings._replace(yields=self.yields, counters_s=self.tick_s))
+        late = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
+        self.due = self.now + self.watcher.next_s
+        return self.due + late + self.always_late
+
+    def _decide(self, readings: FastReadings) -> None:
+        result = self.watcher.take(readings)
+        if result is None:
+            return
+        self.box = result.target.cpus
+        self.moments.append(Moment(self.now, self.box, result.target.change, result))
+
+    def copy(self, seed: int) -> "Node":
+        """Return a node that goes on from here, with a fate of its own; what it told so far stays behind."""
+        told, self.moments = self.moments, []
+        other = deepcopy(self)
+        self.moments = told
+        other.draw = Random(seed)
+        return other
+
+    def turns(self) -> list[float]:
+        """Return when the box changed its direction, growing after giving way or the other way round."""
+        changes = [m for m in self.moments[1:] if m.change is not Change.KEEP]
+        return [b.at for a, b in pairwise(changes) if a.change is not b.change]
+
+    def box_at(self, second: float) -> int:
+        return [m.cpus for m in self.moments if m.at <= second][-1]
+
+    def suppressed_after(self, start: float, cpus: int) -> float:
+        """Return how long after `start` the box was down to so many CPUs, seconds."""
+        return next(m.at for m in self.moments if m.at >= start and m.cpus <= cpus) - start
+
+    def busy(self) -> float:
+        """Return which part of the node was used since the start."""
+        return sum(self.used.values()) / 1e6 / (self.cpus * self.now)

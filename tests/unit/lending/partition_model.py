@@ -1,0 +1,123 @@
+"""A little node whose pools are sized by load: the policy's state, members that use CPU, counters, and the loop.
+
+Fluid: the members of a tier use what they want as far as their pool goes, evenly. Ticks come when the loop asked for
+them. Sizes are told to the policy as the daemon does it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.readings import FastReadings, Role, Sample
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.lending import bands, partition
+from nri_coloc.lending.bands import Tier
+from nri_coloc.lending.partition import PartitionMemory, PartitionTick
+from nri_coloc.placing import tiers
+from tests.unit.placing.kit import RECLAIMED, SHARED, Node
+
+TUNING = ReclaimTuning(partition=True)
+
+
+class Machine:
+    """`wants`: CPUs by tier; `silent`: tiers whose counters cannot be read; `late_s`: how late each tick comes."""
+
+    def __init__(
+        self, plan: Iterable[PoolTuning] = (), name: str = "4node", tuning: ReclaimTuning = TUNING
+    ) -> None:
+        self.node = Node(name, Tuning(pools=tuple(plan), reclaim=tuning))
+        self.wants: dict[str, float] = {}
+        self.silent: set[str] = set()
+        self.late_s = 0.0
+        self.now = 100.0
+        self.used: dict[str, float] = {}
+        self.keys: dict[str, int] = {}
+        self.memory = PartitionMemory()
+        self._known: tuple[object, object] = (None, None)
+        self._tiers: tuple[Tier, ...] = ()
+        self.ticks: list[PartitionTick] = []
+        self.outcomes: list[Outcome] = []
+
+    # ---- who is there ----
+
+    def member(self, name: str, milli: int, pool: str = "share") -> None:
+        self.node.create(name, milli, replace(SHARED, pool="" if pool == "share" else pool), on=f"pod-{name}")
+
+    def batch(self) -> None:
+        self.node.start_pod("jobs")
+        self.node.create("batch", wish=RECLAIMED, on="jobs")
+
+    def tier_of(self, container: str) -> str:
+        return bands.tier_of(self.node[container].pool, self.node.state.pools.plan)
+
+    def members(self, tier: str) -> list[str]:
+        return [k for k in self.node.state.containers if self.tier_of(k) == tier]
+
+    # ---- time ----
+
+    def run(self, seconds: float, **wants: float) -> tuple[int, ...]:
+        """Let time pass under these loads; returns what `sizes` does."""
+        self.wants |= wants
+        end = self.now + seconds
+        while self.now < end - 1e-9:
+            self.tick()
+        return self.sizes()
+
+    def tick(self, **wants: float) -> PartitionTick:
+        self.wants |= wants
+        span = self.memory.period_s + self.late_s
+        self.now += span
+        samples = tuple(self._samples(span))
+        pools, topology = self.node.state.pools, self.node.state.topology
+        readings = FastReadings(
+            self.now,
+            samples,
+            self.late_s,
+            pools.allocatable.bit_count(),
+            topology.threads_per_core,
+            topology.online.bit_count(),
+        )
+        tick = partition.tick(self.memory, readings, self.tiers(), self.node.tuning.reclaim, self.now)
+        self.memory = tick.memory
+        self.ticks.append(tick)
+        self.outcomes.append(self.node.happen(PoolsSized(tick.sizes, tick.because)))
+        return tick
+
+    def tiers(self) -> tuple[Tier, ...]:
+        state = self.node.state
+        known = (state.containers, state.pools.plan)
+        if any(a is not b for a, b in zip(known, self._known, strict=True)):
+            threads = state.topology.threads_per_core
+            self._known, self._tiers = known, bands.tiers(state.pools.plan, tiers.demand(state), threads)
+        return self._tiers
+
+    def _samples(self, span: float) -> Iterable[Sample]:
+        for name in self.node.state.containers:
+            tier = self.tier_of(name)
+            if not tier:
+                continue
+            peers = self.members(tier)
+            part = min(self.wants.get(tier, 0.0), self.cpus(tier)) / len(peers)
+            self.used[name] = self.used.get(name, 0.0) + part * span
+            if tier not in self.silent:
+                usage = round(self.used[name] * 1e6)
+                yield Sample(
+                    1 + self.keys.setdefault(name, len(self.keys)), Role.TIER, self.now, usage, tier=tier
+                )
+
+    # ---- looks ----
+
+    def cpus(self, pool: str) -> int:
+        return self.node.state.pools.cpus(pool).bit_count()
+
+    def sizes(self) -> tuple[int, ...]:
+        """How many CPUs the operator's own pools have, share and reclaim."""
+        pools = self.node.state.pools
+        own = [cpus for name, cpus in pools.tiers.items() if not cpus & pools.share]
+        return tuple(cpus.bit_count() for cpus in (*own, pools.share, pools.reclaim))
+
+    def said(self) -> list[tuple[str, Any]]:
+        """The pools that changed, in order."""
+        return [(d.event.value, d.pool) for outcome in self.outcomes for d in outcome.decisions]

@@ -1,0 +1,304 @@
+"""lending/glance.py: which readings need no decision, and that what they said is not lost."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.lending import Binding, Change
+from nri_coloc.core.readings import FastReadings, Role, Sample
+from nri_coloc.lending import glance
+from nri_coloc.lending.fast_loop import CLOSER_S, Tick
+from nri_coloc.lending.glance import PASSES_S, Glance
+from nri_coloc.lending.headroom import Yielded
+from tests.unit.lending.fast_kit import Feed, Watcher, look_of
+
+ONLINE, BOX = 2_000, 500
+
+
+class Glancer(Feed):
+    """A feed whose box is at rest; `given` passes over what it can, and `decided` is None then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watcher = Watcher(self.tuning)
+        self.decided: Tick | None = None
+        self.usage[Role.ONLINE] = 0
+
+    @property
+    def lent(self) -> int:
+        return self.watcher.memory.lent.milli
+
+    def given(self, online: int = ONLINE, *, box: int = BOX, seconds: float = 0.02, **more: Any) -> bool:
+        """Let time pass with that use, and read; whether it was passed over."""
+        rates = {Role.PODS: online + box, Role.SYSTEM: 100, Role.BOX: box, Role.ONLINE: online}
+        return self.take(self.read(seconds, rates, **more))
+
+    def take(self, readings: FastReadings) -> bool:
+        found = self.watcher.take(readings)
+        self.decided = found or self.decided
+        return found is None
+
+    def stalled_for(self, share: float, seconds: float = 0.02) -> Sample:
+        """The pressure of a pod that is read by itself, after so much waiting."""
+        self.stalled += round(share * seconds * 1e6)
+        return Sample(99, Role.ONLINE, self.now + seconds, None, self.stalled, 0)
+
+
+def at_rest() -> Glancer:
+    feed = Glancer()
+    while feed.decided is None or feed.decided.target.binding is not Binding.DEAD_BAND:
+        feed.given()
+    while feed.given():
+        pass
+    assert feed.decided.target.change is Change.KEEP  # it has decided just now, and is at rest
+    assert feed.watcher.glance is not None
+    return feed
+
+
+@pytest.fixture
+def feed() -> Glancer:
+    return at_rest()
+
+
+def test_a_steady_use_is_passed_over_for_most_of_a_second_and_decided_about_then(feed):
+    passed = 0
+    while feed.given():
+        passed += 1
+    assert passed == pytest.approx(PASSES_S / 0.02, abs=2)
+
+
+def test_a_burst_is_decided_about_at_once_and_by_its_own_interval(feed):
+    for _ in range(10):
+        assert feed.given()
+    before = feed.watcher.memory.lent.cpus
+    assert not feed.given(7_000)
+    assert feed.decided is not None
+    assert feed.decided.target.change is Change.SUPPRESS
+    assert feed.decided.target.cpus < before
+    assert feed.watcher.memory.rates.online >= 6_000, "not the mean of all that was passed over"
+
+
+def test_a_burst_that_only_began_is_looked_at_again_soon(feed):
+    feed.tuning = feed.watcher.tuning = replace(feed.tuning, average_s=1e-9)
+    for _ in range(100):
+        feed.given(ONLINE - 160)
+    while feed.given(ONLINE - 160):
+        pass
+    usual, jump = feed.watcher.next_s, feed.tuning.dead_band_milli // 4
+    assert feed.given(ONLINE - 160 + jump + 10)
+    assert feed.watcher.next_s == CLOSER_S < usual
+    assert feed.given(ONLINE - 160 + jump + 10)
+    assert feed.watcher.next_s == usual
+
+
+def test_what_was_passed_over_counts_among_the_peaks(feed):
+    for _ in range(100):
+        feed.given(ONLINE - 100)
+    while feed.given(ONLINE - 100):
+        pass
+    peak = feed.watcher.memory.rates.peaks.peak
+    assert peak == pytest.approx(ONLINE, abs=10), "with the system's 100"
+    assert feed.given(ONLINE - 20)
+    caught_up = glance.caught_up(feed.watcher.glance, feed.watcher.memory)
+    assert caught_up.rates.peaks.peak > peak
+    assert caught_up.rates.online > ONLINE - 100
+    assert caught_up.at == pytest.approx(feed.now, abs=0.001)
+
+
+def test_where_nothing_was_passed_over_the_use_is_as_it_was(feed):
+    memory = feed.watcher.memory
+    assert glance.caught_up(None, memory) is memory
+    while feed.given():
+        pass
+    memory = feed.watcher.memory
+    caught_up = glance.caught_up(feed.watcher.glance, memory)
+    assert caught_up.rates._replace(rated_at=0.0, oldest=0.0) == memory.rates._replace(
+        rated_at=0.0, oldest=0.0
+    )
+
+
+def test_a_pod_that_waits_is_decided_about(feed):
+    feed.given(samples=[feed.stalled_for(0.0)])
+    feed.given(samples=[feed.stalled_for(0.0)])
+    share = feed.tuning.stall
+    assert feed.given(samples=[feed.stalled_for(share - 0.01)])
+    assert not feed.given(samples=[feed.stalled_for(share + 0.02)])
+
+
+def test_a_group_that_was_never_read_is_the_ticks(feed):
+    assert not feed.given(samples=[feed.stalled_for(0.0)])
+
+
+def test_a_group_that_can_be_read_no_more_is_the_ticks(feed):
+    feed.given(samples=[feed.stalled_for(0.0)])
+    assert feed.given(samples=[feed.stalled_for(0.0)])
+    assert not feed.given(samples=[Sample(99, Role.ONLINE, feed.now + 0.02)])
+
+
+@pytest.mark.parametrize("usage", [None, 0, 1 << 60])
+@pytest.mark.parametrize("role", [Role.PODS, Role.BOX])
+def test_a_counter_that_tells_no_rate_is_the_ticks(feed, role, usage):
+    readings = feed.read(0.02, {})
+    doubtful = [s._replace(usage_us=usage) if s.role is role else s for s in readings.samples]
+    assert not feed.take(readings._replace(samples=tuple(doubtful)))
+
+
+def test_a_counter_read_twice_in_a_moment_is_the_ticks(feed):
+    assert not feed.given(seconds=0.001)
+
+
+def test_a_late_look_is_the_ticks(feed):
+    assert not feed.given(late_s=1.0)
+    feed = at_rest()
+    assert not feed.given(seconds=0.2)
+
+
+def test_a_box_that_falls_asleep_or_wakes_up_is_the_ticks(feed):
+    assert not feed.given(box=0)
+    assert feed.given(box=0)
+    assert not feed.given(box=400)
+
+
+def test_a_box_that_just_gave_way_is_not_at_rest(feed):
+    assert feed.decided is not None
+    target = feed.decided.target._replace(binding=Binding.ONLINE_USE)
+    assert begin(feed, target=target) is None
+
+
+@pytest.mark.parametrize("binding", [Binding.GROWTH_STEP, Binding.DWELL])
+def test_while_growth_has_to_wait_nothing_is_decided(feed, binding):
+    assert feed.decided is not None
+    grown_at = feed.now + 0.1 - feed.tuning.step_s
+    memory = feed.decided.memory._replace(lent=feed.decided.memory.lent._replace(grown_at=grown_at))
+    found = begin(feed, target=feed.decided.target._replace(binding=binding), memory=memory)
+    assert found is not None
+    assert found.bounds.until == pytest.approx(grown_at + feed.tuning.step_s)
+
+
+def test_where_no_use_is_known_nothing_is_passed_over(feed):
+    assert feed.decided is not None
+    assert begin(feed, memory=feed.decided.memory._replace(meters={})) is None
+
+
+def test_a_box_whose_core_more_goes_anyway_is_not_at_rest(feed):
+    assert feed.decided is not None
+    lent = feed.decided.memory.lent._replace(more=Yielded(cpus=1))
+    assert begin(feed, memory=feed.decided.memory._replace(lent=lent)) is None
+
+
+def test_readings_that_were_no_look_begin_none(feed):
+    assert feed.decided is not None
+    assert glance.begin(feed.decided, feed.read(0.02), None, feed.tuning) is None
+
+
+def test_so_much_headroom_that_the_box_may_grow_is_the_ticks(feed):
+    before = feed.lent
+    passed = sum(feed.given(ONLINE - 150) for _ in range(200))
+    assert feed.lent == before, "within the dead band"
+    assert passed > 150
+    while feed.lent == before:
+        feed.given(ONLINE - 1_000)
+    assert feed.lent > before
+
+
+def begin(feed: Glancer, **changed: Any) -> Glance | None:
+    assert feed.decided is not None
+    readings = feed.read(0.02)
+    return glance.begin(feed.decided._replace(**changed), readings, look_of(readings), feed.tuning)
+
+
+def test_groups_that_are_read_in_turn_are_known_by_their_last_turn():
+    feed = Glancer()
+    for turn in range(400):
+        key = 100 + turn % 4
+        feed.given(samples=[Sample(key, Role.ONLINE, feed.now + 0.02, None, 1_000 * key, 0)])
+    before = feed.watcher.passed
+    for turn in range(100):
+        key = 100 + turn % 4
+        feed.given(samples=[Sample(key, Role.ONLINE, feed.now + 0.02, None, 1_000 * key, 0)])
+    assert feed.watcher.passed - before > 80
+
+
+def test_what_a_growth_cost_is_noted_before_anything_is_passed_over():
+    feed = Glancer()
+    while feed.decided is None or feed.decided.target.change is not Change.GROW:
+        feed.given(took_s=0.0001)
+    assert not feed.given(took_s=0.02)
+    assert feed.watcher.memory.lent.growth_took_s == 0.02
+
+
+def test_after_a_jump_the_usual_pace_comes_back():
+    feed = at_rest()
+    usual = feed.tuning.tick_max_s
+    for _ in range(100):
+        feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0)
+    while feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0):
+        pass
+    while feed.watcher.glance is not None and feed.watcher.glance.bounds.until > feed.now + usual:
+        feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0)
+    assert not feed.given(ONLINE, seconds=usual, mean_took_s=1.0), "a tick was due, and saw it"
+    assert feed.watcher.next_s == CLOSER_S
+    assert feed.given(ONLINE - 60, seconds=CLOSER_S, mean_took_s=1.0)
+    assert feed.watcher.next_s == usual
+
+
+class Yielding(Glancer):
+    """Two CPUs whose box has tasks of the least weight only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lendable = self.cpus = 2
+
+    def given(self, online: int = 750, **more: Any) -> bool:
+        return super().given(online, box=1_850 - online, yields=True, **more)
+
+    def until_it_has(self, cpus: int) -> None:
+        for _ in range(1000):
+            if self.decided is not None and self.decided.target.cpus == cpus and self.given():
+                return
+            self.given()
+        pytest.fail(f"it never had {cpus}: {self.decided}")
+
+
+def test_a_rise_takes_the_core_more_away_before_the_headroom_does():
+    feed = Yielding()
+    feed.until_it_has(2)
+    assert feed.watcher.memory.lent.more.cpus == 1
+    while feed.given():
+        pass
+    assert feed.given()
+    assert not feed.given(1_400)
+    assert feed.watcher.memory.lent.more.cpus == 0
+
+
+def test_the_core_more_comes_back_when_its_time_has_come():
+    feed = Yielding()
+    feed.until_it_has(2)
+    while not feed.given(1_400):
+        pass
+    assert feed.watcher.memory.lent.box == 1
+    feed.until_it_has(2)
+
+
+class TestWaiting:
+    """Of groups that every look reads, which need no samples."""
+
+    SPAN_S = 0.02
+
+    def over(self, feed: Glancer, before: tuple[int, ...], now: tuple[int, ...]) -> bool:
+        """Whether a look is passed over in which these groups have waited so long."""
+        known, look = feed.watcher.glance, look_of(feed.read(self.SPAN_S, {Role.PODS: 2_500, Role.BOX: BOX}))
+        assert known is not None
+        assert look is not None
+        known = known._replace(look=known.look._replace(waited_us=before))
+        return glance.over(known, look._replace(waited_us=now), 0.0) is not None
+
+    @pytest.mark.parametrize("more_us", [-100, 100], ids=["less", "more"])
+    def test_who_waits_for_longer_than_a_stall_is_decided_about(self, feed, more_us):
+        most = round(feed.tuning.stall * self.SPAN_S * 1e6)
+        assert self.over(feed, (70, 30), (70, 30 + most + more_us)) is (more_us < 0)
+
+    @pytest.mark.parametrize("now", [(69,), (70, 0), ()], ids=["went-back", "one-more", "one-less"])
+    def test_a_counter_that_cannot_be_compared_is_the_ticks(self, feed, now):
+        assert not self.over(feed, (70,), now)

@@ -1,0 +1,184 @@
+"""Waiting is blamed on the box only where the box can be its cause."""
+
+import pytest
+
+from nri_coloc.core.readings import FastReadings, Role, Sample, Signal
+from nri_coloc.lending import stall
+from nri_coloc.lending.stall import Cause, Gauge, Stall, explained
+
+AT = 10.0
+SOON = 1e-9
+"""With so short a window the average is the newest value."""
+
+
+def seen(*samples: Sample, box_milli: int = 4000, window_s: float = SOON) -> dict[int, Gauge]:
+    gauges: dict[int, Gauge] = {}
+    for sample in samples:
+        gauges, _ = stall.advance(
+            gauges, FastReadings(sample.at, (sample,)), Cause(box_milli), (window_s, window_s)
+        )
+    return gauges
+
+
+def group(at: float, stalled: int | None, throttled: int | None = 0, *, shares_box: bool = True) -> Sample:
+    return Sample(1, Role.ONLINE, at, 0, stalled, throttled, shares_box)
+
+
+def judged(
+    first: Sample, *second: Sample, box_milli: int = 4000, own: float = 0.0, window_s: float = SOON
+) -> Stall:
+    """Return what the second reading, with all its samples, says."""
+    gauges = seen(first)
+    gauges, found = stall.advance(
+        gauges, FastReadings(first.at + 1, second), Cause(box_milli, own), (window_s, window_s)
+    )
+    assert found.lasting == found.blamed
+    return Stall(round(found.blamed, 6), round(found.own, 6))
+
+
+START = group(AT, 1_000_000)
+
+
+def test_waiting_while_the_box_runs_is_blamed_on_it():
+    assert judged(START, group(AT + 1, 1_300_000)) == Stall(0.3, 0)
+
+
+def test_a_groups_own_throttling_is_its_own():
+    assert judged(START, group(AT + 1, 1_800_000, 700_000)) == Stall(0.1, 0.7)
+
+
+def test_more_throttling_than_waiting_is_no_stall():
+    assert judged(START, group(AT + 1, 1_200_000, 900_000)) == Stall(0, 0.2)
+
+
+def test_where_reclaimed_tasks_may_not_run_waiting_is_self_inflicted():
+    assert judged(START, group(AT + 1, 1_500_000, shares_box=False)) == Stall(0, 0.5)
+
+
+def test_no_more_is_blamed_than_the_box_ran():
+    assert judged(START, group(AT + 1, 1_500_000), box_milli=200) == Stall(0.2, 0.3)
+
+
+def test_what_the_online_load_explains_is_nobodys_fault():
+    assert judged(START, group(AT + 1, 1_500_000), own=0.2) == Stall(0.3, 0.2)
+    assert judged(START, group(AT + 1, 1_500_000), own=0.6) == Stall(0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("use_milli", "cpus", "share"),
+    [
+        (0, 2, 0),
+        (260, 2, 0.008),
+        (660, 2, 0.099),
+        (800, 2, 0.177),
+        (3_000, 64, 0),
+        (50_000, 64, 0.27),
+        (2_000, 2, 1),
+    ],
+)
+def test_tasks_wait_for_one_another_the_more_the_fewer_cpus_are_left(use_milli, cpus, share):
+    assert explained(use_milli, cpus) == pytest.approx(share, abs=0.01)
+
+
+def test_a_node_without_a_lendable_cpu_explains_all_waiting():
+    assert explained(1_500, 0) == 1
+
+
+def test_run_queue_delay_of_many_tasks_is_at_most_all_the_time():
+    assert judged(START, group(AT + 1, 9_000_000)) == Stall(1, 0)
+
+
+def by_tasks(sample: Sample) -> Sample:
+    return sample._replace(signal=Signal.RUN_DELAY)
+
+
+def test_run_queue_delay_is_judged_as_pressure_is_and_named():
+    found = judged(by_tasks(START), by_tasks(group(AT + 1, 1_800_000, 500_000)), own=0.1)
+    assert found == Stall(0.2, 0.6)
+    _, found = stall.advance(
+        seen(by_tasks(START)),
+        FastReadings(AT + 1, (by_tasks(group(AT + 1, 1_800_000)),)),
+        Cause(4000),
+        (SOON, SOON),
+    )
+    assert found.signal is Signal.RUN_DELAY
+
+
+@pytest.mark.parametrize("second", [group(AT + 1, 1_900_000), group(AT + 1, 5)])
+def test_counters_of_two_signals_are_not_compared(second):
+    known = seen(by_tasks(START), second)
+    assert known == seen(second)
+
+
+def test_the_signal_is_that_of_the_worst_group():
+    known = seen(START, by_tasks(Sample(2, Role.ONLINE, AT, 0, 0, 0)))
+    both = (group(AT + 1, 1_300_000), by_tasks(Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0)))
+    for samples, signal in ((both, Signal.RUN_DELAY), (both[::-1], Signal.RUN_DELAY), (both[:1], Signal.PSI)):
+        _, found = stall.advance(known, FastReadings(AT + 1, samples), Cause(4000), (SOON, SOON))
+        assert found.signal is signal
+
+
+def test_the_first_sample_says_nothing():
+    assert judged(START) == Stall()
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        group(AT + 1, 999_999),
+        group(AT - 1, 1_900_000),
+        group(AT + 11, 1_900_000),
+        group(AT + 1, 1_900_000, -1),
+    ],
+    ids=["counter went back", "clock went back", "clock jumped", "throttling went back"],
+)
+def test_a_doubtful_interval_says_nothing(second):
+    assert judged(START, second) == Stall()
+
+
+def test_a_doubtful_interval_does_not_wipe_out_what_was_seen():
+    known = seen(START, group(AT + 1, 1_300_000))
+    after, _ = stall.advance(known, FastReadings(AT + 2, (group(AT + 2, 5),)), Cause(4000), (SOON, SOON))
+    assert (after[1].blamed, after[1].stalled_us) == (known[1].blamed, 5)
+
+
+def test_a_sample_too_soon_waits_for_the_next():
+    assert seen(START, group(AT + 0.001, 9_000_000)) == seen(START)
+
+
+def test_throttling_that_cannot_be_read_excuses_nothing():
+    assert judged(group(AT, 0, None), group(AT + 1, 400_000, 300_000)) == Stall(0.4, 0)
+    assert judged(group(AT, 0, 0), group(AT + 1, 400_000, None)) == Stall(0.4, 0)
+
+
+def test_short_waiting_is_averaged_over_the_window():
+    assert judged(START, group(AT + 0.02, 1_010_000), window_s=0.06) == Stall(0.125, 0)
+
+
+def test_the_worst_group_counts():
+    known = seen(START, Sample(2, Role.ONLINE, AT, 0, 0, 0))
+    both = (Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0), group(AT + 1, 1_800_000, 700_000))
+    _, found = stall.advance(known, FastReadings(AT + 1, both), Cause(4000), (SOON, SOON))
+    assert (round(found.blamed, 3), round(found.own, 3)) == (0.6, 0.7)
+
+
+def test_only_online_groups_can_stall():
+    assert seen(Sample(1, Role.BOX, AT, 0, 5, 0)) == {}
+
+
+def test_a_group_that_is_gone_drops_out():
+    assert seen(START, group(AT + 1, None)) == {}
+
+
+def test_a_group_that_was_not_read_waits_for_its_turn():
+    known = seen(START, group(AT + 1, 1_300_000))
+    assert stall.advance(known, FastReadings(AT + 1.02), Cause(4000), (SOON, SOON)) == (known, Stall())
+
+
+def test_a_group_not_read_for_very_long_is_forgotten():
+    assert set(seen(START, Sample(2, Role.ONLINE, AT + 10.5, 0, 0, 0))) == {2}
+
+
+def test_a_cut_wipes_the_slate_of_what_was_blamed():
+    known = stall.forgiven(seen(START, group(AT + 1, 1_800_000, 700_000)))
+    assert (known[1].blamed, round(known[1].own, 3)) == (0, 0.7)

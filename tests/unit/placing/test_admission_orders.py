@@ -1,0 +1,111 @@
+"""placing/admission.py: which of a container's values are ours, and which are left alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.workload import Numa, Resources
+from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node
+
+
+class TestOrders:
+    def test_everyones_cpus_are_ours(self):
+        node = Node()
+        node.create("c", wish=SHARED)
+        assert node["c"].knobs == Knobs(cpus="0-7")
+
+    def test_a_member_of_the_box_inherits_its_cpus(self):
+        node = Node()
+        node.create("c", wish=RECLAIMED)
+        assert node["c"].knobs == Knobs(oom_score_adj=1000)
+
+    def test_a_reclaimed_container_of_a_mixed_pod_does_not(self):
+        node = Node()
+        node.start_pod(wish=replace(RECLAIMED, mixed=True))
+        node.create("c", wish=RECLAIMED)
+        assert node["c"].knobs.cpus == "0-7"
+
+    def test_only_a_bound_containers_mems_are_ours(self):
+        node = Node()
+        node.create("c", 2000, replace(DEDICATED, numa=Numa.SINGLE))
+        assert node["c"].knobs == Knobs(cpus="0-1", mems="0")
+
+    @pytest.mark.parametrize(
+        ("quota", "percent", "burst"),
+        [(100_000, 25, 25_000), (100_000, 0, 0), (-1, 25, None), (None, 25, None), (100_000, None, None)],
+        ids=["quarter", "zero", "unlimited", "no-quota", "not-asked"],
+    )
+    def test_a_burst_is_a_part_of_the_quota(self, quota, percent, burst):
+        node = Node()
+        wish = replace(SHARED, cpu_burst_percent=percent)
+        node.create("c", wish=wish, resources=Resources(quota=quota))
+        assert node["c"].knobs.burst == burst
+
+    @pytest.mark.parametrize(
+        "said_by",
+        ["classes.shared.cpuBurst", "annotation coloc.nri.io/cpu-burst"],
+        ids=["class", "annotation"],
+    )
+    def test_the_audit_says_who_ordered_a_burst_and_of_what_it_is_a_part(self, said_by):
+        node = Node()
+        wish = replace(SHARED, cpu_burst_percent=25, burst_because=said_by)
+        (decision,) = node.create("c", wish=wish, resources=Resources(quota=100_000)).decisions
+        assert decision.because.endswith(f"; burst 25 % of quota 100000 by {said_by}")
+        assert decision.after.burst == 25_000
+
+    def test_the_audit_says_nothing_of_a_burst_that_has_no_quota_to_be_part_of(self):
+        node = Node()
+        wish = replace(SHARED, cpu_burst_percent=25, burst_because="classes.shared.cpuBurst")
+        (decision,) = node.create("c", wish=wish).decisions
+        assert "burst" not in decision.because
+
+    def test_a_member_of_the_box_may_burst_too(self):
+        node = Node()
+        wish = replace(RECLAIMED, cpu_burst_percent=50)
+        node.create("c", wish=wish, resources=Resources(quota=100, shares=2), oom_score_adj=1000)
+        assert node["c"].knobs == Knobs(burst=50)
+
+    def test_what_the_spec_says_already_is_not_ours(self):
+        node = Node()
+        wish = replace(SHARED, knobs=Knobs(shares=512, memory_limit=7))
+        node.create("c", wish=wish, resources=Resources(shares=512, memory_limit=9, cpus="0-7"))
+        assert node["c"].knobs == Knobs(memory_limit=7)
+        assert node["c"].original == Knobs(memory_limit=9)
+
+    def test_ours_is_told_from_the_kubelets_by_the_record(self):
+        node = Node()
+        wish = replace(SHARED, knobs=Knobs(memory_limit=7))
+        node.create("c", wish=wish, resources=Resources(memory_limit=9))
+        again = node.anew()
+        assert again["c"].knobs == node["c"].knobs
+        assert again["c"].original == Knobs(memory_limit=9)
+        assert again["c"].container.resources == Resources(memory_limit=9)
+
+
+class TestPreserving:
+    WISHED = Knobs(shares=2, quota=9, memory_limit=1, memory_high=1, memory_low=1, memory_min=1, io_weight=50)
+
+    def ours(self, **values: Any) -> Knobs:
+        node = Node()
+        wish = replace(SHARED, knobs=self.WISHED, cpu_burst_percent=10, **values)
+        node.create("c", wish=wish, resources=Resources(quota=100))
+        return node["c"].knobs
+
+    def test_preserved_cpu_takes_every_value_of_the_cpu(self):
+        ours = self.ours(preserve=frozenset({"cpu"}))
+        assert ours == Knobs(memory_limit=1, memory_high=1, memory_low=1, memory_min=1, io_weight=50)
+
+    def test_preserved_memory_takes_every_value_of_memory(self):
+        ours = self.ours(preserve=frozenset({"memory"}))
+        assert ours == Knobs(cpus="0-7", shares=2, quota=9, burst=10, io_weight=50)
+
+    def test_both_may_be_preserved(self):
+        assert self.ours(preserve=frozenset({"cpu", "memory"})) == Knobs(io_weight=50)
+
+    def test_an_ignored_handlers_pod_gets_nothing(self):
+        assert self.ours(handler="ignore") == NO_KNOBS
+
+    def test_of_a_vm_the_pods_cgroup_is_the_unit(self):
+        assert self.ours(handler="pod") == NO_KNOBS

@@ -1,0 +1,217 @@
+"""placing/supply.py: pod-level resources; a pod owns what it requests together.
+
+"8cpu": cores 0-1, 2-3, 4-5, 6-7. Shares of containers as the kubelet writes them: the pod's CPU limit where a container
+has neither request nor limit, 2 where the pod has no limit.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.placing import supply
+from tests.unit.placing.kit import DEDICATED, SHARED, Node, asking, container, first, said
+from tests.unit.placing.pods_kit import pod_of, with_containers
+from tests.unit.placing.pools_kit import GOLD, IN_GOLD, having
+
+
+class TestAPodsRequest:
+    def test_three_containers_of_two_cpus_own_two(self):
+        node = with_containers(2000, 2000, 2000, 2000)
+        assert node.owners() == {"a": "0-1"}
+        assert [node.cpus(name) for name in "abc"] == ["0-1"] * 3
+
+    def test_four_cpus_without_limits_own_four(self):
+        node = with_containers(4000, 0, 0, 0)
+        assert node.owners() == {"a": "0-3"}
+        assert [node.cpus(name) for name in "abc"] == ["0-3"] * 3
+
+    def test_a_pods_limit_buys_no_more_than_its_request(self):
+        node = with_containers(2000, 8000, 8000)
+        assert node.owners() == {"a": "0-1"}
+
+    def test_a_fraction_of_the_pods_request_is_rounded_up(self):
+        assert with_containers(2500, 0).owners() == {"a": "0-2"}
+
+    @pytest.mark.parametrize("milli", [0, 999])
+    def test_less_than_one_cpu_owns_none(self, milli):
+        assert with_containers(milli, 4000, 0).owners() == {}
+
+    def test_an_own_request_comes_out_of_the_pods(self):
+        node = with_containers(4000, 1000, 4000, 4000)
+        assert node.owners() == {"a": "0", "b": "1-3"}
+        assert node["c"].follows == "b"
+
+    def test_an_own_request_that_the_pods_owner_has_taken_follows_it(self):
+        node = with_containers(4000, 4000, 1000)
+        assert (node.owners(), node["b"].follows) == ({"a": "0-3"}, "a")
+
+    def test_requests_of_their_own_are_each_rounded_up(self):
+        assert with_containers(3000, 1500, 1500).owners() == {"a": "0-1", "b": "2-3"}
+
+    def test_rounding_leaves_the_pod_what_is_left(self):
+        node = with_containers(3000, 1500, 3000)
+        assert node.owners() == {"a": "0-1", "b": "2"}
+
+    def test_requests_that_an_annotation_lowers_gain_nothing_by_rounding(self):
+        """1001 thousandths in three containers of a pod of four CPUs, each with the shares of the pod's limit."""
+        node = pod_of(4000)
+        for name in "abc":
+            node.create(name, 4000, replace(DEDICATED, cpu_milli=1001))
+        assert node.owners() == {"a": "0-1", "b": "2-3"}
+
+    def test_an_unknown_request_bounds_nothing(self):
+        node = Node()
+        node.create("a", 2000)
+        node.create("b", 2000)
+        assert node.owners() == {"a": "0-1", "b": "2-3"}
+
+    def test_a_sidecar_owns_nothing_of_the_pods(self):
+        node = with_containers(4100, 100, 4000)
+        assert (node.owners(), node["a"].follows) == ({"b": "0-3"}, "b")
+
+    def test_a_named_init_container_owns_nothing_of_the_pods(self):
+        node = pod_of(4000)
+        node.create("init", wish=replace(DEDICATED, init=True))
+        assert (node.owners(), node["init"].pool) == ({}, "share")
+
+    def test_an_ephemeral_container_follows_the_main_one(self):
+        node = with_containers(8000, 2000, 0)
+        assert (node.owners(), node["b"].follows) == ({"a": "0-1"}, "a")
+
+    def test_cpus_of_a_driver_count(self):
+        node = pod_of(4000)
+        driven = replace(DEDICATED, preserve=frozenset({"cpu", "dra"}))
+        node.create("a", wish=driven, resources=asking(3000, cpus="0-2"), claimed=0b111)
+        node.create("b", 4000)
+        assert node.owners() == {"a": "0-2", "b": "3"}
+
+    def test_another_pods_owners_do_not_count(self):
+        node = with_containers(2000, 2000)
+        node.create("x", 4000, on="other")
+        assert node.owners() == {"a": "0-1", "x": "4-7"}
+
+
+class TestWords:
+    def test_a_cap_names_both_requests(self):
+        assert first(pod_of(2000).create("a", 8000)).because.startswith(
+            "asked 8 CPUs; the pod's request is 2 CPUs, so 2; "
+        )
+
+    def test_a_follower_names_what_others_own(self):
+        node = with_containers(2000, 2000)
+        assert first(node.create("b", 2000)).because == (
+            "asked 2 CPUs; the pod's request is 2 CPUs, 2 CPUs owned by other containers, so 0: "
+            "it runs on CPUs 0-1 of a"
+        )
+
+    def test_no_own_request_names_the_pods(self):
+        assert first(pod_of(4000).create("a")).because.startswith(
+            "asked for no amount of CPU (no cpu shares); the pod's request is 4 CPUs, so 4; "
+        )
+
+
+class TestAResizeOfThePod:
+    def test_its_owner_grows_and_its_followers_go_along(self):
+        node = with_containers(2000, 0, 0)
+        node.create("online", wish=SHARED, on="shop")
+        outcome = node.resize_pod("web", 4000)
+        assert (node.owners(), node.cpus("b")) == ({"a": "0-3"}, "0-3")
+        assert said(outcome) == [("container.update", "grown"), ("pool.resize", "cpus_taken")]
+        assert first(outcome).because.startswith("its pod's request has changed: asked for no amount of CPU")
+        assert outcome.moves.containers[0] == "online"
+
+    def test_its_owner_shrinks(self):
+        node = with_containers(4000, 8000, 8000)
+        outcome = node.resize_pod("web", 2000)
+        assert (node.owners(), said(outcome)[-1]) == ({"a": "0-1"}, ("pool.resize", "cpus_returned"))
+
+    def test_a_request_that_covers_its_containers_changes_nothing(self):
+        node = with_containers(3000, 2000, 1000)
+        outcome = node.resize_pod("web", 8000)
+        assert (node.owners(), said(outcome)) == ({"a": "0-1", "b": "2"}, [])
+
+    def test_a_smaller_request_that_a_creation_brings_counts(self):
+        node = with_containers(4000, 0)
+        node.requests["web"] = 2000
+        outcome = node.create("b")
+        assert (node.owners(), node["b"].follows) == ({"a": "0-1"}, "a")
+        assert ("container.update", "shrunk") in said(outcome)
+
+    def test_an_update_with_a_newer_request_counts_at_once(self):
+        node = with_containers(2000, 2000)
+        node.requests["web"] = 4000
+        node.update("a", asking(4000))
+        assert node.owners() == {"a": "0-3"}
+
+    def test_an_unknown_pod_changes_nothing(self):
+        node = Node()
+        before = node.state
+        assert node.resize_pod("gone", 2000).state is before
+
+    def test_another_class_is_not_concerned(self):
+        node = pod_of(2000)
+        node.create("a", 4000, SHARED)
+        assert said(node.resize_pod("web", 4000)) == []
+
+
+class TestARestart:
+    @pytest.mark.parametrize("own", [(2000, 2000, 2000), (0, 0, 0), (1000, 2000, 2000)])
+    def test_owners_and_followers_stay(self, own):
+        node = with_containers(2000, *own)
+        node.push()
+        again = node.anew()
+        assert again.owners() == node.owners()
+        assert [again.cpus(name) for name in "abc"] == [node.cpus(name) for name in "abc"]
+
+    def test_a_smaller_request_meanwhile_counts(self):
+        node = with_containers(4000, 0, 0)
+        node.push()
+        node.requests["web"] = 2000
+        listing = node.listing()
+        pods = tuple((node.pod(pod.id), wish) for pod, wish in listing.pods)
+        again = Node()
+        again.happen(replace(listing, pods=pods))
+        assert (again.owners(), again.cpus("b")) == ({"a": "0-1"}, "0-1")
+
+
+class TestWhatMembersAskFor:
+    def counted(self, pod: int | None, *own: int) -> list[int]:
+        members = [Node().create(f"c{n}", milli).state.containers[f"c{n}"] for n, milli in enumerate(own)]
+        return [milli for _, milli in supply.counted(pod, members)]
+
+    @pytest.mark.parametrize(
+        ("pod", "own", "counts"),
+        [
+            (None, (2000, 2000), [2000, 2000]),
+            (4000, (2000, 2000), [2000, 2000]),
+            (2000, (2000, 2000), [1000, 1000]),
+            (1000, (8000, 8000, 8000), [333, 333, 333]),
+            (3000, (1000, 5000), [500, 2500]),
+            (4000, (0, 0), [2000, 2000]),
+            (4000, (), []),
+            (0, (4000,), [0]),
+        ],
+    )
+    def test_it_is_never_more_than_the_pods_request(self, pod, own, counts):
+        assert self.counted(pod, *own) == counts
+
+    def test_a_pool_is_sized_by_the_pods_request(self):
+        node = having(GOLD)
+        node.requests["web"] = 3000
+        for name in "abc":
+            node.create(name, 4000, IN_GOLD)
+        assert node.pool("gold") == "0-2"
+        node.reconfigure()
+        assert node.pool("gold") == "0-2"
+        node.resize_pod("web", 4000)
+        assert node.pool("gold") == "0-3"
+        node.remove_pod()
+        assert node.pool("gold") == "0-1"
+
+
+def test_nothing_is_due_beyond_the_pods_rounded_request():
+    node = pod_of(4004)
+    for name in "abc":
+        node.create(name, 1001)
+    due = supply.of(node.state, container("d", milli=4000), DEDICATED)
+    assert (due.cpus, due.capped) == (0, True)

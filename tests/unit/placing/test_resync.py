@@ -1,0 +1,382 @@
+"""placing/resynchronisation.py: the runtime's whole list, and a changed configuration or machine."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import Synchronized
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.workload import Container, Phase, Resources, Wish
+from nri_coloc.placing import resynchronisation
+from tests.unit.placing.kit import (
+    DEDICATED,
+    RECLAIMED,
+    SHARED,
+    Node,
+    asking,
+    container,
+    everyone_in,
+    peopled,
+    pod,
+    said,
+)
+
+
+class TestOurOwnState:
+    def test_synchronising_changes_nothing(self):
+        node = peopled()
+        node.synchronize()
+        before = node.state
+        outcome = node.synchronize()
+        assert outcome.state is before
+        assert outcome.decisions == ()
+
+    def test_only_facts_are_learned(self):
+        node = peopled()
+        before = node.state
+        node.listed["main"] = replace(node.listed["main"], pid=7)
+        outcome = node.synchronize()
+        assert (node["main"].container.pid, node["main"].container.created_at) == (7, 5)
+        assert (outcome.decisions, node.state.pools, node.state.pods) == ((), before.pools, before.pods)
+        for name, known in before.containers.items():
+            facts = replace(node[name].container, created_at=0, pid=0)
+            assert replace(node[name], container=facts) == known
+
+    def test_everyone_is_compared_with_the_kernel(self):
+        node = peopled()
+        pods, containers = everyone_in(node.synchronize().moves)
+        assert containers == set(node.state.containers)
+        assert "jobs" in pods
+
+
+class TestAfterARestart:
+    def test_everyone_has_what_it_had(self):
+        node = peopled()
+        again = node.anew()
+        assert again.owners() == node.owners()
+        assert again.state.pools == node.state.pools
+        assert {k: again.cpus(k) for k in again.state.containers} == {k: node.cpus(k) for k in node.listed}
+        assert again.state.boxed("jobs")
+
+    def test_a_lapsed_claim_does_not_move_the_present_owner(self):
+        node = Node()
+        node.create("shrunk", 2000)
+        node.update("shrunk", asking(500))
+        node.create("other", 2000, on="other")
+        node.push()
+        assert node.cpus("other") == "0-1"  # CPUs that the shrunk container's record names too
+        assert node.anew().owners() == node.owners() == {"other": "0-1"}
+
+    def test_a_request_that_could_not_be_met_is_not_met_by_a_restart(self):
+        node = Node()
+        node.create("early", 6000, on="early")
+        node.create("late", 2000)
+        node.stop("early")
+        node.push()
+        assert node.owners() == node.anew().owners() == {}
+
+    @pytest.mark.parametrize("pushed", [True, False])
+    def test_a_sidecar_whose_main_container_has_ended_does_not_own_again_what_it_gave_back(self, pushed):
+        """Its record names the CPU that was its own until the main container came."""
+        node = Node()
+        node.create("side", 100)
+        node.create("main", 2000)
+        node.push()
+        node.stop("main")
+        if pushed:
+            node.push()
+        again = node.anew()
+        assert again.owners() == node.owners() == {}
+        assert again.state.pools == node.state.pools
+        assert again.cpus("side") == node.cpus("side")
+
+    def test_restored_containers_are_said(self):
+        node = Node()
+        node.create("main", 2000)
+        again = Node()
+        outcome = again.happen(node.listing())
+        assert said(outcome) == [("container.admit", "restored"), ("pool.resize", "reconfigured")]
+        assert outcome.decisions[1].because.startswith("the runtime listed 1 containers in 1 pods; ")
+
+    def test_the_kubelets_values_are_known_again(self):
+        node = peopled()
+        again = node.anew()
+        assert {k: a.original for k, a in again.state.containers.items()} == {
+            k: a.original for k, a in node.state.containers.items()
+        }
+
+    def test_a_second_synchronisation_changes_nothing(self):
+        again = peopled().anew()
+        before = again.state
+        assert again.synchronize().state is before
+
+
+def restarted_with(wish: Wish, former: Wish, **facts: Any) -> tuple[Node, Outcome]:
+    """A container of a former wish, whose class changed while nobody looked."""
+    node = Node()
+    node.create("app", wish=former, on="job", **facts)
+    again = Node()
+    listed = node.listed["app"]
+    return again, again.happen(Synchronized(((pod("job"), wish),), ((listed, wish),)))
+
+
+class TestSettingsThatChangedMeanwhile:
+    LOAN = Knobs(shares=512, quota=50_000, period=100_000)
+
+    def test_another_value_of_what_was_ours_is_the_records_business_still(self):
+        former = replace(SHARED, knobs=Knobs(memory_high=1 << 28))
+        node, _ = restarted_with(replace(SHARED, knobs=Knobs(memory_high=1 << 29)), former)
+        assert (node["app"].knobs.memory_high, node["app"].by_file) == (1 << 29, False)
+
+    def test_what_no_record_calls_ours_is_carried_and_remembered_by_files(self):
+        node, _ = restarted_with(replace(SHARED, knobs=Knobs(memory_high=1 << 29)), SHARED)
+        assert node["app"].by_file
+
+    def test_what_nothing_orders_any_more_goes_back_and_is_said(self):
+        former = replace(SHARED, knobs=Knobs(memory_low=1 << 20, oom_score_adj=300))
+        node, outcome = restarted_with(SHARED, former, oom_score_adj=950)
+        assert node["app"].returned == Knobs(memory_low=0, oom_score_adj=950)
+        said = outcome.decisions[0]
+        assert (said.event.value, said.subject) == ("container.admit", node["app"])
+        assert (said.before.oom_score_adj, said.after.oom_score_adj) == (None, 950)
+
+    def test_who_is_reclaimed_no_more_gets_its_shares_back(self):
+        lent = replace(RECLAIMED, knobs=RECLAIMED.knobs.overlaid(self.LOAN), annotated=self.LOAN)
+        node, _ = restarted_with(SHARED, lent, resources=Resources(shares=2))
+        assert node["app"].returned.shares == 2
+
+    def test_settings_that_did_not_change_give_nothing_back(self):
+        node, _ = restarted_with(RECLAIMED, RECLAIMED)
+        assert (node["app"].returned, node["app"].by_file) == (NO_KNOBS, False)
+
+
+def claims(name: str, cpus: str, created_at: int, milli: int = 1000) -> tuple[Container, Wish]:
+    """Return a listed dedicated container, in a pod of its own, whose record claims these CPUs."""
+    record = f'{{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"{cpus}"}}'
+    return container(name, name, milli, created_at=created_at, record=record), DEDICATED
+
+
+class TestLapsedClaims:
+    """A record speaks of the day of creation; later moves may have given its CPUs to somebody else."""
+
+    def owners(self, machine_name: str, *listed: tuple[Container, Wish]) -> dict[str, str]:
+        node = Node(machine_name)
+        node.happen(Synchronized((), listed))
+        return node.owners()
+
+    def test_of_two_claims_to_one_cpu_the_younger_holds(self):
+        found = self.owners("2cpu", claims("old", "1", 1), claims("young", "1", 2))
+        assert found == {"young": "1"}
+
+    def test_whose_claim_lapsed_takes_nobodys_cpus_while_it_is_placed_anew(self):
+        found = self.owners("8cpu", claims("lapsed", "64", 2), claims("old", "0", 1))
+        assert found == {"old": "0", "lapsed": "1"}
+
+    def test_of_claims_that_would_leave_share_nothing_what_share_has_is_lapsed(self):
+        """By chance the record's CPUs are all that is left to share, and so its own spec names them, as others' do."""
+        node = Node()
+        node.create("a-old", 2000, on="old")
+        node.create("far", 4000, on="far")
+        node.create("online", 100, SHARED, on="shop")
+        node.reconfigure(Tuning(reserved=0b11))
+        node.reconfigure(Tuning())
+        node.create("young", 2000, replace(DEDICATED, cpus_ordered=0b1100), on="young")
+        node.push()
+        assert node.owners() == {"far": "4-7", "young": "2-3"}
+        assert node.listed["a-old"].resources.cpus == node.pool("share") == "0-1"
+        assert node.anew().owners() == node.owners()
+
+    def test_a_sidecars_claim_comes_last_when_share_would_be_empty(self):
+        found = self.owners("2cpu", claims("old", "0", 1), claims("side", "1", 2, milli=100))
+        assert found == {"old": "0"}
+
+
+def listed(name: str, spec: str, on: str, milli: int, owned: str = "") -> tuple[Container, Wish]:
+    """Return a listed dedicated container with these CPUs in its spec and, of its day of creation, in its record."""
+    entry = f'"exclusive":"{owned}"' if owned else '"original":{}'
+    record = f'{{"v":1,"class":"dedicated","pool":"share",{entry}}}'
+    return container(name, on, resources=asking(milli, cpus=spec), record=record), DEDICATED
+
+
+class TestSpecsAlone:
+    """A spec names what `share` had as it names CPUs of one's own."""
+
+    def restarted(self, tuning: Tuning, *containers: tuple[Container, Wish]) -> Node:
+        node = Node(tuning=tuning)
+        node.happen(Synchronized((), containers))
+        return node
+
+    def test_who_got_its_own_after_its_creation_keeps_it(self):
+        node = self.restarted(Tuning(), listed("main", "0-1", "web", 2000))
+        assert node.owners() == {"main": "0-1"}
+
+    @pytest.mark.parametrize("spec", ["0-1", "1-2"])
+    def test_a_spec_takes_no_cpu_of_a_recorded_owner(self, spec):
+        owner = listed("main", "0-1", "web", 2000, owned="0-1")
+        node = self.restarted(Tuning(), listed("other", spec, "elsewhere", 2000), owner)
+        assert node.owners()["main"] == "0-1"
+        assert node["other"].exclusive & node["main"].exclusive == 0
+
+    def test_of_two_equal_specs_one_holds(self):
+        two = (listed(name, "0-1", name, 2000) for name in ("one", "two"))
+        node = self.restarted(Tuning(), *two)
+        assert list(node.owners().values()) == ["0-1"]
+
+    @pytest.mark.parametrize("milli", [100, 0])
+    def test_a_record_of_a_small_container_lapses(self, milli):
+        mate = listed("side", "4", "web", milli, owned="4")
+        node = self.restarted(Tuning(), listed("main", "0-1", "web", 2000), mate)
+        assert (node.owners(), node["side"].follows) == ({"main": "0-1"}, "main")
+
+    def test_a_record_that_its_spec_belies_keeps_no_pool_from_its_least(self):
+        pools = (PoolTuning("gold", minimum=1), PoolTuning("share", minimum=2))
+        node = self.restarted(
+            Tuning(pools=pools),
+            listed("lapsed", "3-7", "led", 100, owned="0"),
+            listed("lead", "3-7", "led", 5000, owned="3-7"),
+            listed("refused", "1-2", "web", 2000),
+        )
+        assert node.owners() == {"lead": "3-7"}
+        assert (node.pool("gold"), node.pool("share")) == ("0", "1-2")
+
+    def test_what_share_has_is_no_claim_of_who_could_not_be_met_beside_a_real_one(self):
+        node = Node(tuning=Tuning(reserved=0b11))
+        node.create("grown", 64000, on="grown")
+        node.update("grown", asking(4000))
+        node.create("member", 0, SHARED, on="member")
+        node.create("refused", 2000, on="refused")
+        node.push()
+        assert node.listed["refused"].resources.cpus == node.pool("share") == "2-3"
+        assert node.anew().owners() == node.owners() == {"grown": "4-7"}
+
+
+class TestForeigners:
+    def test_who_ran_before_us_is_adopted_by_file(self):
+        node = Node()
+        listing = Synchronized(((pod(), DEDICATED),), ((container("main", milli=2000), DEDICATED),))
+        outcome = node.happen(listing)
+        assert said(outcome)[0] == ("container.admit", "adopted")
+        assert (node["main"].by_file, node.cpus("main")) == (True, "0-1")
+
+    def test_the_oldest_is_served_first(self):
+        node = Node("2cpu")
+        young, old = container("a", "p", 1000, created_at=2), container("b", "p", 1000, created_at=1)
+        node.happen(Synchronized(((pod("p"), DEDICATED),), ((young, DEDICATED), (old, DEDICATED))))
+        assert node.owners() == {"b": "0"}
+
+    def test_recorded_cpus_come_before_new_ones(self):
+        node = Node()
+        node.create("main", 2000)
+        stranger = (container("early", "other", 2000), DEDICATED)
+        listing = node.listing()
+        again = Node()
+        again.happen(replace(listing, containers=(stranger, *listing.containers)))
+        assert again.owners() == {"main": "0-1", "early": "2-3"}
+
+    def test_a_container_whose_pod_is_not_listed_is_placed_all_the_same(self):
+        node = Node()
+        node.happen(Synchronized((), ((container("app", "ghost"), SHARED),)))
+        assert node.cpus("app") == "0-7"
+        assert not node.state.boxed("ghost")
+
+    def test_a_pod_that_is_known_is_not_forgotten_with_the_list(self):
+        node = Node()
+        node.create("batch", wish=RECLAIMED)
+        node.happen(replace(node.listing(), pods=()))
+        assert node.state.boxed("web")
+
+    def test_a_pod_with_another_class_in_it_is_not_boxed(self):
+        node = Node()
+        pods, containers = ((pod(), RECLAIMED),), ((container("app"), SHARED), (container("b"), RECLAIMED))
+        node.happen(Synchronized(pods, containers))
+        assert not node.state.boxed("web")
+
+    def test_a_pod_whose_own_wish_changed_is_not_boxed_over_its_online_container(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        listing = node.listing()
+        node.happen(replace(listing, pods=((pod(), RECLAIMED),)))
+        assert not node.state.boxed("web")
+
+    def test_strict_refuses_nobody_who_runs(self):
+        node = Node(tuning=Tuning(strict=True))
+        node.happen(Synchronized(((pod(), DEDICATED),), ((container("main", milli=99000), DEDICATED),)))
+        assert node.cpus("main") == "0-7"
+
+    def test_one_container_listed_twice_is_one(self):
+        node = Node()
+        entry = (container("main", milli=2000), DEDICATED)
+        node.happen(Synchronized(((pod(), DEDICATED),), (entry, entry)))
+        assert node.owners() == {"main": "0-1"}
+
+
+class TestFailedAttempts:
+    """A runtime lists an attempt that never started as created, for as long as its pod lives."""
+
+    @staticmethod
+    def listed(*phases: Phase, young_first: bool = False) -> Node:
+        """Return a node whose daemon finds two attempts of one container, each with a record of CPU 0."""
+        attempts = []
+        for number, phase in enumerate(phases):
+            maker = Node("2cpu")
+            maker.attempt(f"web-{number}", "web", 1000)
+            created_at = 2 - number if young_first else 1 + number
+            facts = replace(maker.listed[f"web-{number}"], phase=phase, created_at=created_at)
+            attempts.append((facts, DEDICATED))
+        node = Node("2cpu")
+        node.happen(Synchronized(((pod(), DEDICATED),), tuple(attempts)))
+        return node
+
+    @pytest.mark.parametrize("phase", [Phase.CREATED, Phase.RUNNING])
+    def test_the_later_attempt_owns_the_cpus(self, phase):
+        assert self.listed(Phase.CREATED, phase).owners() == {"web-1": "0"}
+
+    def test_one_that_runs_is_the_later_one(self):
+        assert set(self.listed(Phase.CREATED, Phase.RUNNING, young_first=True).owners()) == {"web-1"}
+
+    def test_one_that_runs_is_never_left_out(self):
+        assert set(self.listed(Phase.RUNNING, Phase.RUNNING).state.containers) == {"web-0", "web-1"}
+
+
+class TestVanished:
+    def test_who_is_not_listed_is_gone(self):
+        node = peopled()
+        del node.listed["other"]
+        outcome = node.synchronize()
+        assert ("container.release", "vanished") in said(outcome)
+        assert "other" not in node.state.containers
+
+    def test_the_sidecar_of_a_vanished_main_container_runs_in_share(self):
+        node = Node()
+        node.create("main", 2000)
+        node.create("side", 100)
+        del node.listed["main"]
+        outcome = node.synchronize()
+        assert said(outcome).count(("container.update", "main_gone")) == 1
+        assert node.cpus("side") == "0-7"
+
+    def test_an_empty_list_empties_the_node(self):
+        node = peopled()
+        node.happen(Synchronized((), ()))
+        assert not node.state.pods
+        assert not node.state.containers
+        assert node.state.pools == Node("4node").state.pools
+
+
+def test_a_pod_stays_in_the_box_while_nothing_else_is_in_it():
+    node = Node()
+    node.create("batch", wish=RECLAIMED)
+    assert resynchronisation.box_again(node.state) is node.state
+
+
+@pytest.mark.parametrize("wish", [SHARED, DEDICATED], ids=["shared", "dedicated"])
+def test_resources_of_the_list_are_the_kubelets_where_they_are_not_ours(wish):
+    node = Node()
+    node.create("app", 2000, wish)
+    listed = node.listed["app"]
+    node.listed["app"] = replace(listed, resources=replace(listed.resources, shares=4096))
+    node.synchronize()
+    assert node["app"].container.resources == Resources(shares=4096)

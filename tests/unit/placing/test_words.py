@@ -1,0 +1,166 @@
+"""placing/words.py: each decision names its event, its reason and the figures that were used."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.workload import Finding, FindingKind, Resources
+from nri_coloc.placing import admission, words
+from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, asking, container, first, pod
+
+DENIED = Finding(FindingKind.DENIED, "coloc.nri.io/numa", "exclusive", "less", "single")
+INVALID = Finding(FindingKind.INVALID, "coloc.nri.io/priority", "high", "an integer", "0")
+
+
+def admitted(milli: int = 2000) -> tuple[Node, admission.Admission]:
+    node = Node()
+    return node, admission.place(node.state, container("main", milli=milli), DEDICATED)
+
+
+class TestAdmission:
+    def test_what_changed_is_what_is_ordered(self):
+        node, found = admitted()
+        assignment = admission.remembered(node.state, found.assignment)
+        decision = words.of_admission(node.state, found, assignment, None)
+        assert (decision.event, decision.reason) == (AuditEvent.ADMIT, Reason.WHOLE_CORE)
+        assert (decision.before, decision.after, decision.orders) == (
+            Knobs(),
+            Knobs(cpus="0-1"),
+            Knobs(cpus="0-1"),
+        )
+
+    def test_one_that_only_files_could_place_says_so_and_what_it_got(self):
+        node, found = admitted()
+        decision = words.of_admission(node.state, found, found.assignment, Reason.ADOPTED)
+        assert decision.reason is Reason.ADOPTED
+        assert decision.because.startswith("whole_core: asked 2 CPUs; core 0-1 is")
+        assert decision.because.endswith("; its creation was not answered by us")
+
+    def test_a_request_that_cannot_be_met_is_never_hidden_behind_another_reason(self):
+        node, found = admitted(8000)
+        decision = words.of_admission(node.state, found, found.assignment, Reason.ADOPTED)
+        assert decision.reason is Reason.NO_FREE_CPUS
+
+
+class TestFindings:
+    def test_each_says_what_is_allowed_and_what_holds(self):
+        _, found = admitted()
+        denied, invalid = words.of_findings((DENIED, INVALID), found.assignment)
+        assert (denied.event, denied.reason) == (AuditEvent.ANNOTATION_DENIED, Reason.NOT_ALLOWED)
+        assert (invalid.event, invalid.reason) == (AuditEvent.ANNOTATION_INVALID, Reason.BAD_VALUE)
+        sentence = "coloc.nri.io/numa='exclusive' does not count: allowed is less; used is single"
+        assert denied.because == sentence
+        assert (denied.key, denied.value, denied.allowed, denied.used) == (
+            "coloc.nri.io/numa",
+            "exclusive",
+            "less",
+            "single",
+        )
+
+
+class TestRefusal:
+    def test_it_names_pod_container_key_and_what_is_allowed(self):
+        _, found = admitted()
+        sentence = "coloc.nri.io/numa='exclusive' is not allowed; allowed is less"
+        assert (
+            words.refusal(pod(), found, (DENIED, INVALID)) == f"nri-coloc refuses shop/web/main: {sentence}"
+        )
+
+    def test_what_can_be_granted_is_not_refused(self):
+        assert words.refusal(pod(), admitted()[1], ()) == ""
+
+    def test_it_is_audited(self):
+        node, found = admitted()
+        decision = words.of_refusal(node.state, found.assignment, "no")
+        assert (decision.event, decision.reason, decision.because) == (
+            AuditEvent.ADMIT,
+            Reason.REFUSED_STRICT,
+            "no",
+        )
+
+
+def test_a_release_says_what_was_given_back():
+    node = Node()
+    node.create("main", 2000)
+    decision = words.of_release(node.state, node["main"], Reason.VANISHED)
+    assert (decision.before, decision.after) == (Knobs(cpus="0-1"), Knobs())
+    assert decision.because == "the runtime does not list it as live any more; it ran on CPUs 0-1, its own"
+
+
+class TestWhereAReleasedContainerRan:
+    """The record names the owner of its CPUs, which is not always the pool that it is counted in."""
+
+    def released(self, node: Node, name: str) -> tuple[str, str | None]:
+        decision = words.of_release(node.state, node[name], Reason.STOPPED)
+        return decision.because.removeprefix("it was stopped; it ran on "), decision.before.cpus
+
+    def test_a_sidecar_ran_on_the_main_containers(self):
+        node = Node()
+        node.create("main", 2000)
+        node.create("side", 100)
+        assert self.released(node, "side") == ("CPUs 0-1 of container main of its pod", "0-1")
+
+    @pytest.mark.parametrize(
+        ("spec", "place"),
+        [("4-5", ("CPUs 4-5 of its own spec", "4-5")), ("", ("the CPUs that the runtime gave it", None))],
+        ids=["pinned", "not pinned"],
+    )
+    def test_hands_off_means_the_runtimes_cpus(self, spec, place):
+        node = Node()
+        left_alone = replace(SHARED, preserve=frozenset({"cpu"}))
+        node.create("own", wish=left_alone, resources=Resources(shares=2, cpus=spec))
+        assert self.released(node, "own") == place
+
+    def test_a_pool_that_is_gone_is_not_named(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        homeless = replace(node["app"], pool="gone")
+        decision = words.of_release(node.state, homeless, Reason.STOPPED)
+        assert decision.because.endswith("CPUs 0-7 of pool share")
+
+    def test_a_reclaimed_one_ran_on_the_reclaim_pool(self):
+        node = Node()
+        node.start_pod("jobs")
+        node.create("batch", wish=RECLAIMED, on="jobs")
+        node.happen(PoolsSized({"reclaim": 2}, "so it was told"))
+        assert self.released(node, "batch") == ("CPUs 6-7 of pool reclaim", "6-7")
+
+
+def test_a_join_names_the_main_container_and_its_cpus():
+    node = Node()
+    node.create("side", 100)
+    outcome = node.create("main", 2000)
+    join = outcome.decisions[1]
+    assert join.because == "asked for less than one CPU; main of its pod now owns CPUs 0-1"
+    assert (join.before, join.after) == (Knobs(cpus="2-7"), Knobs(cpus="0-1"))
+
+
+def test_an_orphan_says_from_where_to_where_it_moved():
+    node = Node()
+    node.create("main", 2000)
+    node.create("side", 100)
+    before = node.state
+    node.stop("main")
+    decision = words.of_orphan(before, node.state, node["side"])
+    assert (decision.before, decision.after) == (Knobs(cpus="0-1"), Knobs(cpus="0-7"))
+
+
+def test_a_protection_says_the_sums():
+    node = Node()
+    before = node.state
+    wish = replace(SHARED, knobs=Knobs(memory_low=8, memory_min=4))
+    node.create("db", wish=wish, resources=asking(0, memory_limit=8))
+    decision = words.of_protection(before, node.state, "web")
+    assert decision is not None
+    assert decision.because.startswith("its containers asked for memory.low 8 and memory.min 4 bytes in all")
+    assert (decision.pod_id, decision.after) == ("web", Knobs(memory_low=8, memory_min=4))
+
+
+def test_every_decision_of_a_creation_is_about_it_or_a_pool():
+    node = Node()
+    outcome = node.create("main", 2000)
+    assert first(outcome).subject == node["main"]
+    assert outcome.decisions[1].pool == "share"

@@ -1,0 +1,36 @@
+"""Stands for the daemon behind the admin socket."""
+
+from nri_coloc.service.orders import Caller, Compared, Repaired
+
+
+class Orderly:
+    """Carries out nothing; what is asked of it is noted, and it fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+        self.error: Exception | None = None
+
+    def _note(self, *asked: object) -> None:
+        self.asked.append(asked)
+        if self.error is not None:
+            raise self.error
+
+    def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
+        self._note("pause", caller, seconds, reason)
+        return "noon"
+
+    def resume_lending(self, caller: Caller) -> bool:
+        self._note("resume", caller)
+        return True
+
+    def reload(self, caller: Caller) -> str:
+        self._note("reload", caller)
+        return "line 7 is wrong"
+
+    def repair(self, caller: Caller) -> Repaired:
+        self._note("repair", caller)
+        return Repaired(3, ("shop/web: found cpu.shares 5",))
+
+    def compare(self, caller: Caller) -> Compared:
+        self._note("compare", caller)
+        return Compared(complete=False, detail="two are missing")

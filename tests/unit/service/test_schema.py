@@ -1,0 +1,227 @@
+"""Every key of the file has a default, a sentence for what it takes, and few enough of them exist."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from nri_coloc.service.configuration import schema
+
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """Yield every model of the file."""
+    yield model
+    for field in model.model_fields.values():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from sections(part)
+
+
+def leaves() -> dict[tuple[str, str], FieldInfo]:
+    """Return (alias, field) of every key that is not a section."""
+    return {
+        (model.__name__, field.alias or name): field
+        for model in sections(schema.File)
+        for name, field in model.model_fields.items()
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel))
+    }
+
+
+def test_every_key_says_what_is_allowed():
+    assert [name for name, field in leaves().items() if not field.description] == []
+
+
+def test_every_key_but_the_class_of_a_rule_has_a_default():
+    assert [name for name, field in leaves().items() if field.is_required()] == [("Rule", "class")]
+
+
+def test_an_operator_touches_at_most_sixty_keys():
+    # a key that every class has is one key to learn; apiVersion has one value, and nobody touches it; pools is a
+    # section, though its parts are named by the operator
+    assert len({alias for _, alias in leaves()} - {"apiVersion", "pools"}) <= 60
+
+
+def test_every_key_is_documented():
+    text = DOCUMENTED.read_text()
+    assert [
+        alias for _, alias in leaves() if f"| `{alias}` |" not in text and f"`{alias}` is" not in text
+    ] == []
+
+
+def test_the_sections_are_those_of_the_contract():
+    names = [field.alias or name for name, field in schema.File.model_fields.items()]
+    assert names == [
+        "apiVersion",
+        "node",
+        "classes",
+        "pools",
+        "reclaim",
+        "pressure",
+        "schedule",
+        "kubernetes",
+        "runtime",
+        "telemetry",
+        "mode",
+        "strict",
+    ]
+
+
+ACCEPTED = [
+    "node: {reservedCPUs: 2}",
+    "node: {reservedCPUs: '0-1,8'}",
+    "node: {reservedCPUs: ' 0 , 1 '}",
+    "node: {reservedCPUs: 0}",
+    "node: {reservedMemory: 2Gi}",
+    "node: {reservedMemory: 1024}",
+    "node: {kubeletCPUManager: refuse}",
+    "node: {kubeletCPUManager: preserve-kubelet}",
+    "classes: {shared: {memoryHigh: 90%, memoryLow: 1Gi, memoryMin: 1024}}",
+    "classes: {shared: {memoryHigh: null, cpuShares: 1024}}",
+    "classes: {dedicated: {oomScoreAdj: -998}}",
+    "classes: {reclaimed: {oomScoreAdj: 500}}",
+    "classes: {system: {allowNamespaces: [a, 'b-*']}}",
+    "runtime: {pluginIndex: '07', pluginName: a.b+c_d-E}",
+    "runtime: {pluginIndex: 10, updatesPerReply: 0}",
+    "runtime: {updatesPerReply: 64, handlers: {kata: pod, runc: container, x: ignore}}",
+    "telemetry: {http: 'off'}",
+    "telemetry: {http: '[::1]:0', auditRing: 1, logLevel: debug}",
+    "reclaim: {members: [/hadoop-yarn, batch.slice/jobs.slice, system.slice/yarn.service]}",
+    "reclaim: {members: }",
+    "reclaim: {features: []}",
+    "reclaim: {features: [scheduler-hints, scheduler-idle, quota-burst, restore-on-exit]}",
+    "mode: observe",
+    "strict: true",
+    "apiVersion: coloc.nri.io/v1",
+]
+
+
+@pytest.mark.parametrize("text", ACCEPTED)
+def test_what_the_contract_allows_is_accepted(text):
+    schema.File.model_validate(tuples(yaml.safe_load(text)))
+
+
+@pytest.mark.parametrize(
+    "text", ["node:", "classes: {rules: }", "classes: {system: }", "classes: {system: {allowNamespaces: }}"]
+)
+def test_a_section_whose_lines_are_commented_out_is_empty(text):
+    schema.File.model_validate(tuples(yaml.safe_load(text)))
+
+
+REFUSED = [
+    "node: {reservedCPUs: -1}",
+    "node: {reservedCPUs: 99999}",
+    "node: {reservedCPUs: true}",
+    "node: {reservedCPUs: 3-1}",
+    "node: {reservedCPUs: '0,,1'}",
+    "node: {reservedCPUs: '0-1,'}",
+    "node: {reservedCPUs: null}",
+    "node: {reservedMemory: 10%}",
+    "node: {kubeletCPUManager: static}",
+    "node: {kubeletCPUManager: true}",
+    "node: {reservedMemory: true}",
+    "classes: {shared: {cpuShares: 1}}",
+    "classes: {shared: {cpuShares: 262145}}",
+    "classes: {shared: {cpuShares: '1024'}}",
+    "classes: {shared: {ioWeight: 0}}",
+    "classes: {shared: {ioWeight: 10001}}",
+    "classes: {shared: {ioWeight: 1.5}}",
+    "classes: {dedicated: {oomScoreAdj: 1}}",
+    "classes: {shared: {memoryHigh: 0}}",
+    "classes: {reclaimed: {memoryHigh: 0%}}",
+    "classes: {shared: {oomScoreAdj: 1000}}",
+    "classes: {reclaimed: {oomScoreAdj: 499}}",
+    "classes: {system: {oomScoreAdj: -1000}}",
+    "classes: {shared: {memoryHigh: 101%}}",
+    "classes: {shared: {memoryLow: lots}}",
+    "classes: {shared: {allowNamespaces: kube-system}}",
+    "classes: {shared: {allowNamespaces: ['']}}",
+    "classes: {gold: {}}",
+    "classes: {rules: [{class: shared}]}",
+    "classes: {rules: [{namespace: x}]}",
+    "classes: {rules: [{namespace: x, class: gold}]}",
+    "classes: {rules: [{label: novalue, class: shared}]}",
+    "classes: {rules: [{annotation: =v, class: shared}]}",
+    "pools: [gold]",
+    "pools: {gold: 1}",
+    "pools: {reserved: {}}",
+    "pools: {dedicated: {}}",
+    "pools: {system: {}}",
+    "pools: {isolated: {}}",
+    "pools: {a/b: {}}",
+    "pools: {'': {}}",
+    "pools: {gold: {minCPUs: -1}}",
+    "pools: {gold: {minCPUs: 1.5}}",
+    "pools: {gold: {minCPUs: 4, maxCPUs: 3}}",
+    "pools: {gold: {maxCPUs: 99999}}",
+    "pools: {gold: {kind: batch}}",
+    "pools: {gold: {groupBy: node}}",
+    "pools: {gold: {groupBy: 'label:'}}",
+    "pools: {gold: {members: [{}]}}",
+    "pools: {gold: {members: {namespace: x}}}",
+    "pools: {gold: {priority: high}}",
+    "pools: {gold: {band: [50, 30]}}",
+    "pools: {gold: {band: [30, 30]}}",
+    "pools: {gold: {band: [0, 30]}}",
+    "pools: {gold: {band: [30, 101]}}",
+    "pools: {gold: {band: [30]}}",
+    "pools: {share: {maxCPUs: 3}}",
+    "pools: {share: {members: []}}",
+    "pools: {reclaim: {band: [30, 50]}}",
+    "reclaim: 1",
+    "reclaim: {members: hadoop-yarn}",
+    "reclaim: {members: [/]}",
+    "reclaim: {members: [batch.slice/jobs.slice, batch.slice]}",
+    "reclaim: {members: [a/../..]}",
+    "reclaim: {members: [kubepods/besteffort]}",
+    "reclaim: {members: [/kubepods.slice]}",
+    "reclaim: {members: [/system.slice/]}",
+    "reclaim: {features: scheduler-hints}",
+    "reclaim: {features: [turbo]}",
+    "pressure: [1]",
+    "schedule: {a: 1}",
+    "kubernetes: {a: 1}",
+    "runtime: {nriSocket: relative}",
+    "runtime: {criSocket: /" + "x" * 107 + "}",
+    "runtime: {pluginIndex: 5}",
+    "runtime: {pluginIndex: '100'}",
+    'runtime: {pluginIndex: "50\\n"}',
+    "runtime: {pluginName: a/b}",
+    "runtime: {pluginName: ''}",
+    "runtime: {updatesPerReply: 65}",
+    "runtime: {updatesPerReply: -1}",
+    "runtime: {handlers: {kata: vm}}",
+    "telemetry: {http: '9744'}",
+    "telemetry: {http: 'localhost:99999'}",
+    "telemetry: {http: false}",
+    "telemetry: {auditRing: 0}",
+    "telemetry: {logLevel: loud}",
+    "mode: fast",
+    "strict: 1",
+    "apiVersion: coloc.nri.io/v2",
+    "other: 1",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_the_contract_does_not_allow_is_refused(text):
+    with pytest.raises(ValidationError):
+        schema.File.model_validate(tuples(yaml.safe_load(text)))
+
+
+def test_a_hundred_rules_are_enough():
+    rules = ({"namespace": "x", "class": "shared"},) * 101
+    with pytest.raises(ValidationError):
+        schema.File.model_validate({"classes": {"rules": rules}})
+
+
+def tuples(value: Any) -> Any:
+    """Return the value as our own YAML reader gives it: sequences are tuples."""
+    if isinstance(value, dict):
+        return {key: tuples(item) for key, item in value.items()}
+    return tuple(tuples(item) for item in value) if isinstance(value, list) else value
