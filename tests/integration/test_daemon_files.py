@@ -21,7 +21,7 @@ from tests.integration.harness import (
     shared,
 )
 from tests.rig.daemon import Daemon
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import poll, wait_until
 
 pytestmark = pytest.mark.tier("fast")
 
@@ -55,6 +55,11 @@ def sums(node: Node, name: str) -> list[str | None]:
     return [node.tree.read(path, name) for path in ANCESTORS]
 
 
+def stay(node: Node, name: str, amount: int) -> bool:
+    """Whether the files above the pods keep a value while the daemon looks at them."""
+    return not poll(lambda: sums(node, name) != [str(amount)] * 2, 3)
+
+
 def test_protections_are_sums_along_the_path_and_are_given_back_at_release(node_v2):
     with daemon_of(node_v2) as daemon:
         served(daemon)
@@ -70,6 +75,22 @@ def test_protections_are_sums_along_the_path_and_are_given_back_at_release(node_
         wait_until(lambda: sums(node_v2, "memory.low") == ["0"] * 2, 20, "everything to be given back")
         assert second not in node_v2.runtime.containers
         assert_unhurt(daemon)
+
+
+def test_kubelets_memory_qos_is_kept(node_v2):
+    """The kubelet writes the sum of all requests above the pods, whenever a pod comes or goes."""
+    with daemon_of(node_v2) as daemon:
+        served(daemon)
+        protected(node_v2, "a", MI)
+        wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 20, "our sums")
+        for requests in (8 * MI, 4 * MI):
+            for path in ANCESTORS:
+                node_v2.tree.write(path, "memory.min", str(requests))
+            assert stay(node_v2, "memory.min", requests)
+        node_v2.remove_pod(node_v2.pod("shop/a"))
+        wait_until(lambda: sums(node_v2, "memory.low") == ["0"] * 2, 20, "our protection to go")
+        assert sums(node_v2, "memory.min") == [str(4 * MI)] * 2
+        assert daemon.audit("drift.repair") == []
 
 
 def test_protections_of_pods_that_ended_while_we_were_away_are_given_back(node_v2):
