@@ -38,6 +38,7 @@ def test_sixty_pods_at_once_are_placed(product: Product, crowd: dict[str, str]):
 def test_pushes_beside_lives_drop_no_plugin(
     cluster: Cluster, product: Product, pods: Pods, crowd: dict[str, str]
 ):
+    repairs = [record["because"] for record in product.audit(event="drift.repair")]
     with Bystander(cluster.node.nri_socket, "90") as other:
         for number in range(LIVES):
             pods.run(pod(f"db-{number}", container(requests=ONE_CPU), qos_class="dedicated"))
@@ -45,6 +46,7 @@ def test_pushes_beside_lives_drop_no_plugin(
             pods.remove_all()
         pods.settle(lambda: shared_cpus(product) == {cgroups.online()}, "CPUs that were returned")
         assert not other.dropped.is_set()
+    assert [record["because"] for record in product.audit(event="drift.repair")] == repairs
     assert product.audit(event="push.failed") == product.audit(event="hook.failed") == []
 
 
