@@ -9,14 +9,14 @@ from nri_coloc.service.admin_client import AdminClient
 def pause(path: str, seconds: int, reason: str) -> int:
     """Pause lending; ColocError, here as below, for what the daemon did not do."""
     until = AdminClient(path).pause_lending(seconds, reason).until
-    print(f"lending is paused until {plain(until)}; nri-coloc admin resume ends it before")
+    print(f"lending is paused until {plain(until)}; nri-coloc admin resume ends the pause earlier")
     return 0
 
 
 def resume(path: str) -> int:
     """End a pause."""
     was_paused = AdminClient(path).resume_lending().was_paused
-    print("lending goes on" if was_paused else "lending was not paused")
+    print("lending continues" if was_paused else "lending was not paused")
     return 0
 
 
@@ -26,7 +26,7 @@ def reload(path: str) -> int:
     if found.valid:
         print("the configuration was read and is in force")
         return 0
-    print(f"nri-coloc: the former configuration stays: {plain(found.problem)}", file=sys.stderr)
+    print(f"nri-coloc: the previous configuration stays in force: {plain(found.problem)}", file=sys.stderr)
     return 1
 
 
@@ -35,7 +35,7 @@ def repair(path: str) -> int:
     found = AdminClient(path).repair()
     for sentence in found.repaired:
         print(plain(sentence))
-    print(f"{found.looked_at} pods and containers looked at, {len(found.repaired)} put right")
+    print(f"{found.looked_at} pods and containers checked, {len(found.repaired)} repaired")
     return 0
 
 
@@ -43,7 +43,7 @@ def compare(path: str) -> int:
     """Have the runtime's list compared with what it told; 1 where something is missing."""
     found = AdminClient(path).compare()
     if found.complete:
-        print("the runtime lists nothing that it has not told")
+        print("no container is missing: the runtime's list and CRI's list agree")
         return 0
     print(f"nri-coloc: {plain(found.detail)}", file=sys.stderr)
     return 1

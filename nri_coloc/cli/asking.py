@@ -47,7 +47,7 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
     finally:
         connection.close()
     if not isinstance(found, dict):
-        raise DaemonSilent(f"what answers at {address} is not nri-coloc")
+        raise DaemonSilent(f"the server at {address} is not nri-coloc")
     if response.status == HTTPStatus.BAD_REQUEST and "error" in found:
         raise SettingsError(f"the daemon at {address} refuses that: {found['error']}")
     return found
@@ -66,7 +66,7 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
             ended, since = len(page["records"]) < PAGE or page["next"] <= since, page["next"]
         except (KeyError, TypeError) as error:
             what = f"says: {page['error']}" if "error" in page else "is not nri-coloc"
-            raise DaemonSilent(f"what answers at {address} {what}") from error
+            raise DaemonSilent(f"the server at {address} {what}") from error
         if ended:
             return found
 
@@ -77,7 +77,7 @@ def understood(address: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
-        raise DaemonSilent(f"what answers at {address} is not nri-coloc") from error
+        raise DaemonSilent(f"the server at {address} is not nri-coloc") from error
 
 
 def plain(text: object) -> str:

@@ -39,36 +39,42 @@ def _parser() -> argparse.ArgumentParser:
     _run_arguments(commands.add_parser("run", help="serve the container runtime (the daemon)"))
     demo = commands.add_parser("demo", help="play a day on a simulated node, with the real daemon")
     demo.add_argument(
-        "--seconds", type=_positive, default=30, metavar="N", help="how long the day takes (30)"
+        "--seconds", type=_positive, default=30, metavar="N", help="duration of the day in seconds (30)"
     )
     demo.add_argument("--topology", default="8cpu", metavar="NAME", help="the simulated machine (8cpu)")
     demo.set_defaults(command=_demo)
-    check = commands.add_parser("check-config", help="read a configuration file and show what it means")
+    check = commands.add_parser("check-config", help="print the effective configuration, or its mistakes")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(command=_check_config)
-    _restore_arguments(commands.add_parser("restore", help="put back everything that the daemon changed"))
+    _restore_arguments(
+        commands.add_parser(
+            "restore", help="restore the original values of everything that the daemon changed"
+        )
+    )
     audit = commands.add_parser("audit", help="print the daemon's last decisions")
     audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     audit.add_argument("--pod", type=_text, default="", metavar="[NAMESPACE/]NAME")
     audit.add_argument("--limit", type=_positive, default=100, metavar="N")
     audit.set_defaults(command=_audit)
-    top = commands.add_parser("top", help="show who has which CPUs, what is lent and why, as it happens")
+    top = commands.add_parser("top", help="show CPUs by owner, lent CPUs and decisions, as they happen")
     top.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     top.add_argument(
-        "--interval", type=_positive, default=1, metavar="SECONDS", help="between two pictures (1)"
+        "--interval", type=_positive, default=1, metavar="SECONDS", help="seconds between two pictures (1)"
     )
     top.set_defaults(command=_top)
     topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
     topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    topology.add_argument("--http", default="", metavar="ADDR:PORT", help="ask this daemon who is where")
+    topology.add_argument(
+        "--http", default="", metavar="ADDR:PORT", help="ask this daemon for the containers on each CPU"
+    )
     topology.set_defaults(command=_topology)
-    explain = commands.add_parser("explain", help="say why a pod's containers are where they are")
+    explain = commands.add_parser("explain", help="print where a pod's containers run, and why")
     explain.add_argument("pod", type=_text, metavar="NAMESPACE/POD[/CONTAINER]")
     explain.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     explain.set_defaults(command=_explain)
     _doctor_arguments(
-        commands.add_parser("doctor", help="look whether this machine has what the daemon needs")
+        commands.add_parser("doctor", help="check that this machine meets the daemon's requirements")
     )
     _admin_arguments(
         commands.add_parser("admin", help="change what the daemon does, over its admin socket (as root)")
@@ -77,22 +83,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_arguments(run: argparse.ArgumentParser) -> None:
-    run.add_argument(
-        "--config", default="", metavar="FILE", help="configuration; without one the defaults hold"
-    )
+    run.add_argument("--config", default="", metavar="FILE", help="configuration file; defaults without it")
     run.add_argument("--nri-socket", default="", metavar="PATH")
     run.add_argument("--cri-socket", type=_text, default="", metavar="PATH")
     run.add_argument("--host-root", default="/", metavar="DIR", help="prefix of every /sys and /proc path")
     run.add_argument("--state-dir", default="", metavar="DIR")
     run.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
     run.add_argument("--http", default="", metavar="ADDR:PORT|off")
-    run.add_argument("--observe", action="store_true", help="decide and audit, change nothing")
+    run.add_argument("--observe", action="store_true", help="decide and record, change nothing")
     run.set_defaults(command=_run)
 
 
 def _restore_arguments(restore: argparse.ArgumentParser) -> None:
     restore.add_argument(
-        "--config", default="", metavar="FILE", help="the daemon's, for the runtime's sockets"
+        "--config",
+        default="",
+        metavar="FILE",
+        help="the daemon's configuration file, for the runtime's sockets",
     )
     restore.add_argument("--nri-socket", default="", metavar="PATH")
     restore.add_argument("--cri-socket", type=_text, default="", metavar="PATH")
@@ -117,13 +124,15 @@ def _doctor_arguments(doctor: argparse.ArgumentParser) -> None:
 
 def _admin_arguments(admin: argparse.ArgumentParser) -> None:
     orders = admin.add_subparsers(required=True, metavar="ORDER", dest="order")
-    pause = orders.add_parser("pause", help="lend only the floor, and offer nothing, for a time")
+    pause = orders.add_parser(
+        "pause", help="shrink the reclaim pool to its floor and offer nothing, for a time"
+    )
     pause.add_argument("seconds", type=_positive, metavar="SECONDS", help="at most 86400")
     pause.add_argument("--reason", type=_text, default="", metavar="TEXT", help="for the audit")
     orders.add_parser("resume", help="end a pause before its time")
     orders.add_parser("reload", help="read the configuration file now")
-    orders.add_parser("repair", help="look at every cgroup now, and put right what others changed")
-    orders.add_parser("compare", help="compare the runtime's list with what it has told, now")
+    orders.add_parser("repair", help="check every cgroup now, and repair drift")
+    orders.add_parser("compare", help="compare the runtime's list with CRI's list, now")
     for order in orders.choices.values():
         order.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
     admin.set_defaults(command=_admin)

@@ -40,7 +40,7 @@ def run(seconds: float, topology: str) -> int:
         try:
             return _run(seconds, topology)
         except KeyboardInterrupt:
-            text = "interrupted; the daemon was ended and nothing is left behind"
+            text = "interrupted; the daemon has ended and no file is left behind"
             print(f"nri-coloc demo: {text}", file=sys.stderr)
         except OutputRefused:
             raise  # whoever watched has left, or his disk is full: the caller's matter

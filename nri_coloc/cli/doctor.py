@@ -125,7 +125,7 @@ def _cgroups(patient: Patient) -> Check:
         why = "no cpuset controller is mounted, so no container can be placed; mount cgroup v2, or v1 with cpuset"
         return Check("cgroups", "fail", why)
     if missing:
-        why = f"version {layout.version}, without {', '.join(missing)}: wishes for these go without effect"
+        why = f"version {layout.version}, without {', '.join(missing)}: annotations for these have no effect"
         return Check("cgroups", "warn", why)
     return _cpus_for_pods(patient, layout)
 
@@ -137,20 +137,20 @@ def _cpus_for_pods(patient: Patient, layout: CgroupLayout) -> Check:
         return Check("cgroups", "fail", problem)
     if remark := granted.remark(found, machine.online):
         return Check("cgroups", "warn", remark)
-    return Check("cgroups", "ok", f"version {layout.version}, with every controller that is used")
+    return Check("cgroups", "ok", f"version {layout.version}, with every controller that the daemon uses")
 
 
 def _control_files(patient: Patient) -> Check:
     layout = cgroup_layout.detect(patient.host_root)
     if layout.version == 1:
-        why = "memory.high, memory.low and memory.min do not exist on cgroup v1: boot with cgroup v2 to have them"
+        why = "cgroup v1 has no memory.high, memory.low and memory.min: boot with cgroup v2 to use them"
         return Check("control files", "warn", why)
     files = probe.capability(layout, (0, 0, 0), patient.host_root).files
     if not files:
-        return Check("control files", "warn", "no cgroup of a pod or a service was found to look at")
+        return Check("control files", "warn", "no cgroup of a pod or a service was found")
     missing = [name for name in _WISHED_FILES if name not in files]
     if missing:
-        why = f"this kernel has no {', '.join(missing)}: annotations for these go without effect"
+        why = f"this kernel has no {', '.join(missing)}: annotations for these have no effect"
         return Check("control files", "warn", why)
     return Check("control files", "ok", f"{', '.join(_WISHED_FILES)} exist")
 
@@ -173,11 +173,13 @@ def _pressure(patient: Patient) -> Check:
     root = patient.host_root.rstrip("/")
     signal = probe.stall_signal(cgroup_layout.detect(patient.host_root), patient.host_root)
     if signal is Signal.PSI:
-        return Check("pressure", "ok", "the kernel tells pressure (PSI), of the machine and of cgroups")
+        return Check("pressure", "ok", "the kernel reports pressure (PSI) of the machine and of cgroups")
     if readings.content(f"{root}/proc/pressure/cpu") is None:
-        why = "the kernel tells no pressure (PSI); boot with psi=1"
+        why = "the kernel reports no pressure (PSI); boot with psi=1"
     else:
-        why = "the kernel tells the pressure of the machine, not of single pods: that needs a cgroup v2 hierarchy"
+        why = (
+            "the kernel reports pressure of the machine, not of single pods: that needs a cgroup v2 hierarchy"
+        )
     return Check("pressure", "warn", f"{why}; until then {probe.stand_in(signal)}")
 
 
@@ -188,9 +190,9 @@ def _capability(patient: Patient) -> Check:
         status = None
     effective = _EFFECTIVE.search(status or "")
     if effective and int(effective[1], 16) >> probe.CAP_SYS_RESOURCE & 1:
-        return Check("capabilities", "ok", "CAP_SYS_RESOURCE is there: an oom_score_adj can be lowered")
+        return Check("capabilities", "ok", "CAP_SYS_RESOURCE is granted: an oom_score_adj can be lowered")
     why = (
-        "without CAP_SYS_RESOURCE an oom_score_adj cannot be lowered below what the runtime gave; add SYS_RESOURCE "
+        "without CAP_SYS_RESOURCE an oom_score_adj cannot be lowered below the runtime's value; add SYS_RESOURCE "
         "to the container, or run as root"
     )
     return Check("capabilities", "warn", why)
@@ -213,7 +215,7 @@ def _state_folder(patient: Patient) -> Check:
 def _unwritable(folder: Path, error: OSError) -> Check:
     """Word a refused write; a disk in trouble costs `restore` and no placement."""
     if error.errno in TROUBLE:
-        why = "pods are placed all the same, but `restore` may not know every value; free space, or mend the disk"
+        why = "pods are placed nevertheless, but `restore` may not know every original value; free disk space"
         return Check("state folder", "warn", f"{folder} cannot be written: {error.strerror}; {why}")
     why = f"{folder} cannot be written, so the daemon cannot start: {error.strerror}"
     return Check("state folder", "fail", f"{why}; be root, or name another with --state-dir")
@@ -225,11 +227,11 @@ def _original_values(patient: Patient) -> Check:
     marks.probe()
     if marks.work:
         where = "in the state folder and on the cgroups themselves"
-        return Check(
-            "original values", "ok", f"they are kept {where}: `restore` knows them without the folder too"
-        )
-    why = f"the kernel keeps none on cgroups ({marks.refusal or 'there are none'}; it does since 5.7)"
-    return Check("original values", "warn", f"{why}: if the state folder is lost, `restore` cannot know them")
+        return Check("original values", "ok", f"kept {where}: `restore` knows them without the folder too")
+    why = f"the kernel keeps none on cgroups ({marks.refusal or 'no cgroup was found'}; it does since 5.7)"
+    return Check(
+        "original values", "warn", f"{why}: if the state folder is lost, `restore` cannot know these values"
+    )
 
 
 def _is_there(path: Path) -> bool:
@@ -266,11 +268,11 @@ def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:
     """Judge the kubelet; a daemon whose settings go with a static CPU manager has said so in its readiness."""
     found = kubelet.read(patient.host_root)
     if found.policy == "unknown":
-        return Check("kubelet", "warn", f"{found.problem}; whether it pins containers cannot be told")
+        return Check("kubelet", "warn", f"{found.problem}; whether it pins containers is unknown")
     if found.policy == "none":
         return Check("kubelet", "ok", "its CPU manager pins nothing")
     if left_to_it:
-        return Check("kubelet", "ok", "its CPU manager is static, and what it has pinned is left to it")
+        return Check("kubelet", "ok", "its CPU manager is static, and its pins are left alone")
     return Check("kubelet", "fail", f"its CPU manager is static and pins containers too: {kubelet.MEND}")
 
 
@@ -279,13 +281,13 @@ def _runtime(records: list[dict[str, Any]]) -> Check:
     said = [r["because"] for r in records if r.get("event") == "runtime.connect"]
     known = _CONNECTED.match(said[-1]) if said else None
     if known is None:
-        return Check("runtime", "warn", "the daemon has no record of a registration (any more)")
+        return Check("runtime", "warn", "the daemon has no record of a registration")
     major, minor, patch = (int(part) for part in known["nri"].split("."))
     what = f"{known['runtime']} with NRI {known['nri']}"
     if version.native_updates_are_safe((major, minor, patch)):
         return Check("runtime", "ok", f"{what}: plugins may push updates without harm")
     why = (
-        f"{what}: an update that a plugin pushes by itself can lock the runtime up for good (mended in NRI 0.12.1); "
+        f"{what}: an unsolicited update of a plugin can deadlock the runtime (mended in NRI 0.12.1); "
         "nri-coloc never does that here, other plugins on this node should not either"
     )
     return Check("runtime", "ok", why)
@@ -302,7 +304,7 @@ def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Iterator[Check]:
     """Judge the daemon by its own checks: one that does not keep it from being ready is a warning."""
     wrong = [f"{name}: {part.get('detail', '')}" for name, part in parts.items() if not part.get("ok")]
     if ready.get("ready") is not True:
-        yield Check("daemon", "fail", f"it is not ready; {'; '.join(wrong) or 'it does not say why'}")
+        yield Check("daemon", "fail", f"it is not ready; {'; '.join(wrong) or 'it gives no reason'}")
         return
     yield from (Check("daemon", "warn", sentence) for sentence in wrong)
     remarks = [

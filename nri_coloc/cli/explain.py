@@ -76,7 +76,7 @@ def merged(kept: Sequence[Record], found: Sequence[Record]) -> list[Record]:
 
 
 def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
-    """Return the whole explanation; ColocError if the daemon knows nothing of whom.
+    """Return the whole explanation; ColocError if the daemon has no record of whom.
 
     `records`: of the pod, and the last one of each pool.
     """
@@ -84,13 +84,15 @@ def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
     mine = [r for r in records if whom.matches(r)]
     ended = {r["container_id"]: r for r in mine if r["container_id"] and r["container_id"] not in alive}
     if not alive and not mine:
-        raise ColocError(f"the daemon knows nothing of {plain(whom.name)}: not on this node, or long gone")
+        raise ColocError(
+            f"the daemon has no record of {plain(whom.name)}: it is not on this node, or was removed long ago"
+        )
     told: list[str] = []
     for container in alive.values():
         own = _of(mine, container["id"])
         told += [*_place(container), *_now(container, records), *_story(own), ""]
     for container_id, record in ended.items():
-        told += [f"{_full(record)}  is not there any more", *_story(_of(mine, container_id)), ""]
+        told += [f"{_full(record)}  no longer exists", *_story(_of(mine, container_id)), ""]
     told += [f"the pod: {_sentence(r)}" for r in mine if not r["container_id"]]
     return told[:-1] if told and not told[-1] else told
 
@@ -101,16 +103,16 @@ def _of(records: Iterable[Record], container_id: str) -> list[Record]:
 
 def _place(container: Record) -> Iterator[str]:
     own = " (its own)" if container["exclusive"] else ""
-    cpus = f"CPUs {container['cpus'] or 'as the runtime set them'}{own}"
+    cpus = f"CPUs {container['cpus'] or 'set by the runtime'}{own}"
     where = f"class {container['class']}, pool {container['pool']}, {cpus}, memory nodes {container['mems']}"
     yield f"{_full(container)}  {plain(where)}"
     if container.get("waits_for"):
         yield f"  waits for {plain(container['waits_for'])}; it is placed again when they are free"
     if not container["actual_cpus"]:
         why = container.get("actual_cpus_unknown") or "not read back yet"
-        yield f"  the CPUs that it really has are unknown: {plain(why)}"
+        yield f"  its actual CPUs are unknown: {plain(why)}"
     elif container["cpus"] and container["actual_cpus"] != container["cpus"]:
-        yield f"  but read back were CPUs {plain(container['actual_cpus'])}"
+        yield f"  but its cgroup has CPUs {plain(container['actual_cpus'])}"
 
 
 def _now(container: Record, records: Sequence[Record]) -> Iterator[str]:
@@ -124,7 +126,7 @@ def _now(container: Record, records: Sequence[Record]) -> Iterator[str]:
     leading = [r for r in records if _may_lead(r, container) and r.get("after", {}).get("cpus") == cpus]
     own = [r for r in records if r["container_id"] == container["id"]]
     if not leading:
-        yield f"  no record leads to CPUs {cpus} yet{_why_not(container['pool'])}"
+        yield f"  no record explains CPUs {cpus} yet{_why_not(container['pool'])}"
     elif leading[-1] is not next((r for r in reversed(own) if _places(r)), None):
         yield f"  CPUs {cpus} since {_sentence(leading[-1])}"
 
@@ -136,7 +138,7 @@ def _may_lead(record: Record, container: Record) -> bool:
 
 
 def _why_not(pool: str) -> str:
-    return ": a pool that swings has a record once a minute" if pool == "reclaim" else ""
+    return ": a swinging pool has one record a minute" if pool == "reclaim" else ""
 
 
 def _full(thing: Record) -> str:
@@ -147,7 +149,7 @@ def _story(records: Sequence[Record]) -> Iterator[str]:
     """Yield the decision that placed a container, what came after it, and what did not count."""
     placing = [at for at, record in enumerate(records) if _places(record)]
     if not placing:
-        yield "  its admission is not among the records that the daemon still has"
+        yield "  the record of its admission is lost"
     else:
         decision = records[placing[-1]]
         yield f"  {_sentence(decision)}"

@@ -50,7 +50,7 @@ def _failed(why: object, code: int) -> int:
 def _refused(error: OSError) -> str:
     """Say what the system refused, and where if it tells."""
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-    cure = "; run it as root, or as whoever may" if isinstance(error, PermissionError) else ""
+    cure = "; run it as root, or as a user with access" if isinstance(error, PermissionError) else ""
     return f"{where}{error.strerror or error}{cure}"
 
 

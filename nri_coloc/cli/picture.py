@@ -86,7 +86,7 @@ class NodePicture:
             cpus, back = (Text(plain(text), style) for text in (row.cpus, row.read_back))
             table.add_row(Text(plain(name)), row.qos, plain(row.pool), cpus, back)
         if len(layout.rows) > rows:
-            table.add_row(Text(f"and {len(layout.rows) - rows} more: /v1/state has them all", "dim"))
+            table.add_row(Text(f"and {len(layout.rows) - rows} more, see /v1/state", "dim"))
         return table
 
 

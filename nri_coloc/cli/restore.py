@@ -20,8 +20,8 @@ def is_absent(runtime: RuntimeAt) -> bool:
     if _may_be_there(runtime.nri_socket):
         return False
     print(
-        f"nri-coloc: there is no runtime at {runtime.nri_socket}: kernel files alone are put back; "
-        "--nri-socket or --config names another",
+        f"nri-coloc: there is no runtime at {runtime.nri_socket}: only kernel files are restored; "
+        "name another socket with --nri-socket or --config",
         file=sys.stderr,
     )
     return True
@@ -41,7 +41,7 @@ def run(state_dir: str, host_root: str, runtime: RuntimeAt | None) -> int:
     try:
         if not lock.take():
             raise SettingsError(
-                f"a daemon is using {state_dir}; stop it first, or it would undo the restoration"
+                f"a daemon is using {state_dir}; stop it first, because it would write its values again"
             )
         place = _place(state_dir, host_root)
         return _told(restoration.restore(place, runtime), place.journal, with_specs=runtime is not None)
@@ -63,7 +63,7 @@ def _refuse_unreadable(state_dir: str) -> None:
         if journal in Path(state_dir).iterdir():
             journal.open("rb").close()
     except (FileNotFoundError, NotADirectoryError) as error:
-        mend = "name the daemon's with --state-dir, or, if it was deleted, make it again"
+        mend = "name the daemon's folder with --state-dir, or create it again if it was deleted"
         raise SettingsError(f"there is no state folder {state_dir}; {mend}") from error
     except OSError as error:
         raise SettingsError(
@@ -80,11 +80,9 @@ def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:
     for file in files.done:
         print(f"restored {plain(file)}")
     for file, now in files.unknown:
-        print(
-            f"unknown {plain(file)}: its value before nri-coloc is not known; it is {plain(_shown(now))} now"
-        )
+        print(f"unknown {plain(file)}: its original value is unknown; it is now {plain(_shown(now))} now")
     for words in specs.done:
-        print(f"told the runtime of {words}")
+        print(f"sent to the runtime: {words}")
     for error in (*files.refused, *specs.refused):
         print(f"nri-coloc: {plain(error)}", file=sys.stderr)
     unknown = f", {len(files.unknown)} unknown" if files.unknown else ""
@@ -105,24 +103,23 @@ def _remarks(undone: Undone, journal: Journal) -> Iterator[str]:
     """Yield sentences on the state folder and the runtime: what was amiss, and the remedy."""
     if undone.unreachable:
         yield (
-            f"the runtime's specs could not be looked at ({undone.unreachable}): containers keep what theirs say; "
-            "run restore again beside the runtime (--nri-socket, --cri-socket or --config name another than the "
-            "usual one), or with --files-only where there is none"
+            f"the runtime's specs could not be read ({undone.unreachable}): containers keep the values of their specs; "
+            "run restore again while the runtime runs (--nri-socket, --cri-socket or --config name its sockets), "
+            "or with --files-only if there is no runtime"
         )
     if undone.unwritten:
-        yield f"{undone.unwritten}; restored values stay, and to run restore again does no harm"
+        yield f"{undone.unwritten}; restored values stay, and running restore again does no harm"
     if journal.complaint:
         yield f"the restore journal {journal.path} {journal.complaint}; {_left_of(journal, undone)}"
     elif undone.lacking:
         yield f"{undone.lacking}; settings of pods that are not listed here end with the pods"
     if journal.dropped:
         yield (
-            f"{journal.dropped} values of the journal were written before this machine's last start, and their cgroups "
-            "ended with it"
+            f"{journal.dropped} values of the journal are from before the last boot, and their cgroups no longer exist"
         )
 
 
 def _left_of(journal: Journal, undone: Undone) -> str:
     if not undone.lacking:
-        return "the cgroups' own marks told the original values"
-    return f"values that it alone knows were not put back; it is kept{journal.kept_as and f' as {journal.kept_as}'}"
+        return "the original values were read from the cgroups' marks"
+    return f"values that are only in it were not restored; it is kept{journal.kept_as and f' as {journal.kept_as}'}"

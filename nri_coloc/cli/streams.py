@@ -95,7 +95,7 @@ class _Output(_Stream):
             raise OutputRefused(_unencodable(error)) from error
         self._turn_away()
         if error.errno == errno.EPIPE:
-            raise ReaderGone("whoever read the output has left") from error
+            raise ReaderGone("the reader of the output has closed it") from error
         raise OutputRefused(f"cannot write to stdout: {error.strerror or error}") from error
 
 

@@ -90,7 +90,7 @@ class Top:
                 self._seen = record["seq"]
             self.drawn()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise asking.DaemonSilent(f"what answers at {self._address} is not nri-coloc") from error
+            raise asking.DaemonSilent(f"the server at {self._address} is not nri-coloc") from error
 
     def look_again(self) -> None:
         """Ask again; a daemon that is silent now leaves its last answers on the screen, and the reason."""
@@ -105,7 +105,7 @@ class Top:
         lines = list(self._head())
         if self._silent:
             age = (datetime.now(UTC) - self._answered_at).total_seconds()
-            lines.append(Text(f"{self._silent}; all of this is as of {age:.0f} s ago", "bold red"))
+            lines.append(Text(f"{self._silent}; the figures are {age:.0f} s old", "bold red"))
         return Group(*lines, self._node.drawn(self._answers.state, self._last, self._rows))
 
     def _head(self) -> Iterator[Text]:

@@ -382,7 +382,7 @@ class Actuator:
         try:
             apply(*what)
         except Exception as error:
-            self._report.log.exception("a cgroup could not be dealt with", what=what, exc_info=error)
+            self._report.log.exception("writing a cgroup failed", what=what, exc_info=error)
 
     def _keep_container(self, container_id: str) -> None:
         """Put right what somebody reset, within the limit."""

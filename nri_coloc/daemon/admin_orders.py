@@ -78,7 +78,9 @@ class AdminOrders:
                     _fulfil(future, work)
         if self._staff.steering.pause.is_over(now):
             self._go_on()
-            self._report.said(AuditEvent.RECLAIM_RESUME, Reason.EXPIRED, "the pause is over; lending goes on")
+            self._report.said(
+                AuditEvent.RECLAIM_RESUME, Reason.EXPIRED, "the pause is over; lending continues"
+            )
 
     def stop(self) -> None:
         """Let nobody wait for a daemon that stops."""
@@ -99,7 +101,8 @@ class AdminOrders:
         if now - self._stranger_told_at < STRANGERS_EVERY_S:
             return
         self._stranger_told_at = now
-        because = f"{caller} may not call the admin socket: only root and our own user may; {self._strangers} so far"
+        rule = "only root and the daemon's user may call the admin socket"
+        because = f"{caller} was refused: {rule} (refused={self._strangers})"
         inputs = {"uid": caller.uid, "pid": caller.pid, "refused": self._strangers}
         self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because, extra={"inputs": inputs})
 
@@ -135,13 +138,13 @@ class AdminOrders:
             caller,
             "repair",
             self._repair,
-            lambda found: f"{found.looked_at} looked at, {len(found.sentences)} put right",
+            lambda found: f"{found.looked_at} checked, {len(found.sentences)} repaired",
         )
 
     def compare(self, caller: Caller) -> Compared:
         """Have the runtime asked for its list."""
         return self._told(
-            caller, "compare", self._compare, lambda found: found.detail or "nothing was missing"
+            caller, "compare", self._compare, lambda found: found.detail or "no container was missing"
         )
 
     # ---- how it is done ----
@@ -152,7 +155,7 @@ class AdminOrders:
         pause = self._staff.steering.pause
         until = pause.begin(time.monotonic(), time.time_ns(), seconds, reason)
         self._take_effect()
-        because = f"{pause.words}; the box gets its floor, no more memory is lent and nothing is offered"
+        because = f"{pause.words}; the reclaim pool shrinks to its floor, no more memory is lent, nothing is offered"
         self._report.said(AuditEvent.RECLAIM_PAUSE, Reason.OPERATOR, because)
         return until
 
@@ -176,9 +179,9 @@ class AdminOrders:
 
     def _repair(self) -> Repaired:
         if self._staff.node.tuning.observe:
-            raise OrderDeclined("in mode observe nothing is changed, so nothing is repaired")
+            raise OrderDeclined("mode observe changes nothing, so nothing is repaired")
         if not self._repairing.acquire(blocking=False):
-            raise OrderDeclined("somebody else's repair is under way")
+            raise OrderDeclined("another repair is in progress")
         try:
             with self._report.overhearing() as sentences:
                 looked_at = self._outcome(self._staff.actuator.sweep_soon())

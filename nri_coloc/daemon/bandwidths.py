@@ -73,7 +73,7 @@ class PodBandwidths:
         """
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
-        why = "a former life had raised it"
+        why = "the previous process had raised it"
         # whatever class it has by now; the quota of an offline one is what it was lent
         former = {
             a.id: back(a, why)
@@ -238,7 +238,7 @@ class PodBandwidths:
             if target == POD and wanted.quota is not None:
                 continue  # a VM's, told as it came to be wanted
             if target == POD:
-                why = f"the quotas of its containers are raised by {wanted.extra} in all"
+                why = f"pod quota raised with its containers' quotas (raised={wanted.extra})"
                 of_pod = Decision(AuditEvent.POD_LIMIT, Reason.QUOTA_BURST, why, pod_id=pod_id)
                 of_pod = of_pod._replace(inputs={"raised_by": wanted.extra, "containers": len(members)})
                 decisions.append(of_pod._replace(before=before, after=after))
@@ -253,10 +253,10 @@ class PodBandwidths:
     def _why(self, member: Assignment) -> tuple[str, Inputs]:
         raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
         if self.is_resized(member.container.pod_id):
-            return f"its own {_own(member)}: a resize of its pod is under way", own
+            return f"quota restored: a resize of its pod is in progress (quota={_own(member)})", own
         if raised is None or raised.own != _own(member):
             return (
-                f"its own {_own(member)}: it was resized, cannot be read, or may not be raised any more",
+                f"quota restored: resized, unreadable, or no longer allowed to be raised (quota={_own(member)})",
                 own,
             )
         return raised.because, raised.inputs
@@ -294,7 +294,9 @@ def _own(assignment: Assignment) -> int:
 def back(assignment: Assignment, why: str) -> Raised:
     """Return a raise to no more than the own quota: who has it is written, and gets that."""
     own = _own(assignment)
-    return Raised(quota=own, own=own, because=f"{why}: its own {own}", inputs={"own_quota": own})
+    return Raised(
+        quota=own, own=own, because=f"quota restored: {why} (quota={own})", inputs={"own_quota": own}
+    )
 
 
 def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:

@@ -78,7 +78,7 @@ class CgroupSteps:
             return
         self._report.metrics.late_exclusivity()
         cpus = cpuset.render(barrier.taken)
-        because = f"it comes while {barrier.open} cgroups are not read back off its CPUs {cpus}"
+        because = f"started before its CPUs were free: {barrier.open} cgroups not yet off CPUs {cpus}"
         state = decided.outcome.state
         assignment = state.containers[decided.container_id]
         self._report.about(assignment, state, (AuditEvent.LATE, Reason.TOO_LATE, because))

@@ -38,7 +38,7 @@ def take(path: str, name: str, listing: Listing, patience_s: float = PATIENCE_S)
         while True:
             data = connection.recv(READ_SIZE)
             if not data:
-                raise TransportLost("the runtime closed the connection before it told its list")
+                raise TransportLost("the runtime closed the connection before it sent its list")
             for event in session.receive_data(data):
                 if isinstance(event, events.Synchronize):
                     listing.add(event)
@@ -66,7 +66,7 @@ def take_in_time(
         try:
             listed = take(*at, listing())
         except (OSError, ColocError) as error:
-            wait(f"the runtime's list cannot be had: {error}")
+            wait(f"the runtime's list cannot be read: {error}")
             time.sleep(pause)
             pause = min(pause * 1.5, RETRY_CAP_S)
             continue

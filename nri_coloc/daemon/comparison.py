@@ -97,7 +97,7 @@ class Comparison:
         """Compare when it is time to; called every second or so, and when it is due."""
         synchronised_at = self._runtime.synchronized_at
         if not synchronised_at:
-            self._compared_for, self.detail = 0.0, "the runtime has not synchronised us"
+            self._compared_for, self.detail = 0.0, "the runtime has not sent its list"
             self._answer(self._asked)
             self._asked = []
             return
@@ -149,12 +149,12 @@ class Comparison:
         if missing:
             # it may just be ending: its StopContainer reached us before CRI changed its state. Look again.
             self.detail = (
-                f"{len(missing)} containers are in CRI's list and were not told to us; looking again"
+                f"{len(missing)} containers of CRI's list are not in the runtime's list; comparing again"
             )
             self._next_compare = now + RETRY_S
             return
         if self._compared_for != synchronised_at:
-            because = f"CRI lists {len(live)} live containers and we know all of them"
+            because = f"CRI lists {len(live)} live containers, and all of them are known"
             self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
         self._compared_for, self.detail = synchronised_at, ""
 
@@ -179,7 +179,7 @@ class Comparison:
 
     def _missing(self, missing: set[str], now: float) -> None:
         names = ", ".join(sorted(k[:12] for k in missing)[:5])
-        self.detail = f"{len(missing)} containers are in CRI's list and were not told to us: {names}"
+        self.detail = f"{len(missing)} containers of CRI's list are missing from the runtime's list: {names}"
         self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.MISSING, self.detail)
         self._next_compare = now + RETRY_S
         if now - self._resynchronised_at > RESYNCHRONISE_S or not self._resynchronised_at:

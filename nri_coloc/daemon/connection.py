@@ -188,7 +188,7 @@ class Connection:
             except OSError as error:
                 # a part may be out: the runtime would read the next message as its rest, which can crash it
                 self._session = None
-                raise TransportLost(f"the runtime does not take what we send: {error}") from error
+                raise TransportLost(f"the runtime does not read the connection: {error}") from error
 
 
 def _wait_for(waiting: "Future[events.RuntimeAnswered]") -> None:

@@ -82,9 +82,9 @@ class Consequences:
     def tell_too_late(self, hook: events.Hook, exchange: Exchange) -> None:
         """Record that the watchdog had answered, and what carries the decision out instead."""
         is_update = hook.kind is HookKind.UPDATE_CONTAINER
-        what = "files carry out what it asks for" if is_update else "files place it when it starts"
+        what = "files apply its request" if is_update else "files place it at its start"
         because = (
-            f"{hook.kind.value} was decided after {exchange.age_us} µs, when the neutral answer had left; "
+            f"{hook.kind.value} was decided after {exchange.age_us} µs, after the neutral answer; "
             f"the decision is discarded, {what}"
         )
         self._report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))

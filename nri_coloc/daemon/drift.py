@@ -101,12 +101,8 @@ def worded(found: Sequence[Correction], times: int) -> Drift:
         before = _knob(each.name, each.was).overlaid(before)
         after = _knob(each.name, each.now).overlaid(after)
     said = ", ".join(f"{_called(each.name)} {_said(each.was)} instead of {_said(each.now)}" for each in found)
-    rests = (
-        f"; the {times}th time within a minute: let be until less of it"
-        if times == REPAIRS_PER_MINUTE
-        else ""
-    )
-    return Drift(before, after, f"found {said}; put right{rests}", times=times)
+    rests = f"; repair paused: {times} repairs in 60 s" if times == REPAIRS_PER_MINUTE else ""
+    return Drift(before, after, f"repaired: {said}{rests}", times=times)
 
 
 class Drifts:
@@ -160,7 +156,7 @@ class Drifts:
         drift = worded(found, self.count(id_))
         if not _all_shown(found, [target for _, target in former]):
             return drift
-        late = "it is what was ordered before, which the runtime or systemd may have written late"
+        late = "the value was ordered before, and the runtime or systemd may have written it late"
         return drift._replace(former=True, because=f"{drift.because}; {late}")
 
     def count(self, id_: str) -> int:

@@ -34,11 +34,13 @@ class ForecastFile:
         except FileNotFoundError:
             return Forecast()
         except OSError as error:
-            self._say(f"cannot read {self._path}: {os.strerror(error.errno or 0)}; learning begins anew")
+            self._say(
+                f"cannot read {self._path}: {os.strerror(error.errno or 0)}; the forecast begins without history"
+            )
             return Forecast()
         loaded = checkpoint.read(text, now_s, tuning)
         if loaded.forecast is None:
-            self._say(f"the checkpoint {self._path} {loaded.reason}; learning begins anew")
+            self._say(f"the checkpoint {self._path} {loaded.reason}; the forecast begins without history")
             return Forecast()
         return loaded.forecast
 
@@ -52,7 +54,7 @@ class ForecastFile:
         except OSError as error:
             self._clean(fresh)
             reason = os.strerror(error.errno or 0)
-            self.problem = f"cannot write {self._path}: {reason}; what is learnt is lost at the next restart"
+            self.problem = f"cannot write {self._path}: {reason}; the forecast is lost at the next restart"
 
     def _clean(self, fresh: Path) -> None:
         try:

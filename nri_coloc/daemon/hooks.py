@@ -233,8 +233,10 @@ class Hooks:
         if ticket.claim():
             answers.answer(hook.call, None)
         self._report.log.error(
-            "a hook failed inside; it was answered neutrally", hook=hook.kind.value, exc_info=error
+            "a hook failed by an error in the plugin; it was answered neutrally",
+            hook=hook.kind.value,
+            exc_info=error,
         )
         self._report.metrics.neutral_reply(hook.kind.value)
-        because = f"{hook.kind.value} failed inside: {type(error).__name__}: {error}; answered neutrally"
+        because = f"{hook.kind.value} failed by an error in the plugin: {type(error).__name__}: {error}"
         self._report.about_hook(hook, (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because))

@@ -71,7 +71,7 @@ class HostGroups:
             self.members = members
         for path in self._unboxable - {*wanted}:
             self._unboxable.discard(path)
-            because = f"the configuration names {path} a member of the box no more"
+            because = f"reclaim.members no longer names {path}"
             self._said(Reason.RECONFIGURED, because, path)
         return self.members
 
@@ -82,7 +82,9 @@ class HostGroups:
         if self._writer.is_there(path) and path not in self._unboxable:
             self._unboxable.add(path)
             because = _unboxable(path, self._writer.version)
-            self._report.log.warning("a cgroup cannot be a member of the box", cgroup=path, why=because)
+            self._report.log.warning(
+                "a cgroup of reclaim.members cannot be limited to lent CPUs", cgroup=path, why=because
+            )
             self._said(Reason.NO_CPUSET, because, path)
         return False
 
@@ -109,7 +111,7 @@ class HostGroups:
         if drift is not None:
             self._report.drifted("", state, drift.at(path))
         if path not in self._placed:
-            self._said(Reason.BOX_MEMBER, f"the configuration names {path} a member of the box", path)
+            self._said(Reason.BOX_MEMBER, f"reclaim.members names {path}", path)
 
     def _let_go(self, path: str, state: NodeState) -> bool:
         return self.drifts.let_go(path, lambda: self._put_back(path, state))
@@ -140,5 +142,5 @@ def _unboxable(path: str, version: int) -> str:
     else:
         lacks = "which has no cpuset.cpus"
         mend = f"write +cpuset to cgroup.subtree_control of /{path.rpartition('/')[0]}"
-    meanwhile = "until then nothing of it is written, and what it uses counts as the system's"
+    meanwhile = "until then nothing of it is written, and its use counts as system use"
     return f"{SETTING} names {path}, {lacks}: {mend}, or take it out of the list; {meanwhile}"

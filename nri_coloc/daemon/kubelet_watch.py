@@ -47,9 +47,7 @@ class KubeletWatch:
             active = f"the kubelet's static CPU manager is active ({self.found.source})"
             return f"{active} and pins containers too: {kubelet.MEND}"
         if self.found.policy == "unknown" and tuning.preserve_kubelet:
-            return (
-                f"{self.found.problem}; what is known to be the kubelet's is left to it: CPUs {self._cpus()}"
-            )
+            return f"{self.found.problem}; the kubelet's last known CPUs are left alone: CPUs {self._cpus()}"
         return ""
 
     def words(self) -> str:

@@ -64,7 +64,7 @@ TELL_EVERY_S: Final = 0.5
 
 AFTER_FAILURE_S: Final = 1.0
 
-NO_RECLAIMED_POD: Final = "no reclaimed pod is left: the reclaim pool has no size of its own"
+NO_RECLAIMED_POD: Final = "own size of the reclaim pool ended: no reclaimed pod is left"
 
 _FORGOTTEN: Final = LoopMemory()
 
@@ -209,7 +209,7 @@ class Lending:
             try:
                 next_s = self._tick(planned)
             except Exception as error:  # the loop must outlive whatever one tick meets
-                self._report.log.exception("a tick of the lending loop failed", exc_info=error)
+                self._report.log.exception("a tick of the fast loop failed", exc_info=error)
                 self._late.clear()
                 next_s = AFTER_FAILURE_S
             # counted from the tick's begin: one that was stopped half way makes the next one late

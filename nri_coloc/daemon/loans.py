@@ -69,7 +69,7 @@ class Loans:
             return True
         changes = lent_amounts.eased({container_id: loan}, self._node.tuning.reclaim.amounts)
         if changes:
-            because = f"{loan.in_use} bytes are in use by the time that its lowered memory limit is pushed"
+            because = f"lowered memory limit raised before its push: use has grown (use={loan.in_use} bytes)"
             room = self._node.tuning.reclaim.amounts.memory_room
             inputs = {"in_use_bytes": loan.in_use, "memory_room_bytes": room}
             before = self._node.state
@@ -81,7 +81,7 @@ class Loans:
         tuning = self._node.tuning.reclaim
         if not tuning.enabled:
             self._settled = Settled()
-            return AmountsGranted(dict(_whole_again(state)), "nothing is lent by measure any more")
+            return AmountsGranted(dict(_whole_again(state)), "loans restored: lending is switched off")
         found = {a.id: loan for a in state.containers.values() if (loan := self._loan(a)) is not None}
         balanced = lent_amounts.rebalance(self._settled, found, self._capacity(), now, tuning.amounts)
         self._settled = balanced.settled

@@ -15,8 +15,8 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
 
-NO_PATH: Final = "the runtime has not said which cgroup it has"
-NO_CGROUP: Final = "its cgroup, or the cpuset of that, is not there"
+NO_PATH: Final = "the runtime has not reported its cgroup"
+NO_CGROUP: Final = "its cgroup, or the cpuset of its cgroup, does not exist"
 
 
 class Looks:

@@ -148,7 +148,7 @@ class MemoryWorker:
         try:
             return act(*what)
         except Exception as error:
-            self._report.log.exception("the box's memory could not be dealt with", exc_info=error)
+            self._report.log.exception("writing memory limits of reclaimed pods failed", exc_info=error)
             return None
 
     def write(self, wanted: Mapping[str, Bounds]) -> Mapping[str, Bounds]:

@@ -57,7 +57,7 @@ class Creations:
         if not names:
             return ""
         return (
-            f"the runtime undid {len(names)} creations for which this plugin had named CPUs, the last of {names[-1]}; "
+            f"the runtime undid {len(names)} creations with CPUs of this plugin, the last of {names[-1]}; "
             f'if its log says "both tried to set CPU pinning", another NRI plugin names CPUs too: {KNOWN_BY}'
         )
 

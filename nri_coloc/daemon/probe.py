@@ -78,8 +78,8 @@ def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:
 def stand_in(signal: Signal | None) -> str:
     """Say what takes the place of PSI where there is none."""
     if signal is None:
-        return "nothing tells when online pods wait for a CPU"
-    return f"when online pods wait for a CPU is told by the {signal} of their busiest tasks"
+        return "CPU stalls of online pods are not measured"
+    return f"CPU stalls of online pods are measured by the {signal} of their busiest tasks"
 
 
 def no_place_for_cpus(layout: CgroupLayout, pods: Iterable[str]) -> str:
@@ -112,7 +112,7 @@ def io_weights(layout: CgroupLayout, host_root: str) -> str:
         disks = block_devices.read(host_root, layout)
     except ColocError:
         return ""
-    return f"where an I/O weight acts: {block_devices.words(disks)}" if disks else ""
+    return f"disks on which an I/O weight acts: {block_devices.words(disks)}" if disks else ""
 
 
 def eevdf(release: str) -> bool:
@@ -145,7 +145,7 @@ def scheduling(host_root: str, warn: Callable[[str], object]) -> SchedulerCapabi
     can = can._replace(returns=can.returns and _has_capability(host_root, os.getpid(), CAP_SYS_NICE))
     if not can.returns:
         warn(
-            "SCHED_IDLE could not be taken back here, without CAP_SYS_NICE; it would be SCHED_BATCH that is told"
+            "CAP_SYS_NICE is missing: using SCHED_BATCH instead of SCHED_IDLE, because SCHED_IDLE could not be reverted"
         )
     return can
 

@@ -192,7 +192,9 @@ class Pusher:
             try:
                 pause = self._push(container_id)
             except Exception as error:  # whatever a push meets, the others must have theirs
-                self._report.log.exception("a push failed inside", id=container_id, exc_info=error)
+                self._report.log.exception(
+                    "a push failed by an error in the plugin", id=container_id, exc_info=error
+                )
                 self._put_off(container_id)
                 pause = PAUSE_S
             with self._wanted:
@@ -235,7 +237,11 @@ class Pusher:
         changes = changes.overlaid(self._fitting(state, assignment, changes))
         if self._taken.pop(container_id, None) == changes:
             # never a storm: a runtime that forgets what it took is asked again later
-            self._failed(container_id, Reason.FOUND_DIFFERENT, "the runtime took a push, its spec shows none")
+            self._failed(
+                container_id,
+                Reason.FOUND_DIFFERENT,
+                "the runtime accepted a push, but its spec does not show it",
+            )
             return 0.0
         if not self._runtime.connected:
             self.submit((container_id,))
@@ -301,7 +307,7 @@ class Pusher:
     def _tell_first_refusal(self, assignment: Assignment) -> None:
         because = self._untold.pop(assignment.id, "")
         if because:
-            said = f"{because}; it had its next turn {BACK_OFF_S:g} s later, or at the daemon's end"
+            said = f"{because}; tried again {BACK_OFF_S:g} s later, or at the daemon's end"
             event = (AuditEvent.PUSH_FAILED, Reason.RUNTIME_REFUSED, said)
             self._report.about(assignment, self._node.state, event)
 
@@ -313,7 +319,7 @@ class Pusher:
         return failures
 
 
-_NOT_DONE: Final = "its spec could not be brought up to date"
+_NOT_DONE: Final = "its spec could not be updated"
 
 
 def _back_off(failures: int) -> float:

@@ -27,7 +27,7 @@ from nri_coloc.tuning.quota_burst import NO_BURST, Ground, Throttled
 
 EVERY_S: Final = 2.0
 
-_LOST: Final = "it cannot be read, or may not be raised any more"
+_LOST: Final = "unreadable, or no longer allowed to be raised"
 
 _UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.LEARNING, Binding.STALE, Binding.LATE})
 
@@ -65,7 +65,7 @@ class QuotaBursts:
         tuning = self._node.tuning.reclaim.burst
         self._take_over()
         if self._node.tuning.observe and self._bandwidths.raised:
-            self._lower("nothing is raised while it is only observed")
+            self._lower("mode observe raises nothing")
         wanted = tuning.quota_percent > 100
         if not (wanted or self._bandwidths.raised or self._would):
             return
@@ -130,7 +130,7 @@ class QuotaBursts:
     def end(self) -> None:
         """Lower what was raised, for the time when nobody looks; after the last `look`."""
         self._bandwidths.drifts.forgive()
-        self._lower("the daemon ends, and nobody would lower it")
+        self._lower("the daemon ends")
 
     def _lower(self, why: str) -> None:
         """Have all quotas be the kubelet's own; who is refused that keeps its place."""

@@ -40,7 +40,7 @@ class RecordsFile:
             self._say(f"cannot read {self._path}: {error.strerror}; older decisions cannot be explained")
             return
         if len(text) > MOST_CHARACTERS or not self._kept.load(text):
-            self._say(f"{self._path} is no file of kept records; older decisions cannot be explained")
+            self._say(f"{self._path} is not a file of records; older decisions cannot be explained")
 
     def save_if_due(self, now: float) -> None:
         """Write when something changed or the file was removed, once a minute at most."""

@@ -80,7 +80,7 @@ class Report:
         said = Decision(
             AuditEvent.WRITE_FAILED,
             Reason.NO_FILE,
-            f"not set: this machine has no file for it ({names})",
+            f"not set: this machine has no file for the value ({names})",
             subject=decision.subject,
             pod_id=decision.pod_id,
             pool=decision.pool,

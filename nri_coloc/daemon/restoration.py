@@ -143,20 +143,20 @@ def at_exit(
     the specs: a second call is no remedy.
     """
     if not all(writer.ended(ENDS_WITHIN_S) for writer in writers):
-        log.warning("nothing is put back, for something is still being written; try `nri-coloc restore`")
-        return ("nothing: a thread was still writing",)
+        log.warning("nothing is restored, because a thread is still writing; run `nri-coloc restore`")
+        return ("nothing restored: a thread was still writing",)
     busy = "" if pusher.ended(ENDS_WITHIN_S) else "a push is in flight"
     undone = restore(place, replace(runtime, patience_s=ENDS_WITHIN_S), SPECS_WITHIN_S, busy)
-    log.info("put back", files=len(undone.files.done), specs=len(undone.specs.done))
+    log.info("restored", files=len(undone.files.done), specs=len(undone.specs.done))
     left = _left(undone)
     for words in left:
-        log.warning("not put back; try `nri-coloc restore`", because=words)
+        log.warning("not restored; run `nri-coloc restore`", because=words)
     return left
 
 
 def _left(undone: Undone) -> tuple[str, ...]:
     """Return a sentence on each value that was not restored, and on each obstacle."""
-    unknown = (f"{file}: its original value is not known" for file, _ in undone.files.unknown)
+    unknown = (f"{file}: its original value is unknown" for file, _ in undone.files.unknown)
     obstacles = (undone.elsewhere or undone.unreachable, undone.unwritten, undone.lacking)
     return (*map(str, undone.files.refused), *unknown, *undone.specs.refused, *filter(None, obstacles))
 

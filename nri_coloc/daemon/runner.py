@@ -97,7 +97,7 @@ class Daemon:
         try:
             self._parts.trunk.run(self._configured, once=self._launched)
         except Exception as error:
-            self._parts.report.log.exception("the trunk's thread failed; leaving", exc_info=error)
+            self._parts.report.log.exception("the runtime's thread failed; the daemon ends", exc_info=error)
             self._failed = True
             self._ending.ask()
         if self._launched:
@@ -112,7 +112,7 @@ class Daemon:
         parts.view.turned(now)
         steps: dict[str, Callable[[], object]] = {
             "claiming the runtime": self._claim_for_launched,
-            "leaving who is superseded": self._leave_superseded,
+            "releasing superseded containers": self._leave_superseded,
             "comparing with CRI": partial(parts.comparison.poll, now),
             "following settings and machine": partial(parts.steering.look, now),
             "placing containers that wait for CPUs": partial(parts.second_chances.look, now),
@@ -210,21 +210,21 @@ class Daemon:
         parts = self._parts
         settings = parts.in_force.settings
         restores = settings.restore_on_exit and not settings.tuning.observe
-        ends = "everything is put back" if restores else "nothing is un-pinned"
+        ends = "everything is restored" if restores else "nothing is un-pinned"
         parts.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
         steps: dict[str, Callable[[], object]] = {
             "closing the admin socket": parts.admin.close,
             "leaving the runtime": parts.trunk.stop,
             "stopping the fast loop": parts.lending.stop,
-            "stopping what bounds memory": parts.memory_worker.stop,
+            "stopping the memory thread": parts.memory_worker.stop,
             "stopping the survey": parts.survey.stop,
-            "stopping what writes cgroups": parts.actuator.stop,
+            "stopping the actuator": parts.actuator.stop,
             "stopping pushes": parts.pusher.stop,
         }
         if self._serves:
-            steps["taking raised quotas back"] = parts.quota_bursts.end
+            steps["restoring raised quotas"] = parts.quota_bursts.end
         if self._serves and restores:
-            steps["putting everything back"] = self._restore
+            steps["restoring everything"] = self._restore
         steps["closing HTTP"] = parts.http.close
         went_well = guarded.each(parts.report.log, "the daemon's end", steps)
         parts.audit.close()
@@ -246,7 +246,7 @@ class Daemon:
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         name = failure.thread.name if failure.thread else "unknown"
         self._parts.report.log.error(
-            "a thread ended by a failure of ours", thread=name, exc_info=failure.exc_value
+            "a thread ended by an error in the plugin", thread=name, exc_info=failure.exc_value
         )
 
     def _mode(self) -> str:

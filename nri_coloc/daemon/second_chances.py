@@ -75,7 +75,9 @@ class SecondChances:
 
     def _tell_late(self, owner: Assignment, state: NodeState, left_behind: int, taken: CPUMask) -> None:
         self._report.metrics.late_exclusivity()
-        because = f"pinned while {left_behind} cgroups are not read back off its CPUs {cpuset.render(taken)}"
+        because = (
+            f"pinned before its CPUs were free: {left_behind} cgroups not yet off CPUs {cpuset.render(taken)}"
+        )
         self._report.about(owner, state, (AuditEvent.LATE, Reason.TOO_LATE, because))
 
 

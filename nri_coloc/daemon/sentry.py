@@ -113,7 +113,7 @@ class Sentry:
             try:
                 pause_s = self._turn(watches)
             except Exception as error:  # the thread must outlive whatever one turn meets
-                self._report.log.exception("a turn of the sentry failed", exc_info=error)
+                self._report.log.exception("a turn of the inotify thread failed", exc_info=error)
                 pause_s = LONGEST_PAUSE_S
             self._ending.wait(pause_s)
         watches.close()
@@ -137,7 +137,7 @@ class Sentry:
         try:
             member.look()
         except Exception as error:  # the others that were written to must be looked at as well
-            self._report.log.exception("a look of the sentry failed", exc_info=error)
+            self._report.log.exception("a check of the inotify thread failed", exc_info=error)
 
     @property
     def _is_time_to_arm(self) -> bool:
@@ -165,7 +165,9 @@ class Sentry:
         """Say once that the kernel grants no watches, or not enough of them."""
         if not self._was_refused:
             self._was_refused = True
-            words = "the kernel grants no further watches (fs.inotify): members are looked at in turn"
+            words = (
+                "the kernel grants no further watches (fs.inotify): reclaim cgroups are checked round-robin"
+            )
             self._report.log.warning(words, error=str(error))
 
     def _ring(self) -> None:

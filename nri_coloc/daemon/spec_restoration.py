@@ -74,7 +74,7 @@ class SpecRestoration:
         lost = ""
         for subject in self._subjects(listed):
             if not lost and time.monotonic() >= until:
-                lost = "there was no time left"
+                lost = "the time was over"
             if lost:
                 failed.add(subject.path)
                 continue
@@ -87,7 +87,7 @@ class SpecRestoration:
                 lost = "the runtime went away" if isinstance(error, TransportLost) else ""
             refused += (f"{subject.name}: {words}" for words in self._mended(subject))
         if lost:
-            refused.append(f"{lost}: {len(failed)} containers keep what their specs say; try again")
+            refused.append(f"{lost}: {len(failed)} containers keep the values of their specs; run it again")
         return SpecsRestored(tuple(done), tuple(refused), frozenset(failed))
 
     # ---- whom it concerns ----
@@ -158,10 +158,10 @@ class SpecRestoration:
                     yield str(failure)
             failure = self._reset_score(subject)
             if failure is not None:
-                yield f"{failure}: it keeps its oom_score_adj until it is created anew"
+                yield f"{failure}: it keeps its oom_score_adj until it is created again"
         for name in originals.NOT_RESTORABLE:
             if name in subject.original.ours:
-                yield f"its {_SAID[name]} stays until it is created anew: the runtime takes none back"
+                yield f"its {_SAID[name]} stays until it is created again: the runtime cannot remove it"
 
     def _write(self, path: str, value: FileValue) -> KernelInterfaceError | None:
         folder = self._layout.folder(value.controller, path)
@@ -216,7 +216,7 @@ def carries_records(listed: Listing) -> bool:
 
 
 def _worded(error: Exception) -> str:
-    return str(error) if isinstance(error, ColocError) else f"a failure of ours: {error!r}"
+    return str(error) if isinstance(error, ColocError) else f"an error in the program: {error!r}"
 
 
 def _by_folder(entries: Mapping[str, str], root: str) -> dict[str, dict[str, str]]:

@@ -31,7 +31,7 @@ from nri_coloc.service.orders import OrderDeclined
 LIST_WITHIN_S: Final = 10.0
 """How long settings wait for the runtime's list. Without it they hold for pods that run already when it comes."""
 
-UNREAD: Final = "; pods that run already lack the labels and annotations that it newly names"
+UNREAD: Final = "; running pods lack the labels and annotations that the file newly names"
 """Of settings of a daemon that the runtime launched: it cannot have the list again."""
 
 TOPOLOGY_EVERY_S: Final = 1.0
@@ -164,7 +164,9 @@ class Steering:
         """Report an invalid configuration; the former one stays."""
         self.config_problem = problem
         self._report.metrics.config_reload("invalid")
-        self._report.log.error("the configuration is invalid; the former one stays in force", problem=problem)
+        self._report.log.error(
+            "the configuration is invalid; the previous one stays in force", problem=problem
+        )
         self._report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
 
     def begin_with(self, settings: Settings) -> None:
@@ -184,7 +186,7 @@ class Steering:
         runtime, now = self._runtime, time.monotonic()
         if not self._translator.read_also(settings.tuning):
             self._put_in_force(settings)
-        elif runtime.relist("the configuration names labels or annotations that were not read"):
+        elif runtime.relist("the configuration names labels or annotations that the daemon has not read"):
             self._awaited = _Awaited(settings, now, now + LIST_WITHIN_S)
         else:
             self._put_in_force(settings, UNREAD if runtime.synchronized_at else "")
@@ -278,7 +280,7 @@ def refuse_full_reserve(usable: CPUMask, settings: Settings) -> None:
     reserved = (tuning.reserved & usable).bit_count() if tuning.reserved else tuning.reserved_count
     if reserved >= has:
         raise SettingsError(
-            f"node.reservedCPUs: {reserved} CPUs are to be reserved and this machine has {has} usable; "
+            f"node.reservedCPUs: {reserved} CPUs should be reserved, and this machine has {has} usable; "
             "leave at least one for pods"
         )
 

@@ -146,7 +146,7 @@ class Trunk:
             case events.Synchronize():
                 self._synchronize(event, reading, read_at)
             case events.RegistrationRefused(message=message):
-                raise TransportLost(f"the runtime refused our registration: {message}")
+                raise TransportLost(f"the runtime refused the registration: {message}")
             case events.RuntimeAnswered():
                 self._connection.answered(event)
             case events.Registered():
@@ -184,7 +184,7 @@ class Trunk:
         took, budget = answered_at - read_at, part.call.timeout_nano / 1e9
         if budget and took > budget and self._connection.late_list_is_fatal:
             raise TransportLost(
-                f"Synchronize took {took:.2f} s of {budget:.2f} s: the runtime has dropped us silently"
+                f"Synchronize took {took:.2f} s of {budget:.2f} s: the runtime has dropped the connection silently"
             )
 
     def _place(self, listing: Listing) -> None:
@@ -193,10 +193,12 @@ class Trunk:
         except (OSError, TransportLost, ProtocolError):
             raise
         except Exception as error:
-            self._report.log.exception("Synchronize failed inside", exc_info=error)
-            because = f"Synchronize failed inside: {type(error).__name__}: {error}; asking for it again"
+            self._report.log.exception("Synchronize failed by an error in the plugin", exc_info=error)
+            because = (
+                f"Synchronize failed in the plugin: {type(error).__name__}: {error}; asking for it again"
+            )
             self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
-            raise TransportLost("without the runtime's list nothing can be placed") from error
+            raise TransportLost("without the runtime's list no container can be placed") from error
 
     def _lost(self, error: Exception, attempts: int, then: str) -> None:
         if self._stopping.is_set():

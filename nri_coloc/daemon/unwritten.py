@@ -43,5 +43,5 @@ class Unwritten:
         more = f" and {len(lately) - NAMED} more" if len(lately) > NAMED else ""
         refused = f"refused lately: {', '.join(lately[-NAMED:])}{more}" if lately else ""
         counted = ", ".join(f"{name} ({count} times)" for name, count in sorted(self._absent.items()))
-        absent = f"wished for without a file for it here: {counted}" if counted else ""
+        absent = f"values without a file on this machine: {counted}" if counted else ""
         return "; ".join(filter(None, (refused, absent)))

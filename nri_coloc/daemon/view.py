@@ -103,7 +103,7 @@ def _reason(offer: Capacity, memory: MemoryHeadroom | None) -> tuple[Binding, st
     """Return why it is so much: a headroom of 0 that is only not known is no full node's."""
     if memory is not None or offer.binding in (Binding.DISABLED, Binding.PAUSED):
         return offer.binding, offer.because
-    unknown = "how much memory may be lent now is not known: the node's or its pods' was not read"
+    unknown = "lendable memory is unknown: memory of the node or of its pods could not be read"
     return Binding.NOT_MEASURED, f"{offer.because}; {unknown}" if offer.because else unknown
 
 

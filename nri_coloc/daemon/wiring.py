@@ -246,7 +246,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         readings=(
             Reading("the fast loop last measured", lambda: lending.ticked_at, readiness.FAST_WITHIN_S),
             Reading(
-                "the last picture of the node was taken", lambda: survey.looked_at, readiness.SLOW_WITHIN_S
+                "the last snapshot of the node was taken", lambda: survey.looked_at, readiness.SLOW_WITHIN_S
             ),
         ),
         swept=Reading("cgroups were last read", lambda: actuator.swept_at, readiness.SWEPT_WITHIN_S),

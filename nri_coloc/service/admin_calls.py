@@ -89,14 +89,18 @@ class _Service(admin_pb2_grpc.AdminServicer):
         """Do what was ordered; a refusal ends the call with gRPC's code for it."""
         caller = self._caller_of(context.peer())
         if caller is None:
-            _abort(context, grpc.StatusCode.PERMISSION_DENIED, "this is not the way in")
+            _abort(context, grpc.StatusCode.PERMISSION_DENIED, "calls must come through the admin socket")
         try:
             return work(caller)
         except (OrderDeclined, OrderInvalid, OrderLate) as error:
             _abort(context, _CODES[type(error)], str(error))
         except Exception as error:  # noqa: BLE001 - one failed call, not a dead thread
             self._report(f"an admin call failed: {type(error).__name__}: {error}")
-            _abort(context, grpc.StatusCode.INTERNAL, "this failed inside; the daemon's log says why")
+            _abort(
+                context,
+                grpc.StatusCode.INTERNAL,
+                "the order failed by an error in the daemon; its log has the reason",
+            )
 
 
 def _abort(context: Any, code: grpc.StatusCode, sentence: str) -> NoReturn:

@@ -82,4 +82,4 @@ class AdminClient:
                 probe.connect(self._path)
             except OSError as error:
                 return f"{error.strerror or error}; is it running, are you root, is this its --admin-socket?"
-        return "it hung up; only root and the daemon's own user may call it"
+        return "it closed the connection; only root and the daemon's own user may call it"

@@ -86,7 +86,7 @@ class SocketFile:
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise NoAdminSocket(
-                f"no admin socket: another nri-coloc has its own in {folder}{_MEND}"
+                f"no admin socket: another nri-coloc has its socket in {folder}{_MEND}"
             ) from error
         if status.st_mode & 0o077:
             self._close_to_others(folder)
@@ -95,7 +95,7 @@ class SocketFile:
         ours = {Path(self.path).name, Path(self.inner_path).name}
         if set(os.listdir(self._folder)) - ours:  # noqa: PTH208 - by descriptor: the folder that was locked
             raise NoAdminSocket(
-                f"no admin socket: others can enter {folder}, and there is more in it than the socket{_MEND}"
+                f"no admin socket: other users can enter {folder}, and it contains other files{_MEND}"
             )
         os.fchmod(self._folder, PRIVATE_FOLDER)
 
@@ -105,9 +105,9 @@ class SocketFile:
         except FileNotFoundError:
             return
         if not stat.S_ISSOCK(mode):
-            raise NoAdminSocket(f"no admin socket: {path} is there already and is no socket")
+            raise NoAdminSocket(f"no admin socket: {path} exists and is no socket")
         if _somebody_listens(path):
-            raise NoAdminSocket(f"no admin socket: somebody listens at {path} already{_MEND}")
+            raise NoAdminSocket(f"no admin socket: another process listens at {path}{_MEND}")
         Path(path).unlink()
 
     def _bind(self) -> socket.socket:
@@ -205,7 +205,7 @@ class Gate:
         if self._listening is not None:
             if self._file.is_there:
                 return
-            self._report(f"the admin socket {self._file.path} was taken away; making it anew")
+            self._report(f"the admin socket {self._file.path} was removed; creating it again")
             self._stop_listening()
         try:
             self._listening = self._file.listen()

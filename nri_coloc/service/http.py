@@ -187,7 +187,7 @@ class HttpServer:
             try:
                 return socket.create_server((host, port), family=family, backlog=BACKLOG)
             except OSError as error:
-                problem = f"cannot serve HTTP at {host}:{port}: {error.strerror or error}; trying on"
+                problem = f"cannot serve HTTP at {host}:{port}: {error.strerror or error}; trying again"
             if problem != reported:
                 self._report(problem)
                 reported = problem
@@ -223,14 +223,14 @@ class _Service:
             return _rendered(refused, with_body=True)
         route = _ROUTES.get(request.path)
         if route is None:
-            nothing = f"there is nothing here; look at {', '.join(_ROUTES)}"
+            nothing = f"no such path; known paths are {', '.join(_ROUTES)}"
             return _rendered(_error(HTTPStatus.NOT_FOUND, nothing), with_body=with_body)
         target = Target(request.path, request.query if route.takes_query else "")
         if route.at_once:
             return _rendered(_computed(target, self._view, self._report), with_body=with_body)
         if self._answers.ask(target, _Asker(connection, with_body)):
             return None
-        busy = _error(HTTPStatus.SERVICE_UNAVAILABLE, "too many different questions at once; ask again")
+        busy = _error(HTTPStatus.SERVICE_UNAVAILABLE, "too many different requests at once; try again")
         return _rendered(busy, with_body=with_body)
 
     def refusal(self, status: HTTPStatus, sentence: str) -> bytes:
@@ -254,7 +254,10 @@ def _computed(target: Target, view: View, report: Report) -> _Answer:
         return _error(HTTPStatus.BAD_REQUEST, str(error))
     except Exception as error:  # noqa: BLE001 - a broken view is one failed request, not a dead thread
         report(f"{target.path} failed: {type(error).__name__}: {error}")
-        return _error(HTTPStatus.INTERNAL_SERVER_ERROR, "this view failed; the daemon's log says why")
+        return _error(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            "this view failed by an error in the daemon; its log has the reason",
+        )
 
 
 def _rendered(answer: _Answer, *, with_body: bool) -> bytes:

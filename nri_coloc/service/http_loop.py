@@ -70,7 +70,10 @@ def end_of_head(received: bytes | bytearray, since: int) -> int:
     begin = max(0, since - 2)
     ends = [at for at in (received.find(b"\n\r\n", begin), received.find(b"\n\n", begin)) if at >= 0]
     if min(ends, default=len(received)) >= MAX_BYTES:
-        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has at most {MAX_BYTES} bytes")
+        raise BadRequest(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            f"the request's headers may have at most {MAX_BYTES} bytes",
+        )
     return min(ends, default=-1)
 
 
@@ -79,7 +82,7 @@ def read(head: bytes) -> Request:
     lines = head.strip(b"\r\n").splitlines()  # RFC 9112, 2.2: an empty line before a request is ignored
     if len(lines) - 1 > MAX_HEADERS:
         raise BadRequest(
-            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"there are at most {MAX_HEADERS} headers"
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have at most {MAX_HEADERS} headers"
         )
     asked = _LINE.fullmatch(lines[0]) if lines else None
     if asked is None:

@@ -55,13 +55,13 @@ class Metrics:
 
     def _make_gauges(self, version: str, snapshot: Snapshot) -> None:
         Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
-        self._connected = self._gauge("connected", "1 while the runtime has us registered.")
+        self._connected = self._gauge("connected", "1 while the runtime has the plugin registered.")
         self._ticks = _TickCollector()
         self._registry.register(self._ticks)
-        self._memory = self._gauge("headroom_memory_bytes", "Bytes that the reclaim box may hold now.")
+        self._memory = self._gauge("headroom_memory_bytes", "Bytes that reclaimed pods may hold now.")
         self._memory_of_node = Gauge(
             "headroom_memory_node_bytes",
-            "Of these, by memory node.",
+            "The part of it that is free on each memory node.",
             ("node",),
             namespace=NAMESPACE,
             registry=self._registry,
@@ -69,7 +69,7 @@ class Metrics:
         self._held: dict[tuple[str, str], int] = {}
         self._working_sets = Gauge(
             "working_set_bytes",
-            "Memory that containers work with.",
+            "Working sets of containers, without inactive page cache.",
             ("class", "pool"),
             namespace=NAMESPACE,
             registry=self._registry,
@@ -89,24 +89,32 @@ class Metrics:
 
     def _make_counters(self) -> None:
         self._hook_seconds = self._histogram(
-            "hook_seconds", "From the bytes of a hook read to its reply written.", HOOK_BUCKETS, "hook"
+            "hook_seconds", "Time from reading a hook's bytes to writing its reply.", HOOK_BUCKETS, "hook"
         )
         self._picture = self._histogram(
             "picture_seconds",
-            "What taking a picture of the whole node cost, without the pauses for hooks.",
+            "Time of a snapshot of the whole node, without pauses for hooks.",
             PICTURE_BUCKETS,
         )
         self._decisions = self._counter("decisions", "Decisions, by event and reason.", "event", "reason")
         self._invalid = self._counter("annotation_invalid", "Annotations that could not be read.", "key")
-        self._denied = self._counter("annotation_denied", "Annotations that asked for too much.", "key")
+        self._denied = self._counter(
+            "annotation_denied", "Annotations that asked for more than their pod may have.", "key"
+        )
         self._reloads = self._counter("config_reload", "Configurations read.", "result")
         self._neutral = self._counter("neutral_replies", "Hooks answered without a decision.", "hook")
-        self._reconnects = self._counter("reconnects", "Connections made again after the first.")
+        self._reconnects = self._counter("reconnects", "Connections after the first one.")
         self._failures = self._counter("write_failures", "Writes that the kernel refused.", "file")
-        self._absent = self._counter("values_without_file", "Values that nothing here takes.", "knob")
-        self._drift = self._counter("drift_repairs", "Values found changed by others and put back.")
-        self._unmet = self._counter("unmet_requests", "Dedicated requests that ran in share: no free CPUs.")
-        self._late = self._counter("late_exclusivity", "Starts that came before the former users had moved.")
+        self._absent = self._counter(
+            "values_without_file", "Wanted values without a file on this machine.", "knob"
+        )
+        self._drift = self._counter(
+            "drift_repairs", "Values that another writer had changed and that were repaired."
+        )
+        self._unmet = self._counter(
+            "unmet_requests", "Dedicated requests that were not met: the container runs in share."
+        )
+        self._late = self._counter("late_exclusivity", "Starts before other containers had left the CPUs.")
         self._make_tolls()
         self._audit_lost = self._counter("audit_lost", "Audit records or lines that were lost.", "why")
 
@@ -114,13 +122,13 @@ class Metrics:
         """What one class costs the others, by class and pool: a pod's name is no label."""
         whose = ("class", "pool")
         self._throttled = self._counter(
-            "cpu_throttled_seconds", "Held back by quotas, summed over CPUs.", *whose
+            "cpu_throttled_seconds", "Time that quotas throttled containers, summed over CPUs.", *whose
         )
-        self._waited = self._counter("cpu_wait_seconds", "Containers that waited for a CPU.", *whose)
+        self._waited = self._counter("cpu_wait_seconds", "Time that containers waited for a CPU.", *whose)
         self._oom_kills = self._counter("oom_kills", "Processes killed for memory.", *whose)
         self._io_bytes = self._counter("io_bytes", "Bytes read and written.", "class", "direction")
         self._io_operations = self._counter("io_operations", "Reads and writes.", "class", "direction")
-        self._stalled = self._counter("stalled_seconds", "Pods that waited.", "class", "resource")
+        self._stalled = self._counter("stalled_seconds", "Time that pods stalled.", "class", "resource")
         self._high_events = self._counter("memory_high_events", "Reclaims at memory.high.", "class")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -273,7 +281,7 @@ class _TickCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         bounds = (*map(str, LATE_BUCKETS), "+Inf")
         buckets = list(zip(bounds, accumulate(self._counts.copy()), strict=True))
-        late = "How late the lending loop's ticks came."
+        late = "Lateness of the fast loop's ticks."
         yield HistogramMetricFamily(f"{NAMESPACE}_tick_late_seconds", late, buckets, self._late_s)
         lent = "Thousandths of a CPU that may be lent now."
         yield GaugeMetricFamily(f"{NAMESPACE}_headroom_cpu_milli", lent, self._milli)

@@ -254,7 +254,7 @@ def _mode(state: State, checks: Mapping[str, Any]) -> str:
 
 def _facts(state: State, capacity: Capacity, checks: Mapping[str, Any], now: datetime) -> Iterator[str]:
     if not checks.get("connected", {}).get("ok", True):
-        known = "those of the last connection" if state["containers"] else "unknown"
+        known = "known from the last connection" if state["containers"] else "unknown"
         yield f"not connected to the runtime: containers are {known}"
     reason = capacity["reason"]
     if reason == "lending_disabled":

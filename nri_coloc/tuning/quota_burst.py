@@ -125,7 +125,7 @@ def quota_burst(
 def because(each: Throttled, quota: int, ground: Ground, tuning: BurstTuning) -> str:
     """Say how one container came to its quota, µs, with every figure."""
     if tuning.quota_percent <= 100:
-        return f"the quota burst is switched off: its own {each.quota}"
+        return f"quota restored: quota-burst is switched off (quota={each.quota})"
     return (
         f"node {ground.state}: {_load(ground, tuning)}; {_need(each)}; {quota / each.quota:.2f} of its own"
         f" {each.quota}, at most {tuning.quota_percent / 100:.2f}, within {ground.unused}m for all raises together"

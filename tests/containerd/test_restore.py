@@ -146,7 +146,7 @@ def test_without_the_runtime_files_are_back_and_it_says_what_is_not(cri: Cri, ow
     daemon.kill()
     done = restore(daemon, "--nri-socket", "/nowhere/nri.sock")
     assert done.returncode == 1
-    assert "the runtime's specs could not be looked at (/nowhere/nri.sock: " in done.stderr
+    assert "the runtime's specs could not be read (/nowhere/nri.sock: " in done.stderr
     assert cgroups.memory_limit(lent.pod.cgroup) is None
     assert spec(lent)["quota"] == PERIOD // 2
     assert restore(daemon).returncode == 0

@@ -131,28 +131,28 @@ def test_a_repair_puts_right_at_once_and_says_what(rig, capsys):
         rig.node.tree.write(rig.node.runtime.containers[name].cgroup, "cpuset.cpus", "0")
         assert rig.admin("repair") == 0
         assert file(rig.node, name, "cpuset.cpus") == "0-7"
-        return "shop/web/app: found CPUs 0 instead of 0-7; put right" in capsys.readouterr().out
+        return "shop/web/app: repaired: CPUs 0 instead of 0-7" in capsys.readouterr().out
 
     wait_until(repaired, SOON_S, "a repair by order")
     assert rig.daemon.audited("drift.repair")["before"] == {"cpus": "0"}
-    rig.told("operator", "1 put right")
+    rig.told("operator", "1 repaired")
     assert_unhurt(rig.daemon)
 
 
 def test_the_runtimes_list_is_compared_by_order(rig, capsys):
     rig.daemon.wait_ready()
     assert rig.admin("compare") == 0
-    assert capsys.readouterr().out == "the runtime lists nothing that it has not told\n"
-    rig.told("operator", "compare: nothing was missing")
+    assert capsys.readouterr().out == "no container is missing: the runtime's list and CRI's list agree\n"
+    rig.told("operator", "compare: no container was missing")
 
 
 def test_what_cannot_be_done_is_one_sentence(rig, capsys):
     reload(rig.daemon, "mode: observe\n")
     assert (rig.admin("repair"), rig.admin("pause", "60")) == (1, 1)
     said = capsys.readouterr().err
-    assert "nri-coloc: in mode observe nothing is changed" in said
+    assert "nri-coloc: mode observe changes nothing" in said
     assert "nri-coloc: lending is switched off" in said
-    rig.told("declined", "repair: in mode observe")
+    rig.told("declined", "repair: mode observe")
 
 
 def test_only_its_owner_can_reach_it(rig):
@@ -212,7 +212,7 @@ def test_a_daemon_that_was_killed_is_followed_by_one_that_can_be_called(rig):
 def test_a_socket_that_was_removed_comes_back(rig):
     rig.socket.unlink()
     wait_until(lambda: rig.socket.exists() and rig.admin("resume") == 0, SOON_S, "another one")
-    assert "was taken away" in rig.daemon.log()
+    assert "was removed; creating it again" in rig.daemon.log()
 
 
 def test_at_its_end_it_takes_its_socket_with_it_though_somebody_hangs_on(rig):

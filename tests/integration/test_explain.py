@@ -45,4 +45,4 @@ def test_a_restart_forgets_no_reason(tmp_path):
         settled(daemon)
         assert {pod: explained(daemon, pod)[1:3] for pod in ("web", "db")} == before
         node.remove_pod(next(k for k, pod in node.runtime.pods.items() if pod.request.name == "db"))
-        wait_until(lambda: "is not there any more" in explained(daemon, "db")[0], 20, "the entry to go")
+        wait_until(lambda: "no longer exists" in explained(daemon, "db")[0], 20, "the entry to go")

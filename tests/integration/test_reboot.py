@@ -61,7 +61,7 @@ def test_restore_after_a_boot_writes_nothing_of_before(tmp_path, capfd):
         node.tree.write(cgroup, "cpu.weight", "77")
         done = restore_of(node, daemon, capfd)()
         assert (done.code, done.out.splitlines()[0]) == (0, "0 restored, 0 gone, 0 refused")
-        assert "written before this machine's last start" in done.err
+        assert "from before the last boot" in done.err
         assert node.tree.read(cgroup, "cpu.weight") == "77"
 
 

@@ -291,7 +291,7 @@ def test_containers_of_our_time_have_what_the_kubelet_asked_for(node, created, r
     assert spec_of(node, created["batch"]) == {"cpus": "", "shares": 512, "quota": 50_000, "memory": 64 * MI}
     done = restore()
     assert (done.code, done.err) == (0, "")
-    assert "told the runtime of shop/batch/app: shares=2, quota=-1, memory.limit=-1" in done.out
+    assert "sent to the runtime: shop/batch/app: shares=2, quota=-1, memory.limit=-1" in done.out
     for name, wanted in NATIVE.items():
         cpus = "" if name == "batch" else "0-7"
         assert spec_of(node, created[name]) == {**wanted, "cpus": cpus}, name
@@ -385,7 +385,7 @@ def test_without_its_runtime_it_says_what_is_left_and_files_only_accepts_that(no
     node.kill_runtime()
     done = restore()
     assert done.code == 1
-    assert "specs could not be looked at" in done.err
+    assert "specs could not be read" in done.err
     assert "Traceback" not in done.err
     assert restore("--files-only").code == 0
     node.start_runtime()

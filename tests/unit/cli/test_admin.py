@@ -30,19 +30,25 @@ def ordered(orderly: Orderly, tmp_path: Path) -> Iterator[Ordered]:
 
 def test_a_pause_says_until_when(ordered, orderly, capsys):
     assert ordered("pause", "60", "--reason", "load test") == 0
-    assert capsys.readouterr().out == "lending is paused until noon; nri-coloc admin resume ends it before\n"
+    assert (
+        capsys.readouterr().out
+        == "lending is paused until noon; nri-coloc admin resume ends the pause earlier\n"
+    )
     assert orderly.asked[0][2:] == (60, "load test")
 
 
 def test_its_end_is_said(ordered, capsys):
     assert ordered("resume") == 0
-    assert capsys.readouterr().out == "lending goes on\n"
+    assert capsys.readouterr().out == "lending continues\n"
 
 
 def test_an_invalid_configuration_is_told_and_ends_with_1(ordered, capsys):
     assert ordered("reload") == 1
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "nri-coloc: the former configuration stays: line 7 is wrong\n")
+    assert (said.out, said.err) == (
+        "",
+        "nri-coloc: the previous configuration stays in force: line 7 is wrong\n",
+    )
 
 
 def test_a_valid_one_is_in_force(ordered, orderly, monkeypatch, capsys):
@@ -53,7 +59,7 @@ def test_a_valid_one_is_in_force(ordered, orderly, monkeypatch, capsys):
 
 def test_what_was_put_right_is_told_one_by_one(ordered, capsys):
     assert ordered("repair") == 0
-    said = "shop/web: found cpu.shares 5\n3 pods and containers looked at, 1 put right\n"
+    said = "shop/web: found cpu.shares 5\n3 pods and containers checked, 1 repaired\n"
     assert capsys.readouterr().out == said
 
 
@@ -65,13 +71,13 @@ def test_what_is_missing_is_told_and_ends_with_1(ordered, capsys):
 def test_nothing_missing_is_good(ordered, orderly, monkeypatch, capsys):
     monkeypatch.setattr(orderly, "compare", lambda _: Compared(complete=True, detail=""))
     assert ordered("compare") == 0
-    assert capsys.readouterr().out == "the runtime lists nothing that it has not told\n"
+    assert capsys.readouterr().out == "no container is missing: the runtime's list and CRI's list agree\n"
 
 
 def test_what_the_daemon_declines_is_a_sentence_and_ends_with_1(ordered, orderly, capsys):
-    orderly.error = OrderDeclined("in mode observe nothing is changed")
+    orderly.error = OrderDeclined("mode observe changes nothing")
     assert ordered("repair") == 1
-    assert capsys.readouterr().err == "nri-coloc: in mode observe nothing is changed\n"
+    assert capsys.readouterr().err == "nri-coloc: mode observe changes nothing\n"
 
 
 def test_without_a_daemon_it_is_a_sentence_and_ends_with_1(tmp_path, capsys):

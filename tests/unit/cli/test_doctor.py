@@ -125,7 +125,7 @@ def test_a_kernel_without_pressure_is_told_how_to_boot(patient):
     (Path(patient.host_root) / "proc/pressure/cpu").unlink()
     found = check(patient, "pressure")
     assert (found.verdict, "psi=1" in found.sentence) == ("warn", True)
-    assert "nothing tells when online pods wait" in found.sentence
+    assert "CPU stalls of online pods are not measured" in found.sentence
 
 
 def test_a_kernel_that_shows_pressure_and_refuses_to_tell_it_is_one_without(patient):
@@ -139,7 +139,7 @@ def test_what_stands_in_for_pressure_is_named(patient):
     (Path(patient.host_root) / "proc/pressure/cpu").unlink()
     (Path(patient.host_root) / "proc/1").mkdir()
     (Path(patient.host_root) / "proc/1/schedstat").write_text("5 6 7\n")
-    assert "told by the run-queue delay of their busiest tasks" in check(patient, "pressure").sentence
+    assert "measured by the run-queue delay of their busiest tasks" in check(patient, "pressure").sentence
 
 
 def test_pressure_of_the_machine_alone_is_not_that_of_pods(patient, tmp_path):
@@ -189,7 +189,7 @@ class TestStateFolder:
         (tmp_path / "state").mkdir()
         found = check(patient, "state folder")
         assert found.verdict == "warn"
-        assert "cannot be written: No space left on device; pods are placed all the same" in found.sentence
+        assert "cannot be written: No space left on device; pods are placed nevertheless" in found.sentence
 
     def test_a_journal_that_is_none_is_a_warning(self, patient, tmp_path):
         (tmp_path / "state/restore.jsonl").mkdir(parents=True)
@@ -257,7 +257,7 @@ class TestDaemon:
     def test_an_old_runtime_gets_the_note_about_pushed_updates(self, patient, daemon):
         daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24~ds1-6+b4, NRI 0.6.1"}]
         found = check(patient, "runtime")
-        assert (found.verdict, "lock the runtime up" in found.sentence) == ("ok", True)
+        assert (found.verdict, "deadlock the runtime" in found.sentence) == ("ok", True)
 
     def test_the_newest_registration_counts(self, patient, daemon):
         daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24, NRI 0.6.1"}, CONNECTED]

@@ -138,7 +138,7 @@ class TestLines:
     def test_cpus_that_no_record_leads_to_are_named(self):
         boxed = {**SHARER, "class": "reclaimed", "pool": "reclaim"}
         told = explain.lines(WEB, state(container(**boxed, cpus="7", actual_cpus="7")), [record()])
-        assert told[1] == ("  no record leads to CPUs 7 yet: a pool that swings has a record once a minute")
+        assert told[1] == ("  no record explains CPUs 7 yet: a swinging pool has one record a minute")
 
     def test_records_of_a_previous_process_come_first(self):
         moved, newest = (
@@ -150,22 +150,22 @@ class TestLines:
 
     def test_what_was_read_back_is_told_where_it_differs(self):
         told = explain.lines(WEB, state(container(actual_cpus="0-7")), [record()])
-        assert told[1] == "  but read back were CPUs 0-7"
+        assert told[1] == "  but its cgroup has CPUs 0-7"
 
     def test_cpus_that_could_not_be_read_are_unknown(self):
         lost = container(actual_cpus="", actual_cpus_unknown="cannot read x: EIO")
         told = explain.lines(WEB, state(lost), [record()])
-        assert told[1] == "  the CPUs that it really has are unknown: cannot read x: EIO"
+        assert told[1] == "  its actual CPUs are unknown: cannot read x: EIO"
 
     def test_a_record_that_is_gone_is_said_to_be(self):
         assert explain.lines(WEB, state(container()), [])[1:] == [
-            "  no record leads to CPUs 0-1 yet",
-            "  its admission is not among the records that the daemon still has",
+            "  no record explains CPUs 0-1 yet",
+            "  the record of its admission is lost",
         ]
 
     def test_a_container_that_ended_is_told_of(self):
         told = explain.lines(WEB, state(), [record(), record("container.release", "stopped")])
-        assert told[0] == "shop/web/app  is not there any more"
+        assert told[0] == "shop/web/app  no longer exists"
         assert told[-1] == "    T container.release stopped: it was free"
 
     def test_only_the_container_that_was_named_is_told_of(self):
@@ -178,7 +178,7 @@ class TestLines:
         assert told == ["the pod: T pod.limit box_member: it was free"]
 
     def test_a_pod_that_nobody_knows_is_an_error_in_a_sentence(self):
-        with pytest.raises(ColocError, match="knows nothing of shop/web"):
+        with pytest.raises(ColocError, match="has no record of shop/web"):
             explain.lines(WEB, state(container(pod="other")), [])
 
     def test_a_terminal_is_not_given_orders(self):
@@ -245,7 +245,7 @@ def test_the_command_prints_what_the_daemon_knows(daemon, capsys):
 
 def test_an_unknown_pod_is_a_failure(daemon, capsys):
     assert main.main(["explain", "shop/gone", "--http", daemon], {}) == 1
-    assert "knows nothing of shop/gone" in capsys.readouterr().err
+    assert "has no record of shop/gone" in capsys.readouterr().err
 
 
 def test_a_daemon_that_is_not_there_is_a_failure(capsys):
@@ -280,7 +280,7 @@ def test_what_is_not_the_daemon_is_recognised(daemon):
 def test_a_stranger_who_speaks_json_is_recognised(answers, daemon, capsys):
     Daemon.answers = answers
     assert main.main(["explain", "shop/web", "--http", daemon], {}) == 1
-    assert capsys.readouterr().err == f"nri-coloc: what answers at {daemon} is not nri-coloc\n"
+    assert capsys.readouterr().err == f"nri-coloc: the server at {daemon} is not nri-coloc\n"
 
 
 def test_an_answer_that_is_nested_without_end_is_recognised(daemon, monkeypatch, capsys):

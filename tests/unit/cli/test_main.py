@@ -36,7 +36,7 @@ def topology(monkeypatch):
         (IsADirectoryError(21, "Is a directory", "/x"), 1, "nri-coloc: /x: Is a directory\n"),
         (IsADirectoryError(21, "Is a directory", b"/x"), 1, "nri-coloc: /x: Is a directory\n"),
         (OSError(28, "No space left on device"), 1, "nri-coloc: No space left on device\n"),
-        (PermissionError(13, "No", "/x"), 1, "nri-coloc: /x: No; run it as root, or as whoever may\n"),
+        (PermissionError(13, "No", "/x"), 1, "nri-coloc: /x: No; run it as root, or as a user with access\n"),
         (KeyboardInterrupt(), 130, ""),
         (SystemExit(0), 0, ""),
         (SystemExit(3), 2, ""),

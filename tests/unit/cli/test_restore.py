@@ -133,7 +133,7 @@ def test_on_a_disk_that_is_read_only_by_now_files_are_put_back_all_the_same(
     (state / "restore.jsonl").write_text(json.dumps({"file": "/weight", "was": "100"}) + "\n")
     read_only(monkeypatch, state)
     assert restore.run(str(state), str(tmp_path), None) == 1
-    assert capsys.readouterr().err.endswith("Read-only file system; restored values stay, and to run restore "
+    assert capsys.readouterr().err.endswith("Read-only file system; restored values stay, and running restore "
     "again does no harm\n")  # fmt: skip
     assert (tmp_path / "weight").read_text() == "100"
 
@@ -183,4 +183,4 @@ def test_a_runtime_where_we_may_not_look_is_asked(tmp_path, capsys):
 def test_a_runtime_that_was_named_must_answer(state, tmp_path, capsys):
     named = ["--nri-socket", str(tmp_path / "none.sock")]
     assert main.main(["restore", "--state-dir", str(state), "--host-root", str(tmp_path), *named], {}) == 1
-    assert "the runtime's specs could not be looked at" in capsys.readouterr().err
+    assert "the runtime's specs could not be read" in capsys.readouterr().err

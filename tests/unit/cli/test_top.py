@@ -168,7 +168,7 @@ def test_a_daemon_that_falls_silent_leaves_its_last_answer_and_the_reason(daemon
     daemon.silence()
     top.look_again()
     assert f"cannot ask the daemon at {daemon.address}" in screen(top)
-    assert "all of this is as of 0 s ago" in screen(top)
+    assert "the figures are 0 s old" in screen(top)
     assert "shop/web/app" in screen(top)
 
 

@@ -290,7 +290,7 @@ def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_afte
         {"shares": 2598, "io.weight": 100},
         {"shares": 2, "io.weight": 10},
     )
-    assert record.because == "found cpu.weight 100 instead of 1, io.weight 100 instead of 10; put right"
+    assert record.because == "repaired: cpu.weight 100 instead of 1, io.weight 100 instead of 10"
 
 
 def test_a_reset_that_the_next_order_finds_is_told_too():
@@ -325,7 +325,7 @@ def test_a_rival_who_never_rests_is_left_alone_after_some_repairs():
         rig.cgroups.cpus_of["kubepods/podweb/app"] = kit.mask("0-3")
         rig.actuator._sweep()
     assert len(rig.heard.records) == REPAIRS_PER_MINUTE
-    assert rig.heard.records[-1].because.endswith("the 6th time within a minute: let be until less of it")
+    assert rig.heard.records[-1].because.endswith("repair paused: 6 repairs in 60 s")
     assert rig.actuator.place("app"), "a start is no sweep: its container is placed all the same"
 
 

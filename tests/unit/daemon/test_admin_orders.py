@@ -171,7 +171,7 @@ def test_an_invalid_file_changes_nothing_and_its_problem_is_the_answer(rig):
 
 def test_a_file_that_does_not_fit_this_machine_is_as_invalid(rig):
     rig.file.write_text("node: {reservedCPUs: 64}\n")
-    assert "64 CPUs are to be reserved" in rig.orders.reload(ROOT)
+    assert "64 CPUs should be reserved" in rig.orders.reload(ROOT)
 
 
 def test_without_a_file_there_is_nothing_to_read(rig):
@@ -195,12 +195,12 @@ def test_what_a_repair_finds_is_the_answer(rig):
     found = rig.orders.repair(ROOT)
     assert found.looked_at == 2
     assert list(found.sentences) == ["shop/web/app: found cpu.shares 5", "kubepods: found memory.min 0"]
-    assert rig.calls()[-1] == ("operator", "uid 0, pid 42: repair: 2 looked at, 2 put right")
+    assert rig.calls()[-1] == ("operator", "uid 0, pid 42: repair: 2 checked, 2 repaired")
 
 
 def test_who_only_observes_repairs_nothing(rig):
     rig.node.tuning = replace(rig.node.tuning, observe=True)
-    with pytest.raises(OrderDeclined, match="in mode observe nothing is changed"):
+    with pytest.raises(OrderDeclined, match="mode observe changes nothing"):
         rig.orders.repair(ROOT)
 
 

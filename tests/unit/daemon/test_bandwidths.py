@@ -148,7 +148,7 @@ class TestPodsBandwidths:
             {"quota": 200_000, "burst": 50_000},
         )
         assert app.because == (
-            "found cpu.max max 100000 instead of 200000 100000, cpu.max.burst 0 instead of 50000; put right"
+            "repaired: cpu.max max 100000 instead of 200000 100000, cpu.max.burst 0 instead of 50000"
         )
 
     def test_what_holds_is_not_said(self):

@@ -59,7 +59,7 @@ def test_what_is_wanted_still_and_found_otherwise_was_changed_by_somebody_else()
     assert drift is not None
     assert drift.before.named() == {"cpus": "0-3", "shares": 2598}
     assert drift.after.named() == {"cpus": "0-7", "shares": 2}
-    assert drift.because == "found CPUs 0-3 instead of 0-7, cpu.weight 100 instead of 1; put right"
+    assert drift.because == "repaired: CPUs 0-3 instead of 0-7, cpu.weight 100 instead of 1"
 
 
 def test_what_is_wanted_anew_is_our_own_change():
@@ -108,7 +108,7 @@ def test_what_we_had_ordered_before_is_known_again_and_told():
     weight = drifts.judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
     assert [drift and drift.former for drift in (overtaken, foreign, weight)] == [True, False, False]
     assert overtaken is not None
-    assert "it is what was ordered before" in overtaken.because
+    assert "the value was ordered before" in overtaken.because
 
 
 @pytest.mark.parametrize(("seconds", "is_drift"), [(0, False), (RUNTIME_LATE_S, True)])
@@ -158,7 +158,7 @@ def test_a_knob_in_two_files_is_told_once_and_by_the_first():
     drift = settled(target(ALL, *values)).judge("pod", target(ALL, *values), found(ALL, ALL, *reset))
     assert drift is not None
     assert (drift.before.named(), drift.after.named()) == ({"io.weight": 100}, {"io.weight": 300})
-    assert drift.because == "found io.weight 100 instead of 300, io.bfq.weight 100 instead of 118; put right"
+    assert drift.because == "repaired: io.weight 100 instead of 300, io.bfq.weight 100 instead of 118"
 
 
 def test_a_limit_that_was_taken_away_is_told_as_none():
@@ -166,7 +166,7 @@ def test_a_limit_that_was_taken_away_is_told_as_none():
     reset = Correction("memory.high", "max", "4096")
     drift = settled(target(0, high)).judge("pod", target(0, high), Applied(corrected=(reset,)))
     assert drift is not None
-    assert (drift.before, drift.because) == (NO_KNOBS, "found memory.high max instead of 4096; put right")
+    assert (drift.before, drift.because) == (NO_KNOBS, "repaired: memory.high max instead of 4096")
     assert drift.after.named() == {"memory.high": 4096}
 
 
@@ -176,7 +176,7 @@ def test_nodes_that_were_taken_away_are_told_as_nothing():
     drift = settled(target(0, mems)).judge("pod", target(0, mems), Applied(corrected=(reset,)))
     assert drift is not None
     assert (drift.before, drift.after.named()) == (NO_KNOBS, {"mems": "0"})
-    assert "found cpuset.mems nothing instead of 0" in drift.because
+    assert "repaired: cpuset.mems nothing instead of 0" in drift.because
 
 
 def test_what_is_reset_again_and_again_is_told_so_often_and_then_is_too_often():
@@ -190,8 +190,8 @@ def test_what_is_reset_again_and_again_is_told_so_often_and_then_is_too_often():
     assert (drifts.lets_be("pod"), drifts.ids) == (False, set())
 
 
-RESIZED = Drift(Knobs(shares=307), Knobs(shares=2), "found cpu.shares 307 instead of 2; put right")
-OTHER = Drift(Knobs(io_weight=400), Knobs(io_weight=10), "found io.weight 400 instead of 10; put right")
+RESIZED = Drift(Knobs(shares=307), Knobs(shares=2), "repaired: cpu.shares 307 instead of 2")
+OTHER = Drift(Knobs(io_weight=400), Knobs(io_weight=10), "repaired: io.weight 400 instead of 10")
 LATE = ANNOUNCED_WITHIN_S
 
 

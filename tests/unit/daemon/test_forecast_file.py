@@ -79,13 +79,13 @@ def test_a_file_that_is_cut_off_is_not_believed(rig):
 def test_a_file_that_cannot_be_read_is_said(rig):
     rig.path.mkdir()
     assert rig.load() == Forecast()
-    assert "Is a directory; learning begins anew" in rig.said[0]
+    assert "Is a directory; the forecast begins without history" in rig.said[0]
 
 
 def test_a_folder_that_cannot_be_written_is_a_problem_until_it_can(tmp_path):
     rig = Rig(tmp_path / "gone")
     rig.file.save(learnt(), NOON)
-    because = "No such file or directory; what is learnt is lost at the next restart"
+    because = "No such file or directory; the forecast is lost at the next restart"
     assert rig.file.problem == f"cannot write {rig.path}: {because}"
     rig.path.parent.mkdir()
     rig.file.save(learnt(), NOON)

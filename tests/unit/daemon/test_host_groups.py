@@ -147,7 +147,7 @@ def test_what_somebody_reset_on_a_host_group_is_put_back_and_told_with_its_path(
         {"cpus": "0-1"},
         {"cpus": "0-7"},
     )
-    assert record.because == "yarn: found CPUs 0-1 instead of 0-7; put right"
+    assert record.because == "yarn: repaired: CPUs 0-1 instead of 0-7"
 
 
 def test_a_rival_on_a_host_group_is_let_be_until_something_else_is_wanted():

@@ -228,7 +228,7 @@ class TestStallSignal:
         assert self.of(node) is Signal.RUN_DELAY
         root = str(node.host_root)
         assert (
-            "no PSI: when online pods wait for a CPU is told by the run-queue delay of their"
+            "no PSI: CPU stalls of online pods are measured by the run-queue delay of their"
             in probe.remarks(cgroup_layout.detect(root), root)
         )
 
@@ -245,7 +245,9 @@ class TestStallSignal:
             self.count(node, text)
         assert self.of(node) is None
         root = str(node.host_root)
-        assert "no PSI: nothing tells" in probe.remarks(cgroup_layout.detect(root), root)
+        assert "no PSI: CPU stalls of online pods are not measured" in probe.remarks(
+            cgroup_layout.detect(root), root
+        )
 
 
 class TestScheduling:

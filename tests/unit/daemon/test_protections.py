@@ -66,7 +66,7 @@ def test_what_somebody_lowered_is_raised_again_and_told(protecting):
     protecting.keep()
     (record,) = protecting.heard.records
     assert (record.before, record.after) == ({"memory.min": 0}, {"memory.min": 4096})
-    assert record.because == "kubepods: found memory.min 0 instead of 4096; put right"
+    assert record.because == "kubepods: repaired: memory.min 0 instead of 4096"
 
 
 def test_a_sum_that_grows_is_no_drift(protecting):

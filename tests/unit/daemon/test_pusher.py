@@ -264,7 +264,7 @@ def test_a_refusal_is_tried_again_later_and_said_then(rig):
     rig.runtime.raises = None
     rig.pusher._push("app")
     assert rig.heard.said() == [("push.failed", "runtime_refused")]
-    assert "not now; it had its next turn 2 s later" in rig.heard.records[0].because
+    assert "not now; tried again 2 s later" in rig.heard.records[0].because
     assert rig.runtime.pushed[-1] == ("app", ALL)
 
 

@@ -22,7 +22,7 @@ class TestWhatIsTold:
         assert (pod.pod, pod.container, pod.before, pod.after) == (
             "web", "", {"quota": 100_000}, {"quota": 120_000},
         )  # fmt: skip
-        assert pod.because == "the quotas of its containers are raised by 20000 in all"
+        assert pod.because == "pod quota raised with its containers' quotas (raised=20000)"
         assert (app.container, app.before, app.after) == ("app", {"quota": 100_000}, {"quota": 120_000})
         assert pod.decision_id == app.decision_id
         assert app.because == (
@@ -74,11 +74,11 @@ class TestWhatIsTold:
     @pytest.mark.parametrize(
         ("end", "because"),
         [
-            (lambda rig: rig.bursts.end(), "the daemon ends, and nobody would lower it: its own 100000"),
-            (switched_off, "the quota burst is switched off: its own 100000"),
+            (lambda rig: rig.bursts.end(), "quota restored: the daemon ends (quota=100000)"),
+            (switched_off, "quota restored: quota-burst is switched off (quota=100000)"),
             (
                 lambda rig: rig.resize(110_000),
-                "its own 110000: a resize of its pod is under way",
+                "quota restored: a resize of its pod is in progress (quota=110000)",
             ),
         ],
         ids=["the daemon ends", "switched off", "resized"],

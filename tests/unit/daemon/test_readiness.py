@@ -158,7 +158,7 @@ def test_a_new_registration_must_be_compared_anew(rig):
 def test_without_a_registration_it_is_not_synchronised(rig):
     rig.trunk.synchronized_at = 0.0
     assert not rig.at(100)
-    assert rig.detail == "the runtime has not synchronised us"
+    assert rig.detail == "the runtime has not sent its list"
     assert rig.listing.asked == 0
 
 
@@ -177,7 +177,7 @@ def test_a_container_that_we_were_not_told_is_cured_by_a_new_connection_once_a_m
     rig.listing.found["hidden"] = "running"
     assert not rig.at(COMPARE_AFTER_S)
     assert not rig.at(SURE_S)
-    assert "1 containers are in CRI's list and were not told to us: hidden" in rig.detail
+    assert "1 containers of CRI's list are missing from the runtime's list: hidden" in rig.detail
     assert rig.trunk.dropped == ["containers were missing from Synchronize"]
     for tenth in range(1, int(RESYNCHRONISE_S * 10)):
         rig.at(SURE_S + tenth / 10)
@@ -298,7 +298,7 @@ def test_a_missing_connection_names_its_obstacle(connected, obstacle, finding, r
 SWEPT = Reading("cgroups were last read", lambda: 0.0, 20.0)
 READINGS = (
     Reading("the fast loop last measured", lambda: 93.0, 5.0),
-    Reading("the last picture of the node was taken", lambda: 93.0, 60.0),
+    Reading("the last snapshot of the node was taken", lambda: 93.0, 60.0),
 )
 
 
@@ -393,14 +393,14 @@ def test_what_is_missing_is_the_answer(rig):
     rig.listing.found["hidden"] = "running"
     answer = asked(rig)
     rig.at(COMPARE_AFTER_S + 0.1)
-    assert "1 containers are in CRI's list and were not told to us" in answer.result(0)
+    assert "1 containers of CRI's list are not in the runtime's list" in answer.result(0)
 
 
 def test_without_a_registration_that_is_the_answer(rig):
     rig.trunk.synchronized_at = 0.0
     answer = asked(rig)
     rig.at(100)
-    assert answer.result(0) == "the runtime has not synchronised us"
+    assert answer.result(0) == "the runtime has not sent its list"
 
 
 def test_who_asks_while_one_is_under_way_gets_the_next_one(rig):

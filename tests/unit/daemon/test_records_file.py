@@ -63,7 +63,7 @@ def test_a_broken_file_costs_explaining_only(tmp_path):
     rig = Rig(tmp_path)
     rig.path.write_bytes(b"\xff\0")
     rig.file.load()
-    assert "is no file of kept records" in rig.said[0]
+    assert "is not a file of records" in rig.said[0]
 
 
 def test_a_folder_that_is_gone_is_a_problem_and_tried_again(tmp_path):

@@ -104,7 +104,7 @@ class TestTheEnd:
 
 LOOKS = {
     "claiming the runtime": ("_claim_for_launched",),
-    "leaving who is superseded": ("_leave_superseded",),
+    "releasing superseded containers": ("_leave_superseded",),
     "comparing with CRI": ("comparison", "poll"),
     "following settings and machine": ("steering", "look"),
     "lending amounts": ("loans", "look"),

@@ -83,7 +83,7 @@ def test_lateness_is_audited():
     late = next(r for r in rig.heard.records if r.event.value == "container.late")
     assert (late.container, late.because) == (
         "web",
-        "pinned while 3 cgroups are not read back off its CPUs 0-1",
+        "pinned before its CPUs were free: 3 cgroups not yet off CPUs 0-1",
     )
 
 

@@ -217,7 +217,7 @@ def test_what_nobody_foresaw_of_one_keeps_no_other_from_its_values(v1):
         v1.container(name, recorded(shares=2))
     done = v1.run()
     assert [k for k, _, _ in v1.told] == ["c"]
-    assert done.refused == ("shop/web/odd: a failure of ours: ValueError('not what anybody expected')",)
+    assert done.refused == ("shop/web/odd: an error in the program: ValueError('not what anybody expected')",)
     assert done.failed == {f"{PATH}/odd"}
 
 
@@ -234,7 +234,7 @@ def test_what_nobody_foresaw_of_ones_files_keeps_no_other_from_its_own(v1, monke
         v1.container(name, recorded(shares=2))
     done = v1.run()
     assert v1.text("cpu.shares", "cpu") == "2"
-    assert done.refused == ("shop/web/odd: a failure of ours: ValueError('not what anybody expected')",)
+    assert done.refused == ("shop/web/odd: an error in the program: ValueError('not what anybody expected')",)
 
 
 def test_a_record_that_a_pod_carries_itself_is_not_believed(rig):
@@ -264,14 +264,14 @@ def test_a_score_that_the_kernel_refuses_is_told_with_what_it_means(rig):
     rig.score.symlink_to("/dev/full")
     (refused,) = rig.run().refused
     assert "shop/web/c: cannot write '-5'" in refused
-    assert "until it is created anew" in refused
+    assert "until it is created again" in refused
 
 
 def test_what_the_runtime_takes_back_from_nobody_is_told(rig):
     rig.container("c", recorded(blockio_class=None, rdt_class="gold"))
     assert rig.run().refused == (
-        "shop/web/c: its blockio_class stays until it is created anew: the runtime takes none back",
-        "shop/web/c: its rdt_class stays until it is created anew: the runtime takes none back",
+        "shop/web/c: its blockio_class stays until it is created again: the runtime cannot remove it",
+        "shop/web/c: its rdt_class stays until it is created again: the runtime cannot remove it",
     )
 
 
@@ -291,14 +291,14 @@ def test_a_runtime_that_went_away_is_not_asked_again(rig):
     done = rig.run()
     assert [k for k, _, _ in rig.told] == ["a"]
     assert done.failed == {f"{PATH}/b", f"{PATH}/c"}
-    assert "2 containers keep what their specs say" in done.refused[-1]
+    assert "2 containers keep the values of their specs" in done.refused[-1]
 
 
 def test_without_time_nobody_is_told_and_that_is_said(rig):
     rig.container("c", recorded(shares=2))
     done = rig.run(until=0.0)
     assert rig.told == []
-    assert done.refused == ("there was no time left: 1 containers keep what their specs say; try again",)
+    assert done.refused == ("the time was over: 1 containers keep the values of their specs; run it again",)
 
 
 def test_a_file_that_the_kernel_refuses_is_told(rig):
@@ -373,7 +373,7 @@ def at_exit(rig: Rig, state: Path, *, writes: bool = False, pushes: bool = False
 
 def test_at_the_end_files_are_put_back_and_what_is_not_is_said(rig, tmp_path):
     said = at_exit(rig, tmp_path)
-    assert said[0] == "put back {'files': 1, 'specs': 0}"
+    assert said[0] == "restored {'files': 1, 'specs': 0}"
     assert "No such file" in said[1]
     assert rig.text("cpuset.cpus", "cpuset", "") == "0-5"
 
@@ -384,5 +384,5 @@ def test_at_the_end_a_push_in_flight_keeps_the_specs(rig, tmp_path):
 
 
 def test_at_the_end_nothing_is_put_back_beside_one_who_still_writes(rig, tmp_path):
-    assert "still being written" in at_exit(rig, tmp_path, writes=True)[0]
+    assert "a thread is still writing" in at_exit(rig, tmp_path, writes=True)[0]
     assert rig.text("cpuset.cpus", "cpuset", "") == "0-7"

@@ -83,8 +83,8 @@ def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts)
 @pytest.mark.parametrize(
     ("offer", "reason", "because"),
     [
-        (Capacity(), "lending_not_measured", "how much memory may be lent now is not known"),
-        (Capacity(5, 5, Binding.FORECAST, "CPU 5m"), "lending_not_measured", "CPU 5m; how much memory"),
+        (Capacity(), "lending_not_measured", "lendable memory is unknown"),
+        (Capacity(5, 5, Binding.FORECAST, "CPU 5m"), "lending_not_measured", "CPU 5m; lendable memory"),
         (Capacity(0, 0, Binding.DISABLED, "switched off"), "lending_disabled", "switched off"),
     ],
     ids=["at the beginning", "while it cannot be read", "while nothing is lent"],

@@ -91,7 +91,7 @@ def test_every_call_of_the_contract_is_an_order_with_its_caller(rig):
         (OrderDeclined("not now"), "not now"),
         (OrderInvalid("not so"), "not so"),
         (OrderLate("not in time"), "not in time"),
-        (ValueError("secret"), "this failed inside; the daemon's log says why"),
+        (ValueError("secret"), "the order failed by an error in the daemon; its log has the reason"),
     ],
     ids=["declined", "invalid", "late", "our own mistake"],
 )
@@ -158,7 +158,7 @@ def test_another_user_is_turned_away_even_where_the_socket_can_be_reached(rig):
 def test_whoever_reaches_the_server_behind_the_gate_is_nobody(rig):
     with grpc.insecure_channel(f"unix:{rig.path}") as channel:
         grpc.channel_ready_future(channel).result(PATIENCE_SECONDS)  # keeps the server alive
-        with pytest.raises(AdminRefused, match="this is not the way in"):
+        with pytest.raises(AdminRefused, match="calls must come through the admin socket"):
             AdminClient(f"{rig.path}~", timeout_s=20).repair()
     assert rig.orders.asked == []
 
@@ -219,7 +219,7 @@ def test_more_connections_than_there_is_room_for_are_closed(rig):
 def test_a_socket_that_was_taken_away_is_made_anew_and_that_is_said(rig):
     rig.path.unlink()
     rig.gate.look()
-    assert rig.said == [f"the admin socket {rig.path} was taken away; making it anew"]
+    assert rig.said == [f"the admin socket {rig.path} was removed; creating it again"]
     assert rig.client.resume_lending().was_paused
 
 

@@ -208,4 +208,4 @@ def test_a_quota_is_told_with_every_figure(each, ground, words):
 
 def test_switched_off_that_is_all_there_is_to_tell():
     off = because(HELD, 100_000, Ground(IDLE, 0, 8000, 8000), BurstTuning())
-    assert off == "the quota burst is switched off: its own 100000"
+    assert off == "quota restored: quota-burst is switched off (quota=100000)"
