@@ -49,6 +49,7 @@ class Topology:
     isolated: the kernel's isolcpus=.
     kinds: fastest first.
     outside: online CPUs that no pod may have, because a cgroup above the pods lacks them; in no other mask.
+    mems_outside: memory nodes that no pod may be bound to, for the same reason.
     """
 
     online: CPUMask
@@ -60,6 +61,7 @@ class Topology:
     dies: Level = ()
     kinds: Level = ()
     outside: CPUMask = 0
+    mems_outside: CPUMask = 0
 
     @classmethod
     def build(
@@ -85,8 +87,13 @@ class Topology:
             ),
         )
 
-    def within(self, cpus: CPUMask) -> "Topology":
-        """Return the part of the machine that has these CPUs; all of it where they leave no usable CPU."""
+    def within(self, cpus: CPUMask, mems: CPUMask = -1) -> "Topology":
+        """Return the part of the machine that has these CPUs and memory nodes.
+
+        All CPUs stay if these leave no usable CPU, all nodes if these leave no node.
+        """
+        if (kept := self.all_mems & mems) not in (0, self.all_mems):
+            return replace(self, mems_outside=self.all_mems & ~kept).within(cpus)
         left = self.online & cpus
         if left == self.online or not self.usable & left:
             return self
@@ -244,8 +251,9 @@ class Topology:
 
     @cached_property
     def all_mems(self) -> CPUMask:
-        """Every node that has memory; a kernel that reports none has node 0."""
-        return cpuset.of(n.id for n in self.nodes if n.memory_bytes) or cpuset.of(n.id for n in self.nodes)
+        """Every node with memory that pods may have; a kernel that reports none has node 0."""
+        has_memory = cpuset.of(n.id for n in self.nodes if n.memory_bytes)
+        return has_memory & ~self.mems_outside or cpuset.of(n.id for n in self.nodes)
 
     @cached_property
     def memory_bytes(self) -> int:

@@ -43,7 +43,8 @@ class Machine:
         Without a state no pod is known yet. Raises KernelInterfaceError as `topology.read`.
         """
         whole = sysfs.read(self._host_root)
-        return whole.within(granted.read(self._layout, self._kubepods(state), whole.online).cpus)
+        found = granted.read(self._layout, self._kubepods(state), whole.online)
+        return whole.within(found.cpus, found.mems)
 
     def problem(self, state: NodeState) -> str:
         """Say which file leaves pods no CPU, or that kubelet and runtime have two cgroup drivers; "" if neither."""

@@ -1,10 +1,11 @@
-"""The CPUs that the kernel lets pods have: those of the cgroup of all pods and of every cgroup above it.
+"""The CPUs and memory nodes that the kernel lets pods have: those of the cgroup of all pods and of every one above it.
 
 On cgroup v1 the kernel refuses any other CPU below such a cgroup; on v2 it takes the set and lets its tasks run on the
 parent's CPUs (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset"). The BestEffort cgroup is left out:
 agents that suppress offline pods narrow it, and online pods have nothing to do with that.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset, kubepods
@@ -13,35 +14,41 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import kernel_files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 
-_FILES: Final = {1: "cpuset.cpus", 2: "cpuset.cpus.effective"}
+_CPUS: Final = {1: "cpuset.cpus", 2: "cpuset.cpus.effective"}
+_MEMS: Final = {1: "cpuset.mems", 2: "cpuset.mems.effective"}
 _WIDEN: Final = "(AllowedCPUs= of its systemd unit)"
 
 
 class Granted(NamedTuple):
-    """The online CPUs that pods may have. `file`: of the outermost cgroup that lacks one, "" if none does."""
+    """The online CPUs that pods may have.
+
+    file: the file of the outermost cgroup that lacks one, "" if none does. mems: the memory nodes, -1 for all.
+    """
 
     cpus: CPUMask
     file: str = ""
+    mems: CPUMask = -1
 
 
 def read(layout: CgroupLayout, place: str, online: CPUMask) -> Granted:
-    """Return the CPUs that pods may have; `place`: the cgroup of all pods, "" if there is none yet.
+    """Return the CPUs and memory nodes that pods may have; `place`: the cgroup of all pods, "" if there is none yet.
 
     A cgroup without the file has the CPUs of its parent, and so has one whose file cannot be read.
     """
-    granted, file = online, ""
+    granted, file, mems = online, "", -1
     for path in ("", *kubepods.levels(kubepods.burstable_in(place) if place else "")):
-        own = _cpus(layout, path)
+        own = _mask(layout, path, _CPUS)
         if granted & ~own and not file:
             file = f"/{path}/cpuset.cpus".replace("//", "/")
         granted &= own
-    return Granted(granted, file)
+        mems &= _mask(layout, path, _MEMS)
+    return Granted(granted, file, mems)
 
 
-def _cpus(layout: CgroupLayout, path: str) -> CPUMask:
+def _mask(layout: CgroupLayout, path: str, files: Mapping[int, str]) -> CPUMask:
     folder = layout.folder("cpuset", path)
     try:
-        found = None if folder is None else kernel_files.cpu_list(f"{folder}/{_FILES[layout.version]}")
+        found = None if folder is None else kernel_files.cpu_list(f"{folder}/{files[layout.version]}")
     except KernelInterfaceError:
         found = None
     return -1 if found is None else found

@@ -14,6 +14,7 @@ from tests.rig.waiting import becomes, wait_until
 
 LENDING = "reclaim: {enabled: true}\n"
 UPPER = cpuset.parse("4-7")
+NEAR = {"coloc.nri.io/numa": "single"}
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
@@ -100,3 +101,17 @@ class TestReadiness:
             assert daemon.check("cgroups")["detail"].startswith("/kubepods/cpuset.cpus has no CPU")
             assert main(["doctor", "--host-root", str(node.host_root)], {}) == 1
             assert "/kubepods/cpuset.cpus" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cgroup", [1, 2], ids=["v1", "v2"])
+def test_memory_nodes_are_bound_within_kubepods(tmp_path, cgroup):
+    with Node(tmp_path, cgroup=cgroup) as node:
+        for path in ("kubepods", "kubepods/burstable", "kubepods/besteffort"):
+            node.tree.write(path, "cpuset.mems", "0")
+            node.tree.settle(path)
+        with daemon_of(node) as daemon:
+            served(daemon)
+            first, second = (dedicated(node, name, 3000, **NEAR) for name in ("a", "b"))
+            assert node.cpus(second) & cpuset.parse("0-3") == 0
+            assert [daemon.container(each)["mems"] for each in (first, second)] == ["0", "0"]
+            assert_unhurt(daemon)
