@@ -30,6 +30,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python api/generate.py --check
+	$(BIN)/python -m pytest -q tests/unit/test_plain_english.py
 	$(BIN)/python -m pytest -q tests/fuzz --fuzz-inputs=100000
 
 # Pure and simulated tests, two minutes on two CPUs. The tiers are in tests/tiers.py.
