@@ -52,7 +52,7 @@ class CgroupWriter:
         self._proc = f"{host_root.rstrip('/')}/proc"
         self._lock = Lock()
         self._wrote = wrote
-        self._followed: set[str] = set()
+        self._followed: dict[str, CPUMask] = {}
         self._images: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
         self._overwritten = Overwritten(journal)
@@ -150,7 +150,7 @@ class CgroupWriter:
         that are to have CPUs of their own, asked for only if its CPUs are put back; all else below it follows.
         """
         with self._lock:
-            self._followed.discard(str(self._layout.folder("cpuset", path)))
+            self._followed.pop(str(self._layout.folder("cpuset", path)), None)
             below = None if apart is None else self._folders_of(apart)
             return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS, below)
 
@@ -329,10 +329,10 @@ class CgroupWriter:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
                 self._note(folder + write_back.CPUS, found.own)
             if found.holds(target.cpus | beyond, version) and (
-                not target.inherited or self._is_followed(folder, before)
+                not target.inherited or self._is_followed(folder, target.cpus)
             ):
                 return before, before
-            self._followed.discard(folder)
+            self._followed.pop(folder, None)
             return before, cpusets.move(
                 folder, version, target.cpus, found, inherited=target.inherited, beyond=beyond
             )
@@ -345,10 +345,17 @@ class CgroupWriter:
         self._journal.note(file, write_back.own(file, found, self._layout.version))
 
     def _is_followed(self, folder: str, cpus: CPUMask) -> bool:
-        """Look whether a former life, or a refusal, left children behind; each look at them all costs as much again."""
-        if folder not in self._followed and cpusets.is_followed(folder, self._layout.version, cpus):
-            self._followed.add(folder)
-        return folder in self._followed
+        """Return whether all children of a cgroup have these CPUs.
+
+        The children are read once for each set of CPUs, because reading them all costs as much as the rest of a look.
+        A refusal or the previous process may have left children behind.
+        """
+        if self._followed.get(folder) == cpus:
+            return True
+        is_followed = cpusets.is_followed(folder, self._layout.version, cpus)
+        if is_followed:
+            self._followed[folder] = cpus
+        return is_followed
 
     def _write(self, target: Target, value: FileValue, writes: Writes) -> None:
         """Write one file unless it shows its value."""

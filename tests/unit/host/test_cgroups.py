@@ -1,5 +1,6 @@
 """host/cgroups.py: cgroups brought to their values, on v1 and v2."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ class TestApplyingOnV1:
         assert (applied.before, applied.cpus) == (cpuset.parse("0-7"), cpuset.parse("2-7"))
         assert applied.failures == ()
         assert v1.text("cpuset.cpus") == "2-7"
+
+    def test_children_leave_cpus_that_the_cgroup_keeps(self, v1):
+        v1.cgroup("", cpuset_cpus="0-7")
+        v1.cgroup("pod/app", cpuset_cpus="0-7")
+        whole = Target("pod", cpuset.parse("0-7"), inherited=True)
+        v1.writer.apply(whole)
+        v1.writer.apply(replace(whole, cpus=cpuset.parse("2-7"), beyond=cpuset.parse("0-1")))
+        assert (v1.text("cpuset.cpus"), v1.text("cpuset.cpus", "pod/app")) == ("0-7", "2-7")
 
     def test_each_value_goes_to_its_controllers_own_folder(self, v1):
         v1.apply("", SHARES, FileValue("blkio", "blkio.weight", "10"))
