@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
-from threading import Condition, Lock, Thread
+from threading import Condition, Event, Lock, Thread
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
@@ -22,7 +22,6 @@ from nri_coloc.core.scheduler_hints import SchedulerCapability
 from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import looks, targets
 from nri_coloc.daemon.bandwidths import PodBandwidths
-from nri_coloc.daemon.barrier import Barrier
 from nri_coloc.daemon.drift import Drift, Drifts, Unannounced
 from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.host_groups import HostGroups
@@ -58,6 +57,33 @@ TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal, at most: a minute to five."""
 
 
+class Barrier:
+    """Counts down the cgroups that must have left some CPUs, as read back; the caller bounds its waiting."""
+
+    def __init__(self, taken: CPUMask, moves: Moves) -> None:
+        self.taken = taken
+        self._open = {("pod", k) for k in moves.pods} | {("container", k) for k in moves.containers}
+        self._done = Event()
+        if not self._open:
+            self._done.set()
+
+    def settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
+        """Take note of the CPUs that a cgroup was read back with; None: it does not exist."""
+        if cpus is None or not cpus & self.taken:
+            self._open.discard((kind, id_))
+        if not self._open:
+            self._done.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all have left; False if the time is over."""
+        return self._done.wait(seconds)
+
+    @property
+    def open(self) -> int:
+        """How many cgroups are still to be moved."""
+        return len(self._open)
+
+
 class MemoryWrites(Protocol):
     """Writes that may reclaim memory, made on a thread of their own."""
 
@@ -74,6 +100,8 @@ class Actuator:
     """Orders in, kernel files out.
 
     `actual` holds the CPUs last read back, by container id; `unread` why the last reading of a container failed.
+
+    Size: one thread, its orders, and one lock, under which each cgroup is written and judged for drift.
     """
 
     def __init__(

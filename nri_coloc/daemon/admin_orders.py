@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon.actuator import Actuator
@@ -22,6 +22,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.steering import Steering
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.errors import ColocError
+from nri_coloc.service.admin_gate import Gate
 from nri_coloc.service.orders import (
     LONGEST_PAUSE_S,
     LONGEST_REASON,
@@ -33,6 +34,9 @@ from nri_coloc.service.orders import (
     Repaired,
 )
 
+if TYPE_CHECKING:
+    from nri_coloc.service.admin_calls import AdminServer
+
 WAIT_S: Final = 30.0
 """For the outcome of an order; a turn of the main thread comes every second, CRI's list takes ten at most."""
 
@@ -42,23 +46,27 @@ STRANGERS_EVERY_S: Final = 60.0
 Result = TypeVar("Result")
 
 
-class Staff(NamedTuple):
-    """Who carries orders out."""
-
-    node: Node
-    steering: Steering
-    lending: Lending
-    survey: Survey
-    actuator: Actuator
-    comparison: Comparison
-
-
 class AdminOrders:
-    """`look` is the main thread's, `stop` anybody's; the others wait and are for gRPC's threads."""
+    """`look` is for the main thread, `stop` for any; the others wait and are for gRPC's threads."""
 
-    def __init__(self, staff: Staff, report: Report) -> None:
-        self._staff = staff
+    def __init__(
+        self,
+        node: Node,
+        report: Report,
+        *,
+        steering: Steering,
+        lending: Lending,
+        survey: Survey,
+        actuator: Actuator,
+        comparison: Comparison,
+    ) -> None:
+        self._node = node
         self._report = report
+        self._steering = steering
+        self._lending = lending
+        self._survey = survey
+        self._actuator = actuator
+        self._comparison = comparison
         self._handed: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._waiting: set[Future[Any]] = set()
         self._stopped = False
@@ -76,7 +84,7 @@ class AdminOrders:
                 future, work = self._handed.get_nowait()
                 if future.set_running_or_notify_cancel():
                     _fulfil(future, work)
-        if self._staff.steering.pause.is_over(now):
+        if self._steering.pause.is_over(now):
             self._go_on()
             self._report.said(
                 AuditEvent.RECLAIM_RESUME, Reason.EXPIRED, "the pause is over; lending continues"
@@ -128,7 +136,7 @@ class AdminOrders:
         return self._told(
             caller,
             "reload",
-            lambda: self._on_main(self._staff.steering.reload),
+            lambda: self._on_main(self._steering.reload),
             lambda problem: f"invalid: {problem}" if problem else "valid, in force",
         )
 
@@ -150,9 +158,9 @@ class AdminOrders:
     # ---- how it is done ----
 
     def _pause(self, seconds: int, reason: str) -> str:
-        if not self._staff.node.tuning.reclaim.enabled:
+        if not self._node.tuning.reclaim.enabled:
             raise OrderDeclined("lending is switched off in the configuration: there is nothing to pause")
-        pause = self._staff.steering.pause
+        pause = self._steering.pause
         until = pause.begin(time.monotonic(), time.time_ns(), seconds, reason)
         self._take_effect()
         because = f"{pause.words}; the reclaim pool shrinks to its floor, no more memory is lent, nothing is offered"
@@ -160,7 +168,7 @@ class AdminOrders:
         return until
 
     def _resume(self) -> bool:
-        words = self._staff.steering.pause.words
+        words = self._steering.pause.words
         if not words:
             return False
         self._go_on()
@@ -168,30 +176,30 @@ class AdminOrders:
         return True
 
     def _go_on(self) -> None:
-        self._staff.steering.pause.end()
+        self._steering.pause.end()
         self._take_effect()
 
     def _take_effect(self) -> None:
-        self._staff.steering.repeat()
-        self._staff.lending.look_now()
-        self._staff.survey.look_now()
-        self._report.metrics.paused(now=bool(self._staff.steering.pause.words))
+        self._steering.repeat()
+        self._lending.look_now()
+        self._survey.look_now()
+        self._report.metrics.paused(now=bool(self._steering.pause.words))
 
     def _repair(self) -> Repaired:
-        if self._staff.node.tuning.observe:
+        if self._node.tuning.observe:
             raise OrderDeclined("mode observe changes nothing, so nothing is repaired")
         if not self._repairing.acquire(blocking=False):
             raise OrderDeclined("another repair is in progress")
         try:
             with self._report.overhearing() as sentences:
-                looked_at = self._outcome(self._staff.actuator.sweep_soon())
+                looked_at = self._outcome(self._actuator.sweep_soon())
             return Repaired(looked_at, tuple(sentences))
         finally:
             self._repairing.release()
 
     def _compare(self) -> Compared:
         asked: Future[str] = Future()
-        self._on_main(lambda: self._staff.comparison.hasten(asked))
+        self._on_main(lambda: self._comparison.hasten(asked))
         detail = self._outcome(asked)
         return Compared(not detail, detail)
 
@@ -238,6 +246,38 @@ class AdminOrders:
         inputs = {"uid": caller.uid, "pid": caller.pid, "order": asked, "result": result}
         because = f"{caller}: {asked}: {result}"
         self._report.said(AuditEvent.ADMIN_CALL, reason, because, extra={"inputs": inputs})
+
+
+class AdminSide:
+    """The admin socket and its orders, turned by the main thread; there is no socket before the first look.
+
+    The daemon runs without a socket, too: that is logged, shown by `/readyz`, and tried again.
+    """
+
+    def __init__(self, path: str, orders: AdminOrders, report: Report) -> None:
+        self._orders = orders
+        self._report = report
+        self._gate = Gate(path, self._make, orders.turned_away, report.log.warning)
+
+    @property
+    def problem(self) -> str:
+        """Why there is no socket, "" while there is one."""
+        return self._gate.problem
+
+    def look(self, now: float) -> None:
+        """Keep the socket in its place, and carry orders out."""
+        self._gate.look()
+        self._orders.look(now)
+
+    def close(self) -> None:
+        """Decline the orders that wait, and remove the socket."""
+        self._orders.stop()
+        self._gate.close()
+
+    def _make(self, path: str, caller_of: Callable[[str], Caller | None]) -> "AdminServer":
+        from nri_coloc.service.admin_calls import AdminServer  # grpc, at the first connection
+
+        return AdminServer(path, self._orders, caller_of, self._report.log.error)
 
 
 def _fulfil(future: "Future[Any]", work: Callable[[], Any]) -> None:

@@ -54,7 +54,10 @@ class Raised(NamedTuple):
 
 
 class PodBandwidths:
-    """`raised`: quotas of containers beyond their own, by id; swapped whole by whoever runs the quota burst."""
+    """`raised`: quotas of containers beyond their own, by id; swapped whole by whoever runs the quota burst.
+
+    Size: one lock for all writes of quotas and bursts, by hooks, sweeps and the quota burst.
+    """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.raised: Mapping[str, Raised] = {}
@@ -85,6 +88,10 @@ class PodBandwidths:
             mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
             if mine & left:
                 self._applied.setdefault(pod_id, _OF_A_FORMER_LIFE)
+
+    def raise_to(self, raised: Mapping[str, Raised]) -> None:
+        """Swap the raised quotas as a whole; the next sweep writes them."""
+        self.raised = raised
 
     def lower(self, why: str) -> None:
         """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full.

@@ -54,6 +54,8 @@ class Comparison:
     """Compares the two lists when that is due, and keeps the result.
 
     spawn: runs work that may have to wait for CRI.
+
+    Size: the memory of one comparison; each field is one reason to compare, to wait or to reconnect.
     """
 
     def __init__(

@@ -21,6 +21,8 @@ from nri_coloc.nri import events, version
 from nri_coloc.nri.session import Session
 
 SEND_TIMEOUT_S: Final = 5
+RETRY_CAP_S: Final = 10.0
+"""The longest pause between two tries to connect."""
 
 
 class Connection:
@@ -198,3 +200,16 @@ def _wait_for(waiting: "Future[events.RuntimeAnswered]") -> None:
         raise TransportLost("the connection ended before the runtime answered") from error
     if answer.code:
         raise RuntimeRefused(f"UpdateContainers: code {answer.code}: {answer.message}")
+
+
+def connect_to(path: str) -> socket.socket:
+    """Connect to the runtime's socket; OSError if it is not there, or if the listener does not accept for long."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # unix(7): connect waits as a send does where the listener's queue is full
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection

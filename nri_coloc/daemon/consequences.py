@@ -9,11 +9,11 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.drift import Drift
-from nri_coloc.daemon.exchange import Exchange
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After, Change, Decided, Steps, tell
+from nri_coloc.daemon.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.placing import admission

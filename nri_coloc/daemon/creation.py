@@ -15,12 +15,12 @@ from nri_coloc.core.state import Assignment
 from nri_coloc.daemon import foresight, specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
-from nri_coloc.daemon.exchange import Exchange
 from nri_coloc.daemon.foresight import Foresight, Terms
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.seams import Change, Decided, Prepare, all_of, prepared
 from nri_coloc.daemon.translation import Translator
+from nri_coloc.daemon.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events
 from nri_coloc.placing import record
 

@@ -11,18 +11,18 @@ neutrally and audited, never passed to the runtime.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import NOBODY
 from nri_coloc.core.events import ContainerGone, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.daemon import departed, specs
+from nri_coloc.core.state import NodeState
+from nri_coloc.daemon import specs, targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
 from nri_coloc.daemon.creation import Creation, Kubelet
-from nri_coloc.daemon.exchange import Answers, Exchange
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
@@ -30,7 +30,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.resize import Resize
 from nri_coloc.daemon.seams import After, Change, Decided, Prepare, Steps, all_of, prepared
 from nri_coloc.daemon.translation import Translator
-from nri_coloc.daemon.watchdog import Ticket, Watchdog
+from nri_coloc.daemon.watchdog import Answers, Exchange, Ticket, Watchdog
 from nri_coloc.errors import TransportLost
 from nri_coloc.nri import events
 from nri_coloc.nri.calls import HookKind
@@ -220,7 +220,7 @@ class Hooks:
 
     def _leave_out_departed(self) -> None:
         before = self._node.state
-        for pod_id in tuple(departed.pods(before, self._is_there)):
+        for pod_id in tuple(departed(before, self._is_there)):
             outcome = self._node.decide(PodRemoved(pod_id))
             self._report.decided(outcome.decisions, outcome.state, before)
 
@@ -240,3 +240,20 @@ class Hooks:
         self._report.metrics.neutral_reply(hook.kind.value)
         because = f"{hook.kind.value} failed by an error in the plugin: {type(error).__name__}: {error}"
         self._report.about_hook(hook, (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because))
+
+
+def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the ids of pods without a container whose cgroup is gone, or belongs to another pod that has one.
+
+    The runtime's list has every sandbox that was not removed: of completed pods, and of those from before a reboot,
+    whose new sandboxes lie in the same cgroup. Their StopPodSandbox came to the previous process, or to none. Counted
+    as live they would claim memory, or have one cgroup counted twice.
+
+    is_there: returns whether a cgroup exists, by its path below the hierarchies' roots.
+    """
+    paths = {pod_id: targets.pod_path(place.pod) for pod_id, place in state.pods.items()}
+    inhabited = {a.container.pod_id for a in state.containers.values()}
+    taken = {paths[pod_id] for pod_id in inhabited if pod_id in paths}
+    for pod_id, path in paths.items():
+        if path and pod_id not in inhabited and (path in taken or not is_there(path)):
+            yield pod_id

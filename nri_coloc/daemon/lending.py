@@ -14,11 +14,13 @@ is placed; a tick that saw no member may not take that away in between.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from itertools import repeat
 from threading import Lock, Thread
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
@@ -48,7 +50,6 @@ from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After
 from nri_coloc.daemon.sentry import Sentry
-from nri_coloc.daemon.tick_cost import TickCost
 from nri_coloc.lending import fast_loop, folding, glance, sentence
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
 from nri_coloc.lending.folding import Folding, Step
@@ -62,11 +63,45 @@ WATCH_AGAIN_S: Final = 0.1
 TELL_EVERY_S: Final = 0.5
 """Ticks that changed nothing are told together: fifty at once cost a fifth of what fifty one by one do."""
 
+COST_OF_LATE: Final = 16
+"""Ticks that a mean is of: the pace keeps to a share of a core in the mean, so one that met a page fault or waited for
+the interpreter must not make the loop slow when it has to be quick."""
+
 AFTER_FAILURE_S: Final = 1.0
 
 NO_RECLAIMED_POD: Final = "own size of the reclaim pool ended: no reclaimed pod is left"
 
 _FORGOTTEN: Final = LoopMemory()
+
+
+class Cost(NamedTuple):
+    """Seconds: what the ticks since this was last asked took each, and the mean of the last ones."""
+
+    took_s: float
+    mean_took_s: float
+
+
+class TickCost:
+    """Used by one thread: `begin` before the first tick, `taken` at those that decide.
+
+    A look that decides nothing is not measured by itself: to ask for the time is a good part of what it costs.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._spent = 0.0
+        self._late: deque[float] = deque(maxlen=COST_OF_LATE)
+
+    def begin(self) -> None:
+        """Count from now."""
+        self._spent = self._clock()
+
+    def taken(self, ticks: int) -> Cost:
+        """Return the cost since this was asked last, shared out among so many ticks, one at least."""
+        before, self._spent = self._spent, self._clock()
+        took_s = (self._spent - before) / ticks
+        self._late.extend(repeat(took_s, min(ticks, COST_OF_LATE)))
+        return Cost(took_s, sum(self._late) / len(self._late))
 
 
 class Lending:
@@ -75,6 +110,8 @@ class Lending:
     headroom: the newest tick's.
     sentry: watches the files of reclaimed pods, on a thread that begins and ends with this one.
     eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
+
+    Size: the memory of one loop, changed by one thread; sizes are decided in pure functions.
     """
 
     def __init__(

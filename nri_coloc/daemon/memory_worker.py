@@ -46,6 +46,8 @@ class MemoryWorker:
     """`found` and `submit` belong to the survey's thread, `later`, `release` and `stop` to any.
 
     The thread starts with the first bound, of this process or the previous one, or with the first delayed write.
+
+    Size: one queue and its thread; a method for each kind of write and its way back.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:

@@ -85,7 +85,10 @@ class Loans(Protocol):
 
 
 class Pusher:
-    """Knows the values that the runtime's specs hold, and pushes where the wanted values differ."""
+    """Knows the values that the runtime's specs hold, and pushes where the wanted values differ.
+
+    Size: one queue, its thread, and the records of one push: refused, put off, taken, in flight.
+    """
 
     def __init__(
         self,

@@ -85,10 +85,10 @@ class QuotaBursts:
             k: back(state.containers[k], _LOST) for k in former if k not in reckoned and k in state.containers
         }
         wanted_now = lost | {k: one for k, one in reckoned.items() if k in former or k in above}
-        self._bandwidths.raised = wanted_now
+        self._bandwidths.raise_to(wanted_now)
         self._bandwidths.sweep()
         is_refused = self._bandwidths.is_refused
-        self._bandwidths.raised = {k: one for k, one in wanted_now.items() if k in above or is_refused(k)}
+        self._bandwidths.raise_to({k: one for k, one in wanted_now.items() if k in above or is_refused(k)})
 
     def _reckoned(self, state: NodeState, now: float, tuning: BurstTuning) -> dict[str, Raised]:
         containers = self._measured(state, now)
@@ -136,7 +136,7 @@ class QuotaBursts:
         """Have all quotas be the kubelet's own; who is refused that keeps its place."""
         self._bandwidths.lower(why)
         is_refused = self._bandwidths.is_refused
-        self._bandwidths.raised = {k: one for k, one in self._bandwidths.raised.items() if is_refused(k)}
+        self._bandwidths.raise_to({k: one for k, one in self._bandwidths.raised.items() if is_refused(k)})
 
     def _take_over(self) -> None:
         """Learn, once everybody is known, whom a former life had raised: who is not raised again goes back."""

@@ -12,11 +12,11 @@ from nri_coloc.core.knobs import NOTHING_KNOWN
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
-from nri_coloc.daemon.exchange import Exchange
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
 from nri_coloc.daemon.seams import Change, Decided, all_of
 from nri_coloc.daemon.translation import Translator
+from nri_coloc.daemon.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc.core import kubepods
 from nri_coloc.core.metadata import KnownKeys
-from nri_coloc.daemon import census, spec_restoration
+from nri_coloc.daemon import spec_restoration
 from nri_coloc.daemon.cri_side import CriSide
-from nri_coloc.daemon.listing import Listing
+from nri_coloc.daemon.listing import PATIENCE_S, Listing, take
 from nri_coloc.daemon.spec_restoration import SpecRestoration, SpecsRestored
 from nri_coloc.errors import ColocError
 from nri_coloc.host import restoration as files
@@ -54,7 +54,7 @@ class RuntimeAt:
     nri_socket: str
     cri_socket: str
     plugin_name: str
-    patience_s: float = census.PATIENCE_S
+    patience_s: float = PATIENCE_S
 
 
 class Log(Protocol):
@@ -119,7 +119,7 @@ def restore(place: Place, runtime: RuntimeAt | None, seconds: float = float("inf
     try:
         # of a pod's metadata a restore reads nothing but whether it claims a record
         listing = Listing(codec.Reader(KnownKeys()))
-        listed = census.take(runtime.nri_socket, runtime.plugin_name, listing, runtime.patience_s)
+        listed = take(runtime.nri_socket, runtime.plugin_name, listing, runtime.patience_s)
     except (OSError, ColocError) as error:
         return done._replace(unreachable=f"{runtime.nri_socket}: {error}")
     if journal.may_lack and spec_restoration.carries_records(listed):

@@ -10,22 +10,26 @@ SIGTERM ends the process within two seconds and un-pins nothing: the last limits
 
 import contextlib
 import gc
+import os
+import select
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import Final
+from typing import Any, Final, Protocol
 
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.daemon import census, guarded, probe, restoration, wiring
-from nri_coloc.daemon.ending import Ending
+from nri_coloc.daemon import probe, restoration, wiring
+from nri_coloc.daemon.listing import take_in_time
 from nri_coloc.daemon.options import Options
 from nri_coloc.daemon.restoration import Place, RuntimeAt
 from nri_coloc.daemon.settings_watch import SettingsWatch
 from nri_coloc.daemon.state_folder import LABEL
 from nri_coloc.daemon.wiring import Parts
-from nri_coloc.errors import SettingsError
+from nri_coloc.errors import ColocError, SettingsError, blame
 from nri_coloc.host import descriptors
 from nri_coloc.nri import events, version
 from nri_coloc.service import logs
@@ -37,8 +41,52 @@ HOUSEKEEPING_S: Final = 1.0
 LOCK_AGAIN_S: Final = 0.5
 """Between two tries to take the lock, while the previous daemon has it."""
 
+SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+_AT_ONCE: Final = 64
+
 GC_THRESHOLD: Final = 50_000
 """Collections stop a hook for milliseconds; long-lived objects are frozen, and cycles are rare."""
+
+
+class Ending:
+    """The daemon's end, asked for by SIGTERM, SIGINT or a thread that cannot go on.
+
+    A handler that sets a `threading.Event` may wait for ever: it runs between any two steps of the main thread, also
+    inside the same Event's wait while that holds its lock. And a signal that comes a moment before a sleep is handled
+    after it. So the interpreter's own handler, which runs at once, writes each signal's number into a pipe
+    (`signal.set_wakeup_fd`), and the main thread waits for the pipe. Not `signal.sigtimedwait`: after a stop that is
+    longer than its timeout it reports a signal (seen on CPython 3.11; Modules/signalmodule.c, EINTR).
+
+    `wait` and `take_signals` are for the main thread, `ask` is for any; `asked` stays.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._reader, select.POLLIN)
+
+    def take_signals(self) -> None:
+        """Have both signals end our waits, and nothing else."""
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, self._told)
+
+    def ask(self) -> None:
+        """End the wait at hand, and all that follow."""
+        self.asked = True
+        with suppress(BlockingIOError):  # full: the wait ends anyway
+            os.write(self._writer, b"\0")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most, less where another signal comes; whether the end was asked for."""
+        if not self.asked and self._poll.poll(max(0.0, seconds) * 1000):
+            told = SIGNALS.intersection(os.read(self._reader, _AT_ONCE))
+            self.asked = self.asked or bool(told)
+        return self.asked
+
+    def _told(self, *_: object) -> None:
+        self.asked = True
 
 
 class Daemon:
@@ -123,7 +171,7 @@ class Daemon:
             steps["keeping the state folder"] = partial(parts.state_folder.look, now)
             steps["keeping the admin socket"] = partial(parts.admin.look, now)
             steps["keeping records"] = partial(self._keep_records, now)
-        return guarded.each(parts.report.log, "a turn of housekeeping", steps)
+        return each_step(parts.report.log, "a turn of housekeeping", steps)
 
     def _claim_for_launched(self) -> None:
         """Keep other copies off the runtime that launched this plugin, once its socket is there for them."""
@@ -192,9 +240,7 @@ class Daemon:
         """Ask an old runtime that launched this plugin for its list, as soon as its socket is there."""
         parts = self._parts
         at = parts.in_force.settings.nri_socket, parts.in_force.settings.plugin_name
-        listed = census.take_in_time(
-            at, parts.hooks.listing, parts.connection.wait_for, lambda: self._ending.asked
-        )
+        listed = take_in_time(at, parts.hooks.listing, parts.connection.wait_for, lambda: self._ending.asked)
         if listed is not None:
             parts.hooks.learn(listed)
             parts.connection.took_list()
@@ -226,7 +272,7 @@ class Daemon:
         if self._serves and restores:
             steps["restoring everything"] = self._restore
         steps["closing HTTP"] = parts.http.close
-        went_well = guarded.each(parts.report.log, "the daemon's end", steps)
+        went_well = each_step(parts.report.log, "the daemon's end", steps)
         parts.audit.close()
         if self._serves:
             parts.records.save()
@@ -252,6 +298,35 @@ class Daemon:
     def _mode(self) -> str:
         observes = self._parts.in_force.settings.tuning.observe
         return "observe: nothing is changed" if observes else "enforce"
+
+
+class Log(Protocol):
+    """The operator's log."""
+
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+    def exception(self, event: str, **fields: Any) -> Any: ...
+
+
+def each_step(log: Log, whole: str, steps: Mapping[str, Callable[[], object]]) -> bool:
+    """Take all steps in order, also after one that fails; return whether all went well.
+
+    whole: the name of what the steps belong to.
+    """
+    taken = [_is_taken(log, f"a step of {whole} failed", name, take) for name, take in steps.items()]
+    return all(taken)
+
+
+def _is_taken(log: Log, failed: str, name: str, take: Callable[[], object]) -> bool:
+    try:
+        take()
+    except ColocError as error:
+        log.error(failed, step=name, blame=blame(error), because=str(error))  # noqa: TRY400 - its sentence says all
+    except Exception as error:
+        log.exception(failed, step=name, blame=blame(error), exc_info=error)
+    else:
+        return True
+    return False
 
 
 def run(options: Options) -> int:

@@ -17,7 +17,6 @@ from nri_coloc.core.topology import Topology
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Look, Machine
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.pause import Pause
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.daemon.settings_watch import Change, SettingsWatch
@@ -26,6 +25,7 @@ from nri_coloc.errors import SettingsError
 from nri_coloc.host import granted
 from nri_coloc.placing import resynchronisation
 from nri_coloc.service import logs
+from nri_coloc.service.audit import timestamp
 from nri_coloc.service.orders import OrderDeclined
 
 LIST_WITHIN_S: Final = 10.0
@@ -68,6 +68,39 @@ class _Awaited:
     until: float
 
 
+class Pause:
+    """An operator's pause of lending. Belongs to one thread; times are monotonic seconds.
+
+    words: until when and why, for people; "" while lending goes on.
+    """
+
+    def __init__(self) -> None:
+        self.words = ""
+        self._ends_at = 0.0
+
+    def begin(self, now: float, wall_ns: int, seconds: int, reason: str) -> str:
+        """Pause from now on, or again; return the end as a timestamp."""
+        until = timestamp(wall_ns + seconds * 1_000_000_000)
+        self._ends_at = now + seconds
+        self.words = f"lending is paused until {until}{f': {reason}' if reason else ''}"
+        return until
+
+    def end(self) -> bool:
+        """Go on lending; whether it was paused."""
+        paused, self.words = bool(self.words), ""
+        return paused
+
+    def is_over(self, now: float) -> bool:
+        """Whether there is a pause that has lasted as long as it was to."""
+        return bool(self.words) and now >= self._ends_at
+
+    def over(self, tuning: Tuning) -> Tuning:
+        """Lay the pause over the settings."""
+        if not self.words:
+            return tuning
+        return replace(tuning, reclaim=replace(tuning.reclaim, paused=self.words))
+
+
 class InForce:
     """The settings in force. Settings that are fixed at the start stay as they were then."""
 
@@ -88,6 +121,8 @@ class Steering:
 
     config_problem: why the newest configuration is not in force; "" if it is.
     kubelet_problem: why the settings and the kubelet's do not go together; "" if they do.
+
+    Size: settings, kubelet and machine end in one change of the tuning, under one lock.
     """
 
     def __init__(

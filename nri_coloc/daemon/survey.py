@@ -10,24 +10,28 @@ system's, or nobody's.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.readings import NodeReading, Picture
+from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Picture
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import RECLAIM, SHARE, NodeState
-from nri_coloc.daemon import claimants, watched
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.daemon import claimants, targets
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.outlook import Online, Outlook, Scene
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.state_folder import TRIED_EVERY_S
-from nri_coloc.daemon.tolls import Tolls
-from nri_coloc.forecast.snapshot import Paths, PictureTaker
+from nri_coloc.forecast import sharing_cost
+from nri_coloc.forecast.snapshot import Paths, PictureTaker, Subjects
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.placing import tiers, whereabouts
 
 PERIOD_S: Final = 5.0
@@ -48,6 +52,37 @@ SAVED_EVERY_S: Final = 600.0
 ENDS_WITHIN_S: Final = 1.0
 
 
+class Tolls:
+    """Counts what sharing costs each class, from every whole picture.
+
+    Labels are classes and the operator's names of pools, never a pod: their number is bounded.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._metrics = report.metrics
+        self._before: Picture | None = None
+
+    def turn(self, picture: Picture, state: NodeState) -> None:
+        """Count what rose since the last whole picture."""
+        before, self._before = self._before, picture
+        # the part that distinguishes groups of one pool may be a pod's label, and becomes no label here
+        pools = {a.id: (a.qos.value, a.pool.partition("/")[0]) for a in state.containers.values()}
+        self._metrics.working_sets(sharing_cost.held(picture.containers, pools))
+        if before is None:
+            return
+        classes = {pod_id: place.wish.qos.value for pod_id, place in state.pods.items()}
+        groups = dict.fromkeys(picture.host_groups, QoSClass.RECLAIMED.value)
+        for labels, felt in sharing_cost.of_containers(before.containers, picture.containers, pools).items():
+            self._metrics.containers_felt(*labels, felt)
+        felt_by = sharing_cost.of_pods(
+            {**before.pods, **before.host_groups},
+            {**picture.pods, **picture.host_groups},
+            {**classes, **groups},
+        )
+        for qos, felt in felt_by.items():
+            self._metrics.pods_felt(qos, felt)
+
+
 Listen = Callable[[Picture | None, Picture, NodeState], Iterator[None]]
 
 
@@ -59,6 +94,8 @@ class Survey:
     host_groups: returns the reclaimed cgroups outside Kubernetes.
     listen: chooses from the last two pictures the tasks whose run-queue delay the fast loop reads, in slices.
     wall: returns seconds since 1970.
+
+    Size: the memory of one loop, changed by one thread; the decisions are in pure functions.
     """
 
     def __init__(
@@ -158,15 +195,15 @@ class Survey:
     def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
         """Take a picture, hooks first after each slice; None at the end of the daemon."""
         groups = {path: path for path in self._host_groups()}
-        subjects = watched.with_kubepods(watched.subjects(state, lendable, groups), self._taker.layout)
+        found = with_kubepods(subjects(state, lendable, groups), self._taker.layout)
         self._turns += 1
         if self._turns % EVERY_WHOLE:
-            shown = _lent_to(self._online_of(state, lendable), subjects.containers)
-            subjects = replace(subjects, containers=shown, amounts_only=True)
-        for picture in self._taker.slices(subjects):
+            shown = _lent_to(self._online_of(state, lendable), found.containers)
+            found = replace(found, containers=shown, amounts_only=True)
+        for picture in self._taker.slices(found):
             if picture is not None:
-                nobody = not subjects.kubepods and not subjects.pods
-                return watched.without_pods(picture) if nobody else picture
+                nobody = not found.kubepods and not found.pods
+                return without_pods(picture) if nobody else picture
             if self._ending.wait(SLICE_PAUSE_S):
                 break
         return None
@@ -190,6 +227,35 @@ class Survey:
         self._saved_at = time.monotonic()
         if self.outlook.forecast.histories:
             self._file.save(self.outlook.forecast, self._wall())
+
+
+_NO_HOST_GROUPS: Mapping[str, str] = {}
+
+
+def subjects(
+    state: NodeState, lendable: CPUMask, host_groups: Mapping[str, str] = _NO_HOST_GROUPS
+) -> Subjects:
+    """Return the pods and containers whose cgroups are known, by id; `host_groups`: path by name."""
+    pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
+    containers = {one.id: targets.container_path(one) for one in state.containers.values()}
+    return Subjects(
+        next(filter(None, map(kubepods_of, pods.values())), ""),
+        pods,
+        {container_id: path for container_id, path in containers.items() if path},
+        host_groups,
+        whereabouts.beyond(state, lendable),
+        tuple(node.id for node in state.topology.nodes),
+    )
+
+
+def with_kubepods(known: Subjects, layout: CgroupLayout) -> Subjects:
+    """Return the subjects with the cgroup of all pods, if it is there before the first pod."""
+    return known if known.kubepods else replace(known, kubepods=cgroup_layout.kubepods_in(layout))
+
+
+def without_pods(taken: Picture) -> Picture:
+    """Return the picture of a node that has no cgroup for pods yet: they use nothing."""
+    return replace(taken, kubepods=GroupReading(0, taken.at, usage_us=0, memory=MemoryReading(0)))
 
 
 def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:

@@ -64,6 +64,8 @@ class Translator:
     tuning: of the start; its rules name labels and annotations that are read.
     requests: reads the CPU requests of pods.
     journalled: the figures that a previous process changed in a container's spec, by its journal.
+
+    Size: one method for each kind of message.
     """
 
     def __init__(

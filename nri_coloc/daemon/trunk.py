@@ -5,7 +5,6 @@
 
 import random
 import socket
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.daemon.connection import SEND_TIMEOUT_S, Connection
+from nri_coloc.daemon.connection import RETRY_CAP_S, Connection
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.report import Report
@@ -24,7 +23,6 @@ from nri_coloc.nri import events
 from nri_coloc.nri.session import Session
 
 FIRST_RETRY_S: Final = 0.5
-RETRY_CAP_S: Final = 10.0
 READ_SIZE: Final = 1 << 15
 """One read holds a usual request whole; the runtime's socket buffer is about this large."""
 
@@ -225,16 +223,3 @@ def _wait_for_bytes(connection: socket.socket) -> bytes:
         return connection.recv(READ_SIZE)
     finally:
         sys.setswitchinterval(UNDISTURBED_S)
-
-
-def connect_to(path: str) -> socket.socket:
-    """Connect to the runtime's socket; OSError if it is not there, or if the listener does not accept for long."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # unix(7): connect waits as a send does where the listener's queue is full
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
-    try:
-        connection.connect(path)
-    except OSError:
-        connection.close()
-        raise
-    return connection

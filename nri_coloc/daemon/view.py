@@ -1,7 +1,7 @@
 """What HTTP shows of the daemon: every method reads the current immutable state, none takes the mutex."""
 
 import time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.lending import Binding, Capacity
@@ -21,24 +21,25 @@ from nri_coloc.service.state_view import ReadBack, state_json
 HEALTHY_WITHIN_S: Final = 10.0
 
 
-class Loops(NamedTuple):
-    """Who measures: the fast loop and the slow one."""
-
-    lending: Lending
-    survey: Survey
-
-
 class DaemonView:
     """The daemon's answer to `service.http`."""
 
     def __init__(
-        self, node: Node, actuator: Actuator, readiness: Readiness, loops: Loops, report: Report
+        self,
+        node: Node,
+        report: Report,
+        *,
+        actuator: Actuator,
+        readiness: Readiness,
+        lending: Lending,
+        survey: Survey,
     ) -> None:
         self._alive_at = time.monotonic()
         self._node = node
         self._actuator = actuator
         self._readiness = readiness
-        self._loops = loops
+        self._lending = lending
+        self._survey = survey
         self._report = report
 
     def turned(self, now: float) -> None:
@@ -68,7 +69,7 @@ class DaemonView:
 
     def capacity(self) -> dict[str, Any]:
         """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""
-        now, survey = self._loops.lending.headroom, self._loops.survey
+        now, survey = self._lending.headroom, self._survey
         withheld = self._withheld()
         offer = survey.outlook.capacity if withheld is None else withheld
         memory = survey.memory.headroom

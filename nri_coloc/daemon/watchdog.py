@@ -8,10 +8,10 @@ finds its ticket claimed and is discarded.
 import time
 from collections.abc import Callable
 from threading import Lock, Thread
-from typing import Final
+from typing import Any, Final, Protocol
 
 from nri_coloc.daemon.alarm import Alarm
-from nri_coloc.nri.events import Call
+from nri_coloc.nri import events
 
 SHARE_OF_TIMEOUT: Final = 0.25
 DEFAULT_TIMEOUT_S: Final = 2.0
@@ -28,12 +28,16 @@ the looks were a 25th of what the daemon costs. No sooner: who is woken wants th
 REST_S: Final = 3600.0
 
 
+FAILED_PRECONDITION: Final = 9
+"""The gRPC code of a refusal under `strict`."""
+
+
 class Ticket:
     """The right to answer one call; taken once."""
 
     __slots__ = ("_claim", "call", "deadline", "hook")
 
-    def __init__(self, call: Call, hook: str, now: float) -> None:
+    def __init__(self, call: events.Call, hook: str, now: float) -> None:
         timeout = call.timeout_nano / 1e9 or DEFAULT_TIMEOUT_S
         self.call = call
         self.hook = hook
@@ -48,6 +52,58 @@ class Ticket:
     def claimed(self) -> bool:
         """Whether somebody answers or has answered."""
         return self._claim.locked()
+
+
+class Answers(Protocol):
+    """The connection as hooks use it: each call is answered once, framed and sent."""
+
+    def answer(self, call: events.Call, message: Any | None) -> None: ...
+
+    def refuse(self, call: events.Call, code: int, message: str) -> None: ...
+
+
+class Exchange:
+    """One call of the runtime and the right to answer it, which the watchdog may take first.
+
+    latency_us: from the call's last byte to the answer; None until it is answered.
+    """
+
+    def __init__(self, ticket: Ticket, answers: Answers, read_at: float) -> None:
+        self.ticket = ticket
+        self.claimed_by_us = False
+        self.latency_us: int | None = None
+        self._answers = answers
+        self._read_at = read_at
+
+    def claim(self) -> bool:
+        """Take the right to answer; False if the watchdog was first."""
+        self.claimed_by_us = self.ticket.claim()
+        return self.claimed_by_us
+
+    def answer(self, message: Any | None) -> None:
+        """Claim and send; nothing if the watchdog was first."""
+        if self.claim():
+            self.send(message)
+
+    def send(self, message: Any | None) -> None:
+        """Send what was claimed before."""
+        self._answers.answer(self.ticket.call, message)
+        self.latency_us = self.age_us
+
+    def refuse(self, text: str) -> None:
+        """Fail the runtime's operation with a text."""
+        self._answers.refuse(self.ticket.call, FAILED_PRECONDITION, text)
+        self.latency_us = self.age_us
+
+    @property
+    def waited_s(self) -> float:
+        """How long the runtime waited for the answer, seconds; until now where it was not given here."""
+        return (self.age_us if self.latency_us is None else self.latency_us) / 1e6
+
+    @property
+    def age_us(self) -> int:
+        """Microseconds since the call's last byte was read."""
+        return int((time.monotonic() - self._read_at) * 1e6)
 
 
 class Watchdog:
@@ -71,7 +127,7 @@ class Watchdog:
         self._stopping = True
         self._alarm.ring()
 
-    def begin(self, call: Call, hook: str) -> Ticket:
+    def begin(self, call: events.Call, hook: str) -> Ticket:
         """Open a ticket for a call that is being worked on."""
         ticket = Ticket(call, hook, time.monotonic())
         self._ticket, self._quiet = ticket, 0

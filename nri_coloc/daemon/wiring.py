@@ -24,14 +24,13 @@ from pathlib import Path
 
 from nri_coloc.core.knobs import Capability
 from nri_coloc.core.settings import Settings
-from nri_coloc.daemon import neighbours, probe, readiness, specs, steering, targets, trunk
+from nri_coloc.daemon import neighbours, probe, readiness, specs, steering, targets
 from nri_coloc.daemon.actuator import Actuator
-from nri_coloc.daemon.admin_orders import Staff
-from nri_coloc.daemon.admin_side import AdminSide
+from nri_coloc.daemon.admin_orders import AdminOrders, AdminSide
 from nri_coloc.daemon.before_answer import CgroupSteps
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
-from nri_coloc.daemon.connection import Connection
+from nri_coloc.daemon.connection import Connection, connect_to
 from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.hooks import Hooks
@@ -61,7 +60,7 @@ from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.trunk import Trunk
 from nri_coloc.daemon.verification import Verification
-from nri_coloc.daemon.view import DaemonView, Loops
+from nri_coloc.daemon.view import DaemonView
 from nri_coloc.daemon.waiting import Waiting
 from nri_coloc.forecast.snapshot import PictureTaker
 from nri_coloc.host import cgroup_layout
@@ -238,8 +237,16 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     comparison = Comparison(node, connection, report, listing=cri, after=after)
 
     # the operator's side
-    staff = Staff(node, steered, lending, survey, actuator, comparison)
-    admin = AdminSide(options.admin_socket, staff, report)
+    orders = AdminOrders(
+        node,
+        report,
+        steering=steered,
+        lending=lending,
+        survey=survey,
+        actuator=actuator,
+        comparison=comparison,
+    )
+    admin = AdminSide(options.admin_socket, orders, report)
     required = _required_checks(
         connection,
         comparison,
@@ -263,7 +270,14 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         ),
     )
     others = _other_checks(node, report, root, lambda: state_folder.problem)
-    view = DaemonView(node, actuator, Readiness((*required, *others)), Loops(lending, survey), report)
+    view = DaemonView(
+        node,
+        report,
+        actuator=actuator,
+        readiness=Readiness((*required, *others)),
+        lending=lending,
+        survey=survey,
+    )
     return Parts(
         options=options,
         in_force=in_force,
@@ -371,6 +385,6 @@ def _connector(options: Options, in_force: InForce, claim: RuntimeClaim) -> Call
 
     def connect() -> socket.socket:
         claim.take(in_force.settings.nri_socket)
-        return trunk.connect_to(in_force.settings.nri_socket)
+        return connect_to(in_force.settings.nri_socket)
 
     return connect

@@ -37,7 +37,10 @@ class Remark(NamedTuple):
 
 
 class Journal:
-    """Files are paths on this machine; any thread may call."""
+    """Files are paths on this machine; any thread may call.
+
+    Size: one file, its lock, and the checks that keep a damaged or foreign file from being taken for ours.
+    """
 
     def __init__(self, path: str, host_root: str = "/", marks: Marks | None = None) -> None:
         self.problem = ""

@@ -71,6 +71,8 @@ class FastSampler:
     """`watch`, `follow` and `without_pressure` are for any thread and do no I/O; all else belongs to the tick's.
 
     `most_open`: how many files are kept open, where the process may have as many.
+
+    Size: one round of readings; what is open, what was read and what is due belong together.
     """
 
     def __init__(

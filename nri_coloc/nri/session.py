@@ -91,6 +91,11 @@ _MORE = nri_pb2.SynchronizeResponse(more=True).SerializeToString()
 
 
 class Session:
+    """The plugin's side of NRI on one connection, without I/O.
+
+    Size: one method for each message of the protocol.
+    """
+
     def __init__(self, name: str, index: str) -> None:
         if not _NAME.fullmatch(name) or not _INDEX.fullmatch(index):
             raise LocalProtocolError(f"{index!r} and {name!r} are no index and name of a plugin")

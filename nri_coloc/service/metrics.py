@@ -42,7 +42,10 @@ Snapshot = Callable[[], NodeState | None]
 
 
 class Metrics:
-    """Small verbs for the rest of the program; each may be called from any thread."""
+    """Small verbs for the rest of the program; each may be called from any thread.
+
+    Size: one attribute and one verb for each metric.
+    """
 
     def __init__(self, version: str, snapshot: Snapshot, key_label: Callable[[str], str]) -> None:
         self._registry = CollectorRegistry()

@@ -27,7 +27,10 @@ Watcher = Callable[[str, Path], None]
 
 
 class CgroupTree:
-    """Paths have no leading slash; "" is the root. Safe to use from several threads."""
+    """Paths have no leading slash; "" is the root. Safe to use from several threads.
+
+    Size: one tree of files under one lock.
+    """
 
     def __init__(
         self,

@@ -31,7 +31,10 @@ from nri_coloc.sim.workload import Load, Workload
 
 
 class Node:
-    """Use it in a `with` block, or call `start` and `close`."""
+    """Use it in a `with` block, or call `start` and `close`.
+
+    Size: what a test or the demo does with a node, one method each.
+    """
 
     def __init__(
         self,

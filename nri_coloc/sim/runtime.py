@@ -46,7 +46,10 @@ class Told:
 
 
 class Runtime:
-    """Every public operation is a CRI call: serialised, in containerd's order of hooks."""
+    """Every public operation is a CRI call: serialised, in containerd's order of hooks.
+
+    Size: one method for each CRI call and its hooks, under one lock.
+    """
 
     def __init__(
         self,

@@ -105,6 +105,8 @@ class Workload:
     """Moves the counters of a tree's cgroups; `attach` and `detach` say who runs, `hold` who has memory.
 
     Safe to use from several threads.
+
+    Size: all counters of a node move together, under one lock.
     """
 
     def __init__(self, tree: CgroupTree, host_root: Path, cpus: CPUMask) -> None:

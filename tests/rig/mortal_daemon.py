@@ -115,10 +115,10 @@ class Fate:
             return False
         return self._pushed.get(hook.container.id, False)
 
-    def configure(self, trunk: Trunk, configured: events.Configured) -> None:
+    def configure(self, trunk: Trunk, *others: Any) -> None:
         """`Trunk._configure`: its answer is sent with nothing between."""
         self.begin("Configure")
-        _configure(trunk, configured)
+        _configure(trunk, *others)
         self.reach("answered")
 
     def synchronize(self, trunk: Trunk, *others: Any) -> None:

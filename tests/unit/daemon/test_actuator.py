@@ -11,8 +11,7 @@ from nri_coloc.core.events import ContainerCreating, ContainerGone, PodRemoved
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish
-from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY
-from nri_coloc.daemon.barrier import Barrier
+from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.write_back import Apart

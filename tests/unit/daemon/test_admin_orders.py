@@ -13,7 +13,7 @@ import pytest
 
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.daemon import admin_orders as module
-from nri_coloc.daemon.admin_orders import AdminOrders, Staff
+from nri_coloc.daemon.admin_orders import AdminOrders
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.machine import Machine
@@ -56,15 +56,15 @@ class Rig:
             runtime=nobody,
             after=(self.report.changed,),
         )
-        staff = SimpleNamespace(
-            node=self.node,
+        self.orders = AdminOrders(
+            self.node,
+            self.report,
             steering=self.steering,
-            lending=SimpleNamespace(look_now=lambda: self.looked.append("lending")),
-            survey=SimpleNamespace(look_now=lambda: self.looked.append("survey")),
-            actuator=SimpleNamespace(sweep_soon=lambda: self.swept),
-            comparison=SimpleNamespace(hasten=self.compared.append),
+            lending=cast("Any", SimpleNamespace(look_now=lambda: self.looked.append("lending"))),
+            survey=cast("Any", SimpleNamespace(look_now=lambda: self.looked.append("survey"))),
+            actuator=cast("Any", SimpleNamespace(sweep_soon=lambda: self.swept)),
+            comparison=cast("Any", SimpleNamespace(hasten=self.compared.append)),
         )
-        self.orders = AdminOrders(cast("Staff", staff), self.report)
         self.ended = False
         self.thread = Thread(target=self._turn, daemon=True)
 
@@ -191,7 +191,7 @@ def test_what_a_repair_finds_is_the_answer(rig):
         rig.swept.set_result(2)
         return rig.swept
 
-    rig.orders._staff.actuator.sweep_soon = sweep
+    rig.orders._actuator.sweep_soon = sweep
     found = rig.orders.repair(ROOT)
     assert found.looked_at == 2
     assert list(found.sentences) == ["shop/web/app: found cpu.shares 5", "kubepods: found memory.min 0"]

@@ -1,7 +1,7 @@
 """A barrier opens once everyone was read back elsewhere."""
 
 from nri_coloc.core.decisions import Moves
-from nri_coloc.daemon.barrier import Barrier
+from nri_coloc.daemon.actuator import Barrier
 
 
 def test_a_barrier_without_anybody_is_open():

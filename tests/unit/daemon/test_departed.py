@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.core.events import PodStarted
-from nri_coloc.daemon import departed
+from nri_coloc.daemon.hooks import departed
 from nri_coloc.daemon.node import Node
 from tests.unit.daemon.kit import a_node, create, start_pod
 from tests.unit.placing import kit
 
 
 def gone(node: Node, *there: str) -> list[str]:
-    return list(departed.pods(node.state, {f"kubepods/pod{name}" for name in there}.__contains__))
+    return list(departed(node.state, {f"kubepods/pod{name}" for name in there}.__contains__))
 
 
 @pytest.fixture

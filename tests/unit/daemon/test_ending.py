@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nri_coloc.daemon.ending import SIGNALS, Ending
+from nri_coloc.daemon.runner import SIGNALS, Ending
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nri_coloc import errors
-from nri_coloc.daemon import guarded
+from nri_coloc.daemon.runner import each_step
 from nri_coloc.errors import KernelInterfaceError
 
 
@@ -32,20 +32,20 @@ def refusing(error: Exception) -> Callable[[], None]:
 def test_every_step_is_taken_in_its_order_and_all_is_well():
     log, taken = Log(), list[str]()
     steps = {name: lambda name=name: taken.append(name) for name in ("one", "two", "three")}
-    assert guarded.each(log, "the end", steps)
+    assert each_step(log, "the end", steps)
     assert (taken, log.told) == (["one", "two", "three"], [])
 
 
 def test_the_steps_after_one_that_failed_are_taken():
     taken: list[str] = []
     steps = {"one": refusing(ValueError("odd")), "two": lambda: taken.append("two")}
-    assert not guarded.each(Log(), "the end", steps)
+    assert not each_step(Log(), "the end", steps)
     assert taken == ["two"]
 
 
 def test_what_nobody_foresaw_is_ours_and_has_its_origin():
     log, odd = Log(), ValueError("odd")
-    guarded.each(log, "the end", {"one": refusing(odd)})
+    each_step(log, "the end", {"one": refusing(odd)})
     assert log.told == [
         {"event": "a step of the end failed", "step": "one", "blame": "ours", "exc_info": odd},
     ]
@@ -53,7 +53,7 @@ def test_what_nobody_foresaw_is_ours_and_has_its_origin():
 
 def test_what_was_foreseen_is_a_sentence_with_whose_it_is():
     log = Log()
-    guarded.each(log, "the end", {"one": refusing(KernelInterfaceError("/f", "read", "no"))})
+    each_step(log, "the end", {"one": refusing(KernelInterfaceError("/f", "read", "no"))})
     assert log.told == [
         {
             "event": "a step of the end failed",

@@ -1,7 +1,7 @@
 """A pause: its words, its end, what it makes of the settings."""
 
 from nri_coloc.core.settings import Tuning
-from nri_coloc.daemon.pause import Pause
+from nri_coloc.daemon.steering import Pause
 
 NOON_NS = 1_763_640_000 * 1_000_000_000
 UNTIL = "2025-11-20T12:10:00.000000Z"

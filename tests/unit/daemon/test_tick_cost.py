@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.daemon.tick_cost import COST_OF_LATE, TickCost
+from nri_coloc.daemon.lending import COST_OF_LATE, TickCost
 
 
 class Ticks:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, NodeReading, Picture
-from nri_coloc.daemon.tolls import Tolls
+from nri_coloc.daemon.survey import Tolls
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.placing import kit
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.core.metadata import KnownKeys
-from nri_coloc.daemon import trunk
+from nri_coloc.daemon import connection, trunk
 from nri_coloc.daemon.connection import SEND_TIMEOUT_S, Connection
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.trunk import Trunk
@@ -29,22 +29,22 @@ def test_connecting_and_sending_give_up_in_time(tmp_path: Path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(1)
-        with trunk.connect_to(path) as connection:
-            kept = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.calcsize("ll"))
+        with connection.connect_to(path) as connected:
+            kept = connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.calcsize("ll"))
     assert struct.unpack("ll", kept) == (SEND_TIMEOUT_S, 0)
 
 
 def test_a_listener_whose_queue_is_full_is_an_error_and_no_wait_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(trunk, "SEND_TIMEOUT_S", 1)
+    monkeypatch.setattr(connection, "SEND_TIMEOUT_S", 1)
     path = str(tmp_path / "nri.sock")
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as guest:
         listener.bind(path)
         listener.listen(0)
         guest.connect(path)
         with pytest.raises(BlockingIOError):
-            trunk.connect_to(path)
+            connection.connect_to(path)
 
 
 class NotingSocket(socket.socket):
@@ -105,8 +105,7 @@ def somebody_who_leaves() -> socket.socket:
 
 def a_trunk(connect: Callable[[], socket.socket], hooks: Any = None) -> Trunk:
     report, _ = a_report(a_node())
-    connection = Connection(report, once=False)
-    return Trunk(connection, connect, ("nri-coloc", "50"), cast("Any", hooks), report)
+    return Trunk(Connection(report, once=False), connect, ("nri-coloc", "50"), cast("Any", hooks), report)
 
 
 def run(subject: Trunk) -> None:
@@ -128,8 +127,8 @@ def waits(count: int, connect: Callable[[], socket.socket]) -> list[float]:
 def test_the_first_try_comes_within_a_second_and_none_later_than_ten_after_the_last(connect):
     found = waits(12, connect)
     assert 0 < found[0] <= 1
-    assert max(found) <= trunk.RETRY_CAP_S == 10
-    assert min(found[6:]) >= trunk.RETRY_CAP_S / 2
+    assert max(found) <= connection.RETRY_CAP_S == 10
+    assert min(found[6:]) >= connection.RETRY_CAP_S / 2
 
 
 def test_tries_are_not_in_step_with_those_of_other_nodes():
@@ -167,7 +166,7 @@ class Empty:
 @pytest.fixture
 def runtime(tmp_path: Path):
     with RawRuntime(tmp_path / "nri.sock") as listening:
-        subject = a_trunk(lambda: trunk.connect_to(str(tmp_path / "nri.sock")), Empty())
+        subject = a_trunk(lambda: connection.connect_to(str(tmp_path / "nri.sock")), Empty())
         thread = Thread(target=run, args=(subject,), daemon=True)
         thread.start()
         yield listening

@@ -13,7 +13,7 @@ from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.survey import Survey
-from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView, Loops
+from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView
 from nri_coloc.memory.headroom import MemoryHeadroom
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
 from tests.unit.placing import kit
@@ -27,7 +27,14 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
     readiness = SimpleNamespace(checks=lambda: {"ready": False, "checks": {}})
     lending = cast("Lending", SimpleNamespace(headroom=Headroom(1500, 0, 300, Binding.DWELL)))
     return (
-        DaemonView(node, actuator, cast("Readiness", readiness), Loops(lending, a_survey()), report),
+        DaemonView(
+            node,
+            report,
+            actuator=actuator,
+            readiness=cast("Readiness", readiness),
+            lending=lending,
+            survey=a_survey(),
+        ),
         node,
         actuator,
     )
@@ -91,7 +98,7 @@ def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts)
 )
 def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, because, parts):
     view = parts[0]
-    survey = view._loops.survey
+    survey = view._survey
     survey.outlook.capacity = offer
     survey.memory.headroom, survey.memory.headroom_bytes = None, 0
     told = view.capacity()
@@ -102,7 +109,7 @@ def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, becau
 @pytest.mark.parametrize("measured", [MemoryHeadroom(7, Binding.FREE_MEMORY), None], ids=["known", "not"])
 def test_before_the_runtime_has_told_who_there_is_nothing_is_offered_and_one_clause_says_so(measured, parts):
     view, node, _ = parts
-    node.told, view._loops.survey.memory.headroom = False, measured
+    node.told, view._survey.memory.headroom = False, measured
     told = view.capacity()
     assert (told["cpu_milli"], told["memory_bytes"], told["reason"]) == (0, 0, "lending_not_measured")
     assert told["because"] == "the runtime has not told yet who there is"

@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.core.events import PodStarted
 from nri_coloc.core.workload import Pod
-from nri_coloc.daemon import watched
+from nri_coloc.daemon import survey as watched
 from nri_coloc.forecast.snapshot import Subjects
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from tests.unit.daemon.kit import a_node, create

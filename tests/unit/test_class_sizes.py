@@ -1,0 +1,72 @@
+"""A mutable class is small, or its docstring gives a reason in a line that begins "Size:"."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "nri_coloc"
+MOST_ATTRIBUTES = 15
+MOST_METHODS = 20
+VALUES = {"Protocol", "NamedTuple", "Enum", "StrEnum", "TypedDict"}
+
+
+class Size(NamedTuple):
+    """How large a class is, and whether its docstring says why."""
+
+    name: str
+    attributes: int
+    methods: int
+    has_reason: bool
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.attributes > MOST_ATTRIBUTES or self.methods > MOST_METHODS
+
+
+def sizes(source: str) -> Iterator[Size]:
+    """Yield the size of each class of a module that is no value."""
+    for found in ast.walk(ast.parse(source)):
+        if isinstance(found, ast.ClassDef) and not is_a_value(found):
+            methods = [each for each in found.body if isinstance(each, ast.FunctionDef)]
+            reason = any(line.startswith("Size: ") for line in (ast.get_docstring(found) or "").splitlines())
+            yield Size(found.name, len(set(attributes(found))), len(methods), reason)
+
+
+def is_a_value(found: ast.ClassDef) -> bool:
+    decorators = {ast.unparse(each).partition("(")[0].rpartition(".")[2] for each in found.decorator_list}
+    return bool({ast.unparse(base) for base in found.bases} & VALUES or decorators & {"dataclass", "value"})
+
+
+def attributes(found: ast.ClassDef) -> Iterator[str]:
+    for each in ast.walk(found):
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+            owner = each.value
+            if isinstance(owner, ast.Name) and owner.id == "self":
+                yield each.attr
+
+
+@pytest.mark.parametrize(
+    "module",
+    [str(file.relative_to(PACKAGE)) for file in sorted(PACKAGE.rglob("*.py")) if "_pb" not in file.parts],
+)
+def test_a_large_class_has_a_reason(module):
+    large = [each for each in sizes((PACKAGE / module).read_text()) if each.is_too_large]
+    assert [each for each in large if not each.has_reason] == []
+
+
+def test_the_count_is_of_methods_and_attributes():
+    assert {each.name: (each.attributes, each.methods) for each in sizes(LARGE)} == {"Large": (16, 1)}
+
+
+@pytest.mark.parametrize(("docstring", "has_reason"), [("Size: one queue.", True), ("Small.", False)])
+def test_a_reason_is_a_line_of_the_docstring(docstring, has_reason):
+    (found,) = sizes(f'class Thing:\n    """Do.\n\n    {docstring}\n    """\n')
+    assert found.has_reason is has_reason
+
+
+LARGE = "class Large:\n    def __init__(self) -> None:\n" + "".join(
+    f"        self.a{number} = {number}\n" for number in range(16)
+)
