@@ -66,9 +66,23 @@ def test_placement_outlives_a_daemon_reload(kubelet: Kubelet):
     becomes(lambda: values(kubelet), WANTED, SWEEPS)
 
 
+def ids(kubelet: Kubelet) -> list[str]:
+    """Return the id of each pod's container."""
+    return [kubelet.row(name).get("id", "") for name in NAMES]
+
+
 def test_kubelet_restart_moves_no_container(kubelet: Kubelet):
-    before = [kubelet.row(name)["id"] for name in NAMES]
+    before = ids(kubelet)
     kubelet.stop()
     kubelet.start()
     becomes(lambda: values(kubelet), WANTED, SWEEPS)
-    assert [kubelet.row(name)["id"] for name in NAMES] == before
+    assert ids(kubelet) == before
+
+
+def test_restarts_beside_a_kubelet_move_no_container(node: Node, kubelet: Kubelet):
+    before = ids(kubelet)
+    node.plugin.kill()
+    node.containerd.kill()
+    node.make_ready()
+    becomes(lambda: ids(kubelet), before, SWEEPS)
+    becomes(lambda: values(kubelet), WANTED, SWEEPS)
