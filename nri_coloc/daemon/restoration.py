@@ -35,9 +35,9 @@ SPECS_WITHIN_S: Final = 2.0
 """How long it tells the runtime former values, one container after another; `nri-coloc restore` tells the rest."""
 
 _ELSEWHERE: Final = (
-    "nothing that the journal {journal} names is below {root}, not even what pods' ends leave there: nothing was put "
-    "back and nothing forgotten; --host-root names the root that the daemon was given; if the kubelet and its cgroups "
-    "are gone from this node for good, remove the journal"
+    "no cgroup of the journal {journal} is below {root}, and no kubelet's cgroup either: nothing was restored, and the "
+    "journal is kept; use the daemon's --host-root; if the kubelet and its cgroups are gone from this node for good, "
+    "remove the journal"
 )
 
 

@@ -124,7 +124,7 @@ def _as_read(found: _Part, past: _Past, tuning: ReclaimTuning) -> _Part:
     failed = f"{name} could not be read for {blind_s:.0f} s"
     if blind_s > tuning.forecast.blind_s:
         return _Part(0, failed, Binding.STALE)
-    because = f"{failed}, so the same hour yesterday counts, and at most the {offered}{unit} of before"
+    because = f"{failed}, so the same hour yesterday counts, at most the previous {offered}{unit}"
     return _Part(min(found.amount, offered), f"{because}; {found.because}", Binding.YESTERDAY)
 
 
@@ -135,7 +135,7 @@ def paused(tuning: ReclaimTuning) -> Capacity:
 
 def untold() -> Capacity:
     """Return what is offered before anybody is known: what pods use that nobody has told of would look free."""
-    return Capacity(because="the runtime has not told yet who there is")
+    return Capacity(because="the runtime has not listed its containers yet")
 
 
 def _cpu(
@@ -165,8 +165,8 @@ def _bound_of_use(amount: int, pods: int, system: int) -> Binding:
 def _bounded(milli: int, binding: Binding, supply: Supply) -> tuple[int, Binding, str]:
     """Return no more than the box has or may have, and what bound it, in words too where it was one of both."""
     bounds = (
-        (supply.box_milli, Binding.BOX, "that the box has"),
-        (supply.most_milli, Binding.POOL_MAXIMUM, "that pools.reclaim.maxCPUs lets the box have"),
+        (supply.box_milli, Binding.BOX, "of the reclaim pool"),
+        (supply.most_milli, Binding.POOL_MAXIMUM, "of pools.reclaim.maxCPUs"),
     )
     known = [(bound, which, words) for bound, which, words in bounds if bound is not None and bound < milli]
     if not known:

@@ -98,7 +98,7 @@ class Descriptors:
 
     def _opened(self, folder: str, name: str) -> "OpenFile":
         if self.count >= self._limit:
-            raise OSError(errno.EMFILE, "as many files are open as may be")
+            raise OSError(errno.EMFILE, "the limit of open files is reached")
         within = os.open(folder, _FOLDER)
         try:
             return OpenFile(self, _readable(name, within), os.fstat(within).st_ino)

@@ -138,7 +138,11 @@ class Journal:
         """Return why values of ours may be in force of which it does not know, "" if there can be none."""
         if self.complaint and (self._contents.is_foreign or not self._marks.work):
             return f"the restore journal {self._path} {self.complaint}"
-        because = "an earlier one was lost while values of ours were in force" if not self._is_whole else ""
+        because = (
+            "an earlier journal was lost while the plugin's values were in force"
+            if not self._is_whole
+            else ""
+        )
         if self._contents.is_torn and not self._marks.work:
             because = "its last line was cut off"
         return because and f"the restore journal {self._path} is not whole: {because}"
@@ -299,7 +303,7 @@ class Journal:
             because = f"restore journal moved aside: it {self.complaint} ({known})"
             yield Remark(because, inputs | {"kept_as": self.kept_as})
         if self._dropped:
-            because = f"restore journal of another boot dropped: its cgroups ended with that (values={self._dropped})"
+            because = f"restore journal of another boot dropped: its cgroups no longer exist (values={self._dropped})"
             yield Remark(because, inputs)
 
     # ---- writing ----
@@ -336,7 +340,7 @@ class Journal:
         if self._is_in_the_way:
             self._aside = journal_file.keep_aside(self._path)
             if self._aside is None:
-                raise OSError(errno.EEXIST, "it is no journal of ours, and cannot be moved aside")
+                raise OSError(errno.EEXIST, "it is no journal of this program, and cannot be moved aside")
             self._contents = Contents()
 
     def _append(self, lines: str) -> None:

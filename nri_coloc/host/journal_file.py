@@ -119,7 +119,7 @@ def _take(file: BinaryIO, boot: str, found: Contents) -> None:
     for line in filter(bytes.strip, _lines(file)):
         size += len(line)
         if size > MOST_BYTES or len(found.entries) > MOST_ENTRIES:
-            found.problem = "is larger than any journal of ours; the rest was not read"
+            found.problem = "is larger than any journal of this program; the rest was not read"
             return
         entry = _parsed(line)
         if "journal" in entry:

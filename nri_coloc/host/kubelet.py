@@ -31,7 +31,7 @@ PLUGINS: Final = f"{FOLDER}/plugins_registry"
 
 MEND: Final = (
     f"run the kubelet with --cpu-manager-policy=none (cpuManagerPolicy in its configuration), remove {STATE_FILE} "
-    "and restart it; or set node.kubeletCPUManager to preserve-kubelet, which leaves its CPUs to it"
+    "and restart it; or set node.kubeletCPUManager to preserve-kubelet, which leaves the kubelet's CPUs alone"
 )
 """What an operator can do about a static CPU manager."""
 

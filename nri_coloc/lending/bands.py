@@ -258,7 +258,7 @@ def _words(
         has, had = given[name], before.get(name)
         if has == had and (not wish.because or has == wish.want):
             continue
-        because = wish.because or f"{name} {'makes room' if has < wish.want else 'has what is asked for'}"
+        because = wish.because or f"{name} {'makes room' if has < wish.want else 'has the requested CPUs'}"
         wanted = (
             ""
             if has == wish.want

@@ -83,7 +83,7 @@ def tick(
     allocatable = Allocatable(max(1, readings.lendable), _step(memory, readings, late, tuning, now))
     if tuning.paused:
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
-        because = f"{tuning.paused}: every tier has what its members ask for; {why}"
+        because = f"{tuning.paused}: every tier has the CPUs that its members ask for; {why}"
     elif late > tuning.stale_s:
         # an average over so long hides whatever peaked within it
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)

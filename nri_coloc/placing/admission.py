@@ -66,7 +66,7 @@ def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
     own = container.claimed & state.topology.online
     taken = reduce(or_, (cpus for k, cpus in state.owners.items() if k != container.id), 0)
     if own & taken or not state.pools.free & ~own:
-        why = f"{wish.because}; not its own, for others own {cpuset.render(own & taken) or 'the rest'}"
+        why = f"{wish.because}; not owned, because other containers own {cpuset.render(own & taken) or 'the rest'}"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.NO_FREE_CPUS, why)
     assignment = replace(_pooled(container, wish, hands_off=True), pool=DEDICATED, exclusive=own)
     return Admission(assignment, Reason.HANDS_OFF, wish.because)
@@ -83,7 +83,7 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
     cpus = cpuset.render(state.pools.cpus(assignment.pool))
     if wish.qos is QoSClass.RECLAIMED:
         return Admission(
-            assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim box has CPUs {cpus}"
+            assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim pool has CPUs {cpus}"
         )
     chosen = f" by {wish.pool_because}" if wish.pool_because else ""
     why = f"class by {wish.because}; pool {assignment.pool}{chosen} has CPUs {cpus}"
@@ -102,7 +102,7 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
         # before its record: the CPUs that it names may have another owner by now
         return _following(container, wish, main, due)
     if wish.init:
-        why = f"told to be an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
+        why = f"named as an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
     if not due.cpus:
         return _below_one_cpu(state, container, wish, due)

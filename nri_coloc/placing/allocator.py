@@ -24,7 +24,7 @@ _THREADS: Final[Mapping[Placement, str]] = MappingProxyType(
     {
         Placement.PACKED: _TIGHTEST,
         Placement.FULL_CORES: _TIGHTEST,
-        Placement.SPREAD: "as far apart as they can be in",
+        Placement.SPREAD: "as far apart as possible in",
         Placement.ONE_THREAD_PER_CORE: "a thread each of free cores of",
     }
 )
@@ -106,7 +106,7 @@ def _kind(topology: Topology, chosen: CPUMask) -> str:
     for rank, kind in enumerate(topology.kinds):
         if chosen & ~kind == 0:
             return ", on its fastest cores" if rank == 0 else f", on cores of kind {rank} (0 is the fastest)"
-    return ", on cores of several kinds, for no one kind has enough"
+    return ", on cores of several kinds, because no kind has enough"
 
 
 def _given_up(binding: Binding) -> str:

@@ -152,7 +152,7 @@ def _outdone(topology: Topology, node: _Node, considered: Considered, won: list[
     if node.free.bit_count() > winner.free.bit_count():
         return f"looser: {node.free.bit_count()} CPUs are free, on node {winner.id} {winner.free.bit_count()}"
     if node.free.bit_count() == winner.free.bit_count():
-        return f"as good as node {winner.id}, which is lower"
+        return f"equal to node {winner.id}; the lower id wins"
     if count < topology.threads_per_core:
         return f"a whole core would be broken here, on node {winner.id} none is"
     return f"node {winner.id} keeps more cores whole"

@@ -231,5 +231,5 @@ def _figures(state: NodeState, pool: str, members: int) -> dict[str, Figure]:
 
 def _because(state: NodeState, pool: str, cause: str, members: int) -> str:
     short = tiers.shortage(state.pools, pool)
-    follow = f"{members} {'member follows' if members == 1 else 'members follow'}"
+    follow = f"{members} {'container moves' if members == 1 else 'containers move'}"
     return f"{cause}; {short}; {follow}" if short else f"{cause}; {follow}"

@@ -40,7 +40,7 @@ def refusal(
         return "no claim without runtime.draCPUDriver: true", False
     recorded = is_recorded(container)
     if not (is_created or recorded):
-        return "a claim that was there when the container was created beside this plugin", False
+        return "a claim that existed when the container was created beside this plugin", False
     own = request.of_container(container, wish)
     least = tuning.classes.get(QoSClass.DEDICATED, ClassTuning()).min_request
     pod = supply.of_pod(state, container.pod_id)

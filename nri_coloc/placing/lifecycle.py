@@ -176,7 +176,7 @@ def admit(
 ) -> Outcome:
     """Place a container and everyone it displaces; under `strict` refuse what cannot be granted.
 
-    `by_file` is the reason why its creation was not answered by us, None while it still can be.
+    `by_file` is the reason why the plugin did not answer its creation, None while it still can be.
     """
     if container.id in state.ended:  # the runtime has it after all
         state = replace(state, ended=tuple(k for k in state.ended if k != container.id))
@@ -279,7 +279,7 @@ def _released(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason)
     returned = state.pools.dedicated & ~after.pools.dedicated
     if not returned:
         return Outcome(after, decisions, moves)
-    cause = f"CPUs {cpuset.render(returned)} came back"
+    cause = f"CPUs {cpuset.render(returned)} were returned"
     resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
     return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
 

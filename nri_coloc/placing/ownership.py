@@ -166,7 +166,7 @@ def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome
             of_findings = words.of_findings(found.findings, found.assignment)
             decisions += [said(state, after, found, "its pod's request has changed"), *of_findings, *joined]
             state = after
-    cause = f"{event.pod.namespace}/{event.pod.name} requests another amount of CPU"
+    cause = f"{event.pod.namespace}/{event.pod.name} changed its CPU request"
     returned = before.pools.dedicated & ~state.pools.dedicated
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     resizes = change.pool_decisions(before, state, reason, cause) if decisions else ()
@@ -191,7 +191,7 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
     who, waits_for = moves(before, after, known.id)
     cause = f"{known.container.name} owns {cpuset.render(found.assignment.exclusive)} from its start on"
     decisions = (
-        said(before, after, found, "CPUs are free by now"),
+        said(before, after, found, "CPUs are free now"),
         *joined,
         *change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause),
     )

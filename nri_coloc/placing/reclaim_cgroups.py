@@ -179,7 +179,7 @@ def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision
     said = partial(said, before=had.where_set(changed))
     asked = vm_pods.words(state, pod) if wish.handler == "pod" else ""
     if state.boxed(pod.id):
-        why = f"class reclaimed by {wish.because}; the box has CPUs {values.cpus} and the smallest weight{asked}"
+        why = f"class reclaimed by {wish.because}; the reclaim pool has CPUs {values.cpus}, with minimum weight{asked}"
         return said(Reason.BOX_MEMBER, why, pool=RECLAIM)
     why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path{asked}"
     return said(Reason.POOL_MEMBER, why)

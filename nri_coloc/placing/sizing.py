@@ -80,7 +80,7 @@ def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
     if after.pools is before.pools or _is_said(before, event, after):
         return outcome
     told = {d.pool for d in outcome.decisions if d.event in _OF_POOLS}
-    cause = "members came, left or ask for another amount"
+    cause = "members came, left or changed their requests"
     resized = change.pool_decisions(before, after, Reason.MEMBERS_ASKED, cause)
     said = tuple(d for d in resized if d.pool not in told)
     moves = change.moved(before, after)

@@ -222,9 +222,9 @@ def _said(
     values = merged.knobs().overlaid(overlay).differing(spec)
     told = f"the kubelet asked for {_listed(merged.knobs().differing(spec)) or 'nothing new'}"
     if overlay == NO_KNOBS:
-        reason, what = Reason.NOTHING_OURS, "nothing of ours differs, its request passes untouched"
+        reason, what = Reason.NOTHING_OURS, "no value of the plugin differs, the request passes unchanged"
     else:
-        reason, what = Reason.KUBELET_UPDATE, f"ours holds for {_listed(overlay)}"
+        reason, what = Reason.KUBELET_UPDATE, f"the plugin's values hold for {_listed(overlay)}"
     if resize is not None:
         reason, what = resize.reason, f"{resize.because}; {what}"
     return Decision(

@@ -43,7 +43,7 @@ def words(state: NodeState, pod: Pod) -> str:
         return ""
     asked = "; ".join(f"{each.container.name} {_listed(state, each)}" for each in members)
     beside = f"; memory of the VM itself {pod.overhead_bytes}" if pod.overhead_bytes else ""
-    return f"; runtime handler {pod.handler} puts a VM there, which has what its containers ask for: {asked}{beside}"
+    return f"; runtime handler {pod.handler} puts a VM there, with values of its containers: {asked}{beside}"
 
 
 def _listed(state: NodeState, assignment: Assignment) -> str:

@@ -89,7 +89,7 @@ def _placed(
         in_vain.add(asked)
         return Outcome(state)
     after, joined = ownership.adopt(state, found.assignment)
-    said = ownership.said(state, after, found, "placed again, for CPUs are free by now")
+    said = ownership.said(state, after, found, "placed again because CPUs are free now")
     findings = words.of_findings(found.findings, found.assignment)
     return Outcome(after, (said._replace(reason=Reason.CPUS_FREED), *findings, *joined))
 

@@ -13,13 +13,13 @@ from nri_coloc.placing.admission import Admission
 
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
 _AGAIN = {
-    Reason.RECONFIGURED: "other settings hold for it now",
+    Reason.RECONFIGURED: "other settings apply to it now",
 }
 """Why a container that was placed before is placed again."""
 
 _ENDS = {
-    Reason.VANISHED: "the runtime does not list it as live any more",
-    Reason.SUPERSEDED: "it never started, and the next attempt of the container has come",
+    Reason.VANISHED: "the runtime no longer lists it",
+    Reason.SUPERSEDED: "it never started, and its next attempt was created",
 }
 """Ends of which no event of the runtime tells."""
 
@@ -32,7 +32,7 @@ def of_admission(
     if by_file in _AGAIN:
         because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
     elif by_file is not None:
-        because = f"{admitted.reason.value}: {because}; its creation was not answered by us"
+        because = f"{admitted.reason.value}: {because}; the plugin did not answer its creation"
     return Decision(
         event,
         admitted.reason if admitted.reason is Reason.NO_FREE_CPUS else by_file or admitted.reason,
@@ -102,7 +102,7 @@ def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
         return "; a VM in a cgroup that is not its pod's alone, so nothing of it is set"
     protected = Knobs(memory_low=asked.memory_low, memory_min=asked.memory_min)
     lost = asked.without(reclaim_cgroups.knobs(state, pod_id).overlaid(protected))._replace(period=None)
-    said = f"; its pod's cgroup has its values, for runtime handler {place.pod.handler} puts a VM there"
+    said = f"; its pod's cgroup has its values: runtime handler {place.pod.handler} puts a VM there"
     return f"{said}; not set there: {', '.join(lost.named())}" if lost != NO_KNOBS else said
 
 
@@ -191,7 +191,7 @@ def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> De
     return Decision(
         AuditEvent.UPDATE,
         Reason.MAIN_GONE,
-        "the container on whose CPUs it ran owns none any more; it runs in share again",
+        "moved to share: the container on whose CPUs it ran owns none now",
         subject=assignment,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(assignment))),
@@ -264,7 +264,7 @@ def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
         reclaim_cgroups.knobs(after, pod_id),
     )
     because = (
-        f"class {place.wish.qos.value} by {place.wish.because}, or a container's; the box's limits go from it"
+        f"class {place.wish.qos.value} by {place.wish.because}, or a container's; it leaves the reclaim pool"
     )
     said = Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, because, pod_id=pod_id, qos=place.wish.qos)
     said = said._replace(inputs=reclaim_cgroups.figures(after, pod_id))

@@ -141,7 +141,7 @@ def _bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
             FindingKind.INVALID, "a quantity such as 512Mi: there is no memory limit to be part of"
         )
     if found < LEAST_MEMORY:
-        words = f"at least {LEAST_MEMORY} bytes, for no container starts with less; this comes to {found}"
+        words = f"at least {LEAST_MEMORY} bytes, because no container starts with less; this gives {found}"
         raise UnfitError(FindingKind.INVALID, words)
     return found
 

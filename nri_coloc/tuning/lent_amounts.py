@@ -126,7 +126,7 @@ def rebalance(
 ) -> Rebalanced:
     """Return the containers whose values must change, for the capacity that has lasted."""
     if capacity.binding in _SILENT:
-        because = f"the capacity is not known: {capacity.because}; {_room(tuning)}"
+        because = f"the capacity is unknown: {capacity.because}; {_room(tuning)}"
         return Rebalanced(
             settled.interrupted, eased(loans, tuning), because, _inputs(loans, capacity, settled, tuning)
         )
@@ -177,7 +177,7 @@ def _guessed(capacity: Capacity) -> str:
 
 
 def _room(tuning: AmountTuning) -> str:
-    return f"a lowered memory limit stays above what is in use, by {tuning.memory_room} bytes when it is set"
+    return f"a lowered memory limit is set {tuning.memory_room} bytes above the use"
 
 
 def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:

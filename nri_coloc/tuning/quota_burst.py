@@ -151,14 +151,14 @@ def inputs(each: Throttled, ground: Ground, tuning: BurstTuning) -> dict[str, Fi
 
 def _need(each: Throttled) -> str:
     own, uses, held = each.quota * 1000 // each.period, each.used_milli, each.held_back
-    used = f"what it uses of its {own}m is not known" if uses is None else f"it uses {uses}m of its {own}m"
-    return f"{used}, held back {'not known how often' if held is None else f'{held:.0%} of the time'}"
+    used = f"its use of {own}m is unknown" if uses is None else f"it uses {uses}m of its {own}m"
+    return f"{used}, throttled {'an unknown part of the time' if held is None else f'{held:.0%} of the time'}"
 
 
 def _load(ground: Ground, tuning: BurstTuning) -> str:
     bounds = f"raised below {tuning.threshold * tuning.cooling:.0%}, lowered from {tuning.threshold:.0%} on"
     if ground.state is NodeState.UNKNOWN:
-        return f"what online pods use is not known, nobody is raised ({bounds})"
+        return f"online use is unknown, no quota is raised ({bounds})"
     return f"online pods use {ground.online}m of {ground.cpus}m, {bounds}"
 
 

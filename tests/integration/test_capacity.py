@@ -106,7 +106,7 @@ def test_nothing_is_offered_before_the_runtime_has_told_who_there_is(tmp_path, s
         rig.await_turns(3)
         found = rig.capacity()
         assert [found[name] for name in OFFERED] == [0, 0, 0, 0]
-        assert found["because"] == "the runtime has not told yet who there is"
+        assert found["because"] == "the runtime has not listed its containers yet"
         assert [daemon.metric(f"nri_coloc_{name}") for name in OFFERED_AS_METRICS] == [0, 0, 0, 0]
         node.start_runtime()
         wait_until(lambda: rig.capacity()["memory_bytes"] > 0, SOON_S, "an offer")
@@ -120,7 +120,7 @@ def test_nobody_is_promised_more_than_an_operator_lets_the_box_have(rig):
     wait_until(lambda: rig.capacity()["cpu_milli"] > 2000, SOON_S, "an offer of more")
     reload(rig.daemon, f"pools: {{reclaim: {{maxCPUs: 2}}}}\n{LENDING}")
     wait_until(lambda: rig.capacity()["cpu_milli"] == 2000, SOON_S, "an offer of what it may have")
-    assert "no more than the 2000m that pools.reclaim.maxCPUs lets the box have" in rig.capacity()["because"]
+    assert "no more than the 2000m of pools.reclaim.maxCPUs" in rig.capacity()["because"]
     wait_until(lambda: rig.capacity()["headroom_cpu_milli"] == 2000, SOON_S, "a headroom of that")
     assert_unhurt(rig.daemon)
 

@@ -111,7 +111,7 @@ def test_a_resize_that_is_decided_too_late_is_carried_out_by_files(tmp_path, mon
         wait_until(lambda: on(node, neighbour) == "4-7", 20, "the neighbour to leave")
         wait_until(lambda: in_spec(node, web) == "0-3", 20, "the spec to say so")
         late = daemon.audited("container.late", container_id=web)
-        assert sentence_of(late).endswith("the decision is discarded, files carry out what it asks for")
+        assert sentence_of(late).endswith("the decision is discarded, files apply its request")
         assert daemon.audited("container.update", container_id=web)["reason"] == "grown"
         assert node.runtime.containers[web].resources.cpu.shares.value == 4096
         assert_unhurt(daemon)

@@ -78,11 +78,11 @@ def test_what_a_vms_container_asks_for_is_on_its_pods_cgroup_and_told(node: Node
     wait_until(lambda: held(node, pod_id) == AS_ASKED, 10, "the pod's values")
     admitted = daemon.audited("container.admit", 10, container_id=container_id)
     assert sentence_of(admitted).endswith(
-        "; its pod's cgroup has its values, for runtime handler kata puts a VM there"
+        "; its pod's cgroup has its values: runtime handler kata puts a VM there"
     )
     told = daemon.audited("pod.limit", 10, saying="puts a VM there", pod="web", reason="pool_member")
     assert (
-        "ask for: app cpus=0-7, burst=100000, memory.limit=268435456, memory.high=104857600"
+        "containers: app cpus=0-7, burst=100000, memory.limit=268435456, memory.high=104857600"
         in sentence_of(told)
     )
     assert told["after"] | {"io.weight": 300} == {

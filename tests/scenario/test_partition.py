@@ -39,7 +39,7 @@ CALM = (1.5, 1.0)
 
 CASES = [
     Case(
-        "before a dwell is over every tier has what its members ask for, and of that nothing is lent",
+        "before a dwell is over every tier has the CPUs that its members ask for, and of that nothing is lent",
         {0: CALM},
         {0.1: (12, 2, 2), 9: (12, 2, 2)},
     ),

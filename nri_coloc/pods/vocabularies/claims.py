@@ -29,12 +29,12 @@ ONE_SOCKET: Final = "one-socket"
 
 USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
     {
-        ORDERED_CPUS: lambda wish: cpuset.render(wish.cpus_ordered) or "CPUs of our choice",
-        CPU_REQUEST: lambda wish: str(wish.cpu_milli or "the request that the kubelet's cpu shares say"),
+        ORDERED_CPUS: lambda wish: cpuset.render(wish.cpus_ordered) or "CPUs chosen by the plugin",
+        CPU_REQUEST: lambda wish: str(wish.cpu_milli or "the request by the kubelet's cpu shares"),
         INIT: lambda wish: "an init container" if wish.init else "a container like any other",
         EVEN_PARTS: lambda wish: "equal to the CPU" if wish.evenly else "equal to the core",
         ONE_SOCKET: lambda wish: (
-            "one if it can be" if wish.one_socket else "one, or as many as numa-count needs"
+            "one if possible" if wish.one_socket else "one, or as many as numa-count needs"
         ),
         LENT_SHARES: lambda wish: f"shares {wish.knobs.shares}",
         LENT_QUOTA: lambda wish: f"quota {wish.knobs.quota}" if wish.knobs.quota else "no quota",

@@ -178,7 +178,7 @@ _QOS: Final = one_of(
 _PRIORITY: Final = as_ours("priority")
 _CPUS: Final = Meaning(ORDERED_CPUS, _chosen, "CPUs such as 0-3,8", _if_dedicated)
 _NODES: Final = Meaning("numa-ids", _nodes, "a list of objects with a node each", _if_dedicated)
-_BOUND: Final = Meaning("numa", lambda _: Numa.SINGLE, "nodes, as told beside it", _if_dedicated)
+_BOUND: Final = Meaning("numa", lambda _: Numa.SINGLE, "nodes as stated beside it", _if_dedicated)
 _REQUIRED: Final = one_of(
     "cpu-placement",
     {

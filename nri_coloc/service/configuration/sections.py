@@ -112,8 +112,8 @@ class Reclaim(Section):
             alias="cpuWatermark",
             ge=1,
             le=200,
-            description="percent of the lendable CPUs, 1 to 200, that online use and what is lent may come to; over "
-            "100 trusts the weight alone with the rest",
+            description="percent of the lendable CPUs, 1 to 200, for online use and lent CPUs together; above 100 "
+            "the rest depends on the weights alone",
         ),
     ] = round(_DEFAULTS.watermark * 100)
     stall: Annotated[
@@ -121,7 +121,7 @@ class Reclaim(Section):
         Field(
             ge=1,
             le=100,
-            description="percent of the time, 1 to 100, that an online pod may wait for a CPU before the box is cut",
+            description="percent of the time, 1 to 100, that an online pod may stall before the lent CPUs are halved",
         ),
     ] = round(_DEFAULTS.stall * 100)
     memory_watermark: Annotated[

@@ -17,7 +17,7 @@ from nri_coloc.sim import machines
 
 CANDIDATES = [
     {"node": 0, "free": 4, "whole_cores": 2, "verdict": "chosen"},
-    {"node": 1, "free": 4, "whole_cores": 2, "verdict": "as good as node 0, which is lower"},
+    {"node": 1, "free": 4, "whole_cores": 2, "verdict": "equal to node 0; the lower id wins"},
 ]
 
 
@@ -80,7 +80,7 @@ class TestLines:
             "  T container.admit whole_core: it was free",
             "    node  free  whole cores  verdict",
             "       0     4            2  chosen",
-            "       1     4            2  as good as node 0, which is lower",
+            "       1     4            2  equal to node 0; the lower id wins",
         ]
 
     def test_the_last_decision_that_placed_it_counts(self):

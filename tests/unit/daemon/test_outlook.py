@@ -111,7 +111,7 @@ class TestOfABoxWithCPUsOfItsOwn:
         rig.turn()
         rig.turn(1000)
         assert rig.milli == 3000
-        assert "no more than the 3000m that the box has; memory" in rig.outlook.capacity.because
+        assert "no more than the 3000m of the reclaim pool; memory" in rig.outlook.capacity.because
 
     def test_a_box_that_shrank_ends_the_offer(self, rig):
         rig.scene = rig.scene._replace(box_milli=4000)

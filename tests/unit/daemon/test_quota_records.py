@@ -27,7 +27,7 @@ class TestWhatIsTold:
         assert pod.decision_id == app.decision_id
         assert app.because == (
             "node idle: online pods use 1000m of 8000m, raised below 45%, lowered from 50% on; it uses 1000m of its"
-            " 1000m, held back 50% of the time; 1.20 of its own 100000, at most 3.00, within 4000m for all raises"
+            " 1000m, throttled 50% of the time; 1.20 of its own 100000, at most 3.00, within 4000m for all raises"
             " together"
         )
 

@@ -127,7 +127,7 @@ def test_the_daemons_end_tells_of_a_full_disk(machine, full_disk):
 
 def test_the_daemons_end_tells_of_a_root_that_is_gone(machine):
     machine.root.rename(machine.root.with_name("gone"))
-    assert any("nothing was put back" in words for words in at_exit(machine))
+    assert any("nothing was restored" in words for words in at_exit(machine))
     assert machine.journalled == {POD, APP}
 
 

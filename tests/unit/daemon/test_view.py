@@ -112,7 +112,7 @@ def test_before_the_runtime_has_told_who_there_is_nothing_is_offered_and_one_cla
     node.told, view._survey.memory.headroom = False, measured
     told = view.capacity()
     assert (told["cpu_milli"], told["memory_bytes"], told["reason"]) == (0, 0, "lending_not_measured")
-    assert told["because"] == "the runtime has not told yet who there is"
+    assert told["because"] == "the runtime has not listed its containers yet"
 
 
 @pytest.mark.parametrize(

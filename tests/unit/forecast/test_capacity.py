@@ -180,8 +180,8 @@ class TestWhereOneResourceCanBeReadNoMore:
     def test_the_sentence_says_which_and_since_when(self):
         told = self.offered(went_on(minutes=30, memory=None), 60).because
         assert told.startswith("lendable_cpus: CPU ")
-        assert "; memory could not be read for 1800 s, so the same hour yesterday counts, and at most" in told
-        assert f"at most the {20 * GIB} bytes of before; memory " in told
+        assert "; memory could not be read for 1800 s, so the same hour yesterday counts, at most" in told
+        assert f"at most the previous {20 * GIB} bytes; memory " in told
         assert self.offered(went_on(minutes=1500, cpu=None), 1530).because.startswith(
             "CPU could not be read for 90000 s; memory "
         )
@@ -206,14 +206,14 @@ def test_the_sentence_holds_every_figure():
         (
             None,
             2000,
-            "25m of the system, and no more than the 2000m that pools.reclaim.maxCPUs lets the box have;",
+            "25m of the system, and no more than the 2000m of pools.reclaim.maxCPUs;",
         ),
         (
             3000,
             2000,
-            "25m of the system, and no more than the 2000m that pools.reclaim.maxCPUs lets the box have;",
+            "25m of the system, and no more than the 2000m of pools.reclaim.maxCPUs;",
         ),
-        (1000, 2000, "25m of the system, and no more than the 1000m that the box has;"),
+        (1000, 2000, "25m of the system, and no more than the 1000m of the reclaim pool;"),
         (7000, 7500, "25m of the system;"),
     ],
     ids=["an operator's bound", "the lower of both", "what it has", "neither"],
@@ -254,7 +254,7 @@ def test_the_sentence_says_how_many_are_still_learnt():
 
 
 def test_before_anybody_is_told_of_nothing_is_offered_and_one_clause_says_why():
-    assert untold() == Capacity(0, 0, Binding.NOT_MEASURED, "the runtime has not told yet who there is")
+    assert untold() == Capacity(0, 0, Binding.NOT_MEASURED, "the runtime has not listed its containers yet")
 
 
 def test_while_lending_is_paused_nothing_is_offered_and_it_says_so():

@@ -311,7 +311,7 @@ class TestBoots:
         self.boot(tmp_path, "two")
         book = Journal(str(path), str(tmp_path))
         ((because, _),) = book.begin()
-        assert because == "restore journal of another boot dropped: its cgroups ended with that (values=1)"
+        assert because == "restore journal of another boot dropped: its cgroups no longer exist (values=1)"
         book.note(f"{tmp_path}/f", "new")
         assert load(path) == {"/f": "new"}
 
@@ -379,7 +379,7 @@ class TestFilesThatAreNoJournal:
         with path.open("w") as file:
             for number in range(200_000):
                 file.write(f'{{"file":"/{number:0200}","was":"1"}}\n')
-        assert "is larger than any journal of ours" in self.taken_over(path)
+        assert "is larger than any journal of this program" in self.taken_over(path)
         assert self.kept(path).stat().st_size > 40_000_000
 
     def test_the_kept_ones_have_names_of_their_own(self, path):
@@ -394,7 +394,7 @@ class TestFilesThatAreNoJournal:
         book = Journal(str(path))
         book.begin()
         book.note("/f", "1")
-        assert book.problem.endswith("it is no journal of ours, and cannot be moved aside")
+        assert book.problem.endswith("it is no journal of this program, and cannot be moved aside")
         assert path.read_text() == "hello\n"
 
 

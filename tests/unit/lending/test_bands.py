@@ -263,7 +263,7 @@ class TestWords:
     def test_they_say_who_has_what_is_asked_for(self):
         day = Day(RECLAIM, SHARE, GOLD._replace(asked=3), sizes=SETTLED)
         day.tick(gold=1.0, share=2.0)
-        assert day.words == "gold has what is asked for: 3 CPUs; 9 of 16 CPUs are left for reclaim"
+        assert day.words == "gold has the requested CPUs: 3 CPUs; 9 of 16 CPUs are left for reclaim"
 
 
 class TestTiers:

@@ -184,7 +184,7 @@ class TestDoubt:
         tick = feed.tick(2.0, gold_a=1.0, gold_b=0.5, share_c=1.0)
         assert tick.sizes == {"gold": 12, "share": 3, "reclaim": 1}
         assert tick.because.startswith(
-            "tick 1.98 s late, more than 1.0 s; gold has what is asked for: 12 CPUs"
+            "tick 1.98 s late, more than 1.0 s; gold has the requested CPUs: 12 CPUs"
         )
 
     def test_old_readings_are_late_ones(self):

@@ -30,7 +30,7 @@ class TestPools:
                 RECLAIMED,
                 "reclaim",
                 "box_member",
-                "class by Kubernetes QoS BestEffort; the reclaim box has CPUs 1-7",
+                "class by Kubernetes QoS BestEffort; the reclaim pool has CPUs 1-7",
             ),
         ],
         ids=["shared", "system", "reclaimed"],
@@ -348,7 +348,7 @@ class TestInitContainers:
         assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
         assert (found.reason.value, found.because) == (
             "init_container",
-            "told to be an init container; pool share has CPUs 0-7",
+            "named as an init container; pool share has CPUs 0-7",
         )
 
     def test_a_sidecar_that_is_written_as_one_joins_the_main_container(self):

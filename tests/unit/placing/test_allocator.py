@@ -186,7 +186,7 @@ class TestKinds:
             (1, "0-23", "0", ", on its fastest cores;"),
             (4, "12-15,16-23", "12-15", ", on its fastest cores;"),
             (6, "12-15,16-23", "16-21", ", on cores of kind 1 (0 is the fastest);"),
-            (10, "12-15,16-23", "12-21", ", on cores of several kinds, for no one kind has enough;"),
+            (10, "12-15,16-23", "12-21", ", on cores of several kinds, because no kind has enough;"),
         ],
         ids=["fastest", "all-of-the-fastest", "one-kind", "several"],
     )

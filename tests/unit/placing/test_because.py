@@ -174,9 +174,9 @@ class TestEveryoneElse:
         node = Node()
         node.create("main", 2000, on="other")
         limit = audit(node.start_pod())[0]
-        assert limit.after["cpus"] == found(f"the box has CPUs ({CPUS})", limit) == "2-7"
+        assert limit.after["cpus"] == found(f"the reclaim pool has CPUs ({CPUS})", limit) == "2-7"
         record = first(node, "app", wish=RECLAIMED)
-        assert found(f"the reclaim box has CPUs ({CPUS})", record) == "2-7"
+        assert found(f"the reclaim pool has CPUs ({CPUS})", record) == "2-7"
         assert "cpus" not in record.after  # inherited
 
     def test_a_sidecars_are_its_main_containers(self):
@@ -220,14 +220,14 @@ class TestPools:
         owned = cpuset.parse(found(f"owns ({CPUS});", resize))
         before, after = cpuset.parse(str(resize.before["cpus"])), cpuset.parse(str(resize.after["cpus"]))
         assert after == before & ~owned
-        assert found(r"(\d+) member", resize) == "1"
+        assert found(r"(\d+) container", resize) == "1"
 
     def test_what_a_pool_gained_is_what_came_back(self):
         node = Node()
         node.create("app", wish=SHARED, on="shop")
         node.create("main", 2000)
         release, resize = audit(node.stop("main"))
-        back = cpuset.parse(found(f"CPUs ({CPUS}) came back", resize))
+        back = cpuset.parse(found(f"CPUs ({CPUS}) were returned", resize))
         assert cpuset.parse(str(resize.after["cpus"])) == cpuset.parse(str(resize.before["cpus"])) | back
         assert cpuset.render(back) == release.before["cpus"] == found(f"it ran on CPUs ({CPUS})", release)
 
@@ -262,8 +262,8 @@ class TestUpdates:
         node.create("app", wish=limited, resources=Resources(shares=1024, memory_limit=1024))
         node.create("main", 2000, on="other")
         record = audit(node.update("app", Resources(shares=2048, memory_limit=4096, cpus="0")))[0]
-        wanted = dict(re.findall(f"([a-z.]+)=({CPUS})", found("asked for (.*); ours", record)))
-        ours = dict(re.findall(f"([a-z.]+)=({CPUS})", found("ours holds for (.*)$", record)))
+        wanted = dict(re.findall(f"([a-z.]+)=({CPUS})", found("asked for (.*); the plugin's values", record)))
+        ours = dict(re.findall(f"([a-z.]+)=({CPUS})", found("the plugin's values hold for (.*)$", record)))
         holds = {name: str(value) for name, value in record.after.items()}
         assert holds == {k: v for k, v in {**wanted, **ours}.items() if k != "memory.limit"}
         assert ours == {"cpus": "2-7", "memory.limit": "512"}

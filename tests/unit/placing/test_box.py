@@ -257,7 +257,9 @@ class TestWords:
     def test_a_limit_is_said_with_its_figures(self):
         (decision,) = Node().start_pod().decisions
         assert (decision.event.value, decision.reason.value) == ("pod.limit", "box_member")
-        words = "class reclaimed by Kubernetes QoS BestEffort; the box has CPUs 0-7 and the smallest weight"
+        words = (
+            "class reclaimed by Kubernetes QoS BestEffort; the reclaim pool has CPUs 0-7, with minimum weight"
+        )
         assert decision.because == words
         assert (decision.pod_id, decision.after) == ("web", Knobs(cpus="0-7", shares=2))
         assert (decision.qos, decision.pool) == (QoSClass.RECLAIMED, "reclaim")

@@ -39,7 +39,7 @@ def test_every_node_is_counted():
 @pytest.mark.parametrize(
     ("count", "free", "expected"),
     [
-        (2, "0-7", ["chosen", "as good as node 0, which is lower"]),
+        (2, "0-7", ["chosen", "equal to node 0; the lower id wins"]),
         (2, "0-3,6-7", ["looser: 4 CPUs are free, on node 1 2", "chosen"]),
         (2, "4-7", ["no CPU is free", "chosen"]),
         (4, "1-7", ["3 CPUs are free, 4 are asked for", "chosen"]),
@@ -82,7 +82,7 @@ def test_memory_that_is_promised_rules_a_node_out():
 
 def test_memory_that_no_node_has_ruled_nothing_out():
     room = Room(99, ((0, 8), (1, 9)))
-    assert verdicts(2, "0-7", SINGLE, room=room) == ["chosen", "as good as node 0, which is lower"]
+    assert verdicts(2, "0-7", SINGLE, room=room) == ["chosen", "equal to node 0; the lower id wins"]
 
 
 def test_a_part_of_a_request_is_compared_with_a_part():

@@ -142,9 +142,9 @@ class TestPoolDecisions:
         node.create("other", 1000, on="other")
         said = change.pool_decisions(before, node.state, Reason.CPUS_TAKEN, "somebody came")
         assert [(d.pool, d.because) for d in said] == [
-            ("share", "somebody came; 1 member follows"),
-            ("reclaim", "somebody came; 1 member follows"),
-            ("system", "somebody came; 1 member follows"),
+            ("share", "somebody came; 1 container moves"),
+            ("reclaim", "somebody came; 1 container moves"),
+            ("system", "somebody came; 1 container moves"),
         ]
         assert (said[0].before.cpus, said[0].after.cpus) == ("2-7", "3-7")
 

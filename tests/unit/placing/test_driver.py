@@ -192,7 +192,7 @@ class TestWhatCounts:
 
     def test_no_container_that_ran_before(self):
         allowed, _ = self.refused(Node(), self.claiming("4-5"), is_created=False)
-        assert allowed == "a claim that was there when the container was created beside this plugin"
+        assert allowed == "a claim that existed when the container was created beside this plugin"
 
     @pytest.mark.parametrize(
         ("record", "counts"),

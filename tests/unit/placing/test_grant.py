@@ -81,7 +81,7 @@ class TestThreadWords:
     @pytest.mark.parametrize(
         ("placement", "words"),
         [
-            (Placement.SPREAD, "CPUs 0,2 are as far apart as they can be in node 0"),
+            (Placement.SPREAD, "CPUs 0,2 are as far apart as possible in node 0"),
             (Placement.ONE_THREAD_PER_CORE, "CPUs 0,2 are a thread each of free cores of node 0"),
         ],
         ids=["spread", "one-thread"],

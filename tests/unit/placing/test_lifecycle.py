@@ -31,7 +31,7 @@ class TestCreating:
         node.create("app", wish=SHARED, on="shop")
         outcome = node.create("main", 2000)
         assert said(outcome) == [("container.admit", "whole_core"), ("pool.resize", "cpus_taken")]
-        assert outcome.decisions[1].because == "shop/web/main owns 0-1; 1 member follows"
+        assert outcome.decisions[1].because == "shop/web/main owns 0-1; 1 container moves"
         assert moved(outcome) == everyone_in(outcome.waits_for) == (set(), {"app"})
 
     def test_a_member_of_a_pool_displaces_nobody(self):
@@ -87,7 +87,7 @@ class TestTheNextAttempt:
         assert node.owners() == {"web-1": "0"}
         assert said(outcome)[0] == ("container.release", "superseded")
         assert first(outcome).because == (
-            "it never started, and the next attempt of the container has come; it had CPUs 0, its own"
+            "it never started, and its next attempt was created; it had CPUs 0, its own"
         )
 
     def test_former_users_are_still_waited_for(self):
@@ -142,7 +142,7 @@ class TestStarting:
         node = Node()
         outcome = node.start("main")
         assert said(outcome)[0] == ("container.admit", "placed_at_start")
-        assert first(outcome).because.endswith("; its creation was not answered by us")
+        assert first(outcome).because.endswith("; the plugin did not answer its creation")
         assert node["main"].by_file
 
     @pytest.mark.parametrize("running", [False, True], ids=["start", "post-start"])

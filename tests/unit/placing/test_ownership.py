@@ -33,9 +33,9 @@ class TestGrowing:
         assert said(outcome) == [("container.update", "grown"), ("pool.resize", "cpus_taken")]
         assert first(outcome).because == (
             "the kubelet asked for shares=3584; asked 3.5 CPUs, rounded up to 4; "
-            "it keeps CPUs 0-1 and takes 2-3 beside them; free were 2-7; ours holds for cpus=0-3"
+            "it keeps CPUs 0-1 and takes 2-3 beside them; free were 2-7; the plugin's values hold for cpus=0-3"
         )
-        assert outcome.decisions[1].because == "shop/web/web owns 0-3 now; 1 member follows"
+        assert outcome.decisions[1].because == "shop/web/web owns 0-3 now; 1 container moves"
 
     def test_it_waits_for_who_leaves_its_new_cpus_and_comes_after_them(self):
         outcome = resize(node_with(), 4000)
@@ -92,7 +92,7 @@ class TestWhatCannotBeMet:
         assert first(outcome).because == (
             "the kubelet asked for shares=8192; asked 8 CPUs; it keeps CPUs 0-1: 6 more were asked for, "
             "6 are free (2-7), and the last one of share is never taken; "
-            "nothing of ours differs, its request passes untouched"
+            "no value of the plugin differs, the request passes unchanged"
         )
         assert (outcome.moves, outcome.waits_for) == (NOBODY, NOBODY)
 
@@ -334,7 +334,7 @@ class TestAtTheStart:
         assert node.owners() == {"main": "0-5"}
         assert said(outcome) == [("container.update", "across_nodes"), ("pool.resize", "cpus_taken")]
         assert first(outcome).because.startswith(
-            "CPUs are free by now: asked 6 CPUs; CPUs 0-5 lie on nodes 0, 1"
+            "CPUs are free now: asked 6 CPUs; CPUs 0-5 lie on nodes 0, 1"
         )
         assert outcome.moves.containers == ("online", "main")
         assert outcome.waits_for.containers == ("online",)

@@ -114,4 +114,6 @@ class TestChangedMachine:
         outcome = node.reconfigure(topology=machine())
         assert node.cpus("app") == "0-7"
         assert said(outcome) == [("pool.resize", "reconfigured")]
-        assert outcome.decisions[0].because.startswith("the configuration or the machine changed; 1 member ")
+        assert outcome.decisions[0].because.startswith(
+            "the configuration or the machine changed; 1 container "
+        )

@@ -144,8 +144,8 @@ class TestOverAsking:
         node = having(PoolTuning("gold", minimum=1))
         outcome = join(node, "a", 12000)
         assert outcome.decisions[-1].because == (
-            "members came, left or ask for another amount; its members ask for 12 CPUs, "
-            "and 7 are left for it beside the other pools and the least of share; 1 member follows"
+            "members came, left or changed their requests; its members ask for 12 CPUs, "
+            "and 7 are left for it beside the other pools and the least of share; 1 container moves"
         )
 
     def test_who_gets_what_it_asks_for_hears_nothing_of_it(self):

@@ -121,16 +121,14 @@ class TestWords:
     def test_an_admission_names_what_is_set_nowhere(self):
         outcome = a_second(a_night(LENT), LENT.knobs)
         assert first(outcome).because.endswith(
-            "; its pod's cgroup has its values, for runtime handler kata puts a VM there; "
+            "; its pod's cgroup has its values: runtime handler kata puts a VM there; "
             "not set there: memory.limit, oom_score_adj"
         )
 
     def test_the_pods_record_tells_what_is_new_with_the_figures_that_it_comes_of(self):
         told = a_second(a_night(LENT), LENT.knobs).decisions[1]
         assert (told.before, told.after) == (Knobs(quota=200), Knobs(quota=400))
-        assert (
-            "puts a VM there, which has what its containers ask for: c0 shares=2, quota=200," in told.because
-        )
+        assert "puts a VM there, with values of its containers: c0 shares=2, quota=200," in told.because
 
     def test_a_cgroup_that_is_not_the_pods_alone_gets_nothing_and_that_is_said(self):
         node = Node()

@@ -26,15 +26,17 @@ class TestWhoseValueHolds:
         outcome = node.update("app", Resources(shares=2048, quota=100))
         assert said(outcome) == [("container.update", "nothing_ours")]
         assert first(outcome).orders == NO_KNOBS
-        words = "the kubelet asked for shares=2048, quota=100; nothing of ours differs, its request passes untouched"
-        assert first(outcome).because == words
+        words = "the kubelet asked for shares=2048, quota=100; no value of the plugin differs"
+        assert first(outcome).because.startswith(words)
 
     def test_cpus_and_mems_are_ours(self):
         node = running()
         outcome = node.update("app", Resources(cpus="0-3"))
         assert said(outcome) == [("container.update", "kubelet_update")]
         assert first(outcome).orders == Knobs(cpus="0-7")
-        assert first(outcome).because == "the kubelet asked for cpus=0-3; ours holds for cpus=0-7"
+        assert (
+            first(outcome).because == "the kubelet asked for cpus=0-3; the plugin's values hold for cpus=0-7"
+        )
 
     def test_the_newest_cpus_are_laid_over_an_old_spec(self):
         node = running()
@@ -126,7 +128,7 @@ class TestFigures:
         outcome = node.update("app", Resources(memory_limit=2048), with_figures(memory_high=1600))
         assert first(outcome).orders == Knobs(memory_high=1600)
         assert node["app"].knobs.memory_high == 1600
-        assert first(outcome).because.endswith("ours holds for memory.high=1600")
+        assert first(outcome).because.endswith("the plugin's values hold for memory.high=1600")
         assert not outcome.moves
         assert node.synchronize().decisions == ()
 

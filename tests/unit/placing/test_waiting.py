@@ -108,7 +108,7 @@ def test_an_owner_that_ends_frees_cpus():
     outcome = node.free()
     assert said(outcome) == [*TAKEN]
     assert first(outcome).because == (
-        "placed again, for CPUs are free by now: asked 2 CPUs; core 0-1 is the lowest free whole core of node 0, "
+        "placed again because CPUs are free now: asked 2 CPUs; core 0-1 is the lowest free whole core of node 0, "
         "which has 4 of 4 CPUs free; free were 0-7"
     )
     assert (node.cpus("web"), node.cpus("shop")) == ("0-1", "2-7")

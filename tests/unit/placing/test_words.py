@@ -37,7 +37,7 @@ class TestAdmission:
         decision = words.of_admission(node.state, found, found.assignment, Reason.ADOPTED)
         assert decision.reason is Reason.ADOPTED
         assert decision.because.startswith("whole_core: asked 2 CPUs; core 0-1 is")
-        assert decision.because.endswith("; its creation was not answered by us")
+        assert decision.because.endswith("; the plugin did not answer its creation")
 
     def test_a_request_that_cannot_be_met_is_never_hidden_behind_another_reason(self):
         node, found = admitted(8000)
@@ -87,7 +87,7 @@ def test_a_release_says_what_was_given_back():
     node.create("main", 2000)
     decision = words.of_release(node.state, node["main"], Reason.VANISHED)
     assert (decision.before, decision.after) == (Knobs(cpus="0-1"), Knobs())
-    assert decision.because == "the runtime does not list it as live any more; it ran on CPUs 0-1, its own"
+    assert decision.because == "the runtime no longer lists it; it ran on CPUs 0-1, its own"
 
 
 class TestWhereAReleasedContainerRan:

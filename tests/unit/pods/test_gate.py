@@ -140,7 +140,7 @@ def test_a_part_with_which_nothing_starts_is_invalid(key):
     assert gate.judge(key, Amount(percent=50), subject(limit=2 * LEAST_MEMORY)) == LEAST_MEMORY
     assert refused(key, Amount(percent=49), subject(limit=2 * LEAST_MEMORY)) == (
         FindingKind.INVALID,
-        "at least 4194304 bytes, for no container starts with less; this comes to 4110417",
+        "at least 4194304 bytes, because no container starts with less; this gives 4110417",
     )
 
 

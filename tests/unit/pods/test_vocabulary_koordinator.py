@@ -202,7 +202,7 @@ def test_an_empty_choice_says_nothing():
 def test_a_bad_choice_is_told(cpus):
     found = wish({STATUS: {"cpuset": cpus}}, labels={QOS: "LSE"})
     assert (found.cpus_ordered, [key for _, key, _ in told(found)]) == (0, [f"{STATUS}[cpuset]"])
-    assert found.findings[0].used == "CPUs of our choice"
+    assert found.findings[0].used == "CPUs chosen by the plugin"
 
 
 def test_chosen_nodes_are_a_binding_to_them():

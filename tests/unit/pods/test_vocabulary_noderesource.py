@@ -68,7 +68,7 @@ def test_more_than_the_kubelets_shares_say_is_denied(kubelets, most):
         [("annotation.denied", f"{KEY}[containers][app][requests][cpu]", f"{most + 1}m")],
     )
     assert found.findings[0].allowed.endswith(f"by the kubelet's shares is {most}m")
-    assert found.findings[0].used == "the request that the kubelet's cpu shares say"
+    assert found.findings[0].used == "the request by the kubelet's cpu shares"
 
 
 @pytest.mark.parametrize("quota", [None, 600_000], ids=["alone", "beside-a-limit"])

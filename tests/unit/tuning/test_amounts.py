@@ -300,7 +300,7 @@ def test_a_lowered_limit_is_raised_before_any_capacity_has_lasted():
     loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=LOWERED), LOWERED)
     found = rebalance(Settled(), {"a": loan}, there_are(8000, GIB), 0.0, TUNING)
     assert found.changes == {"a": Knobs(memory_limit=LOWERED + 64 * MIB)}
-    assert "above what is in use, by 67108864 bytes" in found.because
+    assert "set 67108864 bytes above the use" in found.because
 
 
 def test_a_limit_that_use_comes_near_to_is_the_whole_loan_where_that_is_there():

@@ -191,13 +191,13 @@ def test_a_newcomer_has_a_quarter():
         (
             HELD, Ground(IDLE, 1000, 8000, 400),
             ("node idle: online pods use 1000m of 8000m, raised below 45%, lowered from 50% on; it uses 1000m of its"
-            " 1000m, held back 20% of the time; 1.10 of its own 100000, at most 3.00, within 400m for all raises"
+            " 1000m, throttled 20% of the time; 1.10 of its own 100000, at most 3.00, within 400m for all raises"
             " together"),
         ),
         (
             HELD._replace(used_milli=None, held_back=None), Ground(UNKNOWN, None, 8000, 400),
-            ("node unknown: what online pods use is not known, nobody is raised (raised below 45%, lowered from 50%"
-            " on); what it uses of its 1000m is not known, held back not known how often; 1.10 of its own 100000,"
+            ("node unknown: online use is unknown, no quota is raised (raised below 45%, lowered from 50%"
+            " on); its use of 1000m is unknown, throttled an unknown part of the time; 1.10 of its own 100000,"
             " at most 3.00, within 400m for all raises together"),
         ),
     ],
