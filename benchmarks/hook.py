@@ -148,7 +148,7 @@ def _echoes(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
     samples = []
     with Echo(request, len(answer)) as echo:
         for turn in range(ROUNDS + WARM_UP):
-            # what the other rows do between two measurements, so that both processes sleep as long
+            # as the other rows do between two measurements, so that both processes sleep as long
             container_of(pod, f"{numbers.next():064x}", 512)
             took = echo.exchange()
             echo.exchange()

@@ -33,7 +33,7 @@ WARM_UP: Final = 1000
 CONNECT_SECONDS: Final = 20
 ROUND_SECONDS: Final = 120
 KINDS: Final = {"shared": (512, "burstable"), "reclaimed": (2, "besteffort")}
-"""CPU shares and QoS folder of what is created."""
+"""CPU shares and QoS folder of the created pod."""
 
 
 def run() -> dict[str, figures.Figures]:

@@ -41,7 +41,7 @@ CALIBRATION: Final = Pace(300, 300, 2.0)
 
 def run(arguments: Sequence[str]) -> None:
     """Play; RigError if the stage cannot be set."""
-    from benchmarks.colocation import picture  # what draws is for this measurement alone
+    from benchmarks.colocation import picture  # drawing is for this measurement alone
 
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

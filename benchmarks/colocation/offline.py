@@ -56,7 +56,7 @@ class Hog:
         qos = kubelet.BURSTABLE if burstable else kubelet.BESTEFFORT
         shares = REQUEST_SHARES if burstable else kubelet.LEAST_SHARES
         cgroup = f"{qos}/pod{uuid.uuid4()}"
-        kubepods.create(cgroup)  # as the kubelet does, with its weight, before anybody hears of the pod
+        kubepods.create(cgroup)  # as the kubelet does, with its weight, before the plugin learns of the pod
         kubelet.weigh(cgroup, shares)
         annotations = {workloads.QOS: "reclaimed"}
         if throttled:

@@ -21,7 +21,7 @@ FILES: Final = 4000
 FILE_BYTES: Final = 12 << 10
 PROCESSES: Final = len(cgroups.online())
 REQUEST_SHARES: Final = 1024 * PROCESSES // 2
-"""It asks for half the node, as somebody does who was once told to plan for the peak."""
+"""It asks for half the node, as an author does after planning for the peak."""
 
 BORROWED: Final = ("/lib", "/lib64", "/usr/lib", "/etc/group")
 _WORDS: Final = 400

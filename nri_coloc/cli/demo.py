@@ -43,7 +43,7 @@ def run(seconds: float, topology: str) -> int:
             text = "interrupted; the daemon has ended and no file is left behind"
             print(f"nri-coloc demo: {text}", file=sys.stderr)
         except OutputRefused:
-            raise  # whoever watched has left, or his disk is full: the caller's matter
+            raise  # the reader closed the output, or the disk is full: the caller handles it
         except (ColocError, OSError) as error:  # OSError: no room, or a folder too deep for a socket
             print(f"nri-coloc demo: {error}", file=sys.stderr)
     return FAILED

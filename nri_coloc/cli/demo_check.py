@@ -12,8 +12,8 @@ from nri_coloc.errors import ColocError
 from nri_coloc.sim.node import Node
 
 SETTLE_S: Final = 40.0
-"""How long one and the same difference may last. The daemon looks at everything every two seconds, on a machine that
-lets it; where all agrees at once nobody waits."""
+"""How long the same difference may last. The daemon checks every cgroup every two seconds if the machine permits it;
+the wait ends as soon as both agree."""
 
 Reported = Sequence[Mapping[str, Any]]
 

@@ -3,4 +3,4 @@
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
 INTERRUPTED = 130
-"""What a shell says of who ended at a SIGINT: 128 and the signal's number."""
+"""A shell's exit code after SIGINT: 128 and the signal's number."""

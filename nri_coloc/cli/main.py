@@ -38,7 +38,7 @@ def _judged(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return FAILED
     except ColocError as error:
         return _failed(error, FAILED)
-    except OSError as error:  # what nobody nearer has words for
+    except OSError as error:  # errors that no nearer code has words for
         return _failed(_refused(error), FAILED)
 
 

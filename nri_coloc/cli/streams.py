@@ -45,7 +45,7 @@ def output() -> Iterator[None]:
     """Have stdout's failures raised as OutputRefused; what it holds is written at the end."""
     with redirect_stdout(cast("TextIO", _Output(sys.stdout))):
         yield
-        sys.stdout.flush()  # or what it refuses would be noticed only after us, by the interpreter
+        sys.stdout.flush()  # or only the interpreter would notice refused output, at its end
 
 
 def _open_closed() -> None:

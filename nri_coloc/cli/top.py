@@ -125,7 +125,7 @@ def _keys() -> Iterator[Callable[[float], bytes]]:
         yield lambda seconds: _typed_within(seconds, [])
         return
     former = termios.tcgetattr(sys.stdin)
-    tty.setcbreak(sys.stdin, termios.TCSADRAIN)  # what was typed ahead still counts
+    tty.setcbreak(sys.stdin, termios.TCSADRAIN)  # input that was typed before still counts
     try:
         yield lambda seconds: _typed_within(seconds, [sys.stdin.fileno()])
     finally:

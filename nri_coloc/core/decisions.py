@@ -42,7 +42,7 @@ class Considered:
 
 
 Figure = int | float | str | None
-"""What a decision used of one kind: an amount, a name or a list of CPUs; None where it is not known, or endless."""
+"""A figure of a decision: an amount, a name or a list of CPUs; None if unknown or unlimited."""
 
 Inputs = Mapping[str, Figure]
 """Every figure that a decision used, by name with its unit, from which it can be derived again."""

@@ -6,7 +6,7 @@ from typing import Final
 ALLOWED: Final = '"ADDR:PORT" such as 127.0.0.1:9744 or [::1]:9744'
 OR_OFF: Final = f'{ALLOWED}, or "off"'
 
-# the address has to be said: without one a port would be open to everybody who can reach the node
+# the address is required: without one the port would be open to every client that reaches the node
 _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+)):(?P<port>[0-9]{1,5})")
 
 

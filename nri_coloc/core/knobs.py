@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 KnobValue = int | str
 
 MIN_SHARES: Final = 2
-"""What the kubelet writes for "no CPU request", and the kernel's least weight (pkg/kubelet/cm/helpers_linux.go,
+"""The kubelet's shares for "no CPU request", and the kernel's least weight (pkg/kubelet/cm/helpers_linux.go,
 MinShares; kernel/sched/sched.h, MIN_SHARES)."""
 
 PAGE: Final = PAGESIZE
@@ -27,7 +27,7 @@ limit (EBUSY) or kills the init process. Measured with busybox's `true` in steps
 v1 (benchmarks/least_memory.py): 2.5 MiB with runc 1.1.5, 3.25 MiB with runc 1.3.2; rounded up to a whole MiB."""
 
 KERNELS_IO_WEIGHT: Final = 100
-"""What a cgroup weighs to which nobody gave a weight (CGROUP_WEIGHT_DFL)."""
+"""The weight of a new cgroup (CGROUP_WEIGHT_DFL)."""
 
 NO_LIMIT: Final = -1
 """For a quota and a memory limit: none (OCI runtime specification, config-linux.md)."""

@@ -29,10 +29,10 @@ class Role(StrEnum):
     HOST = "host"
     """A host group in the box, outside of kubepods."""
     DEDICATED = "dedicated"
-    """Whoever runs only on CPUs that are somebody's and not lent: of a container's own, or of a pool's."""
+    """Use of cgroups that run only on owned CPUs: of a container, or of a pool with CPUs of its own."""
     RESERVED = "reserved"
-    """What ran on CPUs that are neither lent nor anybody's, reserved ones and isolated ones that are free, and is in
-    PODS or SYSTEM: on cgroup v1 interrupts and stolen time are not."""
+    """Use of unassigned CPUs (reserved ones, and isolated ones that are free), as far as PODS or SYSTEM contain it:
+    on cgroup v1 they contain no interrupts and no stolen time."""
     ONLINE = "online"
     """An online pod, or a group of nothing but online pods: its stalls count."""
     TIER = "tier"

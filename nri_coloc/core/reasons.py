@@ -60,7 +60,7 @@ class Reason(StrEnum):
     GROWN = "grown"
     SHRUNK = "shrunk"
     RESIZE_UNMET = "resize_unmet"
-    # everyone else
+    # other containers
     POOL_MEMBER = "pool_member"
     POOL_FULL = "pool_full"
     BOX_MEMBER = "box_member"

@@ -15,7 +15,7 @@ from nri_coloc.core.settings import HintTuning
 from nri_coloc.core.workload import QoSClass
 
 SLICE_US: Final = (100, 100_000)
-"""What the kernel clamps a slice to."""
+"""The kernel's bounds of a slice."""
 
 
 class Policy(StrEnum):
@@ -48,7 +48,7 @@ def hint(qos: QoSClass, tuning: HintTuning, can: SchedulerCapability) -> Hint | 
     """Return what tasks of a class are to be told; None is "leave them as they are"."""
     if qos is QoSClass.RECLAIMED and tuning.offline_policy:
         policy = Policy(tuning.offline_policy)
-        # what restore could not take back is not told
+        # no hint without restore: it could not be reverted
         return Hint(Policy.BATCH if policy is Policy.IDLE and not can.returns else policy)
     if qos is QoSClass.SHARED and tuning.online_slice_us > 0 and can.slices:
         least, most = SLICE_US

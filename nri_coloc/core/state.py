@@ -29,7 +29,7 @@ _SHELVES: Final = 32
 
 
 Index = list[dict[str, tuple[str, ...]]]
-"""Ids of containers by what they have in common, shelf by shelf; never changed in place."""
+"""Ids of containers by a common property; never changed in place."""
 
 
 class Crowd(Mapping[str, "Assignment"]):
@@ -338,5 +338,7 @@ class NodeState:
         if main is not None and main.exclusive:
             return main.exclusive
         if assignment.pool == DEDICATED:
-            return self.pools.share  # a follower whose main container is gone; never somebody else's CPUs
+            return (
+                self.pools.share
+            )  # a follower whose main container is gone; never CPUs of another container
         return self.pools.cpus(assignment.pool) or self.pools.share

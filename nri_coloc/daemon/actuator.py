@@ -259,7 +259,7 @@ class Actuator:
             self._apply_pod(assignment.container.pod_id)
         drift = self._apply_container(container_id)
         if assignment is not None and not self._node.tuning.observe:
-            self.scores.keep(assignment)  # also where nothing tells of a cgroup
+            self.scores.keep(assignment)  # also for a cgroup without a report
         return drift
 
     def bring(self, container_id: str) -> None:
@@ -363,12 +363,12 @@ class Actuator:
         state = self._node.state
         self._sweep()
         for one in asked:
-            with suppress(InvalidStateError):  # who waited was sent away
+            with suppress(InvalidStateError):  # the waiting caller was refused
                 one.set_result(len(state.pods) + len(state.containers))
 
     def _sweep(self) -> None:
         self.swept_at = time.monotonic()
-        self._guarded(self.place_host_groups)  # an observer too knows who is there
+        self._guarded(self.place_host_groups)  # an observer also knows the containers
         state = self._node.state
         if self._node.tuning.observe:
             self._each(self._read_cpus, state.containers, SWEEPS_ASIDE_EVERY)

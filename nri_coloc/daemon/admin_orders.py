@@ -41,7 +41,7 @@ WAIT_S: Final = 30.0
 """For the outcome of an order; a turn of the main thread comes every second, CRI's list takes ten at most."""
 
 STRANGERS_EVERY_S: Final = 60.0
-"""Between two records of callers who were turned away, however many there are."""
+"""Seconds between two records of refused callers."""
 
 Result = TypeVar("Result")
 
@@ -283,11 +283,11 @@ class AdminSide:
 def _fulfil(future: "Future[Any]", work: Callable[[], Any]) -> None:
     try:
         outcome = work()
-    except Exception as error:  # noqa: BLE001 - whoever waits for it is told, and the loop goes on
+    except Exception as error:  # noqa: BLE001 - the waiting caller gets the error, and the loop goes on
         with suppress(Exception):
             future.set_exception(error)
         return
-    with suppress(Exception):  # who waited was sent away already
+    with suppress(Exception):  # the waiting caller was refused already
         future.set_result(outcome)
 
 

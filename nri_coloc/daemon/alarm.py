@@ -17,7 +17,7 @@ class Alarm:
 
     def ring(self) -> None:
         """End the sleep, or the next one; twice is once."""
-        with suppress(RuntimeError):  # somebody else has rung already
+        with suppress(RuntimeError):  # another thread has rung already
             self._quiet.release()
 
     def sleep(self, seconds: float) -> bool:

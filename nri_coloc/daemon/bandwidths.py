@@ -77,7 +77,7 @@ class PodBandwidths:
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
         why = "the previous process had raised it"
-        # whatever class it has by now; the quota of an offline one is what it was lent
+        # independent of its present class; an offline container's quota is its loan
         former = {
             a.id: back(a, why)
             for a in state.containers.values()

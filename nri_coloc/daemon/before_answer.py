@@ -19,7 +19,7 @@ START_WAIT_S: Final = 0.4
 """How long a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
 
 ANSWER_S: Final = 0.02
-"""What is left of the deadline for the answer itself."""
+"""The part of the deadline that is reserved for the answer itself."""
 
 
 class CgroupSteps:

@@ -23,7 +23,7 @@ from nri_coloc.errors import ColocError
 
 COMPARE_AFTER_S: Final = 3.0
 COMPARE_AGAIN_S: Final = 15.0
-"""A start that failed is told to nobody (containerd sends no StopContainer): its CPUs are back after this."""
+"""containerd sends no StopContainer after a failed start: its CPUs are returned after this time."""
 
 RETRY_S: Final = 2.0
 RESYNCHRONISE_S: Final = 60.0
@@ -107,7 +107,7 @@ class Comparison:
             self._registration, self._next_compare = synchronised_at, synchronised_at + COMPARE_AFTER_S
             self._known_at = {}
         self._known_at = {**self._lately_known(now), **dict.fromkeys(self._node.state.containers, now)}
-        # whoever asks, the first one of a registration is not before its time: it makes the daemon ready
+        # the first comparison of a registration never comes early: it makes the daemon ready
         asked = self._asked and now >= synchronised_at + COMPARE_AFTER_S
         if self._asking or not (asked or now >= self._next_compare):
             return
@@ -128,7 +128,7 @@ class Comparison:
 
     def _answer(self, waiting: "list[Future[str]]") -> None:
         for asked in waiting:
-            with suppress(InvalidStateError):  # who waited was sent away
+            with suppress(InvalidStateError):  # the waiting caller was refused
                 asked.set_result(self.detail)
 
     def _compare(self, synchronised_at: float, now: float) -> None:

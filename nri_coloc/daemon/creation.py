@@ -61,7 +61,7 @@ class Creation:
             self._decide_and_answer(hook, exchange)
         elif exchange.claim():
             exchange.send(foreseen)
-            # such an answer moves nobody, so nothing is urgent: a runtime that woke on this CPU goes first
+            # such an answer moves no container, so nothing is urgent: a runtime that woke on this CPU goes first
             os.sched_yield()
             self._decide_answered(hook, exchange, foreseen)
         else:

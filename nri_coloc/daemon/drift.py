@@ -20,7 +20,7 @@ from nri_coloc.host.files import Correction
 from nri_coloc.host.target import Applied, Target, holds
 
 REPAIRS_PER_MINUTE: Final = 6
-"""A cgroup that somebody resets again and again is written so often, and no more."""
+"""Repairs of one cgroup in a minute, however often another writer changes it."""
 
 MINUTE_S: Final = 60.0
 

@@ -45,7 +45,7 @@ class Foresight:
             return None
         known = self._key(hook, state)
         found = self._answers.get(known) if known is not None else None
-        # the id in the key is the wish's for as long as somebody holds it, as this does
+        # the id in the key is the wish's as long as an object holds it, as this one does
         return found[1] if found is not None else None
 
     def learn(self, hook: Hook, before: NodeState, after: NodeState, terms: Terms, answer: Any) -> None:

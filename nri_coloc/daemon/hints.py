@@ -18,7 +18,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 
 A_SWEEP: Final = 32
-"""So many containers are told in one sweep at most: each costs a few system calls a thread."""
+"""Containers whose tasks get hints in one sweep: each costs a few system calls for each thread."""
 
 
 class Tasks(Protocol):

@@ -100,7 +100,7 @@ class Hooks:
             route = self._routes.get(hook.kind, self._nothing)
             route(hook, exchange)
         except TransportLost:
-            raise  # there is nobody left to answer
+            raise  # no caller is left to answer
         except Exception as error:  # noqa: BLE001 - a failure of ours never fails a container (invariant 8)
             self._failed(hook, ticket, answers, error)
         finally:

@@ -16,7 +16,7 @@ from nri_coloc.host.target import Target
 HIGH: Final = "memory.high"
 
 _OF_OTHERS: Final = {"memory.low", "memory.min"}
-"""What `protections` keeps."""
+"""The part of the state that `protections` keeps."""
 
 
 class Leftovers:

@@ -58,10 +58,10 @@ from nri_coloc.lending.sampler import BUDGET, FastSampler
 from nri_coloc.placing import reclaim_cgroups, sizing, tiers, whereabouts
 
 WATCH_AGAIN_S: Final = 0.1
-"""Between two choices of what to read, however many pods come and go: each costs about 3 µs a pod."""
+"""Seconds between two choices of counters, however many pods come and go: a choice costs about 3 µs for each pod."""
 
 TELL_EVERY_S: Final = 0.5
-"""Ticks that changed nothing are told together: fifty at once cost a fifth of what fifty one by one do."""
+"""Ticks without a change are reported together: fifty at once cost a fifth of fifty single reports."""
 
 COST_OF_LATE: Final = 16
 """Ticks that a mean is of: the pace keeps to a share of a core in the mean, so one that met a page fault or waited for

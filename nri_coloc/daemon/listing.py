@@ -29,7 +29,7 @@ PATIENCE_S: Final = 30.0
 `restore`."""
 
 INDEX: Final = "99"
-"""Last in the order of plugins: nobody waits for a connection that is about to end."""
+"""Last in the order of plugins: no hook waits for a connection that is about to end."""
 
 READ_SIZE: Final = 1 << 18
 

@@ -167,7 +167,7 @@ class MemoryWorker:
         left: dict[str, Bounds] = {}
         for path in _after(self._last, wanted):
             if self._stopping or self._wanted is not None:
-                return {}  # what is newer counts
+                return {}  # the newer value counts
             self._last = path
             if self._guarded(self._bound, path, wanted[path]):
                 left[path] = wanted[path]

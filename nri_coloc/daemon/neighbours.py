@@ -20,7 +20,7 @@ KEPT: Final = 64
 KNOWN_BY: Final = (
     "set runtime.draCPUDriver: true, so that this plugin names no CPUs at creation and files pin containers"
 )
-"""What an operator can do about another plugin that names CPUs."""
+"""Advice about another plugin that names CPUs."""
 
 
 class Creations:

@@ -18,7 +18,7 @@ from nri_coloc.forecast.use import SYSTEM, Use
 from nri_coloc.pods.replicas import OnlinePod
 
 ADVERTISED_S: Final = 60.0
-"""How long an offer stands if nobody comes or goes (DESIGN 6, "slowest")."""
+"""How long an offer holds if no pod comes or goes (DESIGN 6, "slowest")."""
 
 Online = Mapping[str, OnlinePod]
 

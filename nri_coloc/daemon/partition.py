@@ -58,7 +58,7 @@ class Partition:
         tuning = self._node.tuning.reclaim
         result = partition.tick(self._memory, readings, found, tuning, readings.at)
         self._memory = result.memory
-        # before the runtime has told of anybody, sizes would be those of an empty node
+        # before the runtime's first list, sizes would be those of an empty node
         if state.pods or self._relocation.host_groups:
             inputs = _inputs(result, readings, self._tiers_of(state))
             decisions = self._act(PoolsSized(result.sizes, result.because, inputs=inputs), state)

@@ -24,7 +24,7 @@ from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
 
 ELSEWHERE: Final = ("system.slice", "init.scope", "")
-"""Where to look otherwise, the most telling first; the root itself only for what even it has."""
+"""Other cgroups to check, the best first; the root only for files that it has."""
 
 
 PODS_LOOKED_AT: Final = 8

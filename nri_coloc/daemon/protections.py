@@ -21,7 +21,7 @@ LOW: Final = "memory.low"
 MIN: Final = "memory.min"
 
 Files = tuple[Correction, ...]
-"""Of one cgroup: what they showed, and what they were given."""
+"""The files of one cgroup: value found, and value written."""
 
 
 class Protections:

@@ -151,9 +151,9 @@ class Pusher:
 
     def submit(self, container_ids: Iterable[str]) -> None:
         """Have the specs of these containers brought up to date, in time; one that failed keeps its turn."""
-        named = [*filter(None, container_ids)]  # a runtime may tell of one without an id
+        named = [*filter(None, container_ids)]  # a runtime may report one without an id
         if not named:
-            return  # most hooks concern nobody else, and a thread that wakes up takes their time
+            return  # most hooks concern no other container, and a thread that wakes up takes their time
         with self._wanted:
             for container_id in named:
                 self._waiting.setdefault(container_id, 0.0)
@@ -194,7 +194,7 @@ class Pusher:
         while (container_id := self._next()) is not None:
             try:
                 pause = self._push(container_id)
-            except Exception as error:  # whatever a push meets, the others must have theirs
+            except Exception as error:  # an error of one push must not stop the others
                 self._report.log.exception(
                     "a push failed by an error in the plugin", id=container_id, exc_info=error
                 )
@@ -293,7 +293,7 @@ class Pusher:
         assignment = state.containers.get(container_id)
         if assignment is None:
             self.forget(container_id)
-            return  # it ended meanwhile; that is what the runtime refused
+            return  # it ended meanwhile; the runtime refused for that reason
         failures = self._put_off(container_id)
         if failures & (failures - 1) == 0:  # the first, second, fourth, eighth … time
             said = f"{because}; tried {failures} times, the next time in {_back_off(failures):g} s"

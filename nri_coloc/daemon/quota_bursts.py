@@ -78,7 +78,7 @@ class QuotaBursts:
             self._say_only(reckoned, state)
             return
         self._would = {}
-        # who was raised and is not any more keeps its place until its own quota is written
+        # a container that is no longer raised keeps its entry until its own quota is written
         former = self._bandwidths.raised
         above = {k: one for k, one in reckoned.items() if one.quota > one.own}
         lost = {

@@ -12,7 +12,7 @@ from nri_coloc.errors import KernelInterfaceError
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
-"""What else somebody resets in that cgroup waits for as long."""
+"""Drift of other files in that cgroup waits equally long."""
 
 
 class _Pause(NamedTuple):

@@ -19,12 +19,12 @@ from nri_coloc.daemon.sentry import Member, Sentry
 from nri_coloc.placing import reclaim_cgroups
 
 GUARD_EVERY_S: Final = 0.5
-"""Between two looks at the files of members of whom the kernel does not tell, in turn: what somebody reset is repaired
-before the next sweep. A look costs about as much as a tick."""
+"""Seconds between two checks of reclaim cgroups without an inotify watch, round-robin: drift is repaired before the
+next sweep. A check costs about as much as a tick."""
 
 LEAVE_WITHIN_S: Final = 0.02
-"""How long a growing box waits for those who leave its new CPUs: the loop stands still meanwhile. Whoever is later
-shares a CPU with tasks of the smallest weight for that long."""
+"""How long a growing reclaim pool waits for containers that leave its new CPUs, while the loop stands still. A later
+container shares a CPU with tasks of minimum weight meanwhile."""
 
 
 class _Members(NamedTuple):
@@ -103,7 +103,7 @@ class Relocation:
 
     def carry_out(self, outcome: Outcome, before: NodeState) -> None:
         """Bring everybody to an outcome that holds already."""
-        others = Moves(containers=outcome.moves.containers)  # the policy lists who leaves first
+        others = Moves(containers=outcome.moves.containers)  # the policy lists leaving containers first
         leaving = Moves(containers=_leaving_to_the_box(outcome, before))
         if leaving:
             gained = outcome.state.pools.reclaim & ~before.pools.reclaim

@@ -30,7 +30,7 @@ from nri_coloc.service.audit import AuditLog, Record, pod_of, worded
 from nri_coloc.service.metrics import Metrics
 
 Subject = Assignment | str
-"""Whom a record is about: a container, or a pod by its id."""
+"""The subject of a record: a container, or a pod by its id."""
 
 Lacking = Callable[[Knobs], Knobs]
 """Returns the values that this machine does not take."""

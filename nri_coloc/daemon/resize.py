@@ -91,7 +91,7 @@ class Resize:
         self._actuator.bandwidths.place(container_id)
         drift = self._actuator.place(container_id)
         if drift is not None and not drift.former:
-            # what we ordered before was only overtaken: the runtime carries out an update while the next is decided
+            # our previous order was only overtaken: the runtime applies an update while the next is decided
             self._consequences.tell_drift(container_id, drift)
 
     def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:

@@ -26,7 +26,7 @@ COST_SHARE: Final = 0.0005
 LONGEST_PAUSE_S: Final = 4.0
 
 ARMED_EVERY_S: Final = 60.0
-"""A cgroup that was made anew at the same path is not the one that is watched, and nothing tells so."""
+"""A cgroup that was created again at the same path is not watched, and the kernel does not report it."""
 
 
 class Member(NamedTuple):
@@ -104,8 +104,8 @@ class Sentry:
         path = due[self._looked % len(due)]
         member = self._members[path]
         if path in self._watched and not member.may_be_remade:
-            self._ours.discard(path)  # or the next one's write would count as ours, and nobody would look
-            self._quiet.add(path)  # before the look: what is written from here on is told
+            self._ours.discard(path)  # or the next foreign write would count as ours and not be checked
+            self._quiet.add(path)  # before the check: later writes are reported
         member.look()
 
     def _run(self, watches: Watches) -> None:
@@ -136,7 +136,7 @@ class Sentry:
     def _look(self, member: Member) -> None:
         try:
             member.look()
-        except Exception as error:  # the others that were written to must be looked at as well
+        except Exception as error:  # other written cgroups must be checked as well
             self._report.log.exception("a check of the inotify thread failed", exc_info=error)
 
     @property

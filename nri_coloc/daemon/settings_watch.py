@@ -53,7 +53,7 @@ class SettingsWatch:
         if _in_place(self._seen, identity) and not self._is_still(identity, now):
             return None
         change = self._read(identity)
-        # what was written or swapped while we read is another's look
+        # a write or swap during this reading is left to the next one
         return change if self._identity() == identity else None
 
     @property

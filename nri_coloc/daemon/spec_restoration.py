@@ -90,13 +90,13 @@ class SpecRestoration:
             refused.append(f"{lost}: {len(failed)} containers keep the values of their specs; run it again")
         return SpecsRestored(tuple(done), tuple(refused), frozenset(failed))
 
-    # ---- whom it concerns ----
+    # ---- the containers concerned ----
 
     def _subjects(self, listed: Listing) -> Iterator[_Subject]:
         for container in listed.containers:
             pod = listed.pods.get(container.pod_id)
             if pod is None:
-                continue  # without its pod nobody can tell whether a record is ours
+                continue  # without its pod it is unknown whether a record is ours
             try:
                 path = cgroup_layout.container_path(container.cgroups_path)
             except ValueError:

@@ -35,7 +35,7 @@ UNREAD: Final = "; running pods lack the labels and annotations that the file ne
 """Of settings of a daemon that the runtime launched: it cannot have the list again."""
 
 TOPOLOGY_EVERY_S: Final = 1.0
-"""A glimpse takes some 50 µs. Until it is seen that a CPU went offline, it counts among those that are lent."""
+"""A check takes some 50 µs. Until it is done, a CPU that went offline counts as lendable."""
 
 _MACHINE_CHANGED: Final = "the set of online CPUs changed"
 

@@ -47,7 +47,7 @@ EVERY_WHOLE: Final = 12
 """Pictures between two that have containers in them, and of pods their I/O and stalls: a minute. Metrics show these."""
 
 SAVED_EVERY_S: Final = 600.0
-"""A restart loses as much of what was learnt; a history fades by half in hours."""
+"""Seconds between two checkpoints. A restart loses this part of the histories, which fade by half in hours."""
 
 ENDS_WITHIN_S: Final = 1.0
 
@@ -186,7 +186,7 @@ class Survey:
         """Learn what was used between two pictures, bound the box's memory, make an offer."""
         wall_s, online, tuning = self._wall(), scene.online, scene.tuning
         self.outlook.saw(before, picture, online, wall_s, tuning)
-        # before the offer: nobody shall see one beside a headroom that is not known
+        # before the offer: no reader may see an offer beside an unknown headroom
         self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
         if self.outlook.advertise(picture, scene, wall_s):
             offer = self.outlook.capacity

@@ -167,7 +167,7 @@ def holds_a_vm(state: NodeState, pod_id: str) -> bool:
 
 
 def pod_path(pod: Pod) -> str:
-    """Return the cgroup that is a pod's alone, "" if it has none: what others live in too is never written."""
+    """Return the cgroup that is a pod's alone, "" if it has none: a cgroup with other users is never written."""
     try:
         return cgroup_layout.pod_path(pod.cgroup_parent) if pod.owns_cgroup else ""
     except ValueError:

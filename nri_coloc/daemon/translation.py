@@ -243,7 +243,7 @@ class Translator:
         if resized is None:
             return container, wish
         again = self.wish(pod, resized, tuning)
-        # only a part of the limit follows it: of an amount, another one in the spec tells of no resize
+        # only a percentage follows the limit: another amount in the spec shows no resize
         explains = again.annotated.memory_limit == container.resources.memory_limit
         return (resized, again) if explains else (container, wish)
 

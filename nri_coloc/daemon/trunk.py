@@ -28,8 +28,8 @@ READ_SIZE: Final = 1 << 15
 
 HOOK_FIRST_S: Final = 1e-4
 UNDISTURBED_S: Final = 5e-3
-"""How long a thread that wants the interpreter waits before it is taken from the one that has it. Short while this
-thread waits for a hook: other threads' work then gives way to it. Python's usual 5 ms while it works on one."""
+"""How long a thread that wants the interpreter waits before the running thread gives it up. Short while this
+thread waits for a hook, so that other threads give way; Python's usual 5 ms while it works on one."""
 
 OnConfigured = Callable[[events.Configured], None]
 

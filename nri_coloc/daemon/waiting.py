@@ -18,7 +18,7 @@ from nri_coloc.lending import run_delay
 from nri_coloc.lending.sampler import FastSampler
 
 MOST_PODS: Final = 8
-"""As many as tasks are followed (`run_delay.MOST_TASKS`): by what they used between the last two pictures."""
+"""As many as followed tasks (`run_delay.MOST_TASKS`): by their use between the last two snapshots."""
 
 
 class Waiting:

@@ -18,12 +18,13 @@ DEFAULT_TIMEOUT_S: Final = 2.0
 """containerd's plugin_request_timeout, for a request that states none."""
 
 POLL_S: Final = 0.25
-"""How often somebody looks whether there is a deadline: half of the usual half second, so that none of these passes
-unseen. A look is 50 to 100 µs on a core that does nothing else meanwhile."""
+"""Seconds between two checks for a deadline: half of the usual half second, so that no deadline passes
+unseen. A check takes 50 to 100 µs on an idle core."""
 
 RESTS_AFTER: Final = 40
-"""Looks in a row without a hook, ten seconds: then nobody looks until the next hook wakes this thread. On a quiet node
-the looks were a 25th of what the daemon costs. No sooner: who is woken wants the interpreter's lock beside the hook."""
+"""Checks in a row without a hook, ten seconds: then this thread sleeps until the next hook wakes it. On a quiet node
+the checks were a 25th of the daemon's cost. No sooner, because a woken thread wants the interpreter's lock beside the
+hook."""
 
 REST_S: Final = 3600.0
 
@@ -150,7 +151,7 @@ class Watchdog:
         """Answer what is overdue; returns the seconds to the next look."""
         self._quiet += 1
         self._rests = self._quiet > RESTS_AFTER
-        ticket = self._ticket  # after `_rests`: whoever begins one later rings
+        ticket = self._ticket  # after `_rests`: a hook that begins later rings
         if ticket is None or ticket.claimed:
             return REST_S if self._rests else POLL_S
         self._rests = False

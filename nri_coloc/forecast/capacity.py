@@ -57,7 +57,7 @@ class _Past(NamedTuple):
 
 
 _GRAVEST: Final = (Binding.STALE, Binding.NOT_MEASURED, Binding.YESTERDAY, Binding.FORECAST)
-"""An offer of two resources is known as well as the one that is known least."""
+"""Order of knowledge: an offer is known as well as its least known resource."""
 
 
 def capacity(

@@ -21,7 +21,7 @@ _MOST_AGEING: Final = 2.0
 """Half-lives that one gap counts for at most."""
 
 _RESCALED_AT: Final = 24.0
-"""Half-lives after which all weights are scaled back: 2^24 is what a 32-bit float still holds beside 1."""
+"""Half-lives after which all weights are scaled back: a 32-bit float still holds 2^24 beside 1."""
 
 _NOTHING: Final = 1e-6
 """A weight that 20 half-lives have been over: less is dropped (the autoscaler's epsilon is of this order too)."""

@@ -14,7 +14,7 @@ UNKNOWN: Final = -1
 _HOUR_S: Final = 3600.0
 _DAY: Final = 24
 _LARGEST: Final = 2**63 - 1
-"""What a slot holds; a day's peak of anything is less."""
+"""The largest value of a slot; a day's peak is less."""
 
 
 @dataclass(frozen=True, slots=True)

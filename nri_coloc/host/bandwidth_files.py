@@ -200,7 +200,7 @@ class Bandwidths:
             files.write(file, text)
         except KernelInterfaceError as error:
             if original is None:
-                self._journal.forget(file)  # what is there may change before the next try
+                self._journal.forget(file)  # the file may change before the next try
             return error.as_value()
         self._wrote[file] = text
         if text == original:

@@ -21,7 +21,7 @@ from nri_coloc.host import kernel_files
 Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified", "cpuacct"]
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
-"""The v1 names of what we set; on v2 `blkio` is called `io` and all of them share one folder."""
+"""The v1 names of the controllers that are used; on v2 `blkio` is called `io`, and all share one folder."""
 
 _MARK: Final = "cgroup.controllers"
 """The file that every cgroup of a v2 hierarchy has and none of v1 (Documentation/admin-guide/cgroup-v2)."""

@@ -84,7 +84,7 @@ class CgroupWriter:
         told = f"{folder}/{tasks.NAME}"
         former = self._journal.original(told)
         if former not in (None, hint.policy.value):
-            # by the settings of a former life: who is batch or idle by our hand would be left alone
+            # by the settings of the previous process: tasks with our batch or idle policy would be left alone
             failure = tasks.reset(folder, self._layout.version, str(former))
             if failure is not None:
                 return failure

@@ -25,7 +25,7 @@ LIMIT: Final = 2048
 _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 READ_SIZE: Final = 1 << 16
-"""What fills this is no counter file: taken for unreadable rather than for complete."""
+"""Bytes of a reading. A file that fills them is no counter file, and counts as unreadable."""
 
 MACHINE_SIZE: Final = 1 << 22
 """As `READ_SIZE`, of the machine's own files, which have lines for each CPU: /proc/zoneinfo some 150 bytes for each CPU

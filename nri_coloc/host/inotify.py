@@ -24,7 +24,7 @@ _HEAD: Final = struct.Struct("iIII")
 """struct inotify_event without its name, which events of a watched file have none of."""
 
 _AT_ONCE: Final = 1 << 16
-"""Bytes a read: 4096 events, a quarter of what the kernel keeps at most by default."""
+"""Bytes of a read: 4096 events, a quarter of the kernel's default queue."""
 
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 

@@ -22,10 +22,10 @@ MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_
 """The files that hold what a member of the box may have of its memory."""
 
 MEMORY_LIMIT: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}
-"""What no use gets above, by the version of cgroups."""
+"""Files that bound the use, by the version of cgroups."""
 
 MEMORY_USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
-"""What bounds are held against, likewise."""
+"""Files of the use, by the version of cgroups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _is_list(text: str) -> bool:
 _U64_DIGITS: Final = 20
 
 UNLIMITED: Final = 1 << 62
-"""What v1 shows for a memory limit that there is not is just below 2^63."""
+"""v1 shows a missing memory limit as a number just below 2^63."""
 
 _BOUNDLESS: Final = frozenset({"cpu.max", "memory.max", "memory.high", "memory.low", "memory.min"})
 """Files that say "max"."""

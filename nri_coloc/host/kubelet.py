@@ -33,7 +33,7 @@ MEND: Final = (
     f"run the kubelet with --cpu-manager-policy=none (cpuManagerPolicy in its configuration), remove {STATE_FILE} "
     "and restart it; or set node.kubeletCPUManager to preserve-kubelet, which leaves the kubelet's CPUs alone"
 )
-"""What an operator can do about a static CPU manager."""
+"""Advice about a static CPU manager."""
 
 Policy = Literal["none", "static", "unknown"]
 Entries = Mapping[str, Mapping[str, CPUMask]]

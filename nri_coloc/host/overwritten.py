@@ -21,13 +21,13 @@ minute at the least, and not for a minute after a refusal. The kubelet's own ste
 
 
 KUBELETS: Final = frozenset({"cpu.shares", "cpu.weight", "memory.limit_in_bytes", "memory.max"})
-"""What it writes at a resize to a pod's cgroup. Quotas too, which are `bandwidths`'s."""
+"""Files of a pod's cgroup that it writes at a resize. Quotas too, which `bandwidths` handles."""
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "memory")
 """Whose files these are."""
 
 MOST: Final = 1024
-"""Resizes kept at a time, in both hierarchies of cgroup v1: of all pods of a large node. Pods end, and nobody tells."""
+"""Resizes kept at a time, in both hierarchies of cgroup v1: for a large node, because ends are not reported."""
 
 
 class _Found(NamedTuple):
@@ -86,7 +86,7 @@ class Overwritten:
         """Look once more at all pods that are being resized, for nobody will before their files are put back."""
         for folder in [folder for folder, at in self._resized.items() if now - at < LASTS_S]:
             for file in self._journal.below(folder):
-                with suppress(KernelInterfaceError):  # who puts it back tells of it
+                with suppress(KernelInterfaceError):  # the caller that restores it records it
                     self.look(file, now)
 
     def tidy(self, now: float) -> None:

@@ -76,7 +76,7 @@ def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
             slice_us=found.slice_us if hint.slice_us is None else hint.slice_us,
         )
         if told != found:
-            # a slice that is told back may be the kernel's own: given back it would become the task's
+            # a slice that is read back may be the kernel's own: written back it would become the task's
             write(tid, told if hint.slice_us is not None else told._replace(slice_us=_KERNELS_OWN))
     except KernelInterfaceError as error:
         return error.as_value()

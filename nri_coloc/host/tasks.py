@@ -14,7 +14,7 @@ from nri_coloc.host import files, scheduler
 from nri_coloc.host.knob_files import numbers
 
 NAME: Final = "cgroup.procs"
-"""The file by which the journal knows a cgroup whose tasks were told something."""
+"""The file by which the journal knows a cgroup whose tasks have hints."""
 
 _Change = Callable[[int], KernelInterfaceError | None]
 
@@ -22,8 +22,8 @@ _LISTS: Final = ("tasks", "cgroup.threads")
 """By version of the hierarchy, 1 and 2."""
 
 _ROUNDS: Final = 8
-"""A task that is born while the others are told has what its parent had. Once a look finds nobody new, all who live
-have been told, and whoever is born later inherits that; a cgroup that forks without end is left after so many looks."""
+"""A task that is forked meanwhile has its parent's policy. When a listing finds no new task, all tasks have the
+hint, and later tasks inherit it. A cgroup that forks without end is left after this number of listings."""
 
 
 def tell(folder: str, version: int, hint: Hint) -> KernelInterfaceError | None:

@@ -152,7 +152,7 @@ def sizes(
         t.name: _gift(t, wishes[t.name], before[t.name], idle[t.name], now) for t in online if t.name in gives
     }
     given = _given(online, lowest, wishes, before, allocatable)
-    # whoever dwelt has had its say: another dwell begins, with a peak of its own
+    # the dwell is over: another dwell begins, with a peak of its own
     dwelling = {name: each for name, each in idle.items() if name not in gives}
     dwelling |= {n: idle[n]._replace(giving=True) for n in gives if wishes[n].want < given[n] <= before[n]}
     return Memory(given, dwelling), given, _words(wishes, before, given, allocatable.cpus)

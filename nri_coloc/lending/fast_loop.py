@@ -52,7 +52,7 @@ def push(peaks: Peaks, value: int, now: float, window_s: float) -> Peaks:
 
 
 QUIET_MILLI: Final = 20
-"""A box that uses less than this disturbs nobody, milli-CPU."""
+"""Reclaimed use below this disturbs no online pod, milli-CPU."""
 
 CLOSER_S: Final = 0.012
 """How soon use that jumped is looked at again: over so long the counters' own error leaves most of a full burst."""

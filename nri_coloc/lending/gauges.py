@@ -268,14 +268,14 @@ def _sum(figures: Sequence[int | None]) -> int | None:
 
 
 AT_ONCE_S: Final = 0.0005
-"""Counters that are added up belong to one moment: a round that was interrupted for longer is none, and is read again:
-by then it takes a fifth of the time, and what it would leave to others is many reads one by one."""
+"""Summed counters belong to one moment. A round that was interrupted for longer than this is read again, which takes a
+fifth of the time; without it a tick would read all counters one by one."""
 
 LEFT: Final = {Role.PODS: 1, Role.BOX: -1, Role.DEDICATED: -1}
-"""What pods use and is neither the box's nor apart is what these roles use, added or taken off."""
+"""Online use is the sum of these roles, added or subtracted."""
 
 REST: Final = {Role.SYSTEM: 1, Role.HOST: -1}
-"""Likewise of what runs beside pods."""
+"""The same for use beside pods."""
 
 BOXED: Final = frozenset((Role.BOX, Role.HOST))
 SUMMED: Final = frozenset((*LEFT, *REST))

@@ -22,7 +22,7 @@ from nri_coloc.lending.pool_size import Lent
 from nri_coloc.lending.stall import Gauge
 
 PASSES_S: Final = 0.8
-"""After so long the next look's tick decides in any case: what is told of ticks, and comes with them, waits for it."""
+"""After so long the next tick decides in any case, because reports of ticks wait for a decision."""
 
 _AT_REST: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
 _WAITS: Final = frozenset({Binding.DWELL, Binding.GROWTH_STEP})
@@ -84,7 +84,7 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
         return None
     use = usage.total(memory.meters, readings.at)
     if use is None or lent.grown_at == memory.at:
-        return None  # what a growth cost is told with the readings after it, and noted by a tick
+        return None  # the cost of a growth comes with the readings after it, and a tick notes it
     rates = memory.rates
     most, calm, least = _bounds(lent, readings, tuning)
     until = readings.at + PASSES_S
@@ -179,7 +179,7 @@ def _are_calm(glance: Glance, look: Look, span: float) -> bool:
 def _is_calm(before: Sample | Gauge | None, sample: Sample, stall: float) -> bool:
     known = None if before is None else before.stalled_us
     if before is None or known is None or sample.stalled_us is None:
-        return sample.stalled_us is known  # without pressure files nobody has any
+        return sample.stalled_us is known  # without pressure files no group has any
     return 0 <= sample.stalled_us - known <= stall * (sample.at - before.at) * 1e6
 
 

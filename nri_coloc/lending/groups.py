@@ -14,7 +14,8 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.readings import Role
 
 MOST_TOGETHER: Final = 4
-"""How many others one figure of a tier may be less of; its members are read in turn instead, each with its own time."""
+"""How many other pods may be subtracted for one figure of a tier; beyond it the members are read round-robin, each with
+its own time."""
 
 Paths = tuple[str, ...]
 
@@ -119,7 +120,7 @@ def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
 def _node(facts: Facts) -> Iterator[Group]:
     if facts.reserved:
         yield Group(Role.RESERVED, cpus=facts.reserved)
-    # where nobody is known to be below kubepods, that is no cgroup or an empty one: pods use nothing, the rest is all
+    # without a known pod below kubepods, it is no cgroup or an empty one: pods use nothing, the rest is all
     kubepods = (facts.kubepods,) if facts.kubepods else ()
     yield Group(Role.PODS, kubepods)
     if facts.beside:
@@ -133,7 +134,7 @@ def _box(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]
     boxed = [*_summed(families, lambda pod: pod.role is Role.BOX)]
     boxed += (((one.path,), ()) for pod in facts.pods for one in pod.containers if one.boxed)
     for add, less in boxed:
-        # what is outside of kubepods is in the rest, as host groups are
+        # use outside of kubepods is in the rest, as host groups are
         yield Group(Role.BOX if _is_below(facts.kubepods, add[0]) else Role.HOST, add, less)
 
 
@@ -196,7 +197,7 @@ def _tiers(kubepods: str, pods: Sequence[TierFacts]) -> Iterator[Group]:
     for parent, here, together in _families(kubepods, pods, straight):
         for tier in dict.fromkeys(pod.tier for pod in here if pod.tier):
             members = tuple(dict.fromkeys(pod.path for pod in here if pod.tier == tier))
-            # a sandbox that was made anew has the cgroup of the one before it
+            # a sandbox that was created again has the cgroup of the previous one
             others = tuple(dict.fromkeys(pod.path for pod in here if pod.path not in members))
             if together and len(others) < min(len(members) - 1, MOST_TOGETHER):
                 yield Group(Role.TIER, (parent,), others, tier=tier)

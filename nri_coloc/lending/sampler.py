@@ -38,11 +38,11 @@ BUDGET: Final = 8
 """Files a tick, where what is added up leaves room for others: DESIGN 6."""
 
 LEAST_IN_TURN: Final = 2
-"""Files of those in turn, where it leaves none."""
+"""Files of round-robin groups, if the summed counters leave none."""
 
 UNHURRIED: Final = 110
-"""So many groups in turn have their time: it is what a node of as many pods has, for which the loop's cost is laid
-down, and of containers with a quota, three files each, the least makes a round of 5.5 s at 50 ms."""
+"""Round-robin groups with the full time for a round: a node of this many pods, for which the loop's cost is laid
+down. Containers with a quota have three files each; the least number of reads makes a round of 5.5 s at 50 ms."""
 
 UNHURRIED_S: Final = 7.0
 """How long their round takes where ticks are rare, as beside a box at its floor: the least would take minutes."""
@@ -54,11 +54,11 @@ MOST_IN_TURN: Final = 48
 """Files a tick that a round may ask for: 960 such containers in 3 s at 50 ms; with more the round takes longer."""
 
 REPLACED_S: Final = 0.006
-"""Until then no rate can be made of those in somebody's place (`lending.usage`); who comes makes ticks come sooner."""
+"""Until then replacing counters have no rate (`lending.usage`); a new pod makes ticks come sooner."""
 
 RESERVED_PERIOD_S: Final = 0.75
-"""/proc/stat counts in steps of 10 ms and is the most expensive file here. It is read when somebody decides, which is
-every 0.8 s while a box rests."""
+"""/proc/stat counts in steps of 10 ms and is the most expensive file here. It is read with a decision, every
+0.8 s while the reclaim pool is unchanged."""
 
 _COUNTED: Final = frozenset((*SUMMED, Role.RESERVED, Role.TIER))
 """Whose use is a sum of groups: one that is chosen no more must not be counted beside those in its place."""

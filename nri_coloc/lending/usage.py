@@ -22,7 +22,7 @@ LONGEST_S = 10.0
 """A rate over more than this says nothing about now."""
 
 _UNREAD = -1
-"""As a meter's counter: nobody knows what it was, so the next sample begins anew."""
+"""As a meter's counter: unknown, so the next sample is a first one."""
 
 _PLACE = {role: place for place, role in enumerate(Role)}
 _PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]

@@ -22,7 +22,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.memory.headroom import MemoryHeadroom, Room
 
 _PAGE: Final = 4096
-"""What the kernel rounds to: a difference below it would be found again as drift."""
+"""The kernel's rounding: a smaller difference would be found again as drift."""
 
 
 class Course(NamedTuple):
@@ -174,10 +174,10 @@ def _unread(
         return control, MemoryTarget(high, control.limit, Binding.STALE, inputs, control.part)
     floor = min(high, tuning.memory_floor)
     high = max(floor, high - tuning.memory_step)
-    # memory.max stays: nobody knows how much is in use, and below that it kills
+    # memory.max stays: the use is unknown, and a limit below it kills
     binding = Binding.FLOOR if high == floor else Binding.STALE
     inputs = _of_nothing(gap_s, tuning)
-    # what bounds the pods alone stays: they get no more than all of the box
+    # the bound of the pods alone stays: they get no more than all reclaim cgroups together
     return replace(control, high=high), MemoryTarget(high, control.limit, binding, inputs, control.part)
 
 

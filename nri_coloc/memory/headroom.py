@@ -208,7 +208,7 @@ def claim_of(
             continue
         sets[group.key] = group.memory.working_set
         claimed += max(0, bytes_expected - group.memory.working_set)
-    # what grows until a picture that is too near is seen by the next one
+    # growth until a snapshot that is too near is seen by the next one
     if growth.at is None or not 0.0 <= picture.at - growth.at < LEAST_GAP_S:
         growth = Growth(_rate(growth, sets, picture.at, tuning), picture.at, sets)
     return growth, Claim(claimed, round(growth.rate * tuning.eviction_s))

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.nri import version as versions
 
-# What every version accepts: events 1 to 11.
+# Every version accepts events 1 to 11.
 ALWAYS_VALID = 0x07FF
 
 

@@ -9,7 +9,7 @@ import re
 
 NriVersion = tuple[int, int, int]
 
-# What we tell the runtime about ourselves: the messages of api/nri are those of this version.
+# The version that the plugin reports to the runtime: the messages of api/nri belong to it.
 OURS = "v0.12.2"
 
 OLDEST: NriVersion = (0, 6, 1)

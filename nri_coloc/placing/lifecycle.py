@@ -31,7 +31,7 @@ from nri_coloc.placing import (
 )
 
 MOST: Final = 64
-"""Of one pod: it is its author who decides how much there is to be said. Beyond it the oldest may be said again."""
+"""Findings kept for one pod, because its author decides their number. Beyond it the oldest may be recorded again."""
 
 
 def of(state: NodeState, pod_id: str, findings: tuple[Finding, ...]) -> tuple[NodeState, tuple[Finding, ...]]:

@@ -22,7 +22,7 @@ MEMORY: Final = "memory"
 
 
 _UNTOLD: Final = 1 << 62
-"""What every node is taken to have where the kernel tells of none: more than anybody asks for."""
+"""Memory of each node if the kernel reports none: more than any request."""
 
 
 @dataclass(frozen=True, slots=True)

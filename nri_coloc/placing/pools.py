@@ -24,7 +24,7 @@ _WHOLE: Final = 1
 _BROKEN: Final = 2
 _BESIDE_DEDICATED: Final = 3
 _RANKS: Final = (_HAD, _WHOLE, _BROKEN, _BESIDE_DEDICATED)
-"""The order in which a core's free threads are lent; those of a broken core have a sibling outside of `share`."""
+"""The order in which a core's free threads are lent; threads of a partly owned core have a sibling outside `share`."""
 
 
 def choose(

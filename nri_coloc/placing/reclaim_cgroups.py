@@ -133,7 +133,7 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
     own = NO_KNOBS
     if place.wish.handler == "pod":
         if not place.pod.owns_cgroup:
-            return NO_KNOBS  # what others live in too is never written
+            return NO_KNOBS  # a cgroup with other users is never written
         own = vm_pods.knobs(state, place)
     own = own._replace(io_weight=io_weight(state, pod_id))
     if whereabouts.is_held_to_box(place):

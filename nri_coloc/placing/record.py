@@ -24,7 +24,7 @@ _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
 _TEXTS: Final = frozenset({"cpus", "mems", "blockio_class", "rdt_class"})
 _SPEC: Final = tuple(each.name for each in fields(Resources))
 _FIGURES: Final = Knobs(shares=0, quota=0, period=0, memory_limit=0)
-"""What a container is lent in its spec; only which of them are set counts."""
+"""The lent values in a container's spec; only which of them are set counts."""
 
 _ATTRIBUTE: Final = {name: attribute for attribute, name in AUDIT_NAMES}
 

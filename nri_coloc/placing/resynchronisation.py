@@ -40,7 +40,7 @@ from nri_coloc.placing import (
 )
 
 _UNLIMITED: Final = 1 << 62
-"""A memory.high that nothing reaches, where nobody knows the machine's memory; "max" is no number."""
+"""A memory.high above any use, if the machine's memory is unknown; "max" is no number."""
 
 
 def given(
@@ -195,7 +195,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     `share` has by now. Among those that hold, sidecars come last: theirs lapse when their main container comes.
     """
     driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
-    # who lost its own since has share's CPUs in its spec, as the members of share have
+    # a container that lost its own CPUs since has share's CPUs in its spec, as the members of share have
     contested = membership.named_twice(listed, {c.pod_id for c, _ in listed})
     claims = [
         (

@@ -211,7 +211,7 @@ def levelled(sizes: list[int], count: int) -> list[int]:
 
     The sizes hold so many. Equal to taking one at a time from the largest, the first of several.
     """
-    low, high = 0, max(sizes)  # what remains above `high` is never too much, above `low` it may be
+    low, high = 0, max(sizes)  # the rest above `high` is never too much, above `low` it may be
     while low < high:
         middle = (low + high) // 2
         if sum(size - middle for size in sizes if size > middle) <= count:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from nri_coloc.core.workload import Pod
 
 _RANDOM: Final = "[bcdfghjklmnpqrstvwxz2456789]"
-"""What generated suffixes are made of (k8s.io/apimachinery, util/rand: no vowels, nothing that looks like one)."""
+"""The letters of generated suffixes (k8s.io/apimachinery, util/rand: no vowels, nothing that looks like one)."""
 
 _COPY: Final = re.compile(rf"(?P<owner>.+)-{_RANDOM}{{5}}")
 """A pod of a ReplicaSet, DaemonSet or Job."""

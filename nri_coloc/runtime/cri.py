@@ -31,7 +31,7 @@ _STATES: Final[Mapping[int, str]] = {0: "created", 1: "running", 2: "exited"}  #
 _CHANNEL_OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),  # a socket's path is no valid authority to Go's HTTP/2
     ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", 16 << 20),  # what containerd itself allows
+    ("grpc.max_receive_message_length", 16 << 20),  # containerd's own limit
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),  # grpc's own default grows to two minutes
     ("grpc.use_local_subchannel_pool", 1),  # a new client does not inherit an old one's back-off
@@ -135,7 +135,7 @@ class CriClient:
             reply: Reply = call(request, timeout=timeout)
         except grpc.RpcError as error:
             raise self._as_ours(method, error) from error
-        except ValueError as error:  # what grpc raises for a call on a closed channel
+        except ValueError as error:  # grpc raises it for a call on a closed channel
             raise errors.TransportLost(f"the connection to {self._path} is closed") from error
         return reply
 

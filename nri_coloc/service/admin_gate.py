@@ -160,10 +160,10 @@ CLOSE_S: Final = 0.5
 CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What every HTTP/2 client says first (RFC 9113, 3.4); who says anything else costs no gRPC server."""
+"""The first bytes of every HTTP/2 client (RFC 9113, 3.4); other clients cost no gRPC server."""
 
 PEER_SCHEME: Final = "unix-abstract:"
-"""What gRPC puts before the name of a peer in the abstract namespace."""
+"""gRPC's prefix of a peer's name in the abstract namespace."""
 
 
 class Server(Protocol):
@@ -254,7 +254,7 @@ class Gate:
         caller = credentials(connection)
         if caller.uid not in self.admitted:
             with connection:
-                self._refused(caller)  # first: who sees the connection's end finds told why
+                self._refused(caller)  # first: a client that sees the connection's end finds the reason
             return
         with self._turn:
             full = len(self._carried) >= MAX_CONNECTIONS

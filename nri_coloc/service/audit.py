@@ -48,7 +48,7 @@ HASTE: Final = 1024
 """A burst is one record longer for each so many that wait: these are memory, a kilobyte each."""
 
 CLOSE_S: Final = 1.0
-"""What a shutdown grants for flushing; SIGTERM promises an exit within two seconds."""
+"""Seconds for flushing at a shutdown; SIGTERM promises an exit within two seconds."""
 
 LONGEST_SENTENCE: Final = 160
 """Characters of a `because`: one look at a terminal."""

@@ -77,7 +77,7 @@ BACKLOG: Final = 128
 """With few places a burst waits a second for its second SYN."""
 
 CLOSE_S: Final = 1.0
-"""What a shutdown waits at most for the thread."""
+"""Seconds that a shutdown waits for the thread."""
 
 RETRY_S: Final = 1.0
 """Between two attempts to get the port."""

@@ -106,8 +106,8 @@ client might lose the answer."""
 
 SHARE: Final = 0.01
 BURST_S: Final = 0.05
-"""What all clients together may cost this thread: a hundredth of a core, and 50 ms at once, some 500 requests. Beyond
-that each turn serves more clients, and each waits some 10 ms."""
+"""CPU time of this thread for all clients together: a hundredth of a core, and 50 ms at once, some 500 requests.
+Beyond that each turn serves more clients, and each client waits some 10 ms."""
 
 LONGEST_PAUSE_S: Final = 0.05
 """A probe waits no longer than this for its turn, whatever was spent."""

@@ -38,7 +38,7 @@ class _Lines:
             with self._lock:
                 self._stream.write(line + "\n")
                 self._stream.flush()
-        except (OSError, ValueError):  # a full disk, a reader who left, a stream closed at exit
+        except (OSError, ValueError):  # a full disk, a closed pipe, a stream closed at exit
             return
 
     debug = info = warning = error = critical = msg

@@ -28,7 +28,7 @@ REQUEST_TIMEOUT_MS = 2000
 REGISTRATION_TIMEOUT_MS = 5000
 # Below this many objects a runtime stops halving a Synchronize that is still too large.
 FEWEST_OBJECTS = 8
-# What the envelope adds to a part: service, method and deadline.
+# Bytes that the envelope adds to a part: service, method and deadline.
 ENVELOPE_ROOM = 128
 
 

@@ -21,7 +21,7 @@ _PRESSURES: Final = {
     "memory.pressure": _PRESSURE,
 }
 COUNTERS: Final = frozenset({"cpuacct.usage", "cpu.stat", *_PRESSURES})
-"""What is read again and again through one descriptor."""
+"""Files that are read repeatedly through one descriptor."""
 
 _USAGE: Final = "usage_usec 0\nuser_usec 0\nsystem_usec 0"
 

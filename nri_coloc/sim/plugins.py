@@ -20,7 +20,7 @@ from nri_coloc.sim.plugin_link import Containers, OnUpdates, PluginLink, Pods
 REGISTRATION_TIMEOUT: Final = 180.0
 REQUEST_TIMEOUT: Final = 180.0
 """containerd gives a plugin 5 s and 2 s. The machine below may stand still for longer, and a plugin that is dropped for
-that, or hurries and answers neutrally, shows nothing; whoever wants to see either sets the times himself."""
+that, or hurries and answers neutrally, shows nothing; a test of either sets the times itself."""
 
 Snapshot = Callable[[], tuple[Pods, Containers]]
 
@@ -95,7 +95,7 @@ class Plugins:
         self._serving = [link for link in self._serving if not link.closed]
         self._links = [link for link in self._links if not link.closed]
 
-    # ---- those who come ----
+    # ---- new plugins ----
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -107,7 +107,7 @@ class Plugins:
             adaptation = Adaptation(self.version, f"v{self._runtime_version}", timeout_ms=timeout_ms)
             link = PluginLink(connection, adaptation, self.request_timeout, self._apply)
             self._links.append(link)
-            if self._listener is not listener:  # closed meanwhile: nobody else will end this one
+            if self._listener is not listener:  # closed meanwhile: no other thread will end this one
                 link.close("the runtime ended")
             elif link.register(REGISTRATION_TIMEOUT) and link.configure():
                 self._welcome(link)

@@ -18,7 +18,7 @@ ROOM: Final = 256
 
 _READ_SIZE: Final = 1 << 16
 _CUT_FOR_S: Final = 30.0
-"""How long a file may lie cut: whoever cut it may have to wait for a CPU, or the whole machine stand still."""
+"""How long a file may be truncated: its writer may wait for a CPU, or the whole machine may stand still."""
 
 _LOOK_AGAIN_S: Final = 0.001
 

@@ -17,7 +17,7 @@ from nri_coloc.nri import version as versions
 from nri_coloc.nri.version import NriVersion
 
 NO_REQUEST: Final = Resources(shares=2)
-"""What the kubelet makes of a container without requests."""
+"""The kubelet's shares of a container without requests."""
 
 
 class Phase(Enum):
@@ -162,7 +162,7 @@ class Container:
         message.linux.cgroups_path = f"/{self.cgroup}"
         message.linux.oom_score_adj.value = self.oom_score_adj
         message.linux.resources.CopyFrom(self.resources)
-        if not versions.has_pod_updates(version):  # `unified` is told from 0.10 on, and so is the time
+        if not versions.has_pod_updates(version):  # `unified` is reported from 0.10 on, and so is the time
             message.linux.resources.ClearField("unified")
         else:
             message.created_at = self.created_at

@@ -126,7 +126,7 @@ class Workload:
         self._began: float | None = None
         self._last = 0.0
 
-    # ---- who wants what ----
+    # ---- demands of workloads ----
 
     def attach(self, path: str, load: Load) -> None:
         """Let a cgroup want CPU time from now on."""
@@ -230,7 +230,7 @@ class Workload:
             part = max(lacks, self._delays.get(task.path, 0.0))
             for path in ("", *levels(task.path)):
                 self._counters.setdefault(path, Counters()).used += used * elapsed
-                # PSI's "some": at least one waits, so that whoever waits most decides
+                # PSI's "some": at least one waits, so that the longest waiter decides
                 waited[path] = max(waited.get(path, 0.0), part)
             self._throttle(task, elapsed)
         for path, part in waited.items():

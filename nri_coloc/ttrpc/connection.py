@@ -23,7 +23,7 @@ MAX_OPEN_STREAMS = 1024
 # Answers to faults are tens of bytes each. A peer that provokes more than one largest message of
 # them between two looks at the outbox is not mistaken, it is hostile.
 MAX_OUTBOX_BYTES = frames.MESSAGE_LIMIT
-# An error must always fit into a frame; four KiB is more text than anyone logs.
+# An error must always fit into a frame; four KiB is more than a log line holds.
 MAX_STATUS_MESSAGE = 4096
 
 

@@ -45,12 +45,12 @@ INSTEAD = dict(enumerate(FORBIDDEN.values()))
 
 LIMITS = {
     "documents": 0.5,
-    "messages": 2.3,
-    "comments": 10.6,
-    "docstrings": 16.2,
+    "messages": 1.1,
+    "comments": 2.3,
+    "docstrings": 15.0,
     "tests: comments": 14.8,
     "tests: docstrings": 15.0,
-    "tests: messages": 10.8,
+    "tests: messages": 10.2,
 }
 
 

@@ -40,7 +40,7 @@ USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
         LENT_QUOTA: lambda wish: f"quota {wish.knobs.quota}" if wish.knobs.quota else "no quota",
     }
 )
-"""What others can say and our own keys cannot, and how to say what a wish ended up with."""
+"""Wishes of other vocabularies without a key of ours, and the words for their result."""
 
 DOCUMENTS_KEPT: Final = 8
 """Parsed annotations that are kept: as many as one pod can have. The annotations of one pod take 2 MiB when parsed."""
@@ -58,7 +58,7 @@ class Handling(StrEnum):
 
 
 Fit = Callable[[Any, gate.Subject], Any]
-"""From a value and for whom it is to what it comes to, None for nothing; UnfitError if it may not be."""
+"""Translates a value for its subject; None for no wish, UnfitError for a value that is not allowed."""
 
 
 class Meaning(NamedTuple):

@@ -154,7 +154,7 @@ def _percent(text: str) -> int:
     return min(number, 100)
 
 
-# --- who may have them ------------------------------------------------------------------------------------
+# --- allowed subjects ------------------------------------------------------------------------------------
 
 
 def _if_dedicated(value: Any, subject: gate.Subject) -> Any:

@@ -99,7 +99,7 @@ def _bytes(text: str) -> quantity.Amount | None:
     raise gate.UnfitError(FindingKind.INVALID, allowed)
 
 
-# --- who may have them ------------------------------------------------------------------------------------
+# --- allowed subjects ------------------------------------------------------------------------------------
 
 
 def _if_lent_shares(value: int, subject: gate.Subject) -> int | None:

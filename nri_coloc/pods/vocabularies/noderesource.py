@@ -95,4 +95,4 @@ _CPU: Final = Meaning(CPU_REQUEST, _milli, "an amount of CPUs such as 1500m or 2
 _INIT: Final = Meaning(
     INIT, lambda _text: True, "the name of an init container", lambda value, _subject: value
 )
-"""Whoever says it of a container that is none only gives up CPUs of its own."""
+"""Said of another kind of container, it only gives up that container's own CPUs."""

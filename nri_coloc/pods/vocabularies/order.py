@@ -72,7 +72,7 @@ def found(pod: Pod) -> Found:
     """Return what of a pod is to be read; NOTHING, the very object, for most."""
     annotations, labels = pod.annotations, pod.labels
     mine = ours(annotations)
-    # whole names and no prefixes: a fifth of the cost, and a key that nobody reads costs nothing further
+    # whole names and no prefixes: a fifth of the cost, and an unread key costs nothing further
     if not mine and _ANNOTATIONS.isdisjoint(annotations) and _LABELS.isdisjoint(labels):
         return NOTHING
     return Found(

@@ -34,7 +34,7 @@ from nri_coloc.service.configuration.document import Document, DocumentError, Pr
 from nri_coloc.service.configuration.sections import MisplacedError, Pool, Reclaim
 
 MAX_BYTES: Final = 1 << 20
-"""What a ConfigMap can hold (etcd's default limit, and Kubernetes' own check)."""
+"""The size limit of a ConfigMap (etcd's default limit, and Kubernetes' own check)."""
 
 _MAX_PROBLEMS: Final = 50
 

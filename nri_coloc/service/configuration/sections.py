@@ -70,7 +70,7 @@ class Selector(Section):
 _DEFAULTS: Final = ReclaimTuning()
 
 _NOT_YOURS: Final = ("kubepods", "system.slice", "user.slice", "init.scope")
-"""What others live in as well: the kubelet's pods, the machine's own services."""
+"""Cgroups with other users: the kubelet's pods, the machine's own services."""
 
 
 def _group(path: str) -> str:
@@ -163,7 +163,7 @@ _OF_BUILT_IN: Final = {
     SHARE: {"min_cpus": "minCPUs", "priority": "priority", "band": "band"},
     RECLAIM: {"min_cpus": "minCPUs", "max_cpus": "maxCPUs"},
 }
-"""What may be said of the pools that are always there, by field and as it is written."""
+"""The keys of the built-in pools, by field and as written in the file."""
 
 _GROUPS: Final = r"^(namespace|pod|(label|annotation):[^\s/][^\s]*)$"
 
