@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from nri_coloc.core.workload import KubeQoS, Resources
-from nri_coloc.daemon import loans
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
@@ -76,7 +75,10 @@ def test_loans_shrink_with_the_capacity_by_one_push_each_and_then_there_is_peace
     )
     now = [in_spec(node, job) for job in jobs]
     assert now[0] == pytest.approx(now[1], rel=0.01), "equal loans give alike"
-    assert not poll(lambda: pushes(node) > len(jobs) or [in_spec(node, job) for job in jobs] != now, 6)
+    assert not poll(
+        lambda: pushes(node) > len(jobs) or [in_spec(node, job) for job in jobs] != now,
+        2 * brief_daemon.EVERY_S,
+    )
     told = [each for each in daemon.audit("container.update") if each["reason"] == "rebalanced"]
     assert sorted(str(each["container_id"]) for each in told) == sorted(jobs)
     assert all("are there to be lent" in sentence_of(each) for each in told)
@@ -90,7 +92,7 @@ def test_while_the_capacity_bears_all_loans_nothing_is_pushed(rig):
     job = lent(node, "one")
     before = in_spec(node, job)
     wait_until(lambda: daemon.capacity()["cpu_milli"] > LENT_MILLI, SOON_S, "a capacity")
-    assert not poll(lambda: pushes(node) > 0, brief_daemon.DWELL_S + loans.EVERY_S + 1)
+    assert not poll(lambda: pushes(node) > 0, brief_daemon.DWELL_S + brief_daemon.EVERY_S + 1)
     assert (in_spec(node, job), in_file(node, job)) == (before, LENT_MILLI * 100)
 
 
@@ -100,7 +102,7 @@ def test_a_greedy_loan_takes_no_memory_from_another(rig):
     job = lent(node, "one", GIB)
     greedy = lent(node, "greedy", 1 << 44, **{"coloc.nri.io/priority": "1000000000"})
     wait_until(lambda: in_spec_of_memory(node, greedy) < 1 << 44, SOON_S, "no more than the node can lend")
-    assert not poll(lambda: in_spec_of_memory(node, job) != GIB, loans.EVERY_S + 1)
+    assert not poll(lambda: in_spec_of_memory(node, job) != GIB, brief_daemon.EVERY_S + 1)
     assert_unhurt(daemon)
 
 

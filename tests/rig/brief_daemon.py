@@ -1,6 +1,6 @@
 """The real daemon for which a capacity has lasted after seconds, so that a rebalancing is seen in a test.
 
-Run instead of `python -m nri_coloc`. All else is the product's: what is pushed, how often, and what is too little.
+Run instead of `python -m nri_coloc`. All else is the product's: what is pushed, and what is too little.
 """
 
 import os
@@ -10,13 +10,17 @@ from typing import Final
 
 from nri_coloc.cli import main
 from nri_coloc.core.settings import AmountTuning, ReclaimTuning
+from nri_coloc.daemon import loans, survey
 from nri_coloc.service.configuration import loading
 from nri_coloc.service.configuration.sections import Reclaim
 from tests.rig.patient_daemon import be_patient
 
 PROGRAM: Final = ("-m", "tests.rig.brief_daemon")
 
-DWELL_S: Final = 3.0
+EVERY_S: Final = 1.5
+"""Between two looks at the loans, and at the node: the product takes five seconds for each."""
+
+DWELL_S: Final = 1.0
 """Less than lies between two looks: what differs at both has lasted, and at the first one is nothing yet."""
 
 _reclaim: Final = loading._reclaim
@@ -30,4 +34,7 @@ def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
 if __name__ == "__main__":
     be_patient()
     setattr(loading, "_reclaim", reclaim)  # noqa: B010 - only in this program
+    setattr(loans, "EVERY_S", EVERY_S)  # noqa: B010
+    setattr(survey, "PERIOD_S", EVERY_S)  # noqa: B010
+    setattr(survey, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
     sys.exit(main.main(sys.argv[1:], os.environ))
