@@ -1,4 +1,4 @@
-"""Every error this program raises on purpose, by who is to blame.
+"""Every error this program raises on purpose, by its cause.
 
     ColocError
     ├── ProtocolError
@@ -16,7 +16,7 @@ can be lifted out; `nri` maps them. A plain exception out of the floors 0–3 is
 
 
 class ColocError(Exception):
-    """Root of what we raise on purpose; its text is fit for an operator."""
+    """Root of the errors that this program raises on purpose; its text is fit for an operator."""
 
 
 class ProtocolError(ColocError):
@@ -77,7 +77,7 @@ class RuntimeRefused(ColocError):
 
 
 def blame(error: BaseException) -> str:
-    """Return whose an error is, as the table above has it; what nobody raised on purpose is ours."""
+    """Return the owner of an error by the table above; any other exception is ours."""
     match error:
         case RemoteProtocolError() | TransportLost():
             return "the peer's"

@@ -1,4 +1,4 @@
-"""`nri-coloc admin`: what an operator may change while the daemon runs, over its admin socket."""
+"""`nri-coloc admin`: orders of an operator to the running daemon, over its admin socket."""
 
 import sys
 
@@ -7,7 +7,7 @@ from nri_coloc.service.admin_client import AdminClient
 
 
 def pause(path: str, seconds: int, reason: str) -> int:
-    """Pause lending; ColocError, here as below, for what the daemon did not do."""
+    """Pause lending; raise ColocError, here as below, if the daemon did not do it."""
     until = AdminClient(path).pause_lending(seconds, reason).until
     print(f"lending is paused until {plain(until)}; nri-coloc admin resume ends the pause earlier")
     return 0
@@ -31,7 +31,7 @@ def reload(path: str) -> int:
 
 
 def repair(path: str) -> int:
-    """Have everything looked at and put right; says what was."""
+    """Have every cgroup checked and repaired; print each repair."""
     found = AdminClient(path).repair()
     for sentence in found.repaired:
         print(plain(sentence))
@@ -40,7 +40,7 @@ def repair(path: str) -> int:
 
 
 def compare(path: str) -> int:
-    """Have the runtime's list compared with what it told; 1 where something is missing."""
+    """Have the runtime's list compared with CRI's list; return 1 if a container is missing."""
     found = AdminClient(path).compare()
     if found.complete:
         print("no container is missing: the runtime's list and CRI's list agree")

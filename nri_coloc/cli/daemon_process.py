@@ -82,7 +82,7 @@ class DaemonProcess:
             raise DaemonGone(str(error)) from error
 
     def _last_words(self) -> str:
-        """Return the last line of its log, where it says what it suffered from."""
+        """Return the last line of its log, which has the reason of its end."""
         lines = self._log.read_text(errors="replace").splitlines()
         return f"; its last words: {lines[-1]}" if lines else ""
 

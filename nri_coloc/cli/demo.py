@@ -73,7 +73,7 @@ def _show(topology: str) -> AbstractContextManager[Show]:
 
 
 class Demo:
-    """One day: the node it happens on, the daemon that decides, and what was seen of it."""
+    """One day: its node, the daemon that decides, and the records seen so far."""
 
     def __init__(self, node: Node, daemon: DaemonProcess, seconds: float) -> None:
         self._node = node

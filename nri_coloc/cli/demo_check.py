@@ -1,4 +1,4 @@
-"""Whether what the daemon reports is what the simulated cgroup files hold: the demo's own proof.
+"""Check that the daemon's report equals the simulated cgroup files: the demo's own proof.
 
 Asked again and again for a while, since writing, reading back and reporting are not one moment.
 """

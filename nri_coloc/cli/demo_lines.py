@@ -1,4 +1,4 @@
-"""The demo without a terminal: one plain line per audit record; and what both ways of showing share.
+"""The demo without a terminal: one plain line for each audit record; and code that both displays share.
 
 Only the daemon's words are used. The hour is the record's own time, put on the scale of the simulated day.
 """
@@ -81,7 +81,7 @@ def subject(record: Record) -> str:
 
 
 def placement(record: Record) -> str:
-    """Return the CPUs that a record itself names; the state tells of a later moment."""
+    """Return the CPUs that a record itself names; the state is of a later moment."""
     before, after = record["before"].get("cpus", ""), record["after"].get("cpus", "")
     if record["event"] in _RESIZES:
         return f"CPUs {before or 'none'} -> {after or 'none'}" if before != after else ""

@@ -46,7 +46,7 @@ _WISHED_FILES: Final = ("memory.high", "memory.low", "memory.min", "cpu.max.burs
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; the sentence of anything but `ok` says what to do."""
+    """One finding; unless it is `ok`, its sentence has the remedy."""
 
     name: str
     verdict: Verdict

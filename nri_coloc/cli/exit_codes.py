@@ -1,4 +1,4 @@
-"""What the program's exit code says."""
+"""The program's exit codes."""
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 

@@ -27,7 +27,7 @@ _HEADS: Final = ("node", "free", "whole cores", "verdict")
 
 @dataclass(frozen=True, slots=True)
 class Whom:
-    """What is to be explained; an empty container means all of the pod."""
+    """The subject to explain; an empty container means all containers of the pod."""
 
     namespace: str
     pod: str
@@ -76,7 +76,7 @@ def merged(kept: Sequence[Record], found: Sequence[Record]) -> list[Record]:
 
 
 def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
-    """Return the whole explanation; ColocError if the daemon has no record of whom.
+    """Return the whole explanation; raise ColocError if the daemon has no record of the pod.
 
     `records`: of the pod, and the last one of each pool.
     """
@@ -146,7 +146,7 @@ def _full(thing: Record) -> str:
 
 
 def _story(records: Sequence[Record]) -> Iterator[str]:
-    """Yield the decision that placed a container, what came after it, and what did not count."""
+    """Yield the decision that placed a container, later decisions, and annotations that did not count."""
     placing = [at for at, record in enumerate(records) if _places(record)]
     if not placing:
         yield "  the record of its admission is lost"

@@ -2,7 +2,7 @@
 
 An operator's mistake is one sentence on stderr, never a traceback, and Ctrl-C is no mistake. It may come while the
 program is still being loaded, which takes a good part of a second: so everything is imported where it is caught.
-A traceback is left for what is ours to mend.
+Only an error in the program leaves a traceback.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Who is where, out of `/v1/state`: the owners that `nri-coloc topology --http` draws the machine with."""
+"""Read the owners of CPUs from `/v1/state`, for the drawing of `nri-coloc topology --http`."""
 
 from collections.abc import Mapping
 from typing import Any

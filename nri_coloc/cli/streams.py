@@ -25,7 +25,7 @@ class OutputRefused(ColocError):
 
 
 class ReaderGone(OutputRefused):
-    """Whoever read our output has seen enough, which is no mistake."""
+    """The reader closed the output, which is no error."""
 
 
 @contextmanager
@@ -100,7 +100,7 @@ class _Output(_Stream):
 
 
 class _Complaints(_Stream):
-    """Tries each time anew: a daemon's disk may have room again."""
+    """Tries again each time: a daemon's disk may have room again."""
 
     def end(self) -> None:
         try:

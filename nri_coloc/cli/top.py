@@ -1,4 +1,4 @@
-"""`nri-coloc top`: who has which CPUs, what is lent and what was decided, as it happens.
+"""`nri-coloc top`: CPUs by owner, lent CPUs and decisions, as they happen.
 
 Asks the running daemon once an interval and draws its answers; nothing is measured here. Without a terminal one
 picture is printed, without colours.
@@ -32,7 +32,7 @@ PLAIN_WIDTH: Final = 160
 
 
 class Answers(NamedTuple):
-    """What the daemon said at one moment."""
+    """The daemon's answers of one moment."""
 
     state: Mapping[str, Any]
     capacity: Mapping[str, Any]

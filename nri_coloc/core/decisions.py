@@ -1,4 +1,4 @@
-"""What the policy decided, as values: the shell renders, applies and audits them.
+"""The policy's decisions as values: the shell renders, applies and audits them.
 
 Each decision carries its audit words: `event`, `reason` (a code) and `because` (a sentence with every figure
 that the decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
@@ -17,7 +17,7 @@ from nri_coloc.core.workload import QoSClass, Wish
 
 @value
 class Room:
-    """What a binding to memory nodes goes by; nothing is noted for a wish without one.
+    """The figures of a binding to memory nodes; empty for a wish without one.
 
     `bytes`: the memory asked for, 0 if none is known. `left`: with it, bytes by node id that are neither reserved
     nor promised to somebody bound. `ownable`: CPUs that could be free at all, which make a node whole.
@@ -95,7 +95,7 @@ class Decision(NamedTuple):
 class Moves:
     """Whose CPUs, mems or weights changed: pods whose own cgroup is written, and live containers, by id.
 
-    Ids, not values: whoever writes takes the value from the newest state, so a late write is never stale.
+    Ids, not values: the writer takes the value from the newest state, so a late write is never stale.
     """
 
     pods: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ NOBODY: Final = Moves()
 
 @value
 class Outcome:
-    """The new state, what was decided, and who must be re-pinned (those on taken CPUs first).
+    """The new state, the decisions, and the containers to re-pin (containers on taken CPUs first).
 
     `waits_for`: the subject may not run on the CPUs that it took before these were moved and read back.
     `refusal`: only under `strict`: creation, or the resize, fails with this text.

@@ -1,4 +1,4 @@
-"""What can happen to the node, as the policy is told it: causes, not wire messages.
+"""Events of the node, as the policy takes them: causes, not wire messages.
 
 The daemon translates hooks into these and adds each container's `Wish`, so that the policy sees neither
 annotations nor protobuf. Every event may name a pod or container that the state does not know: messages
@@ -124,7 +124,7 @@ class PoolsSized:
 
 @value
 class AmountsGranted:
-    """What containers have of their loans changed: by container id, the changed knobs set.
+    """Parts of loans changed: by container id, with the changed knobs set.
 
     `because`: the figures behind them, for the audit; `inputs`: by name.
     """

@@ -1,4 +1,4 @@
-"""What the lending loop wants: the output of `reclaim.tick`, applied by the shell and told to schedulers.
+"""Results of the lending loop, applied by the shell and reported to schedulers.
 
 Amounts are milli-CPU and bytes. A `Binding` says which term of a formula was the binding one; where there is a
 `because`, it holds every figure that took part.
@@ -39,7 +39,7 @@ class Binding(StrEnum):
 
 
 class Headroom(NamedTuple):
-    """What may be lent now, and what bound it.
+    """The headroom, and the term that bound it.
 
     `unused_milli`: what online pods leave of their CPUs, however little of it an operator lets the box have.
     """
@@ -52,7 +52,7 @@ class Headroom(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """What is advertised: slower, predicted, honest down to zero.
+    """The advertised capacity: slower than headroom, predicted, down to zero.
 
     `borne_milli`, `borne_bytes`: what would be offered if of workloads that are still being learnt only that counted
     which they have shown; None where nobody is, and it is the same.
@@ -73,7 +73,7 @@ class Capacity(NamedTuple):
 
 
 class Change(StrEnum):
-    """What a tick did to the box."""
+    """The effect of a tick on the reclaim pool."""
 
     KEEP = "keep"
     SUPPRESS = "suppress"
@@ -81,7 +81,7 @@ class Change(StrEnum):
 
 
 class CPUTarget(NamedTuple):
-    """How many CPUs the box may have now (at least 1), and what bound it; the policy chooses which."""
+    """The number of CPUs that the reclaim pool may have now (at least 1), and the term that bound it."""
 
     cpus: int
     change: Change = Change.KEEP
@@ -89,7 +89,7 @@ class CPUTarget(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What some members of the box, or one, get of it: memory.high and memory.max, bytes."""
+    """The memory of some reclaim cgroups, or of one: memory.high and memory.max, bytes."""
 
     high: int
     limit: int

@@ -40,7 +40,7 @@ class Role(StrEnum):
 
 
 class Signal(StrEnum):
-    """By what a group's waiting for a CPU is told."""
+    """The signal of a group's CPU stall."""
 
     PSI = "PSI"
     """The kernel's own figure: the time in which at least one task of the group waited."""
@@ -75,7 +75,7 @@ class Sample(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one fast tick's counters come to, before anybody makes samples of them; µs of CPU time.
+    """The sums of one fast tick's counters, before samples are made of them; µs of CPU time.
 
     `left_us`: what PODS used and neither BOX nor DEDICATED did; `system_us`: what SYSTEM did and HOST did not, RESERVED
     not taken off; `box_us`: of BOX and HOST. `waited_us`: how long each of the ONLINE groups waited that every look
@@ -92,7 +92,7 @@ class Look(NamedTuple):
 
 
 class FastReadings(NamedTuple):
-    """What one fast tick read: all that is added up, and others by rotation.
+    """The counters of one fast tick: all summed counters, and others round-robin.
 
     `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
     the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
@@ -188,7 +188,7 @@ class GroupReading:
 
 
 class Toll(NamedTuple):
-    """What sharing the node cost some cgroups in a while: sums of how far their counters rose.
+    """The cost of sharing for some cgroups in an interval: sums of the rise of their counters.
 
     Of containers: held back by a quota, waiting for a CPU, killed for memory. Of pods: bytes and operations of I/O,
     stalled for memory and for I/O, and made to reclaim at memory.high.
@@ -261,7 +261,7 @@ class Remainder(NamedTuple):
 
 
 def risen(before: int | None, after: int | None) -> int | None:
-    """Return how far a counter rose; None where it could not be read, or began anew."""
+    """Return the rise of a counter; None if it could not be read, or was reset."""
     return None if before is None or after is None or after < before else after - before
 
 

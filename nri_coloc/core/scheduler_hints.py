@@ -1,4 +1,4 @@
-"""What a container's tasks tell the scheduler, by class: values only, set on the first process and inherited.
+"""Scheduling hints of a container's tasks, by class: values only, set on the first process and inherited.
 
 A short EEVDF slice lets an online task that wakes up run sooner without getting more time. A CPU that runs nothing but
 SCHED_IDLE tasks counts as an idle one when a place is sought for a task that wakes up (kernel/sched/fair.c,
@@ -27,7 +27,7 @@ class Policy(StrEnum):
 
 
 class SchedulerCapability(NamedTuple):
-    """What this kernel does with a hint, as probed.
+    """The kernel's support of a hint, as probed.
 
     `slices`: a slice of one's own is kept and told again. `returns`: any task that was made SCHED_IDLE can be made
     SCHED_OTHER again (CAP_SYS_NICE: sched(7)).
@@ -45,7 +45,7 @@ class Hint(NamedTuple):
 
 
 def hint(qos: QoSClass, tuning: HintTuning, can: SchedulerCapability) -> Hint | None:
-    """Return what tasks of a class are to be told; None is "leave them as they are"."""
+    """Return the hint for tasks of a class; None is "leave them as they are"."""
     if qos is QoSClass.RECLAIMED and tuning.offline_policy:
         policy = Policy(tuning.offline_policy)
         # no hint without restore: it could not be reverted

@@ -1,4 +1,4 @@
-"""What the operator's settings become: frozen parameters of the policy and of the shell.
+"""Frozen parameters of the policy and of the shell, made from the operator's settings.
 
 Made by `config`; nothing here is validated again. Units are in the names or beside the field.
 """
@@ -89,7 +89,7 @@ def default_classes() -> dict[QoSClass, ClassTuning]:
 
 @dataclass(frozen=True, slots=True)
 class ForecastTuning:
-    """What the prediction keeps, and how it reads it.
+    """Parameters of the prediction.
 
     `estimator`: a name of `forecast.estimators.ESTIMATORS`. `memory_percentile` and `memory_half_life_s`: memory is
     not given back as CPU is, so it is judged by a higher peak over a longer time; 98 % and 24 h are Koordinator's
@@ -142,7 +142,7 @@ class BurstTuning:
 
 @dataclass(frozen=True, slots=True)
 class HintTuning:
-    """What tasks tell the scheduler. `online_slice_us`: EEVDF slice of shared containers, 0 is the kernel's own.
+    """Scheduling hints. `online_slice_us`: EEVDF slice of shared containers, 0 is the kernel's own.
 
     100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
     (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them

@@ -94,7 +94,7 @@ class Crowd(Mapping[str, "Assignment"]):
         return sum([len(pools[pool]) for pools in self._by_pool if pool in pools])
 
     def news(self, before: "Crowd") -> Iterator["Assignment"]:
-        """Yield who is new or another value than before; shelves that the two share are not looked at."""
+        """Yield new and changed values; shelves that both states share are skipped."""
         for shelf, former in zip(self._by_id, before.shelves, strict=True):
             if shelf is not former:
                 yield from (a for k, a in shelf.items() if former.get(k) is not a)
@@ -184,7 +184,7 @@ milliseconds later; so the number of containers that end meanwhile counts."""
 
 
 class Asked(NamedTuple):
-    """What the members of a pool ask for: thousandths of a CPU in all, and how many members there are."""
+    """The requests of a pool's members: thousandths of a CPU in all, and the number of members."""
 
     milli: int
     members: int
@@ -220,7 +220,7 @@ class Pools:
 
     @property
     def allocatable(self) -> CPUMask:
-        """What the online pools and the box have together."""
+        """The CPUs of the online pools and the reclaim pool together."""
         return self.system & ~self.reserved
 
     @property

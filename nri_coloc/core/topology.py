@@ -126,7 +126,7 @@ class Topology:
 
     @cached_property
     def aside(self) -> CPUMask:
-        """Isolated CPUs that no pool has: only who asks for them gets them."""
+        """Isolated CPUs, which no pool has: only a container that asks for them gets them."""
         return self.online & ~self.usable
 
     @cached_property
@@ -146,7 +146,7 @@ class Topology:
 
     @cached_property
     def near(self) -> tuple[Level, ...]:
-        """Nodes and what divides them, widest first: dies (of some machines) and L3 groups.
+        """Nodes and the levels that divide them, widest first: dies (of some machines) and L3 groups.
 
         A level whose groups would split a core is left out: what some firmware and hypervisors report. So is
         one that divides nothing further.
@@ -165,7 +165,7 @@ class Topology:
 
     @cached_property
     def far(self) -> tuple[Level, ...]:
-        """What lies above the nodes, widest first: packages, dies, L3 groups that span nodes; of more than one."""
+        """The levels above the nodes, widest first: packages, dies, L3 groups that span nodes."""
         levels: list[Level] = []
         for level in sorted((self.packages, self.dies, self.l3_groups), key=len):
             if len(level) > 1 and level not in (*levels, *self.near) and self.keeps_cores(level):
@@ -257,7 +257,7 @@ class Topology:
 
     @cached_property
     def memory_bytes(self) -> int:
-        """Return the memory of all nodes, bytes; 0 where the kernel tells of none."""
+        """Return the memory of all nodes, bytes; 0 if the kernel reports none."""
         return sum(node.memory_bytes for node in self.nodes)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Pods and containers as the runtime reports them, and what each asks for once its annotations are read.
+"""Pods and containers as the runtime reports them, and the wish of each from its annotations.
 
 Facts (`Pod`, `Container`, `Resources`) come from the wire; a `Wish` is what `config` made of a pod's
 annotations and the operator's rules, with everything forbidden or unreadable already taken out and said in
@@ -84,7 +84,7 @@ def milli_of(shares: int | None) -> int:
 
 @value
 class Resources:
-    """What the runtime's spec, or an update, says; `None` is absent, and in an update 0 or "" is "keep"."""
+    """Values of the runtime's spec or of an update; `None` is absent, and in an update 0 or "" is "keep"."""
 
     shares: int | None = None
     quota: int | None = None
@@ -176,7 +176,7 @@ class Container:
 
 
 class FindingKind(StrEnum):
-    """What was wrong with an annotation; the values are audit events."""
+    """The kind of problem of an annotation; the values are audit events."""
 
     INVALID = "annotation.invalid"
     DENIED = "annotation.denied"
@@ -195,7 +195,7 @@ class Finding:
 
 @value
 class Wish:
-    """What one container asks for after the gate; `because` says where the class came from.
+    """The wish of one container after the gate; `because` names the source of the class.
 
     `knobs` holds the values that an annotation or the operator's class settings order, `annotated` those of
     them that an annotation ordered (an update from the kubelet may not undo these). On a pod's own wish:

@@ -1,4 +1,4 @@
-"""What a session tells its owner. Values only; the messages inside are the wire's own."""
+"""Events of a session for its owner. Values only; the messages inside are the wire's own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

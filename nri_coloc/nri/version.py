@@ -1,4 +1,4 @@
-"""Which NRI a runtime speaks, and what each version gets wrong.
+"""Find the NRI version of a runtime, and the defects of each version.
 
 The wire tells it only from NRI 0.12 on. Before that it follows from the runtime's own version, whose
 text carries whatever a distribution added ("1.7.24~ds1-6+b4"). Versions are plain tuples, so that

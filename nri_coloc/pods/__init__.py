@@ -1,1 +1,1 @@
-"""What a pod asks for: our annotations, other agents' vocabularies, and the gate that limits both. Pure."""
+"""Read a pod's wishes: our annotations, other agents' vocabularies, and the gate that limits both. Pure."""

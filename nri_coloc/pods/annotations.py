@@ -1,4 +1,4 @@
-"""What a container asks for: its pod's annotations, sifted by the gate, over the defaults of its class.
+"""Read a container's wish: its pod's annotations, limited by the gate, over the defaults of its class.
 
 Runs in the hook, so it is pure lookup: no pydantic, and a pod that carries nothing of what we read costs one
 scan of its keys and one cached wish. Bad values never raise: the key counts as absent (the pod's own value,
@@ -154,7 +154,7 @@ def _has_shares(resources: Resources | None) -> bool:
 
 
 class _Answer(NamedTuple):
-    """What a key comes to, where that was said, and the claim behind it if not in our own words."""
+    """The value of a key, its source, and the claim behind it if it comes from another vocabulary."""
 
     value: Any
     because: str
@@ -191,7 +191,7 @@ class _Reading:
         return None
 
     def asked(self) -> list[str]:
-        """Return the keys that anybody says something about, in the order in which they are judged."""
+        """Return the keys with a value of any source, in the order in which they are checked."""
         present = {*self.written.asked(self.container), *self.claims.by_key}
         return [key for key in _JUDGED if key in present] if present else []
 

@@ -37,7 +37,7 @@ def tuned(tuning: Tuning, qos: QoSClass) -> ClassTuning:
 
 
 def matches(namespace: str, globs: tuple[str, ...]) -> bool:
-    """Whether a namespace is one of those that the operator named."""
+    """Whether the operator named a namespace."""
     return any(fnmatchcase(namespace, glob) for glob in globs)
 
 

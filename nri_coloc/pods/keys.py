@@ -1,4 +1,4 @@
-"""Every annotation key of ours: how its value is read, what is allowed, and what holds without it.
+"""Every annotation key of ours: its parser, its allowed values, and its default.
 
 A table, so that a key is one entry and the hot path one lookup; no pydantic here. Knows nothing of pods:
 whether a well-formed value is also permitted is `gate`'s business. Parsers raise ValueError, whose text

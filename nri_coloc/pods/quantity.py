@@ -47,7 +47,7 @@ class Amount:
 
 
 def limit(text: str) -> Amount:
-    """Read an amount that something is limited to; ValueError says what is allowed.
+    """Read the amount of a limit; ValueError names the allowed values.
 
     No container starts with less than `LEAST_MEMORY`. A percentage is checked when its base is known.
     """
@@ -58,12 +58,12 @@ def limit(text: str) -> Amount:
 
 
 def whole_bytes(text: str) -> int:
-    """Read a quantity as bytes; ValueError says what is allowed."""
+    """Read a quantity as bytes; ValueError names the allowed values."""
     return _rounded_up(text, 0)
 
 
 def thousandths(text: str) -> int:
-    """Read a quantity in thousandths, as CPUs are counted; ValueError says what is allowed."""
+    """Read a quantity in thousandths, as CPUs are counted; ValueError names the allowed values."""
     return _rounded_up(text, 3)
 
 
@@ -84,7 +84,7 @@ def _rounded_up(text: str, tens: int) -> int:
 
 
 def amount(text: str) -> Amount:
-    """Read a quantity or a percentage; ValueError says what is allowed."""
+    """Read a quantity or a percentage; ValueError names the allowed values."""
     if not text.endswith("%"):
         return Amount(bytes=whole_bytes(text))
     found = _PERCENT.fullmatch(text)

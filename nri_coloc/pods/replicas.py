@@ -1,4 +1,4 @@
-"""What a pod is a copy of, so that a restarted or rescheduled pod keeps the history of its kind.
+"""Find the workload of a pod, so that a restarted or rescheduled pod keeps the history of its workload.
 
 The runtime is told no owner, but controllers give names and labels by fixed rules, which are read backwards here. A
 name that no rule fits is its own workload. A wrong guess blends two histories of one namespace: that costs accuracy,
@@ -33,7 +33,7 @@ LABELS: Final = frozenset({_HASH_LABEL, _ORDINAL_LABEL, *_JOB_LABELS})
 
 
 class OnlinePod(NamedTuple):
-    """What lending must know of a pod that is not reclaimed.
+    """The facts that lending needs about a pod that is not reclaimed.
 
     `cpu_milli` and `memory_bytes` are its requests, 0 where not known; `memory_limit`: bytes, what the
     runtime class takes on top of the containers (overhead) included, None for none.

@@ -1,4 +1,4 @@
-"""What is written on a pod under our prefix, sorted out by container, before any value is read.
+"""A pod's annotations under our prefix, sorted by container, before any value is read.
 
 Knows the three places of DESIGN 4.1 (`<key>`, `<key>.<container>`, `containers`) and which names exist; not
 what a value means. A pod's author decides how much is written, so every step is bounded: findings in number,
@@ -56,7 +56,7 @@ class Written:
         return [key for key in KEYS if key in present and key != QOS_CLASS] if present else []
 
     def findings(self, container: str) -> list[Finding]:
-        """Return what is wrong with the keys of the pod and of one container: not with those of its neighbours."""
+        """Return the problems of the keys of the pod and of one container, not of other containers."""
         return [finding for owner, finding in self.refused if owner in ("", container)]
 
     def add(self, container: str, key: str, name: str, value: str) -> None:

@@ -23,7 +23,7 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 class AdminUnreachable(ColocError):
-    """Nobody answers at the socket, or not us."""
+    """No daemon answers at the socket."""
 
 
 class AdminRefused(ColocError):
@@ -75,7 +75,7 @@ class AdminClient:
         return AdminRefused(details or code.name)
 
     def _obstacle(self) -> str:
-        """Return what keeps us from the socket, in the kernel's words; gRPC's own tell of addresses and attempts."""
+        """Return the obstacle to the socket in the kernel's words; gRPC's words name addresses and attempts."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)
             try:

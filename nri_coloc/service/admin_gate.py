@@ -31,7 +31,7 @@ BACKLOG: Final = 8
 
 
 class NoAdminSocket(ColocError):
-    """The socket cannot be had now; the text says why and what helps."""
+    """The socket cannot be opened now; the text has the reason and the remedy."""
 
 
 class SocketFile:
@@ -66,7 +66,7 @@ class SocketFile:
         return self._identity is not None and _identity(self.path) == self._identity
 
     def close(self) -> None:
-        """Remove the socket, if it is still ours, and let somebody else have the folder."""
+        """Remove the socket, if it is still ours, and release the folder."""
         if self.is_there:
             with contextlib.suppress(OSError):
                 Path(self.path).unlink()
@@ -230,7 +230,7 @@ class Gate:
             server.stop()
 
     def caller(self, peer: str) -> Caller | None:
-        """Return who a gRPC peer is; None for one that did not come through the gate."""
+        """Return the caller behind a gRPC peer; None for a peer that did not come through the gate."""
         return self._callers.get(peer.removeprefix(PEER_SCHEME)) if peer.startswith(PEER_SCHEME) else None
 
     def _stop_listening(self) -> None:
@@ -306,7 +306,7 @@ class Gate:
 
 
 def credentials(connection: socket.socket) -> Caller:
-    """Return who was at the other end of a Unix connection when it was made."""
+    """Return the process at the other end of a Unix connection at its creation."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     pid, uid, _ = CREDENTIALS.unpack(raw)
     return Caller(uid, pid)

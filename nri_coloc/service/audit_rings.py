@@ -213,7 +213,7 @@ class KeptRecords:
 
 
 def _subject(fields: Mapping[str, Any]) -> str:
-    """Return whom a record's values belong to: a container, a pod, or a pool; "" for none of them."""
+    """Return the subject of a record's values: a container, a pod, or a pool; "" for none of them."""
     if fields["container_id"]:
         return f"container {fields['container_id']}"
     if fields["pod_uid"]:

@@ -104,7 +104,7 @@ Report = Callable[[str], None]
 
 
 class View(Protocol):
-    """What the daemon shows; `healthy` must not wait for anything."""
+    """The daemon's views; `healthy` must not wait for anything."""
 
     def metrics(self) -> bytes:
         """Return Prometheus' text format."""
@@ -150,7 +150,7 @@ class HttpServer:
         self._thread.start()
 
     def wait_bound(self, timeout_s: float) -> bool:
-        """Wait until the port is ours; for tests and for whoever started us to look at."""
+        """Wait until the port is bound; for tests and for the starting process."""
         return self._bound.wait(timeout_s)
 
     def close(self) -> None:

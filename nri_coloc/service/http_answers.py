@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 class Target(NamedTuple):
-    """What is asked for: requests with equal targets get the same answer."""
+    """The target of a request: requests with equal targets get the same answer."""
 
     path: str
     query: str

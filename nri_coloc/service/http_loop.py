@@ -47,7 +47,7 @@ _LINE: Final = re.compile(rb"([!-~]{1,32}) ([!-~]+) HTTP/1\.[0-9]")
 
 
 class Request(NamedTuple):
-    """A request that can be answered; `query` is what follows the question mark."""
+    """A request that can be answered; `query` is the part after the question mark."""
 
     method: str
     path: str
@@ -120,7 +120,7 @@ PIECE: Final = 16 * 1024
 
 
 class Service(Protocol):
-    """What answers requests; called on the loop's thread, so none of this may wait."""
+    """Answers requests; called on the loop's thread, so no method may wait."""
 
     def ask(self, request: Request, connection: "Connection") -> bytes | None:
         """Return the answer, or None if it will be put into the outbox."""

@@ -1,4 +1,4 @@
-"""What Prometheus sees: one registry of our own, so that two daemons in one process (tests) stay apart.
+"""The metrics for Prometheus: one registry of our own, so that two daemons in one process (tests) stay apart.
 
 Every label has a closed or a small set of values: an annotation's key comes from a stranger, so the function
 that is passed in reduces it to one that is known. What the state already says (sizes of pools, number of
@@ -122,7 +122,7 @@ class Metrics:
         self._audit_lost = self._counter("audit_lost", "Audit records or lines that were lost.", "why")
 
     def _make_tolls(self) -> None:
-        """What one class costs the others, by class and pool: a pod's name is no label."""
+        """The cost of sharing, by class and pool: a pod's name is no label."""
         whose = ("class", "pool")
         self._throttled = self._counter(
             "cpu_throttled_seconds", "Time that quotas throttled containers, summed over CPUs.", *whose
@@ -174,7 +174,7 @@ class Metrics:
             self._memory_of_node.labels(str(node)).set(amount)
 
     def working_sets(self, held: Mapping[tuple[str, str], int]) -> None:
-        """Say what containers hold, by class and pool; who has none any more holds nothing."""
+        """Set the memory of containers by class and pool; 0 for a class and pool without containers."""
         self._held = dict.fromkeys(self._held, 0) | dict(held)
         for labels, amount in self._held.items():
             self._working_sets.labels(*labels).set(amount)
@@ -219,7 +219,7 @@ class Metrics:
         self._neutral.labels(hook).inc()
 
     def decided(self, decision: Decision) -> None:
-        """Count a decision of the policy, and what follows from its kind."""
+        """Count a decision of the policy, also by its kind."""
         self.decision(decision.event, decision.reason)
         if decision.event is AuditEvent.ANNOTATION_INVALID:
             self._invalid.labels(self._key_label(decision.key)).inc()

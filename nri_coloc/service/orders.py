@@ -1,4 +1,4 @@
-"""What may be changed over the admin socket, in our own words: who orders, what can be ordered, what comes of it."""
+"""The orders over the admin socket as values: the caller, the orders, and their results."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
@@ -10,7 +10,7 @@ LONGEST_REASON: Final = 200
 
 
 class Caller(NamedTuple):
-    """Who is at the other end, as the kernel tells it; a process of another PID namespace has the number 0."""
+    """The caller, as the kernel reports it; a process of another PID namespace has the number 0."""
 
     uid: int
     pid: int
@@ -39,7 +39,7 @@ class Repaired(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Whether the runtime had told everything, and what was missing or kept us from asking."""
+    """Whether the runtime's list was complete, and the missing containers or the obstacle."""
 
     complete: bool
     detail: str
@@ -61,7 +61,7 @@ class Orders(Protocol):
         """Return what is wrong with the configuration file, "" if it is in force."""
 
     def repair(self, caller: Caller) -> Repaired:
-        """Put right whatever somebody else has changed."""
+        """Repair values that another writer has changed."""
 
     def compare(self, caller: Caller) -> Compared:
-        """Compare the runtime's list with what it has told."""
+        """Compare the runtime's list with CRI's list."""

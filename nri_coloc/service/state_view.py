@@ -18,7 +18,7 @@ NOT_READ: Final = "not read back yet"
 
 
 class ReadBack(NamedTuple):
-    """What was found on the machine.
+    """The machine as it was read.
 
     `cpus`: cpulists by container id. `unread`: by container id, why its CPUs could not be read. `host_groups`: paths.
     """

@@ -1,4 +1,4 @@
-"""What another vocabulary says about one container, in terms of our keys; the vocabularies fill it.
+"""The statements of another vocabulary about one container, as our keys; the vocabularies fill it.
 
 A claim is a value that is read already but not yet judged: `annotations` asks for the claims of a key after
 our own annotations, in the order in which they were made, and sends each through the gate. Knows no foreign
@@ -50,7 +50,7 @@ MAX_TEXT: Final = 4096
 
 
 class Handling(StrEnum):
-    """What becomes of a foreign key; `docs/vocabularies.md` says why."""
+    """The treatment of a foreign key; `docs/vocabularies.md` has the reasons."""
 
     HONOURED = "honoured"
     MAPPED = "mapped"
@@ -77,7 +77,7 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One value for one of our keys; `problem` says what is allowed where it could not be read.
+    """One value for one of our keys; `problem` names the allowed values if it could not be read.
 
     `name` and `text` are the foreign key and its value as given; `source` is "annotation" or "label".
     """
@@ -101,7 +101,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Claims:
-    """The claims about one container by key, in their order, and what could not be read at all."""
+    """The claims about one container by key, in their order, and the unreadable ones."""
 
     by_key: dict[str, list[Claim]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)

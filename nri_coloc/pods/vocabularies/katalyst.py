@@ -157,7 +157,7 @@ _INNER: Final = frozenset({*_SIMPLE, *(key for pair in _PAIRS for key in (pair.f
 
 
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container: str, claims: Claims) -> None:
-    """Make claims of what Katalyst's annotations say; they are the pod's and hold for every container."""
+    """Make claims from Katalyst's annotations; they are the pod's and hold for every container."""
     if _LEVEL in annotations:
         claims.take(_QOS, _LEVEL, annotations[_LEVEL])
     inner: dict[str, tuple[str, Any]] = {}

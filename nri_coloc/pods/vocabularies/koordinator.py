@@ -71,7 +71,7 @@ _MOST_NODES: Final = 1024
 
 
 def read(annotations: Mapping[str, str], labels: Mapping[str, str], container: str, claims: Claims) -> None:
-    """Make claims of what labels and annotations say about one container, and about its pod."""
+    """Make claims from labels and annotations about one container, and about its pod."""
     if _QOS_LABEL in labels:
         claims.take(_QOS, _QOS_LABEL, labels[_QOS_LABEL], "label")
     if _PRIORITY_LABEL in labels:
@@ -110,7 +110,7 @@ def _read_status(found: Mapping[str, Any], claims: Claims) -> None:
 
 
 def _listed(nodes: object) -> str | None:
-    """Return the ids of chosen NUMA nodes as a list of ours; None for what Koordinator would not have written."""
+    """Return the ids of chosen NUMA nodes as a CPU list; None for text that Koordinator would not write."""
     if not isinstance(nodes, list) or not all(isinstance(entry, dict) for entry in nodes):
         return None
     ids = [entry.get("node", 0) for entry in nodes]  # Go leaves out what is 0

@@ -43,7 +43,7 @@ _HIDDEN_MILLI: Final = 2
 
 
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: str, claims: Claims) -> None:
-    """Make a claim of what the annotation says about one container."""
+    """Make a claim from the annotation about one container."""
     text = annotations.get(_RESOURCES)
     if text is None:
         return

@@ -46,7 +46,7 @@ _WHOLE_QUOTA: Final = one_of("cpu-burst", {"true": 100, "false": None})
 
 
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container: str, claims: Claims) -> None:
-    """Make claims of what Volcano's annotations say; they are the pod's and hold for every container."""
+    """Make claims from Volcano's annotations; they are the pod's and hold for every container."""
     if _LEVEL in annotations:
         claims.take(_QOS, _LEVEL, annotations[_LEVEL])
     # a time narrows the burst in µs, for which we have no key: then nothing is better than too much

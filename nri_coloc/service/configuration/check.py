@@ -1,4 +1,4 @@
-"""What `nri-coloc check-config FILE` says: the effective configuration, or every problem of the file."""
+"""Print for `nri-coloc check-config FILE` the effective configuration, or every problem of the file."""
 
 from pathlib import Path
 from typing import Final

@@ -33,7 +33,7 @@ _WORDS: Final = {"true": True, "True": True, "false": False, "False": False}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong at one place; line 0 is the file as a whole."""
+    """A problem at one place; line 0 is the file as a whole."""
 
     line: int
     path: str

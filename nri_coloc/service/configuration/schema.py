@@ -68,7 +68,7 @@ class Later(Section):
 
 
 class Node(Section):
-    """What of the machine is never touched."""
+    """The resources of the machine that are never used."""
 
     reserved_cpus: Annotated[
         str | int,
@@ -95,7 +95,7 @@ ClassName = Literal["dedicated", "shared", "reclaimed", "system"]
 
 
 class Rule(Selector):
-    """One selector, and the class of who fits."""
+    """One selector, and the class of the pods that fit."""
 
     qos: Annotated[ClassName, Field(alias="class", description="one of dedicated, shared, reclaimed, system")]
 
@@ -128,7 +128,7 @@ _OF_REQUEST: Final = f"{quantity.AMOUNT_ALLOWED} of the request, or null for non
 
 
 class ClassSection(Section):
-    """Defaults of one class, and who may claim its privileges."""
+    """Defaults of one class, and the namespaces with its privileges."""
 
     name: ClassVar[QoSClass] = QoSClass.SHARED
 
@@ -283,7 +283,7 @@ class Runtime(Section):
 
 
 class Telemetry(Section):
-    """What we say about ourselves."""
+    """The plugin's name and its telemetry."""
 
     http: Annotated[str, Field(description=endpoint.OR_OFF)] = _DEFAULTS.http
     audit_ring: Annotated[
