@@ -1,1 +1,1 @@
-"""Where each container runs: `step(state, event, tuning)` decides it from values alone. Pure."""
+"""Decide where each container runs: `step(state, event, tuning)`, from values alone. Pure."""

@@ -1,7 +1,7 @@
-"""Placing one container: its class says from where, the allocator says which CPUs, a record may say both.
+"""Place one container: its class selects the source of CPUs, the allocator the CPUs; a record may give both.
 
-The result holds the new state, the assignment and its words; turning it into an `Outcome` is `step`'s part.
-A request that cannot be met is never an error: the container runs in `share` and the audit says so.
+The result is an `Admission`: the assignment, the reason and the audit sentence. `lifecycle` makes an `Outcome` of it.
+A request that cannot be met is never an error: the container runs in `share`, and the audit gives the reason.
 """
 
 from dataclasses import replace
@@ -34,8 +34,11 @@ from nri_coloc.placing.supply import Due
 
 
 class Admission(NamedTuple):
-    """Where a container goes and why; `findings` are what the policy itself could not grant, `considered` what CPUs
-    of its own were chosen from."""
+    """The place of a container, and the reason for it.
+
+    findings: annotation values that could not be granted.
+    considered: the free CPUs, the count and the wish from which CPUs were chosen; None if none were chosen.
+    """
 
     assignment: Assignment
     reason: Reason
@@ -45,9 +48,9 @@ class Admission(NamedTuple):
 
 
 def place(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
-    """Decide where a container goes. A trusted record's CPUs are kept while nobody else has them.
+    """Return where a container goes. A trusted record's CPUs are kept while no other container owns them.
 
-    `reserved_memory`: bytes of the node that no bound container is promised.
+    reserved_memory: bytes of the node that no bound container is promised.
     """
     if KEPT_BY_DRA in wish.preserve:
         return _driven(state, container, wish)
@@ -59,9 +62,9 @@ def place(state: NodeState, container: Container, wish: Wish, reserved_memory: i
 
 
 def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
-    """Leave a container on the CPUs that the DRA driver gave it, and take them out of all pools.
+    """Return an admission that leaves a container on the CPUs from the DRA driver, and takes them out of all pools.
 
-    CPUs of an owner stay the owner's: such a container runs in `share`.
+    If another container owns one of these CPUs, or `share` would have none left, the container runs in `share`.
     """
     own = container.claimed & state.topology.online
     taken = reduce(or_, (cpus for k, cpus in state.owners.items() if k != container.id), 0)
@@ -94,12 +97,12 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
 
 
 def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
-    """Place a container of class dedicated, by its record if it has one."""
+    """Return where a container of class dedicated goes: by its record, if it has one."""
     memory = record.read(container.record)
     due = supply.of(state, container, wish)
     main = main_of(state, container.pod_id)
     if main is not None and not due.cpus:
-        # before its record: the CPUs that it names may have another owner by now
+        # checked before the record: another container may own the recorded CPUs by now
         return _following(container, wish, main, due)
     if wish.init:
         why = f"named as an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
@@ -137,10 +140,11 @@ def _below_one_cpu(state: NodeState, container: Container, wish: Wish, due: Due)
 
 
 def _believed(state: NodeState, container: Container, wish: Wish, due: Due) -> Claim:
-    """Return a container's claim; one that only its spec makes must be of as many CPUs as the container may own.
+    """Return the CPUs that a container claims, by its record or by its spec.
 
-    The spec may name the set that `share` had, which our own update wrote. To own that would take CPUs from pools with
-    CPUs of their own: beside such pools the claim must have been found to stand (`standing`).
+    A claim that only the spec makes must have as many CPUs as the container may own. The spec may name the set that
+    `share` had, which our own update wrote. Owning that set would take CPUs from pools with CPUs of their own. So if
+    the operator planned pools, such a claim counts only for CPUs in `Pools.claimed`.
     """
     found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
     stands = not state.pools.plan or not found.cpus & ~state.pools.claimed
@@ -148,7 +152,7 @@ def _believed(state: NodeState, container: Container, wish: Wish, due: Due) -> C
 
 
 def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim, due: Due) -> Admission | None:
-    """Keep the CPUs of a claim that are still free and complete them beside; None where that is not possible."""
+    """Return an admission that keeps the free part of a claim and adds CPUs beside it; None if that is impossible."""
     claimable = supply.claimable(state, wish)
     left = claimed.cpus & claimable
     if not left:
@@ -163,12 +167,12 @@ def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim, 
 
 
 def _is_torn(state: NodeState, wish: Wish, had: CPUMask, now: CPUMask) -> bool:
-    """Whether a bound container would leave its nodes to keep a part of them: another place suits it better."""
+    """Return whether a bound container would get CPUs outside of its nodes: another place suits it better."""
     return wish.numa is not Numa.NONE and bool(state.topology.nodes_of(now) & ~state.topology.nodes_of(had))
 
 
 def bound_to(state: NodeState, wish: Wish, cpus: CPUMask) -> CPUMask:
-    """Return the memory nodes that go with these CPUs, 0 (all of them) without a binding."""
+    """Return the memory nodes that go with these CPUs, 0 (all nodes) without a binding."""
     return 0 if wish.numa is Numa.NONE else state.topology.nodes_of(cpus) & state.topology.all_mems
 
 
@@ -201,10 +205,10 @@ def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room
 
 
 def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
-    """Take the CPUs that a scheduler chose for the pod, as many as the container asked for, if those are free.
+    """Return as many of the CPUs that a scheduler chose for the pod as are asked for; None if too few are free.
 
-    The set is the pod's, so a container of several gets its part of it; without a wish of its own, for the choice
-    was made elsewhere.
+    The scheduler's set is the pod's, so each of several containers gets a part of it. The container's own wish is not
+    used, because the scheduler has chosen already.
     """
     free = state.pools.free
     offered = wish.cpus_ordered & free
@@ -217,7 +221,7 @@ def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
 
 
 def _unmet(wish: Wish, free: CPUMask) -> str:
-    """Return words for an order that could not be followed; empty where there was none."""
+    """Return words for ordered CPUs that could not be taken; empty if none were ordered."""
     if not wish.cpus_ordered:
         return ""
     left = cpuset.render(wish.cpus_ordered & free) or "none"
@@ -225,7 +229,7 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
 
 
 def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:
-    """Take back what the request does not cover: whole nodes, and whole cores that do not divide it."""
+    """Return the wish without whole nodes or whole cores that the request does not cover, and a finding for each."""
     findings: tuple[Finding, ...] = ()
     if wish.numa is Numa.EXCLUSIVE:
         ownable = (n.cpus & room.ownable for n in state.topology.nodes)
@@ -245,7 +249,7 @@ def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[W
 
 
 def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Finding:
-    """Say it of the key that the pod carries, which may be another vocabulary's."""
+    """Return a finding under the key that the pod carries, which may be of another vocabulary."""
     for ours, name, text in wish.origins:
         if ours == key:
             return Finding(FindingKind.DENIED, name, text, allowed, used)
@@ -253,15 +257,17 @@ def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Findin
 
 
 def _still_free(state: NodeState, wish: Wish, exclusive: CPUMask) -> CPUMask:
-    """Return a recorded set if all of it is still free and `share` keeps a CPU, else nothing."""
+    """Return a recorded set if all of it is still free and `share` keeps a CPU, else 0."""
     free = state.pools.free
     is_free = exclusive & ~supply.claimable(state, wish) == 0 and exclusive & free != free
     return exclusive if is_free else 0
 
 
 def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
-    """Return the pod's container with most CPUs of its own (lowest id on a tie), if there is one; but not one
-    whose CPUs somebody else gave it."""
+    """Return the pod's container with most CPUs of its own (lowest id on a tie), None without one.
+
+    A container whose CPUs another agent chose (`hands_off`) does not count.
+    """
     owners = (a for a in state.of_pod(pod_id) if a.exclusive and not a.hands_off and a.id != but)
     return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
 
@@ -277,16 +283,16 @@ def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> As
 def orders(state: NodeState, assignment: Assignment) -> Knobs:
     """Return every value that is ours for a container, by class, annotation and operator's settings.
 
-    There is none where the runtime handler is ignored, or the pod's cgroup is the unit (`unit`).
+    There is none if the runtime handler is ignored, or if the pod's cgroup carries the values (a VM, `vm_pods`).
     """
     return wanted(state, assignment) if assignment.wish.handler == "container" else NO_KNOBS
 
 
 def wanted(state: NodeState, assignment: Assignment) -> Knobs:
-    """Return every value that a container is to have, wherever it is set.
+    """Return every value that a container should have, in its own cgroup or in its pod's.
 
-    A reclaimed container of the box carries neither cpus nor mems: it inherits them from its pod's cgroup,
-    and a spec that named them could not start once the box shrank below (rig: EACCES on cgroup v1).
+    A container in a reclaim cgroup has neither cpus nor mems of its own: it inherits them from its pod's cgroup. A
+    spec that named CPUs could not start after the reclaim pool shrank below them (rig: EACCES on cgroup v1).
     """
     burst = burst_of(assignment.container.resources.quota, assignment.wish.cpu_burst_percent)
     wished = _permitted(assignment)
@@ -304,12 +310,12 @@ def _online(state: NodeState, cpus: str) -> str | None:
 
 
 def inherits(state: NodeState, assignment: Assignment) -> bool:
-    """Whether a container takes its CPUs from its pod's cgroup."""
+    """Return whether a container takes its CPUs from its pod's cgroup."""
     return assignment.qos is QoSClass.RECLAIMED and state.boxed(assignment.container.pod_id)
 
 
 def _permitted(assignment: Assignment) -> Knobs:
-    """Take out of the wished values what `preserve` tells us to keep our hands off."""
+    """Return the wished values that `preserve` does not exclude from our writes."""
     wish = assignment.wish
     knobs = wish.knobs if assignment.granted is NO_KNOBS else wish.knobs.overlaid(assignment.granted)
     if assignment.returned is not NO_KNOBS:
@@ -322,11 +328,11 @@ def _permitted(assignment: Assignment) -> Knobs:
 
 
 def remembered(state: NodeState, assignment: Assignment) -> Assignment:
-    """Complete an assignment with the values that are ours and with those of the spec that they replace.
+    """Return the assignment with the values that are ours, and with the values of the spec that they replace.
 
-    Only values that differ from the spec are ours: a field set again is claimed all the same, and another
-    plugin that wants it would make the creation fail (nri-protocol §7). The container is kept as the kubelet
-    asked for it: its record has been read, and what stands in it is ours to remember from here on.
+    Only values that differ from the spec are ours. Setting a field to its present value claims it all the same, and
+    the creation would fail if another plugin sets it (nri-protocol §7). The container is kept as the kubelet asked
+    for it: its record has been read, and the assignment holds its content from now on.
     """
     container = assignment.container
     if container.record:
@@ -355,16 +361,19 @@ def remembered(state: NodeState, assignment: Assignment) -> Assignment:
 
 @lru_cache(maxsize=1024)
 def _compared(wanted: Knobs, kubelets: Knobs) -> tuple[Knobs, Knobs]:
-    """Return what of our values differs, and what it replaces; the members of a pool mostly agree."""
+    """Return our values that differ from the kubelet's, and the kubelet's values that they replace.
+
+    The result is cached: most containers of a pool agree.
+    """
     ours = wanted.differing(kubelets)
     return ours, kubelets.where_set(ours)
 
 
 def spec_of(container: Container) -> Knobs:
-    """Return what the runtime's spec says already; zero and empty mean that it says nothing."""
+    """Return the values that the runtime's spec has; zero and empty mean no value."""
     return container.resources.knobs(container.oom_score_adj)
 
 
 def is_small(container: Container, wish: Wish = DEFAULT_WISH) -> bool:
-    """Whether a container asks for less than one CPU: it owns none and runs on its pod's main container's."""
+    """Return whether a container asks for less than one CPU: it owns none and runs on its pod's main container's."""
     return not request.of_container(container, wish).whole

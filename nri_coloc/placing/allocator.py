@@ -1,7 +1,7 @@
 """Choose CPUs for a dedicated container, grow or shrink its set, and give the reason with all figures used.
 
-The reason names the shape of the set (a whole node, whole cores, threads, across nodes). The sentence ends in the
-free CPUs, the wish, and for a binding the memory: `test_because.py` derives each choice again from its inputs.
+The reason names the shape of the set (a whole node, whole cores, threads, across nodes). The sentence ends with the
+free CPUs, the wish and, for a binding, the memory. `test_because.py` derives each choice again from its inputs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,12 @@ _THREADS: Final[Mapping[Placement, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """CPUs found, why these, in words with the figures that were compared, and nodes to bind memory to (0: none)."""
+    """CPUs for a container, and the reason for them.
+
+    cpus: the chosen CPUs.
+    because: the audit sentence, with the figures that were compared.
+    mems: memory nodes to bind memory to, 0 for no binding.
+    """
 
     cpus: CPUMask
     reason: Reason
@@ -41,7 +46,7 @@ class Grant:
 
 
 def of(topology: Topology, considered: Considered, chosen: CPUMask, binding: Binding) -> Grant:
-    """Explain a choice."""
+    """Return a choice of CPUs with its reason, its sentence and its memory nodes."""
     homes = [n for n in topology.nodes if n.cpus & chosen]
     if len(homes) == 1:
         reason, what = _on_node(topology, considered, chosen, homes[0])
@@ -65,7 +70,7 @@ def _across(topology: Topology, considered: Considered, chosen: CPUMask, homes: 
 
 
 def usable_by(topology: Topology, free: CPUMask, placement: Placement) -> CPUMask:
-    """Return what of the free CPUs a placement can use."""
+    """Return the part of the free CPUs that a placement can use."""
     if placement is Placement.FULL_CORES:
         return topology.whole_cores(free)
     return topology.first_threads(free) if placement is Placement.ONE_THREAD_PER_CORE else free
@@ -100,7 +105,7 @@ def _shape(
 
 
 def _kind(topology: Topology, chosen: CPUMask) -> str:
-    """Say on which cores of a hybrid machine; empty on any other."""
+    """Return words for the kind of cores on a hybrid machine; empty on any other."""
     if len(topology.kinds) < 2:
         return ""
     for rank, kind in enumerate(topology.kinds):
@@ -114,7 +119,7 @@ def _given_up(binding: Binding) -> str:
 
 
 def figures(considered: Considered) -> str:
-    """Return what was chosen from, in words: the free CPUs, the wish and the room."""
+    """Return in words the free CPUs, the wish and the room from which CPUs were chosen."""
     room, wish = considered.room, considered.wish
     words = f"; free were {cpuset.render(considered.free)}{wished(wish)}"
     if wish.numa is Numa.EXCLUSIVE and room.ownable:
@@ -128,7 +133,8 @@ def figures(considered: Considered) -> str:
 def inputs(topology: Topology, considered: Considered, chosen: CPUMask) -> dict[str, int | str]:
     """Return by name every figure that a choice used; the same figures give the same choice again.
 
-    `node`, `node_free`: where the CPUs lie, if that is one memory node. Keys of a binding are there only with one.
+    `node` and `node_free` are present if the CPUs lie on one memory node. The keys of a binding are present only with
+    one.
     """
     wish, room = considered.wish, considered.room
     found: dict[str, int | str] = {"n": considered.count, "free": cpuset.render(considered.free)}
@@ -152,7 +158,7 @@ def inputs(topology: Topology, considered: Considered, chosen: CPUMask) -> dict[
 
 
 def wished(wish: Wish) -> str:
-    """Return what of a wish steered the choice, for the audit; empty for one that left it to us."""
+    """Return in words the parts of a wish that affected the choice; empty for a wish without demands."""
     numa = wish.numa is not Numa.NONE
     parts = (
         (wish.placement is not Placement.PACKED, f"placement {wish.placement.value}"),
@@ -168,9 +174,9 @@ def wished(wish: Wish) -> str:
 
 
 def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish, room: Room = NO_ROOM) -> Grant | None:
-    """Choose `count` of the free CPUs as the wish says; None if that many cannot be had.
+    """Return `count` of the free CPUs, chosen by the wish; None if there are too few.
 
-    A binding that cannot be kept is loosened step by step; the grant says what was given up.
+    If a binding does not fit, its demands are dropped one after another. The grant names the dropped demands.
     """
     considered = Considered(free, count, wish, room)
     found = _chosen(topology, considered)
@@ -178,7 +184,7 @@ def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish, room: Ro
 
 
 def choose(topology: Topology, free: CPUMask, count: int, wish: Wish) -> CPUMask:
-    """Return the CPUs alone, for whoever has words of its own; 0 if so many cannot be had."""
+    """Return `count` of the free CPUs without a reason; 0 if there are too few."""
     found = _chosen(topology, Considered(free, count, wish))
     return 0 if found is None else found[0]
 
@@ -200,7 +206,7 @@ def _chosen(topology: Topology, considered: Considered) -> tuple[CPUMask, Bindin
 
 
 def field_of(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field | None:
-    """Return what the placement can use, of one kind of core if one has enough; None if it is too little."""
+    """Return the CPUs that the placement can use, of one kind of core if one has enough; None if there are too few."""
     if not 0 < count <= free.bit_count():
         return None
     look = {
@@ -215,10 +221,10 @@ def field_of(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field
 
 
 def _kinds(topology: Topology, free: CPUMask) -> Iterator[CPUMask]:
-    """Yield the free CPUs by kind of core, the fastest first, and at last all of them.
+    """Yield the free CPUs of each kind of core, the fastest kind first, and last all free CPUs.
 
-    A container whose threads wait for each other is as fast as its slowest core, so kinds are not mixed while
-    one of them has enough.
+    Kinds are not mixed while one of them has enough: threads that wait for each other are as fast as the slowest
+    core.
     """
     if len(topology.kinds) > 1:
         yield from (free & kind for kind in topology.kinds)
@@ -229,11 +235,11 @@ _PACKED: Final = Wish(QoSClass.DEDICATED)
 _SPREAD: Final = replace(_PACKED, placement=Placement.SPREAD)
 
 Step = tuple[CPUMask, bool]
-"""Where to look next, and whether for whole cores only."""
+"""The CPUs to search next, and whether to take whole cores only."""
 
 
 def grow(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> Grant | None:
-    """Return `count` CPUs that include the owned ones; None if so many cannot be had, or none are missing."""
+    """Return `count` CPUs that include the owned CPUs; None if there are too few, or if none are missing."""
     need = count - owned.bit_count()
     left = _permitted(topology, free, owned, need, wish)
     if need < 1 or left.bit_count() < need:
@@ -252,7 +258,7 @@ def grow(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wi
 
 
 def shrink(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> Grant:
-    """Return `count` of the owned CPUs, the ones to keep; `count` is at least 1 and less than there are."""
+    """Return the `count` owned CPUs to keep; `count` is at least 1 and less than the number of owned CPUs."""
     if wish.placement is Placement.SPREAD:
         returned = owned & ~choose(topology, owned, count, _SPREAD)
     else:
@@ -264,7 +270,7 @@ def shrink(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> Grant:
 
 
 def fit(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> Grant | None:
-    """Return `count` CPUs that overlap the owned ones as far as can be; None if so many cannot be had."""
+    """Return `count` CPUs that overlap the owned CPUs as far as possible; None if there are too few."""
     if owned.bit_count() > count:
         return shrink(topology, owned, count, wish)
     if owned.bit_count() == count:
@@ -276,7 +282,11 @@ def fit(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wis
 
 
 def _permitted(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: Wish) -> CPUMask:
-    """Narrow the free set to what the wish leaves: its placement always, an order or nodes where they hold the need."""
+    """Return the free CPUs that the wish permits.
+
+    The placement always restricts them. Ordered CPUs, listed nodes, one socket and whole nodes restrict them only if
+    enough CPUs remain.
+    """
     if (free & wish.cpus_ordered).bit_count() >= need:
         free &= wish.cpus_ordered
     if wish.numa is not Numa.NONE and wish.numa_ids:
@@ -295,7 +305,7 @@ def _permitted(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wis
 
 
 def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: Wish) -> CPUMask:
-    """Take step by step until there is enough, or nothing is left."""
+    """Return up to `need` free CPUs, taken step by step."""
     by = _SPREAD if wish.placement is Placement.SPREAD else _PACKED
     taken = 0
     for where, whole_only in _steps(topology, owned, wish):
@@ -311,7 +321,7 @@ def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: W
 
 
 def _steps(topology: Topology, owned: CPUMask, wish: Wish) -> Iterator[Step]:
-    """Yield where to look, nearest first; a wish to be spread looks for room, not for nearness."""
+    """Yield the CPUs to search, nearest first; the placement `spread` looks for room instead of nearness."""
     nodes = _touching((n.cpus for n in topology.nodes), owned)
     anywhere = topology.online
     if wish.placement is Placement.SPREAD:
@@ -326,7 +336,7 @@ def _steps(topology: Topology, owned: CPUMask, wish: Wish) -> Iterator[Step]:
 
 
 def _evenly_taken(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> CPUMask:
-    """Keep `numa-count` nodes at even parts; 0 if there is no such wish or a node has too few."""
+    """Return the missing CPUs in even parts on the owned nodes; 0 if that was not wished or a node has too few."""
     parts = _even_parts(topology, owned, count, wish)
     if not parts or any(
         not own.bit_count() <= part <= (own | free & node).bit_count() for node, own, part in parts
@@ -339,7 +349,7 @@ def _evenly_taken(topology: Topology, free: CPUMask, owned: CPUMask, count: int,
 
 
 def _crossing(topology: Topology, free: CPUMask, owned: CPUMask, taken: CPUMask) -> str:
-    """Say why growth left the nodes that it had, "" if it did not."""
+    """Return words for growth beyond the nodes of the owned CPUs; empty if there was none."""
     nodes = _touching((n.cpus for n in topology.nodes), owned)
     beyond = taken & ~nodes
     if not beyond:
@@ -352,7 +362,7 @@ def _crossing(topology: Topology, free: CPUMask, owned: CPUMask, taken: CPUMask)
 
 
 def _evenly_returned(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> CPUMask:
-    """Return from each of `numa-count` nodes so many that even parts are left; 0 if there is no such wish."""
+    """Return the CPUs to give up so that even parts remain on the owned nodes; 0 if that was not wished."""
     parts = _even_parts(topology, owned, count, wish)
     if any(part > own.bit_count() for _, own, part in parts):
         return 0
@@ -360,7 +370,7 @@ def _evenly_returned(topology: Topology, owned: CPUMask, count: int, wish: Wish)
 
 
 def _returned(topology: Topology, owned: CPUMask, give: int) -> CPUMask:
-    """Choose `give` of the owned CPUs to give back: whole small parts of a level, then within the next one."""
+    """Return the `give` owned CPUs to give up: whole small parts of a level, then CPUs within the next part."""
     returned = 0
     for groups in topology.near:
         parts = sorted((p for g in groups if (p := g & owned)), key=lambda p: (p.bit_count(), -_first(p)))
@@ -374,7 +384,7 @@ def _returned(topology: Topology, owned: CPUMask, give: int) -> CPUMask:
 
 
 def _returned_of_cores(cores: Sequence[CPUMask], owned: CPUMask, give: int) -> CPUMask:
-    """Choose whole cores before single threads, the highest first; a core is broken only for what remains."""
+    """Return `give` CPUs: whole cores before single threads, the highest first; a core is split only for the rest."""
     parts = sorted((p for c in cores if (p := c & owned)), key=lambda p: (-p.bit_count(), -_first(p)))
     returned = 0
     for part in parts:
@@ -391,8 +401,10 @@ def _returned_of_cores(cores: Sequence[CPUMask], owned: CPUMask, give: int) -> C
 def _even_parts(
     topology: Topology, owned: CPUMask, count: int, wish: Wish
 ) -> list[tuple[CPUMask, CPUMask, int]]:
-    """Return (node, owned there, its part of `count`), largest first; [] without a wish for so many nodes, or for even
-    parts on those that it has."""
+    """Return (node, owned CPUs there, its part of `count`), the largest first.
+
+    The list is empty unless the wish asks for even parts on exactly the nodes that are owned now, two or more.
+    """
     nodes = sorted((n.cpus for n in topology.nodes if n.cpus & owned), key=lambda c: -(c & owned).bit_count())
     wanted = wish.numa_count or (len(nodes) if wish.evenly else 0)
     if wish.numa is Numa.NONE or wanted != len(nodes) or not 2 <= wanted <= count:

@@ -1,8 +1,8 @@
-"""The memory nodes that a dedicated container could have got its CPUs from, and what ruled each out.
+"""Return for each memory node the reason why a dedicated container got its CPUs there or not.
 
-For the audit and `explain` only: it is worked out after the reply has left, from what the decision noted (the free
-CPUs, the request, the wish) and from its result. It never decides anything; where the words here and the allocator's
-search disagree, the search is right and this file is to be mended.
+Only the audit and `explain` use this. It is computed after the reply was sent, from the figures of the decision (the
+free CPUs, the request, the wish) and its result. It decides nothing. If a verdict here disagrees with the allocator's
+search, the search is right and this module must be corrected.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,13 @@ from nri_coloc.placing.search import Field
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One node: CPUs that were free there, how many whole cores they made, and why it was taken or not."""
+    """One memory node.
+
+    node: id of the node.
+    free: CPUs that were free on it.
+    whole_cores: whole cores among the free CPUs.
+    verdict: why it was chosen or not.
+    """
 
     node: int
     free: int
@@ -27,7 +33,7 @@ class Candidate:
     verdict: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the audit writes it."""
+        """Return the candidate as an object of the audit record."""
         return {
             "node": self.node,
             "free": self.free,
@@ -37,7 +43,7 @@ class Candidate:
 
 
 def candidates(topology: Topology, considered: Considered, chosen: CPUMask) -> tuple[Candidate, ...]:
-    """Return every node that has CPUs, lowest first; `chosen` is 0 if the request could not be met."""
+    """Return a candidate for each node that has CPUs, lowest id first; `chosen` is 0 if the request was not met."""
     field = allocator.field_of(topology, considered.free, considered.count, considered.wish)
     usable = topology.aside if considered.free & topology.aside else topology.usable
     nodes = [_node(topology, node, considered, field) for node in topology.nodes if node.cpus & usable]
@@ -56,8 +62,14 @@ def candidates(topology: Topology, considered: Considered, chosen: CPUMask) -> t
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """`free` is what was free there, `fit` what of that the wish could use, `whole`: nobody owns any of it;
-    `bytes`: memory left, None where that did not matter."""
+    """One memory node at the time of the choice.
+
+    free: CPUs that were free on it.
+    fit: the free CPUs that the wish could use.
+    whole_cores: whole cores among the free CPUs.
+    whole: every CPU of the node that may be owned was free.
+    bytes: memory left on it, None if memory did not matter.
+    """
 
     id: int
     cpus: CPUMask
@@ -86,8 +98,11 @@ def _node(topology: Topology, node: NumaNode, considered: Considered, field: Fie
 
 
 def _kept_of(considered: Considered, won: list[_Node]) -> Considered:
-    """Return what was considered as far as it could be kept: where listed or whole nodes, or those with enough
-    memory, did not do, any did; several nodes need a part each."""
+    """Return the free CPUs and the demands of the wish that were kept, derived from the chosen nodes.
+
+    A demand for listed nodes, whole nodes or memory is left out if the chosen nodes do not meet it. If the request
+    was divided, count and memory are the part of one node.
+    """
     wish, room, count = considered.wish, considered.room, considered.count
     if any(not wish.numa_ids >> node.id & 1 for node in won):
         wish = replace(wish, numa_ids=0)
@@ -113,7 +128,7 @@ def _verdict(
 
 
 def _short_of(node: _Node, considered: Considered) -> str:
-    """Return what a node lacked for the whole request, or for its part of it; "" if nothing."""
+    """Return words for the demand that a node could not meet, whole or its part of it; empty if it met all."""
     count, wish, room = considered.count, considered.wish, considered.room
     if not node.free:
         return "no CPU is free"
@@ -135,7 +150,7 @@ def _usable_as(node: _Node, wish: Wish) -> str:
 
 
 def _outdone(topology: Topology, node: _Node, considered: Considered, won: list[_Node]) -> str:
-    """Say why a node that could have held the request was not taken."""
+    """Return words for why a node that could have held the request was not chosen."""
     if not won:
         return "it would hold the request, but the last CPU of share is never taken"
     if len(won) > 1:
@@ -159,5 +174,5 @@ def _outdone(topology: Topology, node: _Node, considered: Considered, won: list[
 
 
 def _has_group(topology: Topology, node: _Node, count: int) -> bool:
-    """Whether one of the groups that divide a node holds a request, threads and all."""
+    """Return whether one group of cores inside of the node has `count` usable CPUs."""
     return any((group & node.fit).bit_count() >= count for level in topology.near[1:] for group in level)

@@ -1,7 +1,7 @@
-"""From one state to the next: derive the pools again and say who has to move.
+"""Compute the next state: derive the pools again, and list the containers and pods that have to move.
 
-A change of exclusive CPUs touches the members of every pool that shrank or grew, and the reclaim box; those are
-looked at and nobody else, however many live on the node.
+A change of owned CPUs affects the containers of each pool that shrank or grew, and the reclaim cgroups. Only these
+are visited, however many containers the node has.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +24,7 @@ _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
 
 
 def with_container(state: NodeState, assignment: Assignment) -> NodeState:
-    """Return the state with one container added or replaced; the pools follow from what it owns."""
+    """Return the state with one container added or replaced; the pools follow from its CPUs and its request."""
     owners = state.owners
     if assignment.exclusive:
         owners = {**owners, assignment.id: assignment.exclusive}
@@ -81,7 +81,7 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
 
 
 def with_request(state: NodeState, pod: Pod) -> NodeState:
-    """Return the state in which a known pod has this CPU request."""
+    """Return the state with a new CPU request of a known pod."""
     place = state.pods.get(pod.id)
     if place is None or place.pod.cpu_request == pod.cpu_request:
         return state
@@ -89,7 +89,7 @@ def with_request(state: NodeState, pod: Pod) -> NodeState:
 
 
 def _asked_anew(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> NodeState:
-    """Return the state with its pools sized by other requests of these pods."""
+    """Return the state whose pools are sized by the new requests of these pods."""
     known = after.pools
     if not known.plan:
         return after
@@ -103,7 +103,7 @@ def _asked_anew(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> 
 
 
 def without_pod(state: NodeState, pod_id: str) -> NodeState:
-    """Return the state without a pod that no container is left in."""
+    """Return the state without a pod; none of its containers is left."""
     pods = {k: place for k, place in state.pods.items() if k != pod_id}
     return replace(state, pods=pods, box=tuple(k for k in state.box if k != pod_id))
 
@@ -115,7 +115,7 @@ def with_all_pods(state: NodeState, pods: Mapping[str, PodPlace]) -> NodeState:
 
 
 def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
-    """Return the state without these containers; who followed one of them returns to `share`."""
+    """Return the state without these containers; their followers return to `share`."""
     ids = frozenset(a.id for a in leaving)
     containers = reduce(Crowd.without, ids, state.containers)
     for orphan in followers(state, leaving):
@@ -127,15 +127,19 @@ def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
 
 
 def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:
-    """Return who runs on the CPUs of one of these containers and is none of them itself."""
+    """Return the containers that run on the CPUs of a leaving container and do not leave themselves."""
     ids = {a.id for a in leaving}
     pods = dict.fromkeys(a.container.pod_id for a in leaving)
     return [a for pod in pods for a in state.of_pod(pod) if a.follows in ids and a.id not in ids]
 
 
 class Movers(NamedTuple):
-    """Who runs on other CPUs than before: pods of the box, and others of which the pod's own cgroup is the unit, as
-    pods; all others one by one, who lost CPUs only before who gained some."""
+    """Ids of the pods and containers whose CPUs changed.
+
+    pods: pods whose own cgroup is written: reclaim cgroups, and pods that run in a VM.
+    losing: containers that only lost CPUs; they are written first.
+    gaining: containers that gained CPUs.
+    """
 
     pods: tuple[str, ...]
     losing: tuple[str, ...]
@@ -143,13 +147,19 @@ class Movers(NamedTuple):
 
 
 def moved(before: NodeState, after: NodeState) -> Moves:
-    """Return who runs on other CPUs than before; who was not there has its CPUs from the answer to its own event."""
+    """Return the pods and containers whose CPUs changed.
+
+    A container that is new is left out: the answer to its own event carries its CPUs.
+    """
     found = movers(before, after)
     return Moves(found.pods, found.losing + found.gaining)
 
 
 def movers(before: NodeState, after: NodeState) -> Movers:
-    """Return who runs on other CPUs than before. Members of a pool go with it; who was touched is looked at."""
+    """Return the pods and containers whose CPUs changed.
+
+    The containers of a changed pool move with it. A container whose assignment changed is compared by itself.
+    """
     changed, touched = changed_pools(before.pools, after.pools), _touched(before, after)
     losing: list[Assignment] = []
     gaining: list[Assignment] = []
@@ -167,7 +177,10 @@ def movers(before: NodeState, after: NodeState) -> Movers:
 
 
 def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
-    """Return who is another value than before, and who follows somebody in a pod where somebody is or left."""
+    """Return by id the assignments that changed.
+
+    If owned CPUs changed, add the sidecars of pods that gained, changed or lost a container.
+    """
     touched = {a.container.id: a for a in after.containers.news(before.containers)}
     if before.owners is not after.owners:
         left = before.containers.news(after.containers)
@@ -181,14 +194,17 @@ def _one_by_one(state: NodeState, found: list[Assignment]) -> tuple[str, ...]:
 
 
 def _is_ours(state: NodeState, assignment: Assignment) -> bool:
-    """Whether its CPUs are written for it: hands are not off, and it does not inherit them from its pod in the box."""
+    """Return whether the daemon writes a container's CPUs.
+
+    It does not if the container is left alone (`hands_off`), or inherits its CPUs from its pod's reclaim cgroup.
+    """
     if assignment.hands_off:
         return False
     return assignment.pool != RECLAIM or not state.boxed(assignment.container.pod_id)
 
 
 def changed_pools(before: Pools, after: Pools) -> list[str]:
-    """Return the pools whose sets differ: of those that others' CPUs are taken from, and of the operator's."""
+    """Return the names of the pools whose CPUs changed: of `share`, `reclaim`, `system` and the operator's pools."""
     names = list(_MEMBERS_OF)
     if before.tiers != after.tiers:
         names += sorted({name for name, _ in before.tiers.items() ^ after.tiers.items()})
@@ -198,9 +214,9 @@ def changed_pools(before: Pools, after: Pools) -> list[str]:
 def pool_decisions(
     before: NodeState, after: NodeState, reason: Reason, cause: str, inputs: Inputs | None = None
 ) -> tuple[Decision, ...]:
-    """Return a decision for each pool whose CPUs changed and that has members; `inputs`: the figures of the cause.
+    """Return a decision for each pool whose CPUs changed and that has containers; `inputs`: the figures of the cause.
 
-    `share` and pools that have or had a size of their own are told without members too.
+    `share`, and a pool that has or had a count of its own, gets a decision without containers too.
     """
     sized = {SHARE, *before.pools.counts, *after.pools.counts}
     return tuple(
@@ -219,7 +235,7 @@ def pool_decisions(
 
 
 def _figures(state: NodeState, pool: str, members: int) -> dict[str, Figure]:
-    """Return by name a pool's containers, their requests if the pool is sized by them, and the CPUs with owners."""
+    """Return by name a pool's containers, their requests if these size the pool, and the owned and reserved CPUs."""
     asked = state.pools.asked.get(pool)
     return {
         "members": members,

@@ -1,9 +1,9 @@
-"""Which CPUs a container that we did not place in this life may call its own.
+"""Return the CPUs that a container may call its own if this process did not place it.
 
-Its record speaks of the day of creation and can never be rewritten: NRI carries annotations at creation only. Its
-spec's CPUs are newer where we moved or resized it since: an update of ours put them there, and the runtime keeps
-them. But a spec names the pool's CPUs too, where a container lost its own; so the spec is believed only where it
-says what the record and the request let us expect (DESIGN invariant 3).
+The record annotation holds the state at creation and can never be rewritten: NRI carries annotations at creation
+only. The CPUs in the runtime's spec are newer if we moved or resized the container since: our update wrote them, and
+the runtime keeps them. But the spec of a container that lost its own CPUs names its pool's CPUs. So the spec counts
+only if it agrees with the record and the request (DESIGN invariant 3).
 """
 
 from typing import Final, NamedTuple
@@ -16,9 +16,13 @@ from nri_coloc.placing import record, request
 
 
 class Claim(NamedTuple):
-    """CPUs and where they stand; `sure`: record and spec agree on some of them. Others may be a pool's by now, or
-    always have been, so sure ones go before them. `recorded`: the record says that it owned some. `followed`: the
-    record says that it ran on another container's, which may be all that its spec names."""
+    """CPUs that a container claims.
+
+    source: "record" or "spec", where the CPUs stand.
+    sure: record and spec agree on some of the CPUs. Other CPUs may belong to a pool, so sure claims go first.
+    recorded: the record names CPUs of its own.
+    followed: the record says that it ran on another container's CPUs; the spec may name just these.
+    """
 
     cpus: CPUMask = 0
     source: str = "spec"
@@ -28,12 +32,12 @@ class Claim(NamedTuple):
 
     @property
     def is_belied(self) -> bool:
-        """Whether the spec names CPUs that the record does not let us expect."""
+        """Whether the spec names CPUs that contradict the record."""
         return self.source == "record" and not self.sure
 
     @property
     def words(self) -> str:
-        """Where it stands, for the audit."""
+        """The source and the CPUs, for the audit."""
         return f"{self.source} gives CPUs {cpuset.render(self.cpus)}"
 
 
@@ -41,9 +45,9 @@ NO_CLAIM: Final = Claim()
 
 
 def of(container: Container, wish: Wish, of_pod: int | None) -> Claim:
-    """Return the CPUs that a listed container may have back, if they are still free.
+    """Return the CPUs that a listed container may get again if they are still free.
 
-    `of_pod`: its pod's CPU request, thousandths of a CPU, None where not known.
+    of_pod: CPU request of its pod, thousandths of a CPU, None if unknown.
     """
     memory = record.read(container.record)
     asked = request.of_container(container, wish)
@@ -54,20 +58,20 @@ def of(container: Container, wish: Wish, of_pod: int | None) -> Claim:
         if spec != memory.exclusive and _is_newer(spec, memory.exclusive, asked.whole):
             return Claim(spec, sure=bool(spec & memory.exclusive), recorded=True)
         return Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive), recorded=True)
-    # it got its own after its creation, or was placed by file; what only asks to be created claims nothing
+    # it got its CPUs after its creation, or was placed by file; before its creation it claims nothing
     lives = container.phase is Phase.RUNNING if memory is None else memory.qos is QoSClass.DEDICATED
     most = asked.whole if of_pod is None else min(asked.whole, -(-of_pod // 1000))
     as_asked = most > 0 and spec.bit_count() == most
-    # a follower may have inherited the CPUs of its pod since
+    # a follower may have inherited the CPUs of its pod after its creation
     followed = memory is not None and memory.pool == DEDICATED
     is_claim = lives and (as_asked or followed) and wish.qos is QoSClass.DEDICATED
     return Claim(spec, followed=followed) if is_claim else NO_CLAIM
 
 
 def _is_newer(spec: CPUMask, recorded: CPUMask, asked: int) -> bool:
-    """Whether we put a spec's CPUs there since: moved, met a new request, or given some back.
+    """Return whether our own update wrote a spec's CPUs: for a move, for a new request, or to take some back.
 
-    What holds the recorded ones and more, but fewer than asked for, has grown before a growth that was refused.
+    A spec with the recorded CPUs and more, but fewer than requested, is from a growth before one that was refused.
     """
     size = spec.bit_count()
     grown = spec & recorded == recorded and size < asked
@@ -76,12 +80,12 @@ def _is_newer(spec: CPUMask, recorded: CPUMask, asked: int) -> bool:
 
 
 def in_spec(container: Container) -> CPUMask:
-    """Return the CPUs that a container's spec names, 0 for none and for what cannot be read."""
+    """Return the CPUs that a container's spec names, 0 if it names none or cannot be read."""
     return of_text(container.resources.cpus)
 
 
 def of_text(cpus: str) -> CPUMask:
-    """Return the CPUs of a list, 0 for an empty list and for one that cannot be read."""
+    """Return the CPUs of a list, 0 if it is empty or cannot be read."""
     try:
         return cpuset.parse(cpus)
     except ValueError:

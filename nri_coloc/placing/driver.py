@@ -1,9 +1,9 @@
-"""CPUs that the DRA CPU driver gave a container (kubernetes-sigs/dra-driver-cpu).
+"""Decide whether CPUs from the DRA CPU driver (kubernetes-sigs/dra-driver-cpu) count for a container.
 
-The driver names them in a variable of the container and in the runtime's spec before this plugin is asked. A tenant may
-write the variable, a spec names CPUs also where the kubelet's static CPU manager pins every container, and CPUs in the
-spec of a container that ran before may be ours. So a claim counts only with the operator's word that there is a driver,
-from the container's creation on, within the container's request, and for CPUs that are free.
+The driver names them in an environment variable of the container, and in the runtime's spec before this plugin is
+asked. A tenant may write the variable. A spec names CPUs also if the kubelet's static CPU manager pins every
+container, and the spec of a container that ran before may hold CPUs of ours. So a claim counts only if the operator
+says that there is a driver, from the container's creation on, within the container's request, and for free CPUs.
 """
 
 from nri_coloc.core import cpuset
@@ -15,14 +15,14 @@ from nri_coloc.placing import claim, record, request, supply
 
 
 def claimed(container: Container) -> CPUMask:
-    """Return the CPUs of a container's claims, 0 where the runtime's spec did not name the same before us."""
+    """Return the CPUs of a container's claims, 0 if the runtime's spec named other CPUs before our first write."""
     if not container.claimed:
         return 0
     return container.claimed if claim.in_spec(record.before_us(container)) == container.claimed else 0
 
 
 def is_recorded(container: Container) -> bool:
-    """Whether a container's record says that it got exactly its claims' CPUs, and not from us, when it was created."""
+    """Return whether a container's record says that it got exactly its claims' CPUs at creation, and not from us."""
     memory = record.read(container.record)
     if memory is None or memory.qos is not QoSClass.DEDICATED or "cpus" in memory.ours:
         return False
@@ -32,9 +32,9 @@ def is_recorded(container: Container) -> bool:
 def refusal(
     state: NodeState, container: Container, wish: Wish, tuning: Tuning, *, is_created: bool
 ) -> tuple[str, bool]:
-    """Return in words what is allowed in place of a claim, "" where it counts, and whether more request would help.
+    """Return words for the claim that is allowed, "" if this claim counts, and whether a larger request would help.
 
-    `is_created`: the container is being created, so that its spec holds no CPUs of ours.
+    is_created: the container is being created, so that its spec holds no CPUs of ours.
     """
     if not tuning.dra_driver:
         return "no claim without runtime.draCPUDriver: true", False
@@ -53,7 +53,7 @@ def refusal(
 
 
 def _not_free(state: NodeState, cpus: CPUMask, tuning: Tuning) -> str:
-    """Say what CPUs a new claim may name, "" where these are such ones."""
+    """Return words for the CPUs that a new claim may name; empty if the claim names such CPUs."""
     pools = state.pools
     sets = {pools.cpus(name) for name in (*POOLS, *pools.tiers)} | {
         state.topology.usable,

@@ -1,9 +1,9 @@
-"""A container's and a pod's life, from creation to release, event by event.
+"""Handle the events of containers and pods, from creation to release.
 
-When an owner of CPUs ends, the containers of its pod that follow it inherit its CPUs. A finding about an annotation is
-reported once for each pod, however many containers read it: the texts are compared without the value that holds
-instead, which may differ by container. They are kept with the pod's place and end with the pod; a restarted daemon
-reports them once again.
+When an owner of CPUs ends, the containers of its pod that follow it inherit its CPUs. A finding about an annotation
+is reported once for each pod, however many containers read it. Findings are compared without the value that is used
+instead, which may differ by container. They are kept with the pod and end with it. A restarted daemon reports them
+once again.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ MOST: Final = 64
 
 
 def of(state: NodeState, pod_id: str, findings: tuple[Finding, ...]) -> tuple[NodeState, tuple[Finding, ...]]:
-    """Return what of a container's findings its pod was not told yet, and the state in which it was."""
+    """Return the state that remembers these findings for the pod, and the findings that were not reported yet."""
     place = state.pods.get(pod_id)
     if not findings or place is None:
         return state, findings
@@ -47,7 +47,7 @@ def of(state: NodeState, pod_id: str, findings: tuple[Finding, ...]) -> tuple[No
 
 
 def forgotten(state: NodeState) -> NodeState:
-    """Return the state without words that hold for no container any more: should they hold again, they are news."""
+    """Return the state without findings that hold for no container any more; if they hold again, they are reported."""
     if not any(place.told for place in state.pods.values()):
         return state
     return change.with_all_pods(state, {k: _still(state, k, place) for k, place in state.pods.items()})
@@ -85,7 +85,7 @@ def without(state: NodeState, leaving: tuple[Assignment, ...]) -> tuple[NodeStat
 
 
 def _heir(state: NodeState, owner: Assignment, followers: list[Assignment]) -> Assignment | None:
-    """Return the follower that may own most CPUs, as their owner; None without one."""
+    """Return the follower that may own most CPUs, as the new owner; None if none of them may own CPUs."""
     pod_owned = not request.of_container(owner.container, owner.wish).milli
     able = [
         (a, due)
@@ -104,10 +104,10 @@ def _heir(state: NodeState, owner: Assignment, followers: list[Assignment]) -> A
 
 
 def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcome:
-    """Admit a container before it exists.
+    """Return the outcome of placing a container before it exists.
 
-    A container with a known id is created a second time, and a new id of the same name means that the attempts before
-    it failed: what either owned is free again before the CPUs are chosen.
+    If its id is known, the container is created a second time. If only its name is known, the earlier attempts
+    failed. In both cases the CPUs of the earlier one are free again before CPUs are chosen.
     """
     known = state.containers.get(event.container.id)
     failed = tuple(failed_attempts(state, event.container))
@@ -128,8 +128,8 @@ def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcom
 def failed_attempts(state: NodeState, container: Container) -> Iterator[Assignment]:
     """Yield the earlier attempts of a container that never started.
 
-    The kubelet creates the next attempt of a container only after the one before it is over. A runtime that could not
-    make the task says nothing of it: no StartContainer came, no StopContainer will.
+    The kubelet creates the next attempt only after the previous one is over. If a runtime could not make the task, it
+    reports nothing: neither StartContainer nor StopContainer comes.
     """
     for other in state.of_pod(container.pod_id):
         if other.id != container.id and is_attempt_of(other.container, container):
@@ -137,15 +137,15 @@ def failed_attempts(state: NodeState, container: Container) -> Iterator[Assignme
 
 
 def is_attempt_of(former: Container, container: Container) -> bool:
-    """Whether a container that never started has the name of another one of its pod."""
+    """Return whether `former` never started and has the name of `container`, in the same pod."""
     same = former.name == container.name and former.pod_id == container.pod_id
     return same and bool(former.name) and former.phase is Phase.CREATED
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
-    """Note that a container starts or runs; one that we never placed is placed now, by file.
+    """Record that a container starts or runs; place it now, by file, if it is unknown.
 
-    PostStartContainer comes after StopContainer if the container ends at once.
+    PostStartContainer comes after StopContainer if the container ends at once. Then nothing changes.
     """
     if event.container.id in state.ended:
         return Outcome(state)
@@ -174,11 +174,11 @@ def admit(
     tuning: Tuning,
     by_file: Reason | None = None,
 ) -> Outcome:
-    """Place a container and everyone it displaces; under `strict` refuse what cannot be granted.
+    """Place a container and move the containers that it displaces; `strict` refuses a demand that cannot be granted.
 
-    `by_file` is the reason why the plugin did not answer its creation, None while it still can be.
+    by_file: the reason why the plugin did not answer its creation, None while it still can.
     """
-    if container.id in state.ended:  # the runtime has it after all
+    if container.id in state.ended:  # the runtime lists it although its end was reported
         state = replace(state, ended=tuple(k for k in state.ended if k != container.id))
     before = state
     state, box_moves = reclaim_cgroups.with_member(state, pod, wish)
@@ -189,12 +189,12 @@ def admit(
     said = words.of_findings(new + admitted.findings, admitted.assignment)
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
         said = (*said, words.of_refusal(state, admitted.assignment, refusal))
-        if not tuning.observe:  # an observer says that it would refuse, and the container comes all the same
-            # the kubelet tries again and again; what was said of the annotation stays said
+        if not tuning.observe:  # in observe mode the refusal is only recorded
+            # the kubelet retries often: findings that were reported stay reported
             return Outcome(of(before, pod.id, wish.findings)[0], said, refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)
     if by_file is not None or tuning.observe:
-        # an observer's answer says nothing: should we act later, files must
+        # in observe mode the answer is empty: if we act later, files must carry the values
         assignment = replace(assignment, by_file=True)
     after, joined = followed_by_small_ones(change.with_container(state, assignment), assignment)
     decisions = (words.of_admission(after, admitted, assignment, by_file), *said, *joined)
@@ -213,9 +213,9 @@ def admit(
 def admit_again(
     state: NodeState, listed: Container, wish: Wish, tuning: Tuning, by_file: Reason | None
 ) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Place a container that exists already, keeping of its CPUs what it still may have; it cannot be refused.
+    """Place a container that exists already: it keeps the CPUs that it still may have, and cannot be refused.
 
-    What it does to the pools and to its pod is left to be said once, at the end.
+    Decisions on pools and on pod limits are left out: the caller adds them once, at the end.
     """
     place = state.pods.get(listed.pod_id)
     pod = place.pod if place else Pod(listed.pod_id)
@@ -225,7 +225,7 @@ def admit_again(
 
 
 def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Let the pod's containers that asked for less than one CPU join a main container that came later."""
+    """Let the pod's containers that asked for less than one CPU follow a main container that came later."""
     if not main.exclusive or main.hands_off:
         return state, ()
     small = [
@@ -247,7 +247,7 @@ def followed_by_small_ones(state: NodeState, main: Assignment) -> tuple[NodeStat
 
 
 def gone(state: NodeState, event: ContainerGone) -> Outcome:
-    """Release a container; what it owned returns to the pools and its followers return to `share`."""
+    """Release a container: its CPUs return to the pools, or pass to an heir in its pod."""
     known = state.containers.get(event.container_id)
     if known is None:
         return starts.gone(state, event.container_id)
@@ -258,7 +258,7 @@ def gone(state: NodeState, event: ContainerGone) -> Outcome:
 
 
 def release(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason) -> Outcome:
-    """Take containers out of the state; their CPUs return to the pools, or stay with their pods (`heirs`)."""
+    """Take containers out of the state; their CPUs return to the pools, or stay with their pods (`_heir`)."""
     outcome = _released(state, leaving, reason)
     for one in leaving:
         if starts.awaits(state, one.container.pod_id):
@@ -285,14 +285,14 @@ def _released(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason)
 
 
 def pod_started(state: NodeState, event: PodStarted) -> Outcome:
-    """Know a pod; a reclaimed one joins the box, so that its limits hold before its first container."""
+    """Add a pod; the cgroup of a reclaimed pod is limited at once, before its first container."""
     after, moves = reclaim_cgroups.with_pod(state, event.pod, event.wish)
     decision = reclaim_cgroups.limit(state, after, event.pod, event.wish)
     return Outcome(after, (decision,) if decision else (), moves)
 
 
 def pod_removed(state: NodeState, event: PodRemoved) -> Outcome:
-    """Forget a pod and whatever of it was still known: a stopped sandbox has no live container."""
+    """Remove a pod and its containers: a stopped sandbox has no live container."""
     outcome = release(state, tuple(state.of_pod(event.pod_id)), Reason.REMOVED)
     said = tuple(d for d in outcome.decisions if d.pod_id != event.pod_id)
     return replace(outcome, state=change.without_pod(outcome.state, event.pod_id), decisions=said)

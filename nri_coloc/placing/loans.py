@@ -1,7 +1,7 @@
-"""What reclaimed containers have of their loans: the wish says what was lent, the loop what there is of it now.
+"""Decide the part of its loan that each reclaimed container has now: the wish is the loan, the loop grants a part.
 
-Less than the loan is kept with the assignment, so that a kubelet's update, a file and a push all agree. It survives
-restarts without a file: what was pushed stands in the runtime's spec, beside a record that calls the knob ours.
+An amount below the loan is kept with the assignment, so that a kubelet's update, a file and a push agree. It survives
+restarts without a file: the pushed value is in the runtime's spec, beside a record that marks the knob as ours.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ LENT: Final = ("shares", "quota", "period", "memory_limit")
 
 
 def granted(state: NodeState, event: AmountsGranted) -> Outcome:
-    """Take over other amounts; who is not known any more, or was lent nothing of the kind, is left out."""
+    """Return the state with other amounts; unknown containers, and knobs that were not lent, are left out."""
     decisions: list[Decision] = []
     after = state
     for container_id, amounts in event.amounts.items():
@@ -39,16 +39,17 @@ def granted(state: NodeState, event: AmountsGranted) -> Outcome:
 
 
 def loan(wish: Wish) -> Knobs:
-    """Return what an annotation ordered of the knobs that can be lent; nothing for another class."""
+    """Return the lendable knobs that an annotation ordered; none for another class than reclaimed."""
     if wish.qos is not QoSClass.RECLAIMED:
         return NO_KNOBS
     return Knobs(**{name: getattr(wish.annotated, name) for name in LENT})
 
 
 def recalled(container: Container, wish: Wish) -> Knobs:
-    """Return what a container had of its loan: as told, or, before our restart, our own values in its spec.
+    """Return the amounts of its loan that a container had: from its record, else from our own values in its spec.
 
-    What `restore` has given back there is no part of a loan: the value of before us, none, or more than was lent.
+    A value that was restored in the spec is no part of a loan: the value before our first write, none, or more than
+    was lent.
     """
     memory = record.read(container.record)
     if memory is None or wish.qos is not QoSClass.RECLAIMED:

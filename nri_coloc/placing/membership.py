@@ -1,7 +1,8 @@
 """Return the pool of a container, and the CPUs that dedicated containers may own before a list is replayed.
 
-The operator's pools hold containers of class shared or system; a wish names only pools that those may name (see
-`pods.classes`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in `share`.
+The operator's pools hold containers of class shared or system; a wish names only pools that these classes may use
+(see `pods.classes`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in
+`share`.
 """
 
 from collections import Counter, defaultdict
@@ -36,15 +37,17 @@ def pool_of(wish: Wish) -> str:
 
 
 def housed(pools: Pools, assignment: Assignment) -> Assignment:
-    """Return the assignment in a pool that exists: the class's own where its pool went with other settings."""
+    """Return the assignment in a pool that exists: the class's own pool if its pool is no longer in the settings."""
     if assignment.pool in POOLS or assignment.pool in pools.tiers:
         return assignment
     return replace(assignment, pool=_OF_CLASS[assignment.qos])
 
 
 def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState:
-    """Return the state in which a container's pool is as large as it will be with it, before it is placed: its own
-    CPUs are the pool's."""
+    """Return the state whose pool has the size that it needs with this container.
+
+    This is before the container is placed, because its CPUs are the pool's.
+    """
     pool = pool_of(wish)
     if not state.pools.plan or pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
         return state
@@ -52,8 +55,10 @@ def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState
 
 
 def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pools:
-    """Return the pools with the CPUs that those had whose members we do not remember: the set that most of the
-    containers which we placed carry in the runtime's spec."""
+    """Return the pools with their earlier CPUs if this process does not know their containers.
+
+    A pool's earlier CPUs are the set that most of its containers that we placed have in the runtime's spec.
+    """
     seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
     for container, wish in listed:
         if container.record and container.id not in state.containers:
@@ -70,12 +75,14 @@ _Claimant = tuple[Container, Claim]
 
 
 def claims(state: NodeState, near: Pools, event: Synchronized) -> CPUMask:
-    """Return all that dedicated containers own or, not known to us, say they own. `near`: the pools as recalled.
+    """Return all CPUs that dedicated containers own or, if this process does not know them, claim.
 
-    A record alone, which the spec belies, claims nothing of a pool: its container follows another or lives in `share`.
+    near: the pools as recalled.
+
+    A record that the spec contradicts claims nothing of a pool: its container follows another or lives in `share`.
     """
     if not state.pools.plan:
-        return state.pools.dedicated  # no pool has CPUs that it could take
+        return state.pools.dedicated  # without such pools no claim can take CPUs from one
     requests = {pod.id: pod.cpu_request for pod, _ in event.pods}
     unknown = [
         (c, claim.of(c, wish, requests.get(c.pod_id)))
@@ -101,8 +108,10 @@ def _by_spec(
 
 
 def named_twice(listed: tuple[tuple[Container, Wish], ...], pods: set[str]) -> CPUMask:
-    """Return the CPUs that the specs of two containers name which we placed; who may follow a claimant of its pod does
-    not count."""
+    """Return the CPUs that the specs of two containers name, both placed by us.
+
+    A container that may follow a claimant in its pod does not count.
+    """
     once = twice = 0
     for container, wish in listed:
         if _lives_by_pools(container, wish) and not (
@@ -119,7 +128,7 @@ def _lives_by_pools(container: Container, wish: Wish) -> bool:
 
 
 def _lives_in_share(pools: Pools, container: Container, wish: Wish) -> bool:
-    """Whether a spec names all that `share` has, or more: that of a member, or of one of `system`."""
+    """Return whether a container is in `share` or `system`, so that its spec names all CPUs of `share` or more."""
     if wish.qos not in (QoSClass.SHARED, QoSClass.SYSTEM) or not claim.in_spec(container):
         return False
     planned = {each.name for each in pools.plan}.difference((SHARE, SYSTEM))
@@ -127,7 +136,7 @@ def _lives_in_share(pools: Pools, container: Container, wish: Wish) -> bool:
 
 
 def _may_follow(container: Container, wish: Wish) -> bool:
-    """Whether a container may run on the CPUs of another one of its pod, by its request or by its record."""
+    """Return whether a container may run on the CPUs of another one of its pod, by its request or by its record."""
     memory = record.read(container.record)
     followed = memory is not None and memory.pool == DEDICATED and not memory.exclusive
     is_small = not request.of_container(container, wish).whole
@@ -135,7 +144,7 @@ def _may_follow(container: Container, wish: Wish) -> bool:
 
 
 def _pools_have(now: Pools, near: Pools) -> tuple[CPUMask, int]:
-    """Return what the pools with members have, and how many CPUs those without keep."""
+    """Return the CPUs of the pools that have containers, and the number of CPUs that the other pools keep."""
     peopled = {k: cpus for k, cpus in near.tiers.items() if k in now.asked or cpus != now.tiers.get(k)}
     names = {tiers.base(k) for k in peopled}.union(POOLS)
     return reduce(or_, peopled.values(), 0), sum(each.minimum for each in now.plan if each.name not in names)

@@ -1,8 +1,8 @@
-"""Which memory nodes a bound container gets: where its CPUs and its memory fit, and what is given up where not.
+"""Choose the memory nodes of a bound container: where its CPUs and its memory fit, and which demands are dropped.
 
-A ladder of attempts, each a little less than what was wished (docs/placement.md has the order): more nodes than
-wished, then nodes that are not whole, then memory that is not bound, and last nodes that were not listed. Several
-nodes are of one socket where one has enough. The last rung always holds: all nodes, by their CPUs alone.
+The attempts are ordered, and each demands a little less than the wish (docs/placement.md has the order): more nodes,
+then nodes that are not whole, then memory that is not bound, and last nodes that were not listed. Several nodes are
+of one socket if one has enough. The last attempt always fits: all nodes, by their CPUs alone.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ from nri_coloc.core.workload import Numa, Placement, Wish
 from nri_coloc.placing.search import Field
 
 MEMORY: Final = "memory"
-"""In `Binding.lost`: no nodes have the memory, so that it is not bound to any."""
+"""In `Binding.lost`: no nodes have enough memory, so memory is not bound."""
 
 
 _UNTOLD: Final = 1 << 62
@@ -27,9 +27,11 @@ _UNTOLD: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where to search and for how many; `lost` is what of the wish was given up, in the words of its keys.
+    """The CPUs to search, and the demands that were dropped.
 
-    `mems`: the nodes whose memory is needed together; 0: that of the CPUs, wherever the search finds them.
+    parts: each a set of CPUs, and how many to take from it.
+    mems: nodes whose memory is needed together; 0: the nodes of the CPUs that the search finds.
+    lost: dropped demands of the wish, in the words of its keys.
     """
 
     parts: tuple[tuple[CPUMask, int], ...]
@@ -39,7 +41,14 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What one node offers: CPUs that the placement can use, bytes not promised yet, and whether all is free."""
+    """The free resources of one node.
+
+    socket: number of its socket.
+    cpus: free CPUs that the placement can use.
+    fit: how many CPUs these are.
+    bytes: memory that is not promised yet.
+    whole: all CPUs of it that may be owned are free.
+    """
 
     id: int
     socket: int
@@ -51,7 +60,11 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """`memory` in bytes; None: it does not matter any more, not even whether a node has any."""
+    """The demand of a container.
+
+    count: number of CPUs.
+    memory: bytes; None: memory does not matter any more, not even whether a node has any.
+    """
 
     count: int
     memory: int | None
@@ -65,7 +78,7 @@ class _Need:
 
 
 def bind(field: Field, considered: Considered) -> Binding:
-    """Return the best that the machine has for a wish with a binding; the field has the CPUs asked for."""
+    """Return the first attempt that fits, for a wish with a binding; the field has the CPUs asked for."""
     ladder = _ladder(field, considered)
     tried = ((choose(nodes, need), lost) for nodes, need, choose, lost in ladder)
     return next(replace(found, lost=lost) for found, lost in tried if found is not None)
@@ -78,7 +91,7 @@ Rungs = list[tuple[Sequence[_Node], tuple[str, ...]]]
 def _ladder(
     field: Field, considered: Considered
 ) -> list[tuple[Sequence[_Node], _Need, Chooser, tuple[str, ...]]]:
-    """Return every attempt in its order: the nodes to choose among, what of, how, and what is given up by it."""
+    """Return every attempt in its order: nodes to choose from, need, way to choose, and demands that it drops."""
     count, bytes_, wish = considered.count, considered.room.bytes, considered.wish
     needs = ((_Need(count, bytes_), ()), (_Need(count, None), (MEMORY,)))
     return [
@@ -108,14 +121,14 @@ def _nodes(field: Field, considered: Considered) -> list[_Node]:
 
 
 def _lists(nodes: Sequence[_Node], wish: Wish) -> Rungs:
-    """Return the listed nodes, then any."""
+    """Return the listed nodes, then all nodes."""
     if not wish.numa_ids:
         return [(nodes, ())]
     return [([n for n in nodes if wish.numa_ids >> n.id & 1], ()), (nodes, ("numa-ids",))]
 
 
 def _wholes(nodes: Sequence[_Node], wish: Wish) -> Rungs:
-    """Return the nodes that are free as a whole, if these were wished, then any."""
+    """Return the nodes that are free as a whole if the wish demands these, then all nodes."""
     if wish.numa is not Numa.EXCLUSIVE:
         return [(nodes, ())]
     return [([n for n in nodes if n.whole], ()), (nodes, ("numa exclusive",))]
@@ -125,7 +138,7 @@ Ways = list[tuple[Chooser, tuple[str, ...]]]
 
 
 def _ways(field: Field, wish: Wish) -> Ways:
-    """Return ways to choose: of one socket, if that was wished, then of any."""
+    """Return the ways to choose: within one socket if that was wished, then on any sockets."""
     numbers = _numbers(field, wish)
     if not wish.one_socket:
         return numbers
@@ -134,7 +147,7 @@ def _ways(field: Field, wish: Wish) -> Ways:
 
 
 def _numbers(field: Field, wish: Wish) -> Ways:
-    """Return ways to choose: as many nodes as wished, one, the fewest that hold it."""
+    """Return the ways to choose by number of nodes: as many as wished, one, the fewest that fit."""
     one = partial(_one, field, wish.placement)
     # whole cores go before equal parts, unless these were wished
     unit = 1 if wish.evenly and wish.placement is not Placement.FULL_CORES else field.threads
@@ -149,7 +162,10 @@ def _numbers(field: Field, wish: Wish) -> Ways:
 
 
 def _of_one_socket(field: Field, choose: Chooser, nodes: Sequence[_Node], need: _Need) -> Binding | None:
-    """Return a choice that lies in one socket; every way takes one where it can, so another one need not be tried."""
+    """Return a choice that lies in one socket, None if the way finds none.
+
+    Each way prefers one socket, so that no second choice needs to be tried.
+    """
     found = choose(nodes, need)
     if found is None or not found.mems:  # one node will be taken
         return found
@@ -158,7 +174,10 @@ def _of_one_socket(field: Field, choose: Chooser, nodes: Sequence[_Node], need: 
 
 
 def _one(field: Field, placement: Placement, nodes: Sequence[_Node], need: _Need) -> Binding | None:
-    """Return all nodes that hold it alone, for the search to choose, or the one where the search could not."""
+    """Return a binding to one node: all nodes that can hold the request, of which the search chooses one.
+
+    If the search cannot choose among nodes, only the best node is returned.
+    """
     holding = [n for n in nodes if need.met_by([n])]
     if not holding:
         return None
@@ -180,9 +199,9 @@ def _ids(nodes: Iterable[_Node]) -> CPUMask:
 
 
 def _even(unit: int, number: int, nodes: Sequence[_Node], need: _Need) -> Binding | None:
-    """Divide a request evenly over so many nodes, by units of so many CPUs where it has one for each.
+    """Return a binding that divides a request evenly over `number` nodes; None if that does not fit.
 
-    `unit`: the threads of a core, or 1.
+    unit: CPUs that stay together, the threads of a core or 1; used if the request has one unit for each node.
     """
     if number > min(need.count, len(nodes)):
         return None
@@ -203,8 +222,10 @@ def _even(unit: int, number: int, nodes: Sequence[_Node], need: _Need) -> Bindin
 
 
 def _fitting(nodes: Sequence[_Node], shares: Sequence[int]) -> list[tuple[_Node, int]]:
-    """Return nodes with their parts, the tightest that hold them; the lower nodes have the larger parts where these
-    fit. [] if not all parts fit."""
+    """Return nodes with their parts, the tightest nodes that hold them; [] if not all parts fit.
+
+    The lower nodes have the larger parts if these fit.
+    """
     left = sorted(nodes, key=lambda n: (n.fit, n.id))
     found = []
     for share in reversed(shares):
@@ -219,13 +240,13 @@ def _fitting(nodes: Sequence[_Node], shares: Sequence[int]) -> list[tuple[_Node,
 
 
 def _fewest_even(unit: int, nodes: Sequence[_Node], need: _Need) -> Binding | None:
-    """Divide a request evenly over the fewest nodes that hold it so."""
+    """Return a binding that divides a request evenly over the fewest nodes that hold such parts."""
     tried = (_even(unit, number, nodes, need) for number in range(2, len(nodes) + 1))
     return next((found for found in tried if found is not None), None)
 
 
 def _shares(count: int, number: int, unit: int) -> list[int]:
-    """Return the parts, the largest first: whole units, and what is less than one beside the smallest part."""
+    """Return the parts, largest first: whole units, and CPUs beyond whole units in one of the smaller parts."""
     if count // unit < number:
         unit = 1
     units, odd = divmod(count, unit)
@@ -254,7 +275,7 @@ def _fewest(nodes: Sequence[_Node], need: _Need) -> Binding | None:
 
 
 def _enough(group: Sequence[_Node], need: _Need) -> list[_Node]:
-    """Return few nodes of a group that hold it: by CPUs or by memory first, whichever takes fewer."""
+    """Return few nodes of a group that hold the request, ordered by CPUs or by memory: the shorter list of the two."""
     if not need.met_by(group):
         return []
     sockets = {
@@ -266,7 +287,7 @@ def _enough(group: Sequence[_Node], need: _Need) -> list[_Node]:
 
 
 def _pruned(order: list[_Node], need: _Need) -> list[_Node]:
-    """Return the shortest beginning that holds it, without those that it can do without."""
+    """Return the shortest beginning of the order that holds the request, without nodes that are not needed."""
     taken = next(order[:end] for end in range(1, len(order) + 1) if need.met_by(order[:end]))
     for node in reversed(taken):
         others = [n for n in taken if n is not node]

@@ -1,8 +1,9 @@
-"""How many CPUs a dedicated container owns once its request is another: in-place resize, and what was missed.
+"""Decide how many CPUs a dedicated container owns after its request changed: in-place resize, and missed changes.
 
-What it has is the start: it grows beside that or keeps a part of it, and where the request cannot be met it keeps
-the old set and the audit says so. A container that owned none (it was refused, or followed a main one) is placed as
-if it came now; an owner that asks for less than one CPU by now follows its pod's main container, if there is one.
+The container grows beside the CPUs that it owns, or keeps a part of them. If the request cannot be met, it keeps its
+old CPUs, and the audit gives the reason. A container that owned none (it was refused, or followed a main container)
+is placed like a new one. An owner that now asks for less than one CPU follows its pod's main container, if there is
+one.
 """
 
 from dataclasses import replace
@@ -24,7 +25,11 @@ from nri_coloc.placing.supply import Due
 
 
 class Resize(NamedTuple):
-    """What became of a request: the assignment (the old set if it was not met), why, and what was not granted."""
+    """The result of a request.
+
+    assignment: the new one, or the old one if the request was not met.
+    findings: annotation values that were not granted.
+    """
 
     assignment: Assignment
     reason: Reason
@@ -33,14 +38,14 @@ class Resize(NamedTuple):
 
     @property
     def is_met(self) -> bool:
-        """Whether the container has what it asks for."""
+        """Whether the container has the CPUs that it asks for."""
         return self.reason is not Reason.RESIZE_UNMET
 
 
 def resized(state: NodeState, assignment: Assignment, reserved_memory: int = 0) -> Resize | None:
-    """Return what a container is to own by its present request; None where that is what it has.
+    """Return the assignment that a container's present request gives; None if the container has it already.
 
-    `reserved_memory`: bytes of the node that no bound container is promised.
+    reserved_memory: bytes of the node that no bound container is promised.
     """
     if assignment.qos is not QoSClass.DEDICATED or assignment.hands_off:
         return None
@@ -51,7 +56,7 @@ def resized(state: NodeState, assignment: Assignment, reserved_memory: int = 0) 
 
 
 def _given_up(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
-    """Return an owner that may own no CPUs now: it joins its pod's main container, else it runs in share."""
+    """Return the new place of an owner that may own no CPUs now: its pod's main container's CPUs, else share."""
     main = admission.main_of(state, assignment.container.pod_id, but=assignment.id)
     returned = cpuset.render(assignment.exclusive)
     if main is None:
@@ -87,7 +92,7 @@ def _owner_resized(state: NodeState, assignment: Assignment, asked: Due) -> Resi
 
 
 def _placed(state: NodeState, assignment: Assignment, reserved_memory: int) -> Resize | None:
-    """Place a container that owns nothing as if it came now: CPUs that its spec names are a pool's, and no claim."""
+    """Place a container that owns no CPUs like a new one; the CPUs in its spec are a pool's, and no claim."""
     spec = replace(assignment.container.resources, cpus="")
     listed = replace(assignment.container, record="", resources=spec)
     found = admission.dedicate(state, listed, assignment.wish, reserved_memory)
@@ -110,7 +115,7 @@ def _placed(state: NodeState, assignment: Assignment, reserved_memory: int) -> R
 
 
 def _knobs(assignment: Assignment, mems: CPUMask) -> Knobs:
-    """Return a container's knobs with the memory nodes that are ours from now on: no push carries them, files do."""
+    """Return a container's knobs with its memory nodes marked as ours: no push carries them, files do."""
     return assignment.knobs._replace(mems=cpuset.render(mems)) if mems else assignment.knobs
 
 
@@ -124,7 +129,7 @@ def due(state: NodeState, assignment: Assignment) -> int:
 
 
 def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Return the state in which a resized container has what it has now; containers that follow it go along."""
+    """Return the state with a resized container and its followers, and the decisions on other containers of its pod."""
     if not (now.exclusive or now.follows):
         return _without_own(state, now)
     led = [replace(a, follows=now.follows) for a in change.followers(state, (now,))] if now.follows else []
@@ -133,7 +138,7 @@ def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision,
 
 
 def _without_own(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Take the CPUs of a container that owns none any more, as at its end; it follows an heir of its pod's CPUs."""
+    """Take the CPUs of a container that may own none any more, as at its end; it follows its pod's heir, if any."""
     after, of_followers = lifecycle.without(state, (state.containers[now.id],))
     heir = admission.main_of(after, now.container.pod_id)
     if heir is not None:
@@ -142,9 +147,9 @@ def _without_own(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[De
 
 
 def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves, Moves]:
-    """Return who moves because a container was resized, and of those the ones that it waits for.
+    """Return all moves of a resize, and the moves that the resized container waits for.
 
-    Whoever loses CPUs comes first: what somebody leaves may be entered, not the other way round.
+    Containers that lose CPUs come first: CPUs must be left before another container enters them.
     """
     found = change.movers(before, after)
     ordered = Moves(found.pods, found.losing + found.gaining)
@@ -157,7 +162,7 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
 
 
 def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome:
-    """Take over a pod's CPU request; owners of CPUs in it get what they may own now, owners before followers."""
+    """Adopt a pod's CPU request: owners of CPUs in it get the CPUs that they may own now, owners before followers."""
     state, decisions = change.with_request(before, event.pod), []
     for known in sorted(state.of_pod(event.pod.id), key=lambda a: (not a.exclusive, a.id)):
         found = resized(state, state.containers[known.id], tuning.reserved_memory)
@@ -174,10 +179,10 @@ def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:
-    """Note that a container starts. One that was refused CPUs of its own gets them now if they are free by now.
+    """Record that a container starts. If it was refused CPUs of its own and they are free now, it gets them.
 
-    So an init container's CPUs serve the main one even where the news of its end came late: the kubelet may create
-    the next container before the runtime has told us that the former one is gone.
+    So the main container gets an init container's CPUs even if the end of the init container is reported late: the
+    kubelet may create the next container before the runtime has reported that end.
     """
     outcome = lifecycle.start(state, event, tuning)
     known = state.containers.get(event.container.id)
@@ -201,7 +206,7 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
 def said(
     before: NodeState, after: NodeState, found: Resize, cause: str = "its request has changed"
 ) -> Decision:
-    """Say of a container that nobody is asking about what became of its request."""
+    """Return the decision on a resize that is no answer to a kubelet's update."""
     now = after.containers[found.assignment.id]
     was = before.containers.get(now.id, now)
     old, new = cpuset.render(before.cpus_of(was)), cpuset.render(after.cpus_of(now))

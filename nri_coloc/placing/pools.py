@@ -1,9 +1,9 @@
 """Derive the pools from the machine, the operator's reserve and the CPUs that dedicated containers own.
 
-The reclaim pool gets whole cores of `share`: two tenants on the threads of one core slow each other down more than any
-weight can help. Its CPUs are as far from dedicated CPUs as possible (never beside one on a core while there are
-others, then on other L3 groups, then at the upper end, because dedicated CPUs are taken from below). Each memory node
-gives the same part of its CPUs. A growing pool keeps its CPUs, a shrinking one gets no new ones.
+The reclaim pool gets whole cores of `share`: two tenants on the threads of one core slow each other down more than
+any weight can help. Its CPUs are as far from owned CPUs as possible: never beside one on a core while there are other
+cores, then on other L3 groups, then at the upper end, because owned CPUs are taken from below. Each memory node gives
+the same part of its CPUs. A growing pool keeps its CPUs, a shrinking pool gets no new ones.
 """
 
 from dataclasses import replace
@@ -24,16 +24,16 @@ _WHOLE: Final = 1
 _BROKEN: Final = 2
 _BESIDE_DEDICATED: Final = 3
 _RANKS: Final = (_HAD, _WHOLE, _BROKEN, _BESIDE_DEDICATED)
-"""The order in which a core's free threads are lent; threads of a partly owned core have a sibling outside `share`."""
+"""The order in which a core's free threads are lent. A broken core has a sibling thread outside of `share`."""
 
 
 def choose(
     topology: Topology, share: CPUMask, dedicated: CPUMask, count: int, former: CPUMask = 0
 ) -> CPUMask:
-    """Return at most `count` CPUs of `share`, but at least what is free of one core.
+    """Return at most `count` CPUs of `share` for the reclaim pool, but at least the free threads of one core.
 
-    What is left of `count` and is less than a core has threads is not lent. `former`: what the box had, 0 for no
-    choice yet.
+    A rest that is smaller than a core is not lent.
+    former: CPUs that the reclaim pool had, 0 if none were chosen yet.
     """
     threads = topology.threads_per_core
     count = max(count, threads)
@@ -59,14 +59,21 @@ def choose(
 
 
 def _is_sound(topology: Topology, share: CPUMask, dedicated: CPUMask, box: CPUMask) -> bool:
-    """Whether a box of the right size can stay: all of it in `share`, no core of it divided, none beside a dedicated
-    CPU."""
+    """Return whether a reclaim pool of the right size can keep its CPUs.
+
+    All of them must be in `share`, and none of its cores may have an owned CPU or a CPU of `share` outside of the
+    pool.
+    """
     divided = share & ~box | dedicated
     return box & ~share == 0 and not any(core & box and core & divided for core in topology.cores)
 
 
 class _Node:
-    """A memory node's CPUs in `share`: by rank the free parts of its cores, the best one last."""
+    """A memory node's CPUs in `share`.
+
+    parts: by rank the free parts of its cores, the best one last. The first value of each part says that no owned CPU
+        is in its L3 group.
+    """
 
     __slots__ = ("_lent", "_size", "parts")
 
@@ -76,11 +83,11 @@ class _Node:
         self.parts: tuple[list[tuple[bool, CPUMask]], ...] = tuple([] for _ in _RANKS)
 
     def after_next(self, rank: int) -> float:
-        """Return the part of the node that is lent once it has given its next part of this rank."""
+        """Return the part of the node (0 to 1) that is lent after it has given its next part of this rank."""
         return (self._lent + self.parts[rank][-1][1].bit_count()) / self._size
 
     def take(self, rank: int) -> CPUMask:
-        """Give the best part of a rank."""
+        """Remove and return the best part of a rank."""
         part = self.parts[rank].pop()[1]
         self._lent += part.bit_count()
         return part
@@ -115,9 +122,9 @@ _NONE: Final = Pools()
 
 
 def reserved_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
-    """Return the CPUs kept for system pods and the node: the operator's list, or a count of lowest cores.
+    """Return the CPUs for system pods and the node: the operator's list, or a number of CPUs from the lowest cores.
 
-    At least one usable CPU is always left over, not counting those that the kubelet keeps.
+    At least one usable CPU is always left over; CPUs that the kubelet keeps are not counted.
     """
     ours = topology.usable & ~kept_cpus(topology, tuning)
     wanted = tuning.reserved & ours or _lowest_cores(topology, ours, tuning.reserved_count)
@@ -129,8 +136,8 @@ def reserved_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
 def kept_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
     """Return the CPUs that the kubelet has pinned and may keep.
 
-    Where that would be every one, the lowest is ours all the same: a set of ours is never empty, and a kubelet
-    always leaves some to the node.
+    If the kubelet has pinned all of them, the lowest is ours all the same: a set of ours is never empty, and a
+    kubelet always leaves some to the node.
     """
     masks = (cpus for containers in tuning.kept_by_kubelet.values() for cpus in containers.values())
     kept = reduce(or_, masks, 0) & topology.online
@@ -149,7 +156,7 @@ def _lowest_cores(topology: Topology, ours: CPUMask, count: int) -> CPUMask:
 def derive(
     topology: Topology, reserved: CPUMask, dedicated: CPUMask, kept: CPUMask = 0, former: Pools = _NONE
 ) -> Pools:
-    """Compute every pool's set; `former` holds what sizes follow from, and the choices to stay near."""
+    """Return every pool's CPUs; `former` holds the plan, the requests and counts, and the CPUs to stay near."""
     ours = topology.usable & ~kept
     free = ours & ~reserved & ~dedicated
     laid_out = tiers.layout(former)
@@ -173,11 +180,14 @@ def derive(
 
 
 def _divided(topology: Topology, free: CPUMask, dedicated: CPUMask, former: Pools) -> tuple[CPUMask, CPUMask]:
-    """Return the sets of `share` and `reclaim`: the same while nobody told a count, one inside of the other while only
-    the box has one, and apart where `share` has one too; where that is one core, both have it."""
+    """Return the CPUs of `share` and of `reclaim`.
+
+    They are the same without a count. If only `reclaim` has a count, it is inside of `share`. If `share` has one too,
+    they are apart; a single core, if that is all, is in both.
+    """
     if not former.counts.keys() & {SHARE, RECLAIM}:
         return free, free
-    # a box that had all of `share` was no choice of CPUs
+    # a reclaim pool with all of `share` was no choice of CPUs
     chosen = former.reclaim if former.reclaim != former.share else 0
     limits = tiers.bounds(former, RECLAIM)
     least, most = limits.minimum, limits.maximum or free.bit_count()
@@ -191,13 +201,15 @@ def _divided(topology: Topology, free: CPUMask, dedicated: CPUMask, former: Pool
 
 
 def claimed(state: NodeState, near: Pools, claims: CPUMask) -> NodeState:
-    """Return the state for a replay: no pool grows into the claims of those who are about to get their CPUs again."""
+    """Return the state for a replay: no pool grows into the CPUs that containers are about to get again."""
     return _derived_near(state, near, claims) if state.pools.plan else state
 
 
 def settled(state: NodeState, near: Pools) -> NodeState:
-    """Return the state after a replay, in which members leave and come back one by one: its pools are as near as can
-    be to what they were before."""
+    """Return the state after a replay, with pools as near as possible to their CPUs before it.
+
+    In a replay containers leave and return one by one.
+    """
     return _derived_near(state, near, 0) if state.pools.plan or state.pools.counts else state
 
 
@@ -209,7 +221,7 @@ def _derived_near(state: NodeState, near: Pools, claims: CPUMask) -> NodeState:
 
 
 def as_told(former: Pools, tuning: Tuning) -> Pools:
-    """Return the former pools with the plan, and with those of their counts that hold, under other settings."""
+    """Return the former pools with the plan of other settings, and with the counts that hold under them."""
     held = {RECLAIM} if not tuning.reclaim.partition else former.counts.keys()
     counts = {k: n for k, n in former.counts.items() if k in held} if tuning.reclaim.enabled else {}
     return replace(former, plan=tuning.pools, counts=counts)

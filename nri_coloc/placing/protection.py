@@ -1,12 +1,12 @@
-"""Memory protection along the whole path: a container's counts only if every ancestor has it too.
+"""Protect memory along the whole path: a container's protection counts only if every cgroup above it has it too.
 
 memory.min and memory.low are shared out among siblings at each level, so a pod's cgroup needs the sum over its
-containers, and the levels above it the sum over their pods (cgroup-v2, "Memory Interface Files"; measured in the
-rig: 87 MiB kept with the container's value alone, 199 with the path's).
+containers, and the levels above it the sum over their pods (cgroup-v2, "Memory Interface Files"; measured in the rig:
+87 MiB kept with the container's value alone, 199 with the path's).
 
-The sum of a pod is bounded by the memory request that is certain of it, the sum of the node by the memory that may be
-protected. Within a bound the kernel divides by use (mm/page_counter.c, effective_protection). Where the node's binds,
-the older pods keep theirs: a new pod takes nothing from them.
+The sum of a pod is bounded by the part of its memory request that is certain, the sum of the node by the memory that
+may be protected. Within a bound the kernel divides by use (mm/page_counter.c, effective_protection). If the node's
+bound is reached, the older pods keep theirs: a new pod takes nothing from them.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from nri_coloc.placing import admission
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Bytes; 0 is none."""
+    """Protected memory in bytes; 0 is none."""
 
     low: int = 0
     min: int = 0
@@ -27,12 +27,12 @@ class Protection:
         return Protection(self.low + other.low, self.min + other.min)
 
     def within(self, bound: int) -> "Protection":
-        """Return the part of it that is at most `bound` bytes."""
+        """Return the protection with each value at most `bound` bytes."""
         return Protection(min(self.low, bound), min(self.min, bound))
 
     @property
     def amount(self) -> int:
-        """Bytes that it protects: the kernel does not add up low and min."""
+        """Bytes that are protected: the kernel does not add up low and min."""
         return max(self.low, self.min)
 
 
@@ -40,7 +40,7 @@ NONE = Protection()
 
 
 def asked_by_pod(state: NodeState, pod_id: str) -> Protection:
-    """Return the sum that a pod's containers ask for."""
+    """Return the sum of the protections that a pod's containers ask for."""
     total = NONE
     for assignment in state.of_pod(pod_id):
         own = of(state, assignment)
@@ -84,7 +84,7 @@ def granted(state: NodeState, reserved_bytes: int) -> dict[str, Protection]:
 
 
 def of(state: NodeState, assignment: Assignment) -> Protection:
-    """Return what one container asked for; a VM's has nothing of its own, and its pod the more."""
+    """Return the protection that one container asks for; for a VM's container its pod's cgroup has it."""
     is_unit = assignment.wish.handler == "pod"
     knobs = admission.wanted(state, assignment) if is_unit else assignment.knobs
     if knobs.memory_low is None and knobs.memory_min is None:

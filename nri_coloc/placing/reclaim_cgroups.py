@@ -1,8 +1,8 @@
-"""The reclaim box: the pod cgroups of all reclaimed pods, and what is written on them.
+"""The reclaim cgroups: the pod cgroups of all reclaimed pods, and the values that are written to them.
 
-Limits stand on the pod's cgroup and are inherited by its containers, so a pod belongs to the box only if
-every container in it is reclaimed (DESIGN invariant 6). The BestEffort QoS cgroup itself is never touched:
-online and system pods live in it too.
+Limits on a pod's cgroup are inherited by its containers. So a pod's cgroup is a reclaim cgroup only if every
+container in it is reclaimed (DESIGN invariant 6). The BestEffort QoS cgroup itself is never written: online and
+system pods are in it too.
 """
 
 from dataclasses import replace
@@ -20,13 +20,13 @@ from nri_coloc.core.workload import KubeQoS, Pod, QoSClass, Wish
 from nri_coloc.placing import change, vm_pods, whereabouts
 
 SHARES_OF_THE_BOX: Final = MIN_SHARES
-"""The kernel's smallest weight: what keeps an online pod's p99."""
+"""CPU shares of a reclaim cgroup: the kernel's smallest weight, which protects the p99 latency of online pods."""
 
 _NOT_ABOVE_BURSTABLE: Final = (KubeQoS.BEST_EFFORT, KubeQoS.BURSTABLE)
 
 
 def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
-    """Return the state that knows this pod, and the pod itself if its cgroup must be limited."""
+    """Return the state that knows this pod, and a move of the pod if its cgroup must be limited."""
     known = state.pods.get(pod.id)
     if known is not None and known.wish == wish and known.pod == pod:
         return state, NOBODY
@@ -37,7 +37,10 @@ def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
 
 
 def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
-    """Return the state before a container of this wish is placed in the pod; another class opens the box."""
+    """Return the state before a container of this wish is placed in the pod.
+
+    If its class is not reclaimed, the pod's cgroup is no reclaim cgroup any more.
+    """
     place = state.pods.get(pod.id)
     if place is None:
         return with_pod(state, pod, wish)
@@ -48,12 +51,12 @@ def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Move
 
 
 def belongs(wish: Wish) -> bool:
-    """Whether a pod of this wish is limited as a whole."""
+    """Return whether a pod of this wish is limited as a whole."""
     return wish.qos is QoSClass.RECLAIMED and not wish.mixed and wish.handler != "ignore"
 
 
 def has_member_in(listed: Synchronized) -> bool:
-    """Whether the runtime's list has anybody who lives on what is lent."""
+    """Return whether the runtime's list has a reclaimed pod or container."""
     wishes = chain((wish for _, wish in listed.pods), (wish for _, wish in listed.containers))
     return any(wish.qos is QoSClass.RECLAIMED for wish in wishes)
 
@@ -63,16 +66,17 @@ def _has_others(state: NodeState, pod_id: str) -> bool:
 
 
 def has_members(state: NodeState) -> bool:
-    """Whether anybody lives on what is lent: a whole pod, or a container beside online ones of its pod."""
+    """Return whether the node has a reclaimed pod, or a reclaimed container beside online ones of its pod."""
     return bool(state.box) or any(a.pool == RECLAIM for a in state.containers.values())
 
 
 def weighs_least(state: NodeState) -> bool:
-    """Whether every member has the kernel's smallest weight beside everybody who shares CPUs with it.
+    """Return whether every reclaimed pod has the smallest weight of all pods that share CPUs with it.
 
-    The kubelet gives that weight to the class BestEffort as a whole. Burstable has the sum of its pods' requests, those
-    of the reclaimed ones among them: a member of it weighs least among its siblings only, so all others have to be
-    siblings. A container beside online ones of its pod has that pod's weight. Beside an equal nobody weighs least.
+    The kubelet gives the smallest weight to the class BestEffort as a whole. The class Burstable has the sum of its
+    pods' requests, reclaimed pods included. A reclaimed Burstable pod weighs least among its siblings only, so all
+    other pods must be its siblings. A reclaimed container beside online ones of its pod has that pod's weight. If an
+    online pod has an equal weight, no reclaimed pod weighs least.
     """
     members = [state.pods[k] for k in state.box]
     if any(a.pool == RECLAIM for a in state.containers.values() if not state.boxed(a.container.pod_id)):
@@ -82,7 +86,7 @@ def weighs_least(state: NodeState) -> bool:
     if all(place.pod.kube_qos is KubeQoS.BEST_EFFORT for place in members):
         return True
     if any("cpu" in place.wish.preserve for place in members):
-        return False  # its weight is not ours
+        return False  # its weight is not ours to set
     if any(place.pod.kube_qos not in _NOT_ABOVE_BURSTABLE for place in members):
         return False
     siblings = [state.pods.get(k) for k in _rivals(state)]
@@ -90,11 +94,12 @@ def weighs_least(state: NodeState) -> bool:
 
 
 def equal(state: NodeState) -> str:
-    """Return a pod that shares CPUs with the box and weighs no more than a member of it, "" where there is none.
+    """Return a pod that shares CPUs with reclaimed pods and weighs no more than one of them; "" if there is none.
 
-    There is no weight below the one that the kubelet gives a pod without a CPU request, online or not: beside its
-    siblings in the box it gets its turn as one of them. A class in which nobody asks for CPU has that weight, too.
-    Pods of the class system are no claimants: a node agent without a request has the turn it would have without us.
+    No weight is below the weight that the kubelet gives a pod without a CPU request, online or not. Beside reclaimed
+    siblings such an online pod gets CPU time as one of them. A class whose pods all have no CPU request has that
+    weight, too. Pods of the class system do not count: a node agent without a request gets the CPU time that it would
+    get without us.
     """
     classes = {state.pods[k].pod.kube_qos for k in state.box}.intersection(_NOT_ABOVE_BURSTABLE)
     if classes == {KubeQoS.BEST_EFFORT} and not any(_asks_for_cpu(state, p) for p in state.pods.values()):
@@ -108,24 +113,24 @@ def equal(state: NodeState) -> str:
 
 
 def _asks_for_cpu(state: NodeState, place: PodPlace) -> bool:
-    """Whether a pod of the class Burstable weighs more than the least for its own requests."""
+    """Return whether a pod of the class Burstable has more than the smallest weight, by its own requests."""
     if place.pod.kube_qos is not KubeQoS.BURSTABLE:
         return False
     return any((a.container.resources.shares or 0) > MIN_SHARES for a in state.of_pod(place.pod.id))
 
 
 def _rivals(state: NodeState) -> list[str]:
-    """Return the pods outside of the box that may run on CPUs of it, now or when it grows."""
+    """Return the pods outside of the reclaim cgroups that may run on reclaim pool CPUs, now or when the pool grows."""
     others = (a for a in state.containers.values() if not state.boxed(a.container.pod_id))
     return sorted({a.container.pod_id for a in others if whereabouts.of(state, a) & state.pools.share})
 
 
 def knobs(state: NodeState, pod_id: str) -> Knobs:
-    """Return the values that belong on a pod's cgroup: the box's for its members, the I/O weight for every pod, and
-    where a VM lives in it what its containers ask for.
+    """Return the values that belong on a pod's cgroup.
 
-    A weight competes among siblings only, so a container's counts for nothing unless its pod's agrees.
-    (Memory protections are sums over containers: see `protection`.)
+    A reclaim cgroup gets the reclaim pool's CPUs and the smallest weight, every pod gets the I/O weight, and a VM's
+    pod gets the values that its containers ask for. A weight competes among siblings only, so a container's weight
+    has no effect unless its pod's agrees. (Memory protections are sums over containers: see `protection`.)
     """
     place = state.pods.get(pod_id)
     if place is None or place.wish.handler == "ignore":
@@ -142,9 +147,10 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
 
 
 def io_weight(state: NodeState, pod_id: str) -> int | None:
-    """Return a pod's I/O weight: the highest of its containers', its own while it has none; None leaves the kernel's.
+    """Return a pod's I/O weight: its containers' highest, its own while it has no container; None leaves the kernel's.
 
-    A container's weight counts among its pod's containers; against other pods' it counts only as far as the pod has it.
+    A container's weight competes among its pod's containers. Against other pods it counts only as far as the pod has
+    it.
     """
     place = state.pods.get(pod_id)
     if place is None:
@@ -169,7 +175,7 @@ def figures(state: NodeState, pod_id: str) -> dict[str, Figure]:
 
 
 def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision | None:
-    """Say what a pod's cgroup gets that it had not, if anything."""
+    """Return the decision on the values that a pod's cgroup gets and did not have; None if there are none."""
     values, had = knobs(state, pod.id), knobs(before, pod.id)
     changed = values.differing(had)
     if changed == NO_KNOBS:

@@ -1,11 +1,11 @@
-"""The memory that survives without a state file: an annotation on the container itself.
+"""The record annotation: each container keeps the facts about its placement, so that no state file is needed.
 
-At creation we add `coloc.nri.io/record`; the runtime stores it and hands it back in Synchronize, after our
-restart and after its own (DESIGN invariant 3). It holds what cannot be derived again: the class at that time,
-the pool, the exclusive CPUs, and what the runtime's spec held before us: `original` names every value that is
-ours, with null where the spec had none. `lent` names what a reclaimed container's spec got of us, so that it is known
-whether that still holds. What there is of a loan is told only by a record that is written for ourselves, when a
-container is placed again: at creation there is all of it.
+At creation we add `coloc.nri.io/record`. The runtime stores it and returns it in Synchronize, after our restart and
+after its own (DESIGN invariant 3). It holds facts that cannot be derived again: the class at that time, the pool, the
+exclusive CPUs, and the values of the runtime's spec before us. `original` names every value that is ours, with null
+if the spec had none. `lent` has our values in a reclaimed container's spec, so that a reader can see whether they
+still hold. `granted`, the present part of a loan, is only in a record that we write for ourselves when a container is
+placed again: at creation the whole loan is granted.
 """
 
 import json
@@ -31,7 +31,16 @@ _ATTRIBUTE: Final = {name: attribute for attribute, name in AUDIT_NAMES}
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that was read back."""
+    """A record that was read.
+
+    qos, pool: at creation.
+    exclusive: CPUs of its own, 0 for none.
+    mems: memory nodes of its own, 0 for no binding.
+    original: values of the spec before us.
+    ours: names of the values that are ours.
+    granted: the present part of a loan.
+    lent: values that a loan set in the spec.
+    """
 
     qos: QoSClass
     pool: str
@@ -44,7 +53,7 @@ class Record:
 
 
 def write(assignment: Assignment) -> str:
-    """Render an assignment as the annotation's value."""
+    """Return an assignment as the annotation's text."""
     return _text(
         assignment.qos,
         assignment.pool,
@@ -59,7 +68,10 @@ def write(assignment: Assignment) -> str:
 def _text(
     qos: QoSClass, pool: str, bound: tuple[CPUMask, CPUMask], knobs: Knobs, original: Knobs, granted: Knobs
 ) -> str:
-    """Render a record, `bound` being CPUs and memory nodes of its own; most containers of a pool have the same one."""
+    """Return the text of a record; `bound`: CPUs and memory nodes of its own.
+
+    The result is cached: most containers of a pool have the same text.
+    """
     entry: dict[str, Any] = {"v": _VERSION, "class": qos.value, "pool": pool}
     exclusive, mems = bound
     if exclusive:
@@ -79,7 +91,7 @@ def _text(
 
 
 def read(text: str) -> Record | None:
-    """Read a record; None for none, for another version's, and for anything we would not have written."""
+    """Return a record; None for no text, for another version's, and for text that we would not have written."""
     if not text or len(text) > RECORD_LENGTH:
         return None
     try:
@@ -106,7 +118,7 @@ def _values(entry: dict[str, Any], part: str) -> dict[str, Any]:
 
 
 def _checked(name: str, value: object) -> KnobValue | None:
-    """Return a knob's value if it is of its kind; ValueError for what would not survive arithmetic or the wire."""
+    """Return a knob's value; raise ValueError for another type, or a number too large for arithmetic or the wire."""
     if value is None or (name in _TEXTS and isinstance(value, str)):
         return value
     if name not in _TEXTS and type(value) is int and value.bit_length() < 64:
@@ -115,9 +127,9 @@ def _checked(name: str, value: object) -> KnobValue | None:
 
 
 def before_us(container: Container) -> Container:
-    """Return the container with the kubelet's own values where its spec now holds ours.
+    """Return the container with the kubelet's own values in place of ours in its spec.
 
-    After a restart the runtime reports what we had set: half of a limit must not be halved again.
+    After a restart the runtime reports the values that we set: half of a limit must not be halved again.
     """
     known = read(container.record)
     if known is None or not known.ours:
@@ -133,10 +145,10 @@ def before_us(container: Container) -> Container:
 
 
 def _ours_in(memory: Record, spec: Resources) -> tuple[str, ...]:
-    """Return which values of ours a spec may still hold.
+    """Return the names of our values that a spec may still hold.
 
-    Of a reclaimed container it holds none of the figures where one is not what was lent, nor a part of that: they were
-    given back since, and the kubelet may have told others.
+    If one figure of a reclaimed container's spec is neither the lent value nor a part of it, no figure is ours: they
+    were restored since, and the kubelet may have set others.
     """
     lent = [
         (value, getattr(spec, name)) for name, value in memory.lent._asdict().items() if value is not None
@@ -147,9 +159,9 @@ def _ours_in(memory: Record, spec: Resources) -> tuple[str, ...]:
 
 
 def former(container: Container) -> Assignment | None:
-    """Return what a record tells of a container's first life; of our values then, those that its spec still shows.
+    """Return a container's assignment at its creation, with our values of that time if its spec still shows them.
 
-    What no spec shows is 0 or "": that it was ours counts. `hands_off`: its CPUs were not.
+    A value that no spec shows is 0: only that it was ours counts. `hands_off`: its CPUs were not ours.
     """
     memory = read(container.record)
     if memory is None:
@@ -172,7 +184,10 @@ def former(container: Container) -> Assignment | None:
 
 
 def _journalled(container: Container) -> Assignment | None:
-    """Return what the journal tells of who carries no record: of class and pool nothing, and nobody asks for those."""
+    """Return an assignment from the journal for a container without the record annotation; None without an entry.
+
+    The journal has no class and no pool: the values here are not used by any caller.
+    """
     found = container.journalled
     if found is None:
         return None
@@ -188,10 +203,11 @@ def _journalled(container: Container) -> Assignment | None:
 
 
 def limit_since(was: int | None, wish: Wish, now: int | None) -> int | None:
-    """Return the memory limit of the kubelet's that a spec's makes likely; None for no other than there was.
+    """Return the kubelet's memory limit that a spec's limit `now` makes likely, bytes; None if it did not change.
 
-    `wish` is read with the one that there was. If the limit that it asks for is a part of that one, the spec's is the
-    same part of the present one. What a loan was cut to is no part of any other.
+    `was` is the kubelet's earlier limit, and `wish` was read with it. If the ordered limit is a percentage of `was`,
+    the spec's limit is the same percentage of the present one. A reclaimed container's lower limit is a reduced loan,
+    and no percentage of another limit.
     """
     then = wish.annotated.memory_limit
     if not was or not then or not now or min(was, now) < 0 or now == then:
@@ -203,7 +219,7 @@ def limit_since(was: int | None, wish: Wish, now: int | None) -> int | None:
 
 
 def resized_since(container: Container, wish: Wish) -> Container | None:
-    """Return the container with a record as of the memory limit that its spec's makes likely; None for no other."""
+    """Return the container with a record for the memory limit that its spec makes likely; None if it did not change."""
     memory = read(container.record)
     if memory is None:
         return None
@@ -217,10 +233,7 @@ def resized_since(container: Container, wish: Wish) -> Container | None:
 
 
 def facts_of(container: Container, known: Assignment) -> Container:
-    """Return the runtime's newest facts about a container that we placed, without our own values in them.
-
-    Where its spec now holds ours, the kubelet's value is the one that we remember.
-    """
+    """Return the runtime's newest facts about a container that we placed, without our own values."""
     ours = known.knobs.oom_score_adj is not None
     return replace(
         container,
@@ -231,14 +244,14 @@ def facts_of(container: Container, known: Assignment) -> Container:
 
 
 def kubelets_of(spec: Resources, known: Assignment) -> Resources:
-    """Return the kubelet's own values of a spec that may hold ours, or hold them yet: what is given back is pushed."""
+    """Return a spec with the kubelet's own values in place of ours; restored values are ours until they are pushed."""
     had, ours = known.container.resources, known.returned.overlaid(known.knobs)
     remembered = {name: getattr(had, name) for name in _SPEC if getattr(ours, name) is not None}
     return replace(spec, **remembered) if remembered else spec
 
 
 def as_listed(assignment: Assignment) -> Container:
-    """Return a container as the runtime hands it back: our CPUs in its spec, and its record beside."""
+    """Return a container as the runtime lists it: with our CPUs in its spec, and with its record."""
     spec = assignment.container.resources
     cpus = spec.cpus if assignment.hands_off else cpuset.render(assignment.exclusive) or spec.cpus
     return replace(assignment.container, resources=replace(spec, cpus=cpus), record=write(assignment))

@@ -11,8 +11,12 @@ from nri_coloc.placing import record
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`milli`: thousandths of a CPU, 0 for no request; `source`: the figure that it was read from; `is_lowered`: it
-    is less than the kubelet's, by an annotation."""
+    """The CPU request of a container.
+
+    milli: thousandths of a CPU, 0 for no request.
+    source: the figure from which it was read.
+    is_lowered: an annotation made it less than the kubelet's.
+    """
 
     milli: int
     source: str
@@ -37,13 +41,13 @@ class Request:
 
 
 def of(resources: Resources) -> Request:
-    """Read the request from the shares."""
+    """Return the request that the shares express."""
     milli = resources.cpu_request
     return Request(milli, f"cpu shares {resources.shares}" if milli else "no cpu shares")
 
 
 def of_container(container: Container, wish: Wish = DEFAULT_WISH) -> Request:
-    """Return what the kubelet's shares say, also where the spec holds shares of ours; an annotation only lowers it."""
+    """Return the request by the kubelet's shares, even if the spec holds ours; an annotation only lowers it."""
     own = of(record.before_us(container).resources)
     if 0 < wish.cpu_milli < own.milli:
         return Request(wish.cpu_milli, "lowered by an annotation", is_lowered=True)

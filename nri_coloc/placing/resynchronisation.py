@@ -1,7 +1,7 @@
-"""Replay the runtime's whole list after a registration, or after a change of configuration or machine; then repair.
+"""Replay the runtime's list after a registration, or after a change of configuration or machine; then repair.
 
-A file keeps its last value, and so does the runtime's spec. So a value that no longer is ours is ordered once more
-with its original value: the kubelet's, or the kernel's default of a new cgroup where the kubelet gives none. It holds
+A file keeps its last value, and so does the runtime's spec. So a value that is not ours any more is ordered once more
+with its original value: the kubelet's, or the kernel's default for a new cgroup if the kubelet gives none. It holds
 until the kubelet writes another.
 """
 
@@ -46,7 +46,10 @@ _UNLIMITED: Final = 1 << 62
 def given(
     state: NodeState, old: Assignment, said: tuple[Decision, ...]
 ) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Give a container that was placed again back what is not ours any more, and say so where its placing is said."""
+    """Restore the values of a container placed again that are not ours any more.
+
+    The decision on its placement names the restored values, too.
+    """
     now = state.containers[old.id]
     back = _back(state, old, now)
     if not any(value is not None for value in back):
@@ -58,7 +61,10 @@ def given(
 
 
 def _with(placing: Decision, again: Assignment, had: Knobs, back: Knobs) -> Decision:
-    """Say what goes back beside the placing; one after a restart has before it what stood before us, not our values."""
+    """Return the decision on a placement with the restored values beside the placement's own.
+
+    After a restart its `before` holds the values before our first write, not ours.
+    """
     before = placing.before.overlaid(had) if placing.event is AuditEvent.UPDATE else placing.before
     return placing._replace(subject=again, before=before, after=placing.after.overlaid(back))
 
@@ -68,9 +74,9 @@ def _held(assignment: Assignment) -> Knobs:
 
 
 def _cpus_back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
-    """Return the CPUs of a container that is not ours to place any more, none where its CPUs were not ours before.
+    """Return the CPUs to restore for a container that is not ours to place any more; none if its CPUs were not ours.
 
-    These are the CPUs that the kubelet has pinned it to, else those that the kubelet named, else all.
+    These are the CPUs to which the kubelet has pinned it, else the CPUs that the kubelet named, else all.
     """
     if KEPT_BY_DRA in now.wish.preserve:
         return NO_KNOBS
@@ -81,7 +87,7 @@ def _cpus_back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
 
 
 def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
-    """Return what was ours, or was given back already, and what nothing orders by now."""
+    """Return the values to restore: values that were ours, or were restored already, and that are not ordered now."""
     if now.wish.handler != "container":
         return NO_KNOBS
     if now.hands_off:
@@ -105,11 +111,11 @@ def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
 
 
 _YOUNGEST: Final = 1 << 63
-"""Later than any time of creation, ns: of a pod without a container."""
+"""Creation time in ns for a pod without a container: later than any."""
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
-    """Replace what we know by what the runtime has; everyone is to be compared with the kernel afterwards."""
+    """Replace the known containers and pods by the runtime's list; all are compared with the kernel afterwards."""
     before = state
     event = replace(event, containers=_without_failed_attempts(event.containers))
     near = membership.recalled(state, event.containers)
@@ -137,7 +143,7 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
 def _without_failed_attempts(
     listed: tuple[tuple[Container, Wish], ...],
 ) -> tuple[tuple[Container, Wish], ...]:
-    """Leave out attempts that never started where the list has a later one: that one runs, or is the younger."""
+    """Leave out attempts that never started if the list has a later attempt, which runs or is younger."""
     if all(container.phase is not Phase.CREATED for container, _ in listed):
         return listed
     attempts: dict[tuple[str, str], list[Container]] = defaultdict(list)
@@ -159,9 +165,9 @@ def _is_later(other: Container, former: Container) -> bool:
 def _requests_met(
     before: NodeState, state: NodeState, event: Synchronized, tuning: Tuning
 ) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Carry out the resizes that came while we were away, once everybody has back what it had.
+    """Carry out the resizes that came while we were away, after all containers have their earlier CPUs again.
 
-    A spec that once held shares or a quota of ours does not tell what the kubelet asks for.
+    A spec that once held shares or a quota of ours does not show the kubelet's request.
     """
     decisions: list[Decision] = []
     for container, _ in event.containers:
@@ -181,18 +187,24 @@ def _requests_met(
 
 
 def _unless_same(before: NodeState, after: NodeState) -> NodeState:
-    """Keep the former value, generation and all, when a synchronisation told nothing new."""
+    """Return the earlier state, with its generation, if a synchronisation changed nothing."""
     same = before.pods == after.pods and before.containers == after.containers and before.pools == after.pools
     return before if same else after
 
 
 def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> list[tuple[Container, Wish]]:
-    """Order the replay: what we remember, claims on which record and spec agree, what the DRA CPU driver gave,
-    other claims that can still be had, the rest by age.
+    """Return the list in the order of the replay.
 
-    A record is a claim of the day of creation. Of two to one CPU the younger holds: when it was made, the older
-    had lapsed. Of those that would leave `share` nothing, one whose CPUs another spec names too had: they are what
-    `share` has by now. Among those that hold, sidecars come last: theirs lapse when their main container comes.
+    1. containers that this process knows;
+    2. claims on which record and spec agree;
+    3. CPUs that the DRA CPU driver gave;
+    4. other claims that can still be met;
+    5. the rest, by age.
+
+    A record is a claim from the day of creation. If two containers claim one CPU, the younger has it: when its claim
+    was made, the older claim had lapsed. If claims would leave `share` without a CPU, a claim to CPUs that another
+    spec names has lapsed too: `share` has these CPUs by now. Among claims that hold, sidecars come last: their claims
+    lapse when their main container comes.
     """
     driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
     # a container that lost its own CPUs since has share's CPUs in its spec, as the members of share have
@@ -216,7 +228,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
     holding: list[tuple[int, int, str]] = [(0, 2, k) for k in driven]
     for doubts, _, _, small, _, container_id, cpus in sorted(claims):
-        # the last CPU of share is nobody's; isolated ones are none of share's
+        # the last CPU of share is never owned; isolated CPUs are not share's
         if cpus & free == cpus and (free & ~cpus & usable or not cpus & usable):
             free &= ~cpus
             holding.append((doubts, small, container_id))
@@ -234,7 +246,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
 
 
 def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
-    """Know exactly the listed pods; ones that are known keep their place in or out of the box."""
+    """Return the state with exactly the listed pods; known pods stay in or out of the reclaim cgroups."""
     places: dict[str, PodPlace] = {}
     unstarted = starts.listed(container for container, _ in event.containers)
     for pod, wish in sorted(event.pods, key=_seniority(state, event)):
@@ -251,7 +263,7 @@ def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeS
 
 
 def _seniority(state: NodeState, event: Synchronized) -> Callable[[tuple[Pod, Wish]], tuple[int, int, str]]:
-    """Return the key by which pods are ordered: known ones as they came, then by the age of their oldest container."""
+    """Return the sort key of pods: known pods in their order, then by the age of their oldest container."""
     known = {pod_id: number for number, pod_id in enumerate(state.pods)}
     ages: dict[str, int] = {}
     for container, _ in event.containers:
@@ -291,7 +303,7 @@ def _replayed(
 
 
 def _beside_record(state: NodeState, former: Assignment) -> NodeState:
-    """Have files carry, and the journal remember, what became ours while we were away: no record tells of that."""
+    """Let files carry, and the journal remember, values that became ours while we were away: the record lacks them."""
     now = state.containers[former.id]
     if now.by_file or now.knobs.without(former.knobs) == NO_KNOBS:
         return state
@@ -299,7 +311,7 @@ def _beside_record(state: NodeState, former: Assignment) -> NodeState:
 
 
 def _but_rejoined(before: NodeState, decisions: list[Decision]) -> list[Decision]:
-    """Leave out that a sidecar joined the main container whom it followed all along."""
+    """Leave out decisions on sidecars that joined the main container that they followed all along."""
     return [
         d
         for d in decisions
@@ -311,7 +323,7 @@ def _but_rejoined(before: NodeState, decisions: list[Decision]) -> list[Decision
 
 
 def _orphans(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
-    """Say who followed a main container that lost its CPUs and got none in their place."""
+    """Return the decisions on followers whose main container lost its CPUs and that got none in their place."""
     return tuple(
         words.of_orphan(before, after, a)
         for k, a in after.containers.items()
@@ -323,7 +335,7 @@ def _orphans(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
 
 
 def box_again(state: NodeState) -> NodeState:
-    """Take pods out of the box that hold a container of another class."""
+    """Take the cgroups of pods with a container of another class out of the reclaim cgroups."""
     others = {a.container.pod_id for a in state.containers.values() if a.qos.value != "reclaimed"}
     pods = {
         k: replace(place, boxed=False) if place.boxed and k in others else place
@@ -338,7 +350,7 @@ def everyone(state: NodeState) -> Moves:
 
 
 def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcome:
-    """Apply new tuning or a changed machine; only who is affected moves."""
+    """Apply new tuning or a changed machine; only affected containers and pods move."""
     before = state
     reserved = pools.reserved_cpus(event.topology, tuning)
     kubelets = pools.kept_cpus(event.topology, tuning)
@@ -379,10 +391,10 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
 def _survivors(
     state: NodeState, topology: Topology, withheld: CPUMask
 ) -> tuple[list[Assignment], list[Assignment]]:
-    """Split the containers into those whose CPUs remain theirs and those that lost one.
+    """Return the containers that keep their CPUs, and the containers that lost one.
 
-    The youngest owners give way if `share` would otherwise be left without a CPU; whose CPUs somebody else gave
-    away come first.
+    If `share` would be left without a CPU, the youngest owners lose theirs. Containers with CPUs that another agent
+    chose (`hands_off`) come first.
     """
     free, aside = topology.usable & ~withheld, topology.aside & ~withheld
     kept: list[Assignment] = []
@@ -408,7 +420,7 @@ def _to_place_again(state: NodeState, lost: list[Assignment], event: Reconfigure
 
 
 def _differing(before: NodeState, after: NodeState) -> Moves:
-    """Return who has other CPUs or other values than before."""
+    """Return the pods and containers whose CPUs or values changed."""
     pods = tuple(
         k
         for k, place in after.pods.items()

@@ -14,7 +14,12 @@ from nri_coloc.core.topology import Level, Topology
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """CPUs to choose from. `whole`: those whose core is free with all its threads; `threads`: of a core."""
+    """CPUs to choose from.
+
+    free: all of them.
+    whole: CPUs whose core is free with all its threads.
+    threads: number of threads of a core.
+    """
 
     topology: Topology
     free: CPUMask
@@ -23,33 +28,33 @@ class Field:
 
     @classmethod
     def of(cls, topology: Topology, free: CPUMask) -> "Field":
-        """Look at any CPUs, threads and all."""
+        """Return the field of any free CPUs, threads and all."""
         return cls(topology, free, topology.whole_cores(free), topology.threads_per_core)
 
     @classmethod
     def of_cores(cls, topology: Topology, free: CPUMask) -> "Field":
-        """Leave out the threads of cores that somebody else has a part of."""
+        """Return the field without the cores that are not free as a whole."""
         whole = topology.whole_cores(free)
         return cls(topology, whole, whole, topology.threads_per_core)
 
     @classmethod
     def of_single_threads(cls, topology: Topology, free: CPUMask) -> "Field":
-        """Look at the first thread of each free core, as if it were the core."""
+        """Return the field of the first thread of each free core, which stands for the core."""
         firsts = topology.first_threads(free)
         return cls(topology, firsts, firsts, 1)
 
     def within(self, cpus: CPUMask) -> "Field":
-        """Return the part of the field that lies in a set, which may cut cores."""
+        """Return the part of the field in a set of CPUs, which may cut cores."""
         free = self.free & cpus
         whole = free if self.threads == 1 else self.topology.whole_cores(free)
         return Field(self.topology, free, whole, self.threads)
 
 
 def packed(field: Field, count: int) -> CPUMask:
-    """Take `count` CPUs as close together as they can be had; the field has so many.
+    """Return `count` CPUs as close together as possible; the field has enough.
 
-    They come from the narrowest group that holds them, of these from the one with the fewest CPUs free, so that
-    what stays free stays whole. Whole cores go before threads, but never before one memory node.
+    They come from the narrowest group that holds them, and of such groups from the one with the fewest free CPUs, so
+    that free groups stay whole. Whole cores go before threads, but never before one memory node.
     """
     if count >= field.free.bit_count():
         return field.free
@@ -84,14 +89,14 @@ def _home(field: Field, count: int) -> tuple[CPUMask, tuple[Level, ...]]:
 
 
 def _holding(field: Field, count: int) -> CPUMask:
-    """Return the CPUs that count first: of whole cores or, for less than a core, of broken and narrow ones."""
+    """Return the CPUs that count first: of whole cores or, for less than a core, of broken and narrow cores."""
     return field.whole if count >= field.threads else field.free & ~field.topology.full_cores(field.free)
 
 
 def _tightest(field: Field, level: Level, holds: CPUMask, count: int) -> CPUMask:
     """Return the group of a level with the fewest free CPUs that holds the request, 0 if none does.
 
-    Its node counts first: filling up a node that is in use keeps another one whole.
+    The free CPUs of its node count first: filling a node that is in use keeps another one whole.
     """
     needed = count - count % field.threads or count
     free, node_of = field.free, field.topology.node_around
@@ -114,7 +119,7 @@ def _tightest(field: Field, level: Level, holds: CPUMask, count: int) -> CPUMask
 
 
 def _taken(levels: tuple[Level, ...], part: CPUMask, count: int, take: Taker) -> CPUMask:
-    """Take `count` out of a part: whole groups of the next level, the largest first, and the rest of one."""
+    """Return `count` CPUs of a part: whole groups of the next level, the largest first, and the rest of one group."""
     if not levels or count >= part.bit_count():
         return take(part, count)
     groups = [inside for group in levels[0] if (inside := group & part)]
@@ -131,12 +136,12 @@ def _taken(levels: tuple[Level, ...], part: CPUMask, count: int, take: Taker) ->
 
 
 def _cores(field: Field) -> Taker:
-    """Take whole cores; where one thread stands for the core, that."""
+    """Return the function that takes whole cores; if one thread stands for its core, it takes threads."""
     return cpuset.lowest if field.threads == 1 else field.topology.lowest_cores
 
 
 def _loose(field: Field) -> Taker:
-    """Take threads: whole cores first, then what is left of the most broken ones."""
+    """Return the function that takes threads: whole cores first, then the threads of the most broken cores."""
 
     def take(part: CPUMask, count: int) -> CPUMask:
         cores = count - count % field.threads
@@ -147,7 +152,7 @@ def _loose(field: Field) -> Taker:
 
 
 def _odd(field: Field, rest: CPUMask, chosen: CPUMask, count: int) -> CPUMask:
-    """Take the threads beyond whole cores: of broken cores, close to what was chosen, before one is broken."""
+    """Return the threads beyond whole cores: of broken cores, close to the chosen CPUs, before a core is broken."""
     if not count:
         return 0
     close = _around(field, chosen) & rest
@@ -157,7 +162,7 @@ def _odd(field: Field, rest: CPUMask, chosen: CPUMask, count: int) -> CPUMask:
 
 
 def _around(field: Field, chosen: CPUMask) -> CPUMask:
-    """Return the narrowest groups that chosen CPUs lie in."""
+    """Return the narrowest groups that contain chosen CPUs."""
     around = 0
     for group in field.topology.near[-1] if field.topology.near else ():
         if group & chosen:
@@ -166,7 +171,7 @@ def _around(field: Field, chosen: CPUMask) -> CPUMask:
 
 
 def _of_broken(field: Field, part: CPUMask, count: int) -> CPUMask:
-    """Take threads of the cores with the fewest free ones first, so that the fuller ones stay so."""
+    """Return `count` threads, of the cores with the fewest free threads first, so that fuller cores stay full."""
     if field.threads <= 2:
         broken = part & ~field.topology.full_cores(part) if field.threads == 2 else 0
         chosen = cpuset.lowest(broken, count)
@@ -178,7 +183,7 @@ def _of_broken(field: Field, part: CPUMask, count: int) -> CPUMask:
 
 
 def _cores_in(field: Field, part: CPUMask) -> list[CPUMask]:
-    """Return what of each core lies in a part, by lowest CPU."""
+    """Return the threads of each core that lie in a part, by lowest CPU."""
     cores = []
     while part:
         core = field.topology.core_of[first(part)] & part
@@ -188,13 +193,18 @@ def _cores_in(field: Field, part: CPUMask) -> list[CPUMask]:
 
 
 def spread(field: Field, count: int) -> CPUMask:
-    """Take `count` CPUs as far apart as they can be had, one by one from the package, node, L3 group and core
-    with the most left; the field has so many."""
+    """Return `count` CPUs as far apart as possible; the field has enough.
+
+    The result is as if CPUs were taken one by one from the package, node, L3 group and core with the most left.
+    """
     return _spread(field, (*field.topology.far, *field.topology.near), field.free, count)
 
 
 def _spread(field: Field, levels: tuple[Level, ...], part: CPUMask, count: int) -> CPUMask:
-    """Divide a number among the groups of each level at once: the same as one by one, and no slower for many."""
+    """Return `count` CPUs, divided among the groups of each level.
+
+    Dividing at once gives the same result as one CPU after another, and is not slower for many.
+    """
     if levels:
         groups = [inside for group in levels[0] if (inside := group & part)]
     else:
@@ -207,9 +217,9 @@ def _spread(field: Field, levels: tuple[Level, ...], part: CPUMask, count: int) 
 
 
 def levelled(sizes: list[int], count: int) -> list[int]:
-    """Divide `count` so that what is left of the sizes is as level as can be, the first ones giving one more.
+    """Return the parts of `count`, one a size, that leave the sizes as level as possible; the first ones give one more.
 
-    The sizes hold so many. Equal to taking one at a time from the largest, the first of several.
+    The sizes hold that many. The result equals taking one at a time from the largest, the first of several.
     """
     low, high = 0, max(sizes)  # the rest above `high` is never too much, above `low` it may be
     while low < high:

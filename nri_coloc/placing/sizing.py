@@ -1,6 +1,6 @@
-"""Pools that are sized anew, because the loop says so or because of who is in them: their members follow.
+"""Change the size of pools, because the loop or their containers ask for it; their containers follow.
 
-The loop speaks up to fifty times a second and mostly says what holds already, so that costs one comparison.
+The loop reports up to fifty times a second, mostly counts that hold already. Such a report costs one comparison.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _OF_POOLS: Final = frozenset({AuditEvent.POOL_RESIZE, AuditEvent.RECLAIM_SUPPRES
 
 
 def sized(state: NodeState, event: PoolsSized) -> Outcome:
-    """Give pools the told number of CPUs; nothing is decided where that changes no set."""
+    """Return the outcome of new counts of CPUs for pools; there is no decision if no CPU set changes."""
     known = state.pools
     if event.counts == known.counts:
         return Outcome(state)
@@ -48,7 +48,7 @@ def _reason(before: Mapping[str, int], now: Mapping[str, int]) -> Reason:
 
 
 def _resizes_what_is_lent(decision: Decision, before: Pools) -> bool:
-    """Whether a decision changes a size that the reclaim pool had: its first size takes nothing back from anybody."""
+    """Return whether a decision changes an earlier size of the reclaim pool; its first size takes nothing back."""
     return (
         decision.pool == RECLAIM
         and decision.reason in (Reason.HEADROOM, Reason.TIER_LOAD)
@@ -64,7 +64,7 @@ def _lent_or_taken_back(decision: Decision) -> Decision:
 
 
 def folded(earlier: Decision, later: Decision) -> Decision:
-    """Make one decision of two about one pool: what it had before the first, and has after the last."""
+    """Return one decision for two about one pool: its CPUs before the first and after the last."""
     both = later._replace(before=earlier.before)
     if AuditEvent.POOL_RESIZE in (earlier.event, later.event):
         return both._replace(event=AuditEvent.POOL_RESIZE)
@@ -72,7 +72,7 @@ def folded(earlier: Decision, later: Decision) -> Decision:
 
 
 def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
-    """Add to an outcome the pools that have other CPUs because members came, left or were resized, and who moves.
+    """Return the outcome with the pools that containers resized by coming, leaving or a new request, and all moves.
 
     A container that is being created or updated, or was not known before, has its CPUs from its own event's answer.
     """
@@ -94,7 +94,7 @@ def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
 
 
 def _with_cpus(before: NodeState, after: NodeState, container_id: str, decision: Decision) -> Decision:
-    """Return a decision with the container's CPUs, if it is what the container is answered."""
+    """Return a decision with the container's CPUs, if the decision is the answer to the container's update."""
     subject = decision.subject
     if decision.event is not AuditEvent.UPDATE or subject is None or subject.id != container_id:
         return decision
@@ -107,8 +107,11 @@ def _with_cpus(before: NodeState, after: NodeState, container_id: str, decision:
 
 
 def _is_said(before: NodeState, event: Event, after: NodeState) -> bool:
-    """Whether the outcome says and moves everything already: after a list or other settings, and where a container
-    took or returned CPUs of its own and did nothing else."""
+    """Return whether the outcome has all decisions and moves already.
+
+    That is so after a list or other settings, and if a container took or returned CPUs of its own and did nothing
+    else.
+    """
     if isinstance(event, Synchronized | Reconfigured):
         return True
     if isinstance(event, ContainerUpdating):

@@ -20,7 +20,7 @@ from nri_coloc.placing import change, claim
 
 
 def created(state: NodeState, event: ContainerCreated) -> Outcome:
-    """Note the CPUs that the specification of a new container names, where its pod is held to the reclaim pool."""
+    """Record the CPUs that the specification of a new container names, if its pod has a reclaim cgroup."""
     place = state.pods.get(event.pod_id)
     if place is None or not place.boxed:
         return Outcome(state)
@@ -33,7 +33,7 @@ def created(state: NodeState, event: ContainerCreated) -> Outcome:
 
 
 def awaits(state: NodeState, pod_id: str) -> bool:
-    """Whether a pod's cgroup has CPUs for a container that has not started; seldom, and never on cgroup v2."""
+    """Return whether a pod's cgroup has CPUs for a container that has not started; seldom, and never on cgroup v2."""
     place = state.pods.get(pod_id)
     return place is not None and bool(place.unstarted)
 
@@ -69,7 +69,7 @@ def listed(containers: Iterable[Container]) -> dict[str, tuple[Unstarted, ...]]:
 
 
 def needed(state: NodeState, pod_id: str) -> CPUMask:
-    """Return the CPUs that a pod's cgroup must have beside those of its running containers, 0 for none."""
+    """Return the CPUs that a pod's cgroup must have for containers that have not started, 0 for none."""
     place = state.pods.get(pod_id)
     return reduce(or_, (each.cpus for each in place.unstarted), 0) if place is not None else 0
 

@@ -1,7 +1,7 @@
-"""The whole placement brain: `step(state, event, tuning) -> Outcome`, total, deterministic, without I/O.
+"""Decide the outcome of each event: `step(state, event, tuning) -> Outcome`, total, deterministic, without I/O.
 
-An event is a cause ("a container is being created"), the outcome is the next state and what to say and do
-about it. Nothing here waits, reads a clock or fails: what cannot be done is an outcome too.
+An event is a cause ("a container is being created"). The outcome has the next state, the decisions to record and the
+moves to apply. Nothing here waits, reads a clock or fails: a request that cannot be met is an outcome too.
 """
 
 from typing import assert_never
@@ -29,7 +29,7 @@ from nri_coloc.placing import lifecycle, loans, ownership, resynchronisation, si
 
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
-    """Return what follows from an event; the same state and event give the same outcome."""
+    """Return the outcome of an event; the same state and event give the same outcome."""
     if isinstance(event, ContainerCreating | ContainerStarting | ContainerUpdating):
         outcome = _with_request(state, event, tuning)
     else:
@@ -40,7 +40,7 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
 def _with_request(
     state: NodeState, event: ContainerCreating | ContainerStarting | ContainerUpdating, tuning: Tuning
 ) -> Outcome:
-    """Answer a container's event, after a resize of its pod where the event brings another CPU request of that."""
+    """Return the outcome of a container's event, after a resize of its pod if the event has a new CPU request of it."""
     place = state.pods.get(event.pod.id)
     if place is None or place.pod.cpu_request == event.pod.cpu_request:
         return _answered(state, event, tuning)

@@ -1,10 +1,10 @@
 """Return how many CPUs a dedicated container may own, and which CPUs and memory are free for it.
 
-A container's request is its own where the pod's request covers it beside the requests of the containers that own CPUs
-already. A greater one is the whole pod's: with pod-level resources the kubelet writes the pod's CPU limit into every
-container that names no request and no limit of its own (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
-getCPULimit), and no request at all where the pod has no limit. Such a pod owns its request together: the first of
-these containers owns what is left of it, the others run on the same CPUs.
+A container's request is its own if the pod's request covers it beside the requests of the containers that own CPUs
+already. A greater request is the whole pod's: with pod-level resources the kubelet writes the pod's CPU limit into
+every container that names no request and no limit of its own (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
+getCPULimit), and no request at all if the pod has no limit. Such a pod owns its request together: the first of these
+containers owns the rest of it, the others run on the same CPUs.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,12 @@ from nri_coloc.placing.search import levelled
 
 
 class Due(NamedTuple):
-    """`cpus`: how many CPUs to own, 0 for none; `words`: the requests behind that, for the audit; `capped`: whether
-    the pod's request decides, because the container's own is greater or there is none."""
+    """How many CPUs a container may own.
+
+    cpus: number of CPUs, 0 for none.
+    words: the requests behind that, for the audit.
+    capped: the pod's request decides, because the container's own is greater or there is none.
+    """
 
     cpus: int
     words: str
@@ -29,7 +33,7 @@ class Due(NamedTuple):
 
 
 def of(state: NodeState, container: Container, wish: Wish) -> Due:
-    """Return what a container may own beside the owners that its pod has."""
+    """Return how many CPUs a container may own beside the owners in its pod."""
     asked = request.of_container(container, wish)
     pod = of_pod(state, container.pod_id)
     owners = [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
@@ -37,7 +41,7 @@ def of(state: NodeState, container: Container, wish: Wish) -> Due:
         return Due(asked.whole, asked.words)
     left = pod - sum(_used(owner) for owner in owners)
     if asked.milli:
-        # the kubelet's figures add up to the pod's; lowered ones are the tenant's, and rounding them up gains nothing
+        # the kubelet's requests add up to the pod's; lowered ones are the tenant's, and must gain no CPU by rounding
         is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
         return Due(asked.whole, asked.words) if is_own else _of_the_pods(asked, pod, left, owners)
     has_main = any(not owner.hands_off for owner in owners)
@@ -64,29 +68,29 @@ def _owned(owners: list[Assignment]) -> int:
 
 
 def _used(owner: Assignment) -> int:
-    """Return the part of the pod's request that an owner's CPUs come from, thousandths of a CPU."""
+    """Return the part of the pod's request that an owner's CPUs use, thousandths of a CPU."""
     whole = owner.exclusive.bit_count() * 1000
     own = request.of_container(owner.container, owner.wish).milli
     return min(own, whole) if own else whole
 
 
 def falls_short(state: NodeState, container: Container, wish: Wish) -> bool:
-    """Whether another CPU request of its pod could give a container more CPUs than the request that is known."""
+    """Return whether another CPU request of its pod could give a container more CPUs than the known request."""
     if wish.qos is not QoSClass.DEDICATED:
         return False
     return container.pod_id not in state.pods or of(state, container, wish).capped
 
 
 def of_pod(state: NodeState, pod_id: str) -> int | None:
-    """Return a pod's CPU request, thousandths of a CPU; None where it is not known."""
+    """Return a pod's CPU request, thousandths of a CPU; None if unknown."""
     place = state.pods.get(pod_id)
     return None if place is None else place.pod.cpu_request
 
 
 def counted(pod: int | None, members: list[Assignment]) -> Iterator[tuple[Assignment, int]]:
-    """Yield the containers of a pod, each with its part of what they ask for together, thousandths of a CPU.
+    """Yield the containers of a pod, each with its part of their common request, thousandths of a CPU.
 
-    Together that is never more than the pod's request. Containers without any request of their own share the pod's.
+    The sum is never more than the pod's request. Containers without any request of their own share the pod's.
     """
     own = [request.of_container(each.container, each.wish).milli for each in members]
     yield from zip(members, _within(pod, own), strict=True)
@@ -100,21 +104,21 @@ def _within(pod: int | None, own: list[int]) -> list[int]:
 
 
 _UNLIMITED = 1 << 62
-"""cgroup v1 says "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
+"""cgroup v1 reports "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
 
 
 def isolated(state: NodeState) -> CPUMask:
-    """Return the isolated CPUs that nobody owns."""
+    """Return the isolated CPUs without an owner."""
     return state.topology.aside & ~state.pools.dedicated & ~state.pools.kept
 
 
 def claimable(state: NodeState, wish: Wish) -> CPUMask:
-    """Return every free CPU that a wish could own, not looking at what must be left to `share`."""
+    """Return every free CPU that a wish could own, including the CPU that `share` must keep."""
     return state.pools.free | isolated(state) if wish.pool == ISOLATED else state.pools.free
 
 
 def sources(state: NodeState, wish: Wish, count: int) -> tuple[CPUMask, ...]:
-    """Return the sets to choose from, in order: isolated ones if asked for, then `share` but for its last CPU."""
+    """Return the sets to choose from, in order: isolated CPUs if asked for, then `share` except for its last CPU."""
     found = []
     if wish.pool == ISOLATED and isolated(state).bit_count() >= count:
         found.append(isolated(state))
@@ -124,7 +128,7 @@ def sources(state: NodeState, wish: Wish, count: int) -> tuple[CPUMask, ...]:
 
 
 def short_of_isolated(state: NodeState, wish: Wish, chosen: CPUMask) -> str:
-    """Return words for isolated CPUs that could not be had; empty where they could, or none were asked for."""
+    """Return words for isolated CPUs that were asked for and could not be taken; empty otherwise."""
     if wish.pool != ISOLATED or chosen & state.topology.aside:
         return ""
     left = cpuset.render(isolated(state)) or "none"
@@ -132,7 +136,7 @@ def short_of_isolated(state: NodeState, wish: Wish, chosen: CPUMask) -> str:
 
 
 def room(state: NodeState, container: Container, wish: Wish, reserved_bytes: int) -> Room:
-    """Return what a binding to memory nodes goes by; nothing for a wish without one."""
+    """Return the memory and the CPUs that a binding to memory nodes uses; nothing for a wish without one."""
     if wish.numa is Numa.NONE:
         return NO_ROOM
     asked = memory_of(container, wish)
@@ -147,18 +151,19 @@ def _ownable(state: NodeState, wish: Wish) -> CPUMask:
 
 
 def memory_of(container: Container, wish: Wish) -> int:
-    """Return the memory that a container may come to use, in bytes: its limit, ours before the kubelet's.
+    """Return the memory that a container may come to use, bytes: our limit, else the kubelet's, 0 without a limit.
 
-    0 without a limit: the runtime is not told the request.
+    The runtime does not receive the memory request.
     """
     limit = wish.knobs.memory_limit or record.before_us(container).resources.memory_limit or 0
     return limit if 0 < limit < _UNLIMITED else 0
 
 
 def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:
-    """Return by node what of its memory is neither reserved nor promised to a bound container; never below 0.
+    """Return by node the memory that is neither reserved nor promised to a bound container, bytes, at least 0.
 
-    Who is bound to several nodes may use any of them, and fills up what those leave who have one only.
+    A container bound to several nodes may use any of them. It is counted after the containers bound to fewer nodes,
+    and uses the memory that they leave.
     """
     nodes = {n.id: n.memory_bytes for n in state.topology.nodes if n.memory_bytes}
     total = sum(nodes.values())
@@ -173,6 +178,6 @@ def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:
 
 
 def _parts(left: list[int], promised: int) -> list[int]:
-    """Divide a promise so that what is left is level; one beyond all of it takes all."""
+    """Return the parts of a promise that leave the nodes level; a promise beyond all memory takes all of it."""
     room = [max(0, amount) for amount in left]
     return levelled(room, promised) if promised < sum(room) else room

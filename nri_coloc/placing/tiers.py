@@ -1,8 +1,9 @@
-"""The operator's pools: how many CPUs each has, and which.
+"""Return how many CPUs each of the operator's pools has, and which CPUs.
 
-Sizes follow from the members alone: the sum of what they ask for, within the pool's bounds and what there is; the
-same members have the same sizes, whoever came first. Which CPUs follows from the past too: a pool keeps what it had,
-gives back what leaves the rest together, and grows where it is. Who gets less than it asks for, and why, is said.
+Sizes follow from the containers alone: the sum of their requests, within the pool's bounds and the free CPUs. The
+same containers give the same sizes, in any order of arrival. The choice of CPUs follows from the past too: a pool
+keeps its CPUs, returns CPUs so that the rest lie together, and grows next to its own. If a pool gets less than its
+containers ask for, the audit gives the cause.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,7 @@ def base(pool: str) -> str:
 
 
 def bounds(pools: Pools, name: str) -> PoolTuning:
-    """Return what the operator set for a pool; for an unknown one nothing is."""
+    """Return the operator's settings for a pool; no bounds for an unknown pool."""
     wanted = base(name)
     return next((each for each in pools.plan if each.name == wanted), _NO_BOUNDS)
 
@@ -40,7 +41,7 @@ class Population(NamedTuple):
 
 
 def asked(pools: Pools, before: Population, after: Population, pod_ids: Iterable[str]) -> Mapping[str, Asked]:
-    """Return the requests of all members by pool, once the containers of these pods have changed."""
+    """Return the requests of all containers by pool, after the containers of these pods have changed."""
     names = {each.name for each in pools.plan}.difference(POOLS)
     totals = dict(pools.asked)
     for pod_id in pod_ids:
@@ -50,7 +51,7 @@ def asked(pools: Pools, before: Population, after: Population, pod_ids: Iterable
 
 
 def demand(state: NodeState) -> dict[str, Asked]:
-    """Return the requests of all members by pool, `share` included."""
+    """Return the requests of all containers by pool, `share` included."""
     of_share: dict[str, Asked] = {}
     now = Population(state.containers, state.pods)
     for pod_id in dict.fromkeys(member.container.pod_id for member in state.containers.of_pool(SHARE)):
@@ -68,15 +69,18 @@ def _count(totals: dict[str, Asked], names: set[str], there: Population, pod_id:
 
 
 class Layout(NamedTuple):
-    """What the operator's pools come to: each with its name, which may hold a group, in the order of the plan; and how
-    many CPUs of their own those should have that are to have any, the highest priority first."""
+    """The operator's pools and their sizes.
+
+    pools: each pool with its name, which may hold a group, in the order of the plan.
+    wants: CPUs of its own by pool, the highest priority first; without pools that should have none.
+    """
 
     pools: tuple[tuple[PoolTuning, str], ...]
     wants: Mapping[str, int]
 
 
 def layout(pools: Pools) -> Layout:
-    """Return what follows from the plan, the members and the loop's counts; no CPUs are looked at."""
+    """Return the layout from the plan, the requests and the loop's counts, without a look at CPUs."""
     return _layout(pools.plan, tuple(pools.asked.items()), tuple(pools.counts.items()))
 
 
@@ -84,7 +88,7 @@ def layout(pools: Pools) -> Layout:
 def _layout(
     plan: tuple[PoolTuning, ...], totals: tuple[tuple[str, Asked], ...], told: tuple[tuple[str, int], ...]
 ) -> Layout:
-    """Remembered, for most of what changes a pool's CPUs changes nobody's request."""
+    """Return the layout; it is cached, because most changes of a pool's CPUs change no request."""
     asked, counts = dict(totals), dict(told)
     found: list[tuple[PoolTuning, str]] = []
     for tuning in plan:
@@ -105,7 +109,7 @@ def _by_priority(named: tuple[PoolTuning, str]) -> int:
 
 
 def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, int]) -> dict[str, CPUMask]:
-    """Return the sets of all pools that have CPUs of their own; `share` is left its least, and one CPU at least."""
+    """Return the CPUs of all pools with CPUs of their own; `share` keeps its minimum, and at least one CPU."""
     if not wants:
         return {}
     room = free.bit_count() - max(1, bounds(former, SHARE).minimum)
@@ -123,7 +127,10 @@ def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, 
 
 
 def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> int:
-    """Return how many CPUs a pool should have; 0 for none of its own. `told`: the loop's count, which goes first."""
+    """Return how many CPUs of its own a pool should have, 0 for none.
+
+    told: the loop's count, which goes first.
+    """
     if told is not None:
         return max(told, 1 if total else 0)
     if not tuning.sized:
@@ -135,7 +142,7 @@ def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> 
 
 
 def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, int]:
-    """Share out the room in turn: one CPU each, then each its least, then what it wants."""
+    """Return the CPUs of each pool within the room: first one CPU each, then each minimum, then the wanted size."""
     least = {name: min(size, max(bounds(former, name).minimum, 1)) for name, size in wants.items()}
     sizes: dict[str, int] = {}
     for turn in (dict.fromkeys(wants, 1), least, wants):
@@ -148,7 +155,7 @@ def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, in
 
 
 def _trimmed(topology: Topology, cpus: CPUMask, size: int) -> CPUMask:
-    """Return so many of the CPUs that lie together; all of them where there are no more."""
+    """Return `size` of the CPUs that lie together; all of them if there are no more."""
     if cpus.bit_count() <= size:
         return cpus
     return allocator.choose(topology, cpus, size, _PACKED)
@@ -171,8 +178,11 @@ def named(
     system: CPUMask,
     share: CPUMask,
 ) -> dict[str, CPUMask]:
-    """Return the sets of all the operator's pools; one without CPUs of its own is a name over `system` or `share`, and
-    one that gave everything back has none."""
+    """Return the CPUs of all the operator's pools.
+
+    A pool without CPUs of its own has the CPUs of `system` or `share`. A sized pool that returned all its CPUs has
+    none.
+    """
     found: dict[str, CPUMask] = {}
     for tuning, name in laid_out.pools:
         if name in carved:
@@ -185,7 +195,7 @@ def named(
 
 
 def shortage(pools: Pools, name: str) -> str:
-    """Return in words that a pool has less than its members ask for, with the figures; "" if it has not."""
+    """Return in words, with the figures, that a pool has less than its containers ask for; "" if it has enough."""
     total, tuning = pools.asked.get(name), bounds(pools, name)
     if total is None or not tuning.sized or name in pools.counts:
         return ""

@@ -1,8 +1,8 @@
-"""An update that the kubelet asks for: whose value holds.
+"""Decide which values hold after an update that the kubelet asks for.
 
-cpus and mems are ours always (unless `preserve`), and so is whatever an annotation ordered; all else is
-the kubelet's. Nothing is answered when nothing of ours differs: any answer makes containerd drop the fields
-of the request that NRI cannot carry (nri-protocol §5.3).
+cpus and mems are always ours (unless `preserve`), and so is each value that an annotation ordered. All other values
+are the kubelet's. If none of our values differs, the answer is empty: any answer makes containerd drop the fields of
+the request that NRI cannot carry (nri-protocol §5.3).
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from nri_coloc.placing.ownership import Resize
 _FIGURES: Final = Knobs(
     shares=0, quota=0, period=0, memory_limit=0, memory_high=0, memory_low=0, memory_min=0
 )
-"""The knobs that follow from the kubelet's figures; only which of them are set counts."""
+"""The knobs that follow from the kubelet's figures; only the names count."""
 
 
 def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcome:
@@ -62,10 +62,10 @@ def _resized(
 
 
 def _asks_anew(state: NodeState, known: Assignment, now: Assignment, event: ContainerUpdating) -> bool:
-    """Whether the update speaks of the amount of CPU: another one, or one that could not be met before.
+    """Return whether the update asks for another amount of CPU, or for one that could not be met before.
 
-    An update that tells the present values again (the kubelet sends all of them with each change of one) asks anew
-    only for an owner that has less than it asked for.
+    The kubelet sends all values with each change of one. So an update with the present values counts only for an
+    owner with another number of CPUs than it may own.
     """
     if not event.requested.shares:
         return False
@@ -75,7 +75,7 @@ def _asks_anew(state: NodeState, known: Assignment, now: Assignment, event: Cont
 
 
 def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
-    """Fail the kubelet's update, which tries it again; nothing has changed."""
+    """Return the outcome that fails the kubelet's update; nothing has changed, and the kubelet retries."""
     text = (
         f"nri-coloc refuses {event.pod.namespace}/{event.pod.name}/{event.container.name}: {resize.because}"
     )
@@ -87,7 +87,7 @@ def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outc
 
 
 def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
-    """Give a container what its request came to, and move whoever that concerns."""
+    """Return the outcome of a resize: the CPUs of the container, and the moves of all affected containers."""
     after, joined = ownership.adopt(before, resize.assignment)
     moves, waits_for = ownership.moves(before, after, event.container.id)
     returned = before.pools.dedicated & ~after.pools.dedicated
@@ -104,7 +104,7 @@ def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) ->
 
 
 def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) -> Assignment:
-    """Take over what the kubelet wants from now on; the spec in the event holds our values too."""
+    """Return the assignment with the kubelet's new values; the spec in the event holds our values too."""
     spec = merge(record.kubelets_of(event.container.resources, known), event.requested)
     container = replace(known.container, resources=spec)
     kubelets, told = admission.spec_of(container), event.requested.knobs()
@@ -127,7 +127,7 @@ def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) ->
 
 
 def _says_the_same(known: Wish, now: Wish) -> bool:
-    """Whether two wishes differ only in what follows from the kubelet's figures: percentages, what may be had."""
+    """Return whether two wishes differ only in values that follow from the kubelet's figures, such as percentages."""
     same = replace(
         now,
         knobs=known.knobs,
@@ -140,8 +140,10 @@ def _says_the_same(known: Wish, now: Wish) -> bool:
 
 
 def _with_memory(before: NodeState, outcome: Outcome, event: ContainerUpdating) -> Outcome:
-    """Add who has to write what no answer carries: protections along the path, the pod of a VM, files of who lives by
-    files."""
+    """Return the outcome with the writes that no answer carries.
+
+    These are protections along the path, the pod of a VM, and the files of a container whose values files carry.
+    """
     known, now = (state.containers[event.container.id] for state in (before, outcome.state))
     if now.wish is known.wish and event.answered and now.wish.handler != "pod":
         return outcome
@@ -157,7 +159,7 @@ def _with_memory(before: NodeState, outcome: Outcome, event: ContainerUpdating) 
 
 
 def _files_only(had: Knobs, has: Knobs) -> Knobs:
-    """Return the new memory values that a spec has no field for; a protection that may not be had any more is 0."""
+    """Return the new memory values that a spec has no field for; a protection that is not allowed any more is 0."""
     low = 0 if had.memory_low and has.memory_low is None else has.memory_low
     least = 0 if had.memory_min and has.memory_min is None else has.memory_min
     return Knobs(memory_high=has.memory_high, memory_low=low, memory_min=least).differing(had)
@@ -176,10 +178,11 @@ def merge(spec: Resources, requested: Resources) -> Resources:
 
 
 def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating, merged: Resources) -> Knobs:
-    """Return what of ours the update would undo; what it makes another value is beside it, see `_files_only`.
+    """Return the values of ours that the update would overwrite; new memory values are in `_files_only`.
 
-    A member of the box gets the box's set only if the request names CPUs: its spec is kept free of them. One that came
-    from another class has some in its spec that no update takes out: they are made to fit where they have to.
+    A container in a reclaim cgroup gets the reclaim pool's CPUs only if the request names CPUs: its spec is kept free
+    of them. A container that came from another class has CPUs in its spec that no update takes out: they are made to
+    fit if they must lie within the pod's.
     """
     ours = admission.orders(state, assignment)
     held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(ours.where_set(_annotated(assignment)))
@@ -191,8 +194,9 @@ def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating,
 
 
 def fitting(state: NodeState, assignment: Assignment, named: str | None) -> Knobs:
-    """Return what the spec of a member of the box must say of CPUs by now if it names some, where they must lie within
-    the pod's: the runtime writes a whole spec at each update, and the kernel refuses what the pod has not.
+    """Return the CPUs that the spec of a container in a reclaim cgroup must name, if it names any.
+
+    They must lie within the pod's: the runtime writes a whole spec at each update, and the kernel refuses other CPUs.
     """
     if not named or not admission.inherits(state, assignment):
         return NO_KNOBS
@@ -200,7 +204,7 @@ def fitting(state: NodeState, assignment: Assignment, named: str | None) -> Knob
 
 
 def _annotated(assignment: Assignment) -> Knobs:
-    """Return the annotation's orders that an update can carry; the rest is written to files."""
+    """Return the annotation's orders that an update can carry; the others are written to files."""
     wish = assignment.wish.annotated.overlaid(assignment.granted)
     return Knobs(shares=wish.shares, quota=wish.quota, period=wish.period, memory_limit=wish.memory_limit)
 
@@ -212,7 +216,7 @@ def _said(
     event: ContainerUpdating,
     resize: Resize | None = None,
 ) -> Decision:
-    """Say what the update brings and what of ours is laid over it; that overlay is the decision's orders."""
+    """Return the decision on an update; the decision's orders are the values of ours that overlay the kubelet's."""
     known = before.containers[assignment.id]
     spec = admission.spec_of(event.container)
     merged = merge(event.container.resources, event.requested)
@@ -240,14 +244,14 @@ def _said(
 
 
 def _inputs(before: NodeState, assignment: Assignment, asked: Knobs, resize: Resize | None) -> Inputs:
-    """Return by name what the kubelet asked for, and the figures of the CPUs that follow from it."""
+    """Return by name the values that the kubelet asked for, and the figures of the CPUs that follow from them."""
     found: dict[str, Figure] = {f"asked.{name}": value for name, value in asked.named().items()}
     found |= words.of_request(before, assignment)
     return found if resize is None else found | ownership.figures(before, resize)
 
 
 def _held(state: NodeState, known: Assignment) -> Knobs:
-    """Return what a container had, as far as the runtime's spec may not tell it."""
+    """Return the values that a container had and that the runtime's spec may not show."""
     ours = known.knobs
     return Knobs(
         cpus=cpuset.render(state.cpus_of(known)),

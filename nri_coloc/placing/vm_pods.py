@@ -1,10 +1,10 @@
-"""A VM in the pod's cgroup (Kata's runtime handlers): that cgroup is the unit, and has what its containers ask for.
+"""Return the values of a pod that runs in a VM (Kata's runtime handlers): its cgroup carries its containers' values.
 
-Such containers run in the guest. A value of ours in their own specs would act there, or nowhere, so there is none: CPUs
-and memory nodes of the pod are those of its containers together, amounts are their sums. Shares, quota and memory limit
-of a pod's cgroup are the kubelet's, who writes the containers' sums and the runtime class's overhead; a quota is ours
-only where the kubelet never sets one, in a BestEffort pod whose containers were all lent some. Memory protections are
-sums for every pod (`protection`), and what bounds the memory of a member of the box is the box's.
+Such containers run in the guest. A value of ours in their own specs would act there, or nowhere, so there is none.
+The pod has the CPUs and memory nodes of its containers together, and the sums of their amounts. Shares, quota and
+memory limit of a pod's cgroup are the kubelet's: it writes the containers' sums and the runtime class's overhead. A
+quota is ours only if the kubelet never sets one: in a BestEffort pod whose containers were all lent some. Memory
+protections are sums for every pod (`protection`). In a reclaim cgroup the memory limits are those cgroups' own.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from nri_coloc.placing import admission
 
 
 def knobs(state: NodeState, place: PodPlace) -> Knobs:
-    """Return what a VM's pod is to have for its containers; nothing of the CPU where the pod preserves that."""
+    """Return the values that a VM's pod should have for its containers; none for the CPU if the pod preserves that."""
     members = tuple(state.of_pod(place.pod.id))
     bound = Knobs(memory_high=None if place.boxed else _high(state, place, members))
     if "cpu" in place.wish.preserve:
@@ -37,7 +37,7 @@ def knobs(state: NodeState, place: PodPlace) -> Knobs:
 
 
 def words(state: NodeState, pod: Pod) -> str:
-    """Say what the containers of a VM's pod ask for, of which the pod's values come."""
+    """Return words for the values that the containers of a VM's pod ask for; the pod's values follow from them."""
     members = sorted(state.of_pod(pod.id), key=lambda each: each.container.name)
     if not members:
         return ""
@@ -54,9 +54,9 @@ def _listed(state: NodeState, assignment: Assignment) -> str:
 
 
 def _high(state: NodeState, place: PodPlace, members: tuple[Assignment, ...]) -> int | None:
-    """Return from where on the pod is slowed down: what its containers may hold together, and what the VM itself takes.
+    """Return the memory.high of the pod, bytes: the memory that its containers may hold together, and the VM's own.
 
-    A container without a memory.high may hold its limit; one that has neither leaves the pod without.
+    A container without a memory.high may hold its limit. If a container has neither, the pod has no memory.high.
     """
     if all(admission.wanted(state, each).memory_high is None for each in members):
         return None
@@ -72,6 +72,6 @@ def _most(state: NodeState, assignment: Assignment) -> int | None:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum of what everybody has; None where somebody has none, and nobody none."""
+    """Return the sum of the values; None if there are none, or if one of them is None or 0."""
     known = tuple(values)
     return sum(filter(None, known)) if known and all(known) else None

@@ -1,8 +1,8 @@
-"""Dedicated containers that wait for CPUs of their own, and the second chance that they get.
+"""Find dedicated containers that wait for CPUs of their own, and place them again.
 
-A container waits if it owns fewer CPUs than it asked for, whatever the cause: none were free when it was created, its
-CPUs went offline, were reserved or pinned by the kubelet, or a resize could not be met.
-So the cause need not be remembered, and after a restart the record and the request tell as much as before it.
+A container waits if it owns fewer CPUs than it asked for, by any cause: none were free when it was created, its CPUs
+went offline, were reserved or pinned by the kubelet, or a resize could not be met. So no cause is remembered: after a
+restart the record and the request show as much as before it.
 """
 
 from dataclasses import replace
@@ -18,14 +18,17 @@ from nri_coloc.core.workload import Phase, QoSClass, Wish
 from nri_coloc.placing import change, ownership, supply, words
 
 MOST_TRIED: Final = 64
-"""Different requests that one event tries in vain. A search takes about 0.1 ms under the mutex, and
-the authors of pods decide how many containers wait, and for which CPUs."""
+"""Different requests that one event tries without success.
+
+A search takes about 0.1 ms under the mutex, and the authors of pods decide how many containers wait, and for which
+CPUs.
+"""
 
 
 def missing(state: NodeState, assignment: Assignment) -> int:
-    """Return how many CPUs of its own a running container waits for; 0 if it waits for none.
+    """Return how many CPUs of its own a running container waits for, 0 for none.
 
-    One that does not run yet is placed again by its start, and an attempt that never starts is not to own any.
+    A container that does not run yet is placed again at its start. An attempt that never starts should own no CPUs.
     """
     if assignment.qos is not QoSClass.DEDICATED or assignment.hands_off or assignment.follows:
         return 0
@@ -35,7 +38,7 @@ def missing(state: NodeState, assignment: Assignment) -> int:
 
 
 def lack(state: NodeState, assignment: Assignment) -> str:
-    """Return what a container waits for, in words; "" if it waits for nothing."""
+    """Return in words the CPUs that a container waits for, "" for none."""
     count = missing(state, assignment)
     if not count:
         return ""
@@ -46,7 +49,7 @@ def lack(state: NodeState, assignment: Assignment) -> str:
 def of(state: NodeState) -> list[Assignment]:
     """Return the containers that wait, the oldest first.
 
-    Runtimes before NRI 0.10 do not tell when a container was created: there the order of admission counts.
+    Runtimes before NRI 0.10 do not report the time of creation: there the order of admission counts.
     """
     found = chain(state.containers.of_pool(SHARE), state.containers.of_pool(DEDICATED))
     return sorted((a for a in found if missing(state, a)), key=_age)
@@ -57,9 +60,9 @@ def _age(assignment: Assignment) -> tuple[int, int, str]:
 
 
 def placed_again(state: NodeState, tuning: Tuning, most_tried: int = MOST_TRIED) -> Outcome:
-    """Give the oldest pod whose containers wait, and of which one can have its CPUs now, a second chance.
+    """Place the oldest waiting pod again of which one container can have its CPUs now.
 
-    `most_tried`: different requests that are tried in vain, at most.
+    most_tried: the largest number of different requests that are tried without success.
     """
     in_vain: set[tuple[Wish, int, int]] = set()
     waiting = of(state)
@@ -95,7 +98,7 @@ def _placed(
 
 
 def _moved(before: NodeState, outcome: Outcome) -> Outcome:
-    """Add the moves: the new owners wait until all other containers have left their CPUs."""
+    """Return the outcome with its moves: the new owners wait until all other containers have left their CPUs."""
     after = outcome.state
     owners = [d.subject for d in outcome.decisions if d.reason is Reason.CPUS_FREED and d.subject is not None]
     moves = change.moved(before, after)

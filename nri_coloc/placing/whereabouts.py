@@ -1,8 +1,9 @@
-"""Where containers may run, and whose the CPUs are that are not lent.
+"""Return where containers may run, and to which of three sets each CPU belongs.
 
-What runs on lendable CPUs is a claim on what is lent, and nothing else is. All CPUs are one of three: lendable;
-`owned` by somebody whose cgroup tells their use; or `beyond`, whose use only the CPUs themselves tell. A container
-counts as `apart` on owned ones alone, so that no use is ever taken off twice, and none where we do not know.
+Only the use of lendable CPUs counts against lent CPU. Every CPU is lendable, `owned` or `beyond`. The use of owned
+CPUs is read from their owners' cgroups. The use of CPUs beyond is read from the CPUs' own counters. A container
+counts as `apart` only if it runs on owned CPUs alone: so no use is subtracted twice, and unknown use is not
+subtracted.
 """
 
 from functools import reduce
@@ -16,12 +17,12 @@ from nri_coloc.placing import claim
 
 
 def lendable(pools: Pools, tuning: ReclaimTuning) -> CPUMask:
-    """Return the CPUs that reclaimed tasks may come to: of all tiers where pools are sized by load, else of `share`."""
+    """Return the CPUs that reclaimed tasks may use: of all tiers if pools are sized by load, else of `share`."""
     return pools.allocatable if tuning.enabled and tuning.partition else pools.free
 
 
 def owned(pools: Pools, lendable: CPUMask) -> CPUMask:
-    """Return the CPUs of dedicated containers, of pools with CPUs of their own, and what the kubelet has pinned."""
+    """Return the CPUs of dedicated containers and of pools with CPUs of their own, and those pinned by the kubelet."""
     apart = [cpus for cpus in pools.tiers.values() if not cpus & pools.free]
     return reduce(or_, apart, pools.dedicated | pools.kept) & ~lendable
 
@@ -32,22 +33,25 @@ def beyond(state: NodeState, lendable: CPUMask) -> CPUMask:
 
 
 def of(state: NodeState, assignment: Assignment) -> CPUMask:
-    """Return the CPUs that a container may run on: all, where we leave it alone and its spec names none."""
+    """Return the CPUs that a container may run on: all, if it is left alone and its spec names none."""
     if not assignment.hands_off:
         return state.cpus_of(assignment)
     return claim.in_spec(assignment.container) & state.topology.online or state.topology.online
 
 
 def is_apart(state: NodeState, assignment: Assignment, owned: CPUMask) -> bool:
-    """Whether a container runs on `owned` CPUs and nowhere else."""
+    """Return whether a container runs on `owned` CPUs and nowhere else."""
     return not of(state, assignment) & ~owned
 
 
 def is_held_to_box(place: PodPlace) -> bool:
-    """Whether a pod runs on the box's CPUs and no others: a member that preserves its CPU runs wherever it did."""
+    """Return whether a pod runs on the reclaim pool's CPUs and no others.
+
+    A reclaimed pod that preserves its CPU runs on its earlier CPUs.
+    """
     return place.boxed and "cpu" not in place.wish.preserve
 
 
 def is_lent_to(place: PodPlace, assignment: Assignment) -> bool:
-    """Whether a container has what the box has, and its pod, which is no member, has not."""
+    """Return whether a container runs on the reclaim pool although its pod has no reclaim cgroup."""
     return not place.boxed and assignment.qos is QoSClass.RECLAIMED and assignment.pool == RECLAIM

@@ -1,4 +1,4 @@
-"""Decisions as audit records: event, reason, a sentence, and the figures that decided."""
+"""Build decisions for the audit: event, reason, a sentence, and the figures that decided."""
 
 from collections.abc import Iterable
 
@@ -21,13 +21,13 @@ _ENDS = {
     Reason.VANISHED: "the runtime no longer lists it",
     Reason.SUPERSEDED: "it never started, and its next attempt was created",
 }
-"""Ends of which no event of the runtime tells."""
+"""Ends that no event of the runtime reports."""
 
 
 def of_admission(
     state: NodeState, admitted: Admission, assignment: Assignment, by_file: Reason | None
 ) -> Decision:
-    """Say where a container was put; `by_file` says why only files could put it there."""
+    """Return the decision on the place of a container; `by_file` is the reason why only files carry its values."""
     because, event = f"{admitted.because}{_burst(assignment)}{_in_a_vm(state, assignment)}", AuditEvent.ADMIT
     if by_file in _AGAIN:
         because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
@@ -93,7 +93,7 @@ def _burst(assignment: Assignment) -> str:
 
 
 def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
-    """Say of a VM's container where its values are, and which of them are nowhere."""
+    """Return words for the cgroup that has the values of a VM's container, and for values that are not set."""
     if assignment.wish.handler != "pod":
         return ""
     pod_id, asked = assignment.container.pod_id, admission.wanted(state, assignment)
@@ -107,7 +107,7 @@ def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
 
 
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
-    """Say which annotations do not count, and what holds instead."""
+    """Return a decision for each annotation that does not count, with the value that is used instead."""
     return tuple(
         Decision(
             AuditEvent(f.kind.value),
@@ -124,7 +124,7 @@ def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[
 
 
 def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str:
-    """Return why `strict` refuses this container, empty if it does not."""
+    """Return the reason why `strict` refuses this container, empty if it does not."""
     where = f"nri-coloc refuses {pod.namespace}/{pod.name}/{admitted.assignment.container.name}"
     if findings:
         first = findings[0]
@@ -135,13 +135,13 @@ def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str
 
 
 def of_refusal(state: NodeState, assignment: Assignment, refusal: str) -> Decision:
-    """Say that `strict` failed a creation."""
+    """Return the decision on a creation that `strict` failed."""
     inputs = of_request(state, assignment)
     return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment, inputs=inputs)
 
 
 def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
-    """Say what a pod's cgroup is protected with, and with it every cgroup above."""
+    """Return the decision on the memory protection of a pod's cgroup, and of every cgroup above; None if unchanged."""
     was, total = protection.of_pod(before, pod_id), protection.of_pod(after, pod_id)
     if was == total:
         return None
@@ -180,14 +180,14 @@ def _place(state: NodeState, assignment: Assignment, cpus: str) -> str:
 
 
 def _pool_of(state: NodeState, assignment: Assignment) -> str:
-    """Return the pool whose CPUs a container without CPUs of its own has; one without CPUs lends it those of share."""
+    """Return the pool whose CPUs a container without CPUs of its own has: `share` if its own pool has none."""
     has_cpus = assignment.pool != DEDICATED and state.pools.cpus(assignment.pool)
     is_known = assignment.pool in POOLS or assignment.pool in state.pools.tiers
     return assignment.pool if has_cpus and is_known else SHARE
 
 
 def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> Decision:
-    """Say that a sidecar went back to `share` because its main container ended or owns no CPUs any more."""
+    """Return the decision on a sidecar in `share` again: its main container ended or owns no CPUs any more."""
     return Decision(
         AuditEvent.UPDATE,
         Reason.MAIN_GONE,
@@ -200,7 +200,7 @@ def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> De
 
 
 def of_heir(before: NodeState, after: NodeState, owner: Assignment, assignment: Assignment) -> Decision:
-    """Say that a container owns the CPUs of its pod after another one, or follows the container that does."""
+    """Return the decision on a container that owns the CPUs of its pod after another one, or follows the new owner."""
     now = after.containers[assignment.id]
     cpus = cpuset.render(after.cpus_of(now))
     heir = after.containers[now.follows].container.name if now.follows else "it"
@@ -216,7 +216,7 @@ def of_heir(before: NodeState, after: NodeState, owner: Assignment, assignment: 
 
 
 def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assignment) -> Decision:
-    """Say that a sidecar moved onto the CPUs of a main container that came after it."""
+    """Return the decision on a sidecar that moved onto the CPUs of a main container that came after it."""
     joined = after.containers[small.id]
     return Decision(
         AuditEvent.UPDATE,
@@ -231,13 +231,13 @@ def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assign
 
 
 def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tuple[Decision, ...]:
-    """Say what is other than before of these pods, and all of one that was not known."""
+    """Return the decisions on values of these pods that changed, and on all values of a pod that was not known."""
     found = (one for k in pod_ids if k in after.pods for one in _of_pod(before, after, k))
     return tuple(one for one in found if one is not None)
 
 
 def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
-    """Say it of every pod that was there before and still is, and of each in which a VM is."""
+    """Return these decisions for every pod that was known before and still is, and for each VM's pod."""
     pods = after.pods.items()
     return changed(before, after, (k for k, place in pods if k in before.pods or place.wish.handler == "pod"))
 
@@ -257,7 +257,7 @@ def _of_pod(before: NodeState, after: NodeState, pod_id: str) -> tuple[Decision 
 
 
 def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
-    """Say that a pod is no member of the box any more; what comes back its files and the journal know."""
+    """Return the decision on a pod that left the reclaim cgroups; files and the journal have the restored values."""
     place, had, has = (
         after.pods[pod_id],
         reclaim_cgroups.knobs(before, pod_id),
