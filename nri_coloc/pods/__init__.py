@@ -1,1 +1,1 @@
-"""Read a pod's wishes: our annotations, other agents' vocabularies, and the gate that limits both. Pure."""
+"""Wishes of pods: our annotations, other agents' vocabularies, and the gate that limits both. Pure."""

@@ -1,12 +1,12 @@
-"""Read a container's wish: its pod's annotations, limited by the gate, over the defaults of its class.
+"""Return the wish of a container: its pod's annotations as far as the gate admits them, else its class's defaults.
 
-Runs in the hook, so it is pure lookup: no pydantic, and a pod that carries nothing of what we read costs one
-scan of its keys and one cached wish. Bad values never raise: the key counts as absent (the pod's own value,
-then another vocabulary's, then the class default, takes its place) and a `Finding` says so.
+This runs in the hook, so it only looks values up, without pydantic. A pod without a known key costs one scan of its
+keys and one cached wish. A bad value never raises: its key counts as absent, and a `Finding` reports it. The pod's
+own value then takes its place, then another vocabulary's value, then the class default.
 
-The subtle thing: `container` must carry the kubelet's own values. After a restart the runtime reports what
-we had set; whoever calls puts back what the record says, or 50 % of a limit would be halved at each restart
-and an oom_score_adj of ours would be read as a memory request.
+`container` must carry the kubelet's own values. After a restart the runtime reports the values that the previous
+process set, so the caller first restores the original values from the record annotation. Otherwise 50 % of a limit
+would be halved at each restart, and our oom_score_adj would be read as a memory request.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ from nri_coloc.pods.vocabularies.claims import (
 from nri_coloc.pods.written import Written
 
 _LENT_PERIOD_US: Final = 100_000
-"""The kubelet's own default; `LENT_QUOTA` is counted in it."""
+"""Microseconds: the kubelet's default period. `LENT_QUOTA` is a quota for this period."""
 
 KNOBS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -63,14 +63,14 @@ KNOBS: Final[Mapping[str, str]] = MappingProxyType(
         LENT_QUOTA: "quota",
     }
 )
-"""Annotation key to the knob that it orders."""
+"""Annotation key to the knob that it sets."""
 
 _JUDGED: Final = (*(key for key in keys.KEYS if key != keys.QOS_CLASS), *USED)
-"""Every key but the class, in the order in which they are judged."""
+"""Every key except the class, in the order in which the gate judges them."""
 
 
 def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: int) -> Wish:
-    """Return a container's wish; never raises for anything that a pod can carry."""
+    """Return a container's wish. No annotation or label makes it raise."""
     limit = memory_request.known_limit(container)
     request = memory_request.certain(pod, container, node_memory_bytes)
     native, score = _has_shares(container.resources), container.oom_score_adj
@@ -85,10 +85,10 @@ def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: i
 
 
 def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
-    """Return the wish of a container whose pod's own wish says it all; None where `resolve` has to look.
+    """Return the pod's wish if it holds for this container too; None if the caller must call `resolve`.
 
-    Most containers are such ones, and this is a tenth of the cost. Only the class's CPU shares differ by
-    container: with a request of its own, the kubelet's are left alone.
+    It holds for most containers, at a tenth of the cost. Only the class's CPU shares differ by container: if a
+    container has a CPU request, it keeps the kubelet's shares.
     """
     if not pod_wish.plain or pod_wish.qos is QoSClass.DEDICATED:
         return None
@@ -98,7 +98,7 @@ def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
 
 
 def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
-    """Return the pod's own wish, before any container is known: everything but memory, which has no base."""
+    """Return the pod's wish before any container is known. It has no memory values: their base is unknown."""
     carried = order.found(pod)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
     known = _by_rules(subject) if carried is order.NOTHING else None
@@ -114,7 +114,7 @@ def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
 
 
 def _without_excess(wish: Wish, pod: Pod) -> Wish:
-    """Return a wish with the finding that a pod has more on it than is read, if it has."""
+    """Return a wish, with a finding if the pod has more bytes of annotations and labels than are read."""
     if not pod.excess_bytes:
         return wish
     allowed = f"{MAX_BYTES} bytes of names and values that are read, together"
@@ -125,13 +125,13 @@ def _without_excess(wish: Wish, pod: Pod) -> Wish:
 
 @lru_cache(maxsize=1024)
 def _plain(wish: Wish) -> Wish:
-    """Return the one wish that all such pods share: what was answered to one of them is known by it."""
+    """Return one wish object for all equal pods, so that an answer cached for it serves all of them."""
     return replace(wish, plain=True)
 
 
 def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:
-    """Whether a container may have another class than its pod; each class is judged once, whoever is to have it."""
-    # other vocabularies name no class for one container only: the pod's claims hold for each
+    """Return whether a container may have another class than its pod. Each named class is judged once."""
+    # other vocabularies cannot name a class for one container: the pod's claims hold for every container
     named = {
         _class_word(values[keys.QOS_CLASS][1]): name
         for name, values in of_pod.written.values.items()
@@ -154,7 +154,12 @@ def _has_shares(resources: Resources | None) -> bool:
 
 
 class _Answer(NamedTuple):
-    """The value of a key, its source, and the claim behind it if it comes from another vocabulary."""
+    """The value of a key after the gate.
+
+    value: None sets nothing.
+    because: the place of the value, such as the name of an annotation.
+    claim: the claim of another vocabulary; None for our own annotations.
+    """
 
     value: Any
     because: str
@@ -163,7 +168,14 @@ class _Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Reading:
-    """One container's pass through its keys: what fits is returned, what does not is noted with its key."""
+    """The keys of one container while they are judged.
+
+    written: our own annotations.
+    claims: other vocabularies' values.
+    container: its name, "" for the pod.
+    noted: key and finding of each value that the gate refused.
+    short: whether the pod's CPU request is too small for a class that it named.
+    """
 
     written: Written
     claims: Claims
@@ -172,7 +184,7 @@ class _Reading:
     short: bool = False
 
     def first(self, key: str, subject: gate.Subject) -> _Answer | None:
-        """Return the first value that can be read and may be had: ours, then the other vocabularies'."""
+        """Return the first readable value that the gate admits: ours first, then the other vocabularies'."""
         for name, text in self.written.candidates(key, self.container):
             try:
                 return _Answer(gate.judge(key, keys.read(key, text), subject), f"annotation {name}")
@@ -191,12 +203,12 @@ class _Reading:
         return None
 
     def asked(self) -> list[str]:
-        """Return the keys with a value of any source, in the order in which they are checked."""
+        """Return the keys that an annotation or a claim names, in the order in which the gate judges them."""
         present = {*self.written.asked(self.container), *self.claims.by_key}
         return [key for key in _JUDGED if key in present] if present else []
 
     def deny(self, key: str, unfit: gate.UnfitError, name: str, text: str) -> None:
-        """Note a value that this subject cannot have."""
+        """Note a value that the gate refused for this subject."""
         self.short = self.short or isinstance(unfit, gate.ShortError)
         self.note(key, unfit.kind, name, text, unfit.allowed)
 
@@ -204,7 +216,7 @@ class _Reading:
         self.noted.append((key, Finding(kind, written.shown(name), written.shown(text), allowed, "")))
 
     def findings(self, wish: Wish) -> tuple[Finding, ...]:
-        """Return everything noted, now that it is known what holds instead."""
+        """Return all findings, each with the value that is used instead."""
         told = (replace(finding, used=_used(key, wish)) for key, finding in self.noted)
         return (*told, *self.written.findings(self.container), *self.claims.findings)
 
@@ -218,9 +230,12 @@ def _used(key: str, wish: Wish) -> str:
 
 
 class _Given(NamedTuple):
-    """A container's own figures that a class default depends on.
+    """A container's own values that class defaults depend on.
 
-    native: it has a CPU request. limit, request: bytes of memory. score: the kubelet's oom_score_adj.
+    native: whether it has a CPU request.
+    limit: memory limit in bytes, 0 for none.
+    request: memory request in bytes, 0 for none.
+    score: the kubelet's oom_score_adj, None if unknown.
     """
 
     native: bool
@@ -246,7 +261,7 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
             chosen_by = written.shown(found.because)
         if key == "cpu-burst":
             burst_by = written.shown(found.because)
-        if key == "memory-limit":  # the limit that memory-high's percentage is of
+        if key == "memory-limit":  # memory-high may be a percentage of this limit
             subject = replace(subject, limit=found.value)
     given = _Given(native, subject.limit, subject.request, subject.score)
     base = _of_class(subject.pod, subject.tuning, qos, because, given)
@@ -270,7 +285,7 @@ def _class_of(reading: _Reading, subject: gate.Subject) -> tuple[QoSClass, str]:
 
 
 def _by_rules(subject: gate.Subject) -> tuple[QoSClass, str] | None:
-    """Return the class of a pod that carries no word of its own; None where the gate denies one of the rules."""
+    """Return class and reason of a pod without a known key; None if the gate denies one of the operator's rules."""
     try:
         for rule, because in classes.by_operator(subject.pod, subject.tuning):
             return gate.admit_rule(rule, subject), because
@@ -318,7 +333,7 @@ def _of_class(pod: Pod, tuning: Tuning, qos: QoSClass, because: str, given: _Giv
     if settings.has_memory:
         given = given._replace(score=None)
     else:
-        given = _Given(given.native)  # the other figures change nothing: fewer entries in the cache
+        given = _Given(given.native)  # the other values have no effect: fewer cache entries
     return _default(settings, qos, because, tuning.handlers.get(pod.handler, "container"), given)
 
 
@@ -347,11 +362,11 @@ def _class_bytes(text: str | None, base: int) -> int | None:
 
 
 def _class_limit(text: str | None, base: int) -> int | None:
-    """Return a default in bytes, at least the memory that a container starts with; None for nothing."""
+    """Return a default limit in bytes, at least `LEAST_MEMORY`; None for no limit."""
     found = _class_bytes(text, base)
     return None if found is None else max(found, LEAST_MEMORY)
 
 
 def _class_protection(text: str | None, request: int) -> int | None:
-    """Return a default as far as the container's own request carries it; None for nothing."""
+    """Return a default protection in bytes, at most the container's own request; None for no protection."""
     return min(_class_bytes(text, request) or 0, request) or None

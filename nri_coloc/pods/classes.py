@@ -1,8 +1,8 @@
-"""Return the class and the pool of a pod.
+"""Return the class and the pool of a pod, each with its reason.
 
-Without an annotation that counts, the operator's rules decide, then Kubernetes' own QoS class (DESIGN 4.1). The pool
-comes from the pod's annotation, else from the first configured pool whose selectors fit. Each answer carries its
-reason. The band of oom_score_adj of each class is here because settings and gate share it.
+If no annotation gives a class, the operator's rules decide, then Kubernetes' own QoS class (DESIGN 4.1). The pool
+comes from the pod's annotation, else from the first configured pool with a matching selector. The oom_score_adj band
+of each class is here because settings and gate share it.
 """
 
 import re
@@ -25,7 +25,7 @@ BANDS: Final[Mapping[QoSClass, tuple[int, int]]] = MappingProxyType(
         QoSClass.SYSTEM: (-999, 999),
     }
 )
-"""oom_score_adj that a class may have, lowest and highest (DESIGN 4.2)."""
+"""Lowest and highest oom_score_adj of each class (DESIGN 4.2)."""
 
 _KUBE_SYSTEM: Final = "kube-system"
 _UNTUNED: Final = ClassTuning()
@@ -37,19 +37,19 @@ def tuned(tuning: Tuning, qos: QoSClass) -> ClassTuning:
 
 
 def matches(namespace: str, globs: tuple[str, ...]) -> bool:
-    """Whether the operator named a namespace."""
+    """Return whether a namespace matches one of the operator's globs."""
     return any(fnmatchcase(namespace, glob) for glob in globs)
 
 
 def by_operator(pod: Pod, tuning: Tuning) -> Iterator[tuple[ClassRule, str]]:
-    """Yield the operator's rules that fit a pod, each with its words; the first that the gate admits holds."""
+    """Yield the operator's rules that match a pod, each with its text; the first rule that the gate admits holds."""
     for number, rule in enumerate(tuning.rules, 1):
         if applies(rule, pod):
             yield rule, _rule_in_words(rule, number)
 
 
 def by_kubernetes(pod: Pod) -> tuple[QoSClass, str]:
-    """Return the class of a pod that no annotation, label or rule gives one, and where it comes from."""
+    """Return the class of a pod without a class by annotation, label or rule, and the reason."""
     if pod.namespace == _KUBE_SYSTEM:
         return QoSClass.SYSTEM, "namespace kube-system"
     if pod.kube_qos is KubeQoS.BEST_EFFORT:
@@ -60,15 +60,15 @@ def by_kubernetes(pod: Pod) -> tuple[QoSClass, str]:
 def is_given(qos: QoSClass, pod: Pod, tuning: Tuning) -> bool:
     """Return whether a pod has a class by its namespace and Kubernetes' QoS alone.
 
-    Annotations and labels are the author's, also those that a rule of the operator names: only a rule that names a
-    namespace counts.
+    The pod's author writes annotations and labels, even if an operator's rule names them. So only rules with a
+    namespace count.
     """
     rule = next((rule for rule in tuning.rules if rule.namespace and applies(rule, pod)), None)
     return qos is (rule.qos if rule is not None else by_kubernetes(pod)[0])
 
 
 def applies(rule: ClassRule | Selector, pod: Pod) -> bool:
-    """Whether all that a selector names holds for a pod."""
+    """Return whether a pod matches every field that a selector sets."""
     if rule.annotation is not None and pod.annotations.get(rule.annotation[0]) != rule.annotation[1]:
         return False
     if rule.label is not None and pod.labels.get(rule.label[0]) != rule.label[1]:
@@ -90,11 +90,11 @@ def _rule_in_words(rule: ClassRule, number: int) -> str:
 
 _OWN: Final = {QoSClass.SHARED: SHARE, QoSClass.SYSTEM: SYSTEM}
 _GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""A group becomes part of a name in the audit and in `/v1/state`; labels and annotations are whatever a pod says."""
+"""A group becomes part of a pool name in the audit and in `/v1/state`, but a pod's author writes its text."""
 
 
 def pools_of(qos: QoSClass, tuning: Tuning) -> tuple[str, ...]:
-    """Return the pools that a pod of a class may name: its own first; none where the class has no choice."""
+    """Return the pools that a pod of a class may name, the class's default first; empty if the class has no pools."""
     own = _OWN.get(qos)
     if own is None:
         return ()
@@ -102,7 +102,7 @@ def pools_of(qos: QoSClass, tuning: Tuning) -> tuple[str, ...]:
 
 
 def joined(wish: Wish, pod: Pod, tuning: Tuning, because: str = "") -> Wish:
-    """Return a wish with the pool that holds, its group in it; `because`: where the wish's own pool was said."""
+    """Return a wish with its final pool and group; `because` is the reason of the pool that the wish names."""
     if not tuning.pools or wish.qos not in _OWN:
         return wish
     if wish.pool:

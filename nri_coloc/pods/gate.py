@@ -1,8 +1,8 @@
-"""The rights of a pod: annotations and labels are unprivileged input (DESIGN 4.1).
+"""Limit values to the rights of a pod: annotations and labels are unprivileged input (DESIGN 4.1).
 
-`judge` returns the value that a well-formed one comes to for one subject: a percentage becomes bytes, an
-oom_score_adj is clamped to the class's band, a privilege is denied. `unprivileged` does the same for a class's
-defaults. This module does not know where a value was written.
+`judge` returns the value that one subject gets for a readable value. A percentage becomes bytes, an oom_score_adj is
+clamped to the class's band, a privilege is denied. `unprivileged` does the same for a class's defaults. This module
+does not know the annotation or label that a value comes from.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _UNTOLD_SCORES: Final = {KubeQoS.BEST_EFFORT: 1000, KubeQoS.BURSTABLE: 999, Kube
 
 
 class UnfitError(ValueError):
-    """A well-formed value that this subject cannot have."""
+    """A readable value that this subject must not have."""
 
     def __init__(self, kind: FindingKind, allowed: str) -> None:
         super().__init__(allowed)
@@ -34,7 +34,7 @@ class UnfitError(ValueError):
 
 
 class ShortError(UnfitError):
-    """A class that the pod's CPU request is too small for."""
+    """The pod's CPU request is too small for the class."""
 
     def __init__(self, allowed: str) -> None:
         super().__init__(FindingKind.DENIED, allowed)
@@ -42,12 +42,13 @@ class ShortError(UnfitError):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The container that values are judged for, with the kubelet's own values.
+    """The container whose values are judged, with the kubelet's own values.
 
-    limit, request: bytes of memory; 0 is none, or none known.
-    whole_pod: no container is known yet; a pod has neither memory values nor an OOM score.
-    resources: of the container.
-    score: oom_score_adj of the container; None where the runtime does not tell it.
+    limit: memory limit in bytes; 0 for none or unknown.
+    request: memory request in bytes; 0 for none or unknown.
+    whole_pod: no container is known yet. A pod has neither memory values nor an OOM score.
+    resources: the container's resources.
+    score: oom_score_adj of the container; None if the runtime does not report it.
     """
 
     pod: Pod
@@ -61,13 +62,13 @@ class Subject:
 
 
 def judge(key: str, value: Any, subject: Subject) -> Any:
-    """Return what a value comes to for this subject, None for nothing; raise UnfitError if it may not be."""
+    """Return the value that this subject gets, None for no value; raise UnfitError if it must not have it."""
     rule = _RULES.get(key)
     return value if rule is None else rule(value, subject)
 
 
 def admit_class(qos: QoSClass, subject: Subject) -> QoSClass:
-    """Return the class if the pod may name it itself; raise UnfitError otherwise."""
+    """Return the class if the pod may name it; raise UnfitError otherwise."""
     if qos is QoSClass.SYSTEM:
         _need_namespace(subject.pod, qos, subject.tuning, "the class system")
     if qos is QoSClass.DEDICATED:
@@ -76,10 +77,10 @@ def admit_class(qos: QoSClass, subject: Subject) -> QoSClass:
 
 
 def admit_rule(rule: ClassRule, subject: Subject) -> QoSClass:
-    """Return the class of an operator's rule that fits the pod; raise UnfitError if the pod may not have it.
+    """Return the class of an operator's rule that matches the pod; raise UnfitError if the pod must not have it.
 
-    A tenant writes labels and annotations, so only a rule that names a namespace stands for the operator's word on
-    class system. Own CPUs need a request by any rule.
+    A tenant writes labels and annotations, so only a rule with a namespace may grant class system. Owned CPUs need
+    a CPU request, whatever the rule.
     """
     return (
         rule.qos if rule.namespace and rule.qos is not QoSClass.DEDICATED else admit_class(rule.qos, subject)
@@ -87,10 +88,10 @@ def admit_rule(rule: ClassRule, subject: Subject) -> QoSClass:
 
 
 def _need_request(subject: Subject) -> None:
-    """Raise ShortError for a pod with a CPU request below the least of class dedicated.
+    """Raise ShortError if the pod's CPU request is below the minimum of class dedicated.
 
-    The request of a pod of which nothing but the pod is known may be unknown; that of a container's pod is at least
-    the container's.
+    Before any container is known, an unknown request passes. Later an unknown request counts as the container's,
+    because a pod requests at least as much as each container.
     """
     least = max(1, tuned(subject.tuning, QoSClass.DEDICATED).min_request)
     known = subject.pod.cpu_request
@@ -107,9 +108,9 @@ def _need_request(subject: Subject) -> None:
 
 @lru_cache(maxsize=1024)
 def unprivileged(defaults: ClassTuning, qos: QoSClass, kube_qos: KubeQoS, score: int | None) -> ClassTuning:
-    """Return the defaults that a pod gets of a class that its author chose: none above its own score and weights.
+    """Return a class's defaults for a pod whose author chose the class: no lower OOM score, no higher weights.
 
-    score: oom_score_adj that the kubelet gave the container, None where it is not told.
+    score: the kubelet's oom_score_adj of the container, None if the runtime does not report it.
     """
     lowers = defaults.oom_score_adj is not None and defaults.oom_score_adj < _own_score(kube_qos, score)
     outweighs = defaults.io_weight > KERNELS_IO_WEIGHT and _is_offline(qos, kube_qos)
@@ -122,7 +123,7 @@ def unprivileged(defaults: ClassTuning, qos: QoSClass, kube_qos: KubeQoS, score:
 
 
 def is_allowed(pod: Pod, qos: QoSClass, tuning: Tuning) -> bool:
-    """Return whether the operator gives the privileges of a class to the pod's namespace."""
+    """Return whether the operator grants the privileges of a class to the pod's namespace."""
     return matches(pod.namespace, tuned(tuning, qos).allow_namespaces)
 
 
@@ -163,7 +164,7 @@ def _bytes_of_request(amount: Amount, subject: Subject) -> int | None:
 
 
 def _score(value: int, subject: Subject) -> int | None:
-    """Clamp a score to the class's band; below the kubelet's own it needs an allowed namespace."""
+    """Return a score clamped to the class's band. A score below the kubelet's needs an allowed namespace."""
     if subject.whole_pod:
         return None
     low, high = BANDS[subject.qos]
@@ -177,7 +178,7 @@ def _score(value: int, subject: Subject) -> int | None:
 
 
 def _own_score(kube_qos: KubeQoS, score: int | None) -> int:
-    """Return the oom_score_adj that a container has without this plugin."""
+    """Return the kubelet's oom_score_adj; if it is unknown, the highest one that the kubelet writes."""
     return _UNTOLD_SCORES.get(kube_qos, 0) if score is None else score
 
 
@@ -189,7 +190,7 @@ def _io_weight(value: int, subject: Subject) -> int:
 
 
 def _blockio_class(name: str, subject: Subject) -> str:
-    """Return a name; a class may hold weights, which an offline pod may not have."""
+    """Return the name. A blockio class may hold weights, so an offline pod needs an allowed namespace."""
     if _is_offline(subject.qos, subject.pod.kube_qos):
         _need_namespace(subject.pod, subject.qos, subject.tuning, "for a BestEffort or reclaimed pod")
     return name
@@ -200,7 +201,7 @@ def _is_offline(qos: QoSClass, kube_qos: KubeQoS) -> bool:
 
 
 def _rdt_class(name: str, subject: Subject) -> str:
-    """Return a name; a class takes cache and bandwidth of the whole node, for which no pod has a request."""
+    """Return the name in an allowed namespace only: an RDT class takes cache and bandwidth that no pod requests."""
     _need_namespace(subject.pod, subject.qos, subject.tuning, "an RDT class")
     return name
 
@@ -209,7 +210,7 @@ def _own_pool(name: str, subject: Subject) -> str | None:
     if subject.qos is QoSClass.DEDICATED and name == ISOLATED:
         return name
     pools = pools_of(subject.qos, subject.tuning)
-    if not pools:  # the class has no pools to choose from: the key says nothing
+    if not pools:  # the class has no pools to choose from: the key has no effect
         return None
     if name not in pools:
         raise UnfitError(FindingKind.INVALID, f"for class {subject.qos}: {', '.join(pools)}")

@@ -1,8 +1,7 @@
-"""Every annotation key of ours: its parser, its allowed values, and its default.
+"""The table of our annotation keys: parser, allowed values, and the value that holds without the key.
 
-A table, so that a key is one entry and the hot path one lookup; no pydantic here. Knows nothing of pods:
-whether a well-formed value is also permitted is `gate`'s business. Parsers raise ValueError, whose text
-nobody sees: the finding carries `allowed`.
+A key is one entry, and the hook needs one lookup; no pydantic here. This module knows no pods: `gate` decides whether
+a pod may have a readable value. Parsers raise ValueError. Its text is not shown: the finding carries `allowed`.
 """
 
 import re
@@ -23,10 +22,10 @@ RECORD: Final = "record"
 QOS_CLASS: Final = "qos-class"
 
 ALL: Final = "*"
-"""The key of a finding about all keys of a pod together."""
+"""The key in a finding about all keys of a pod together."""
 
 MAX_VALUE: Final = 1024
-"""Characters of one value: room for a cpulist of a large machine, not for a novel."""
+"""Characters of one value: enough for a CPU list of a large machine."""
 
 _MOST_NODES: Final = 1024
 """MAX_NUMNODES with the largest CONFIG_NODES_SHIFT (10) of any architecture (mm/Kconfig, arch/*/Kconfig)."""
@@ -37,7 +36,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`parse` reads a value, `allowed` says in words what it takes, `used` what a wish ended up with."""
+    """One annotation key.
+
+    parse: return the value of a text, or raise ValueError.
+    allowed: the allowed values, in words.
+    used: return the value of this key in a wish, in words.
+    """
 
     parse: Callable[[str], Any]
     allowed: str
@@ -45,16 +49,16 @@ class Key:
 
 
 def read(key: str, text: str) -> Any:
-    """Return the value of a known key; ValueError when the text is not what the key takes."""
+    """Return the value of a known key; raise ValueError if the key does not allow the text."""
     if len(text) > MAX_VALUE:
         raise ValueError(f"longer than {MAX_VALUE} characters")
     return KEYS[key].parse(text.strip())
 
 
 def base_of(name: str) -> str:
-    """Return the known key behind an annotation's name as found in a finding, or "unknown".
+    """Return the known key of an annotation's name in a finding, or "unknown".
 
-    For metric labels: a label must not take whatever a pod's author makes up.
+    It is used for metric labels: names that a pod's author invents must not become label values.
     """
     key = name.removeprefix(PREFIX).partition(".")[0].partition("[")[0]
     return key if key in KEYS or key in (CONTAINERS, RECORD, ALL) else "unknown"

@@ -1,8 +1,8 @@
-"""Amounts of memory as people write them: Kubernetes quantities, and percentages of something.
+"""Read amounts of memory or CPU: Kubernetes quantities, and percentages of a base.
 
-Knows the grammar of apimachinery's resource.Quantity (decimal and binary suffixes, exponents) and nothing
-of what an amount is for. Integers throughout: a float loses bytes above 2^53, and `fractions` costs a
-start-up. Like Kubernetes' own `Value()`, a fraction of a byte is rounded up.
+The grammar is apimachinery's resource.Quantity (decimal and binary suffixes, exponents). All values are integers:
+a float loses bytes above 2^53, and importing `fractions` slows the start. Like Kubernetes' `Value()`, a fraction of
+a byte is rounded up.
 """
 
 import re
@@ -20,7 +20,7 @@ LARGEST: Final = 2**63 - 1
 """A quantity is an int64 in Kubernetes, and so is every memory value of the kernel."""
 
 _LONGEST: Final = 40
-"""Characters: 19 digits before the point, 9 behind it, sign and suffix, and room for zeros."""
+"""Characters: 19 digits before the point, 9 after it, sign and suffix, and some zeros."""
 
 _QUANTITY: Final = re.compile(
     r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
@@ -34,20 +34,24 @@ _TWOS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So many bytes, or so many percent of a base that the reader of the text did not know."""
+    """Bytes, or a percentage of a base that is not known when the text is read.
+
+    bytes: 0 if `percent` is set.
+    percent: 0 to 100; None for an amount in bytes.
+    """
 
     bytes: int = 0
     percent: int | None = None
 
     def of(self, base: int) -> int | None:
-        """Return bytes; None is a percentage of a base that is not known (0)."""
+        """Return bytes; None for a percentage of an unknown base (0)."""
         if self.percent is None:
             return self.bytes
         return base * self.percent // 100 if base > 0 else None
 
 
 def limit(text: str) -> Amount:
-    """Read the amount of a limit; ValueError names the allowed values.
+    """Return the amount of a memory limit; raise ValueError if it is unreadable or below `LEAST_MEMORY`.
 
     No container starts with less than `LEAST_MEMORY`. A percentage is checked when its base is known.
     """
@@ -58,17 +62,17 @@ def limit(text: str) -> Amount:
 
 
 def whole_bytes(text: str) -> int:
-    """Read a quantity as bytes; ValueError names the allowed values."""
+    """Return a quantity in bytes; raise ValueError if it is unreadable, negative or too large."""
     return _rounded_up(text, 0)
 
 
 def thousandths(text: str) -> int:
-    """Read a quantity in thousandths, as CPUs are counted; ValueError names the allowed values."""
+    """Return a quantity in thousandths, such as milli-CPUs; raise ValueError as `whole_bytes` does."""
     return _rounded_up(text, 3)
 
 
 def _rounded_up(text: str, tens: int) -> int:
-    """Read a quantity times a power of ten; what is left of it behind the point counts as one."""
+    """Return a quantity times 10^tens, rounded up."""
     found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None or not (found["whole"] or found["part"]):
         raise ValueError(f"{text[:_LONGEST]!r} is not a quantity")
@@ -84,7 +88,7 @@ def _rounded_up(text: str, tens: int) -> int:
 
 
 def amount(text: str) -> Amount:
-    """Read a quantity or a percentage; ValueError names the allowed values."""
+    """Return the amount of a quantity or a percentage; raise ValueError if it is neither."""
     if not text.endswith("%"):
         return Amount(bytes=whole_bytes(text))
     found = _PERCENT.fullmatch(text)

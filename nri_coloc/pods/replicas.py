@@ -1,8 +1,8 @@
-"""Find the workload of a pod, so that a restarted or rescheduled pod keeps the history of its workload.
+"""Return the workload of a pod, so that a restarted or rescheduled pod keeps its workload's history.
 
-The runtime is told no owner, but controllers give names and labels by fixed rules, which are read backwards here. A
-name that no rule fits is its own workload. A wrong guess blends two histories of one namespace: that costs accuracy,
-never safety, and an author can harm the prediction of the own namespace's pods only.
+The runtime does not know a pod's owner, but controllers give names and labels by fixed rules. This module derives the
+owner from these names. If no rule matches, the pod's name is its workload. A wrong guess mixes two histories of one
+namespace: that costs accuracy, never safety. So a pod's author can only harm forecasts of the pods of one namespace.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from nri_coloc.core.workload import Pod
 
 _RANDOM: Final = "[bcdfghjklmnpqrstvwxz2456789]"
-"""The letters of generated suffixes (k8s.io/apimachinery, util/rand: no vowels, nothing that looks like one)."""
+"""The alphabet of generated suffixes (k8s.io/apimachinery, util/rand): no vowels, no digits that look like vowels."""
 
 _COPY: Final = re.compile(rf"(?P<owner>.+)-{_RANDOM}{{5}}")
 """A pod of a ReplicaSet, DaemonSet or Job."""
 
 _REVISION: Final = re.compile(rf"(?P<owner>.+)-{_RANDOM}{{6,10}}")
-"""A Deployment's ReplicaSet: the hash is a 32-bit number whose digits were mapped to the alphabet."""
+"""A Deployment's ReplicaSet: the hash is a 32-bit number, its digits mapped to the alphabet."""
 
 _ORDINAL: Final = re.compile(r"(?P<owner>.+)-[0-9]{1,5}")
 """A pod of a StatefulSet."""
@@ -33,13 +33,15 @@ LABELS: Final = frozenset({_HASH_LABEL, _ORDINAL_LABEL, *_JOB_LABELS})
 
 
 class OnlinePod(NamedTuple):
-    """The facts that lending needs about a pod that is not reclaimed.
+    """The facts about an online pod that lending needs.
 
-    `cpu_milli` and `memory_bytes` are its requests, 0 where not known; `memory_limit`: bytes, what the
-    runtime class takes on top of the containers (overhead) included, None for none.
-    `own_cpus`: it runs on CPUs that somebody owns, which are not lent, so that only its memory counts. `lent_to`: the
-    ids of its containers that are lent to themselves. `on_reserved`: it may run on CPUs that are neither lent nor
-    anybody's, as a node agent may.
+    workload: "namespace/workload", the key of its history.
+    cpu_milli: its CPU request in thousandths of a CPU, 0 if unknown.
+    memory_bytes: its memory request in bytes, 0 if unknown.
+    memory_limit: bytes, with the runtime class's overhead; None for no limit.
+    own_cpus: it runs on owned CPUs, which are not lent, so only its memory counts.
+    lent_to: ids of its reclaimed containers.
+    on_reserved: it may run on CPUs that are neither lent nor owned, as a node agent may.
     """
 
     workload: str
@@ -52,12 +54,12 @@ class OnlinePod(NamedTuple):
 
 
 def workload_of(pod: Pod) -> str:
-    """Return "namespace/workload", the same for all copies of a pod and for what comes after it."""
+    """Return "namespace/workload", equal for all replicas of a pod and for their successors."""
     return f"{pod.namespace}/{_owner(pod)}"
 
 
 def _owner(pod: Pod) -> str:
-    """Labels say it exactly; the name is guessed from where a runtime or a test passes none."""
+    """Return the owner's name: from labels if there are any (exact), else from the pod's name (a guess)."""
     name, labels = pod.name, pod.labels
     template = labels.get(_HASH_LABEL)
     if template:

@@ -1,9 +1,9 @@
-"""A pod's annotations under our prefix, sorted by container, before any value is read.
+"""Sort a pod's annotations with our prefix by container, before any value is read.
 
-Knows the three places of DESIGN 4.1 (`<key>`, `<key>.<container>`, `containers`) and which names exist; not
-what a value means. A pod's author decides how much is written, so every step is bounded: findings in number,
-texts in length, and what is cached in both. Keys are taken in sorted order, since the runtime sends maps in
-any order and the same pod must give the same findings.
+This module knows the three places of DESIGN 4.1 (`<key>`, `<key>.<container>`, `containers`) and the names of the
+keys, but not the meaning of a value. A pod's author decides how much is written, so the number of findings, the
+length of texts and the caches are bounded. The runtime sends maps in any order, so keys are taken in sorted order:
+the same pod gives the same findings.
 """
 
 import json
@@ -22,45 +22,47 @@ Pairs = tuple[tuple[str, str], ...]
 """Annotations of one pod as (name, value), sorted."""
 
 MAX_FINDINGS: Final = 16
-"""Per pod: enough to mend any honest mistake, too few to flood the audit."""
+"""Findings of one pod: enough to correct honest mistakes, too few to flood the audit."""
 
 _MAX_TEXT: Final = 256
 _MAX_ESCAPED: Final = 512
-"""Characters of a text that is shown, and of the same text in an audit line: there an emoji takes twelve."""
+"""Characters of a shown text, and of its JSON form in an audit line, in which an emoji takes twelve."""
 
 PODS_KEPT: Final = 8
-"""The last pods, whose sorted annotations are kept while their containers are created. The annotations of one pod take
-at most 2 MiB when they are sorted."""
+"""Pods whose sorted annotations are cached while their containers are created; at most 2 MiB for each pod."""
 
 _EXAMPLE: Final = '{"<container>": {"<key>": "<value>"}}'
 
 
 @dataclass(slots=True)
 class Written:
-    """By container ("" is the pod): key to (name as written, value), and what counts for nothing. Filled once, then
-    only read."""
+    """The sorted annotations of one pod. They are filled once, then only read.
+
+    values: by container ("" is the pod): key to (name as written, value).
+    refused: container and finding of each annotation that has no effect.
+    """
 
     values: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     refused: list[tuple[str, Finding]] = field(default_factory=list)
 
     def candidates(self, key: str, container: str) -> Iterator[tuple[str, str]]:
-        """Yield (name, value) for a key, the container's own first."""
+        """Yield (name, value) of a key: the container's own first, then the pod's."""
         for owner in dict.fromkeys((container, "")):
             found = self.values.get(owner, {}).get(key)
             if found is not None:
                 yield found
 
     def asked(self, container: str) -> list[str]:
-        """Return the keys that concern a container, in the order of the table, without the class."""
+        """Return the keys that are set for a container or its pod, in the table's order, without the class."""
         present = self.values.get(container, {}).keys() | self.values.get("", {}).keys()
         return [key for key in KEYS if key in present and key != QOS_CLASS] if present else []
 
     def findings(self, container: str) -> list[Finding]:
-        """Return the problems of the keys of the pod and of one container, not of other containers."""
+        """Return the findings about keys of the pod and of one container, without the pod's other containers."""
         return [finding for owner, finding in self.refused if owner in ("", container)]
 
     def add(self, container: str, key: str, name: str, value: str) -> None:
-        """File one value under a known key, or say what is wrong with the key."""
+        """Store the value of a known key, or note why the key has no effect."""
         if key in KEYS:
             self.values.setdefault(container, {}).setdefault(key, (name, value))
         elif key == RECORD:
@@ -77,25 +79,25 @@ class Written:
         kind: FindingKind = FindingKind.INVALID,
         container: str = "",
     ) -> None:
-        """Note something that does not count at all."""
+        """Note an annotation that has no effect."""
         if len(self.refused) < MAX_FINDINGS:
             self.refused.append((container, Finding(kind, shown(name), shown(value), allowed, "nothing")))
 
 
 def ours(annotations: Mapping[str, str]) -> Pairs:
-    """Return what is written in our own words; most pods carry none of it."""
+    """Return the annotations with our prefix, sorted by name; most pods have none."""
     mine = [name for name in annotations if name.startswith(PREFIX)]
     return tuple((name, annotations[name]) for name in sorted(mine)) if mine else ()
 
 
 def shown(text: str) -> str:
-    """Cut a stranger's text to the length that an audit record may hold, and make it encodable."""
+    """Return a pod's text, encodable and cut to the length that an audit record may hold."""
     return _shown(text[:_MAX_TEXT])
 
 
 @lru_cache(maxsize=256)
 def _shown(text: str) -> str:
-    """The containers of a pod are told the same, one after another, and share it."""
+    """Return the text of `shown`, cached: the containers of a pod have the same texts, one after another."""
     text = text.encode("utf-8", "backslashreplace").decode()[:_MAX_TEXT]
     if text.isascii() and text.isprintable():
         return text
@@ -103,7 +105,7 @@ def _shown(text: str) -> str:
 
 
 def _escaped(sign: str) -> int:
-    """Return how many characters of an audit line a sign takes at most, as JSON in ASCII."""
+    """Return the maximum number of characters that a sign takes in an audit line, as JSON in ASCII."""
     if sign > "\uffff":
         return 12
     return 1 if " " <= sign <= "~" else 6
@@ -111,13 +113,13 @@ def _escaped(sign: str) -> int:
 
 @lru_cache(maxsize=PODS_KEPT)
 def read(pairs: Pairs) -> Written:
-    """Sort out annotations; the same ones are sorted out once (a pod's containers come one by one)."""
+    """Return annotations sorted by container, cached: a pod's containers are created one by one."""
     written = Written()
     for name, value in pairs:
         key, _, container = name.removeprefix(PREFIX).partition(".")
         if key != CONTAINERS:
             written.add(container, key, name, value)
-    for name, value in pairs:  # last, so that a name of its own wins over the JSON
+    for name, value in pairs:  # last, so that a key of its own wins over the JSON
         if name == PREFIX + CONTAINERS:
             _read_containers(written, name, value)
         elif name.startswith(PREFIX + CONTAINERS + "."):
@@ -155,7 +157,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _hint(key: str) -> str:
-    import difflib  # only a mistake needs it
+    import difflib  # only needed after a mistake
 
     near = difflib.get_close_matches(key[:64], KEYS, n=1)
     return f"did you mean {PREFIX}{near[0]}?" if near else "one of " + ", ".join(KEYS)

@@ -1,1 +1,1 @@
-"""The runtime's CRI socket, beside NRI."""
+"""The client of the runtime's CRI socket."""

@@ -1,13 +1,13 @@
-"""The three calls of CRI that this program makes: two lists and one update. It makes no others.
+"""Make this program's only three CRI calls: two lists and one update.
 
-It knows gRPC and the shapes of CRI; it knows nothing of classes, pools or NRI. grpc is imported when
-the first client is made, not before: it costs megabytes that a daemon without a CRI socket should
-not pay. What grpc raises leaves here as one of our own errors, with the cause chained.
+It knows gRPC and CRI messages, but no classes, pools or NRI. grpc is imported when the first client is made: it costs
+megabytes, which a daemon without a CRI socket does not need. Errors of grpc are raised as our own, with the cause
+chained.
 
-The subtle thing is the deadline of an update. It travels with the call into the runtime and from
-there into every NRI plugin's hook, while the runtime waits for its own lock without looking at it:
-one that passes meanwhile makes the runtime drop every plugin. So none is shorter than the kubelet's
-two minutes, and a call in flight is never cancelled: close the client only when none is.
+The deadline of an update is critical. It is passed on to the runtime, and from there to every NRI plugin's hook. The
+runtime ignores it while it waits for its own lock. If it passes meanwhile, the runtime drops every plugin. So no
+deadline is shorter than the kubelet's two minutes, and a call in flight is never cancelled. Close the client only when
+no call is in flight.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ _CHANNEL_OPTIONS: Final = (
 
 
 class ResourceChanges(TypedDict, total=False):
-    """What an update may change; absent, zero and empty all mean "keep"."""
+    """The values of an update; absent, zero and empty all mean "keep"."""
 
     cpus: str
     mems: str
@@ -52,10 +52,12 @@ class ResourceChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """What the runtime says of one container.
+    """One container in the runtime's list.
 
-    `state`: created, running, exited or unknown. `attempt`: how often the kubelet has created a container of this name
-    in this pod before, from 0.
+    pod_sandbox_id: the id of its pod's sandbox.
+    name: its name in the pod.
+    state: created, running, exited or unknown.
+    attempt: number of earlier containers with this name in this pod, from 0.
     """
 
     pod_sandbox_id: str
@@ -65,7 +67,7 @@ class ContainerFacts:
 
 
 class CriClient:
-    """One connection to the runtime, made at the first call and again whenever it was lost."""
+    """One connection to the runtime. It is made at the first call, and again after each loss."""
 
     def __init__(self, socket_path: str) -> None:
         import grpc
@@ -77,13 +79,13 @@ class CriClient:
         self._channel = grpc.insecure_channel(f"unix:{socket_path}", options=_CHANNEL_OPTIONS)
 
     def list_pods(self) -> frozenset[str]:
-        """The ids of all pod sandboxes, in whatever state."""
+        """Return the ids of all pod sandboxes, in any state."""
         request = self._pb.ListPodSandboxRequest()
         reply = self._call("ListPodSandbox", request, self._pb.ListPodSandboxResponse, LIST_SECONDS)
         return frozenset(pod.id for pod in reply.items)
 
     def list_containers(self) -> Mapping[str, ContainerFacts]:
-        """All containers by id, in whatever state."""
+        """Return all containers by id, in any state."""
         request = self._pb.ListContainersRequest()
         reply = self._call("ListContainers", request, self._pb.ListContainersResponse, LIST_SECONDS)
         return {found.id: self._facts(found) for found in reply.containers}
@@ -91,9 +93,9 @@ class CriClient:
     def update_resources(
         self, container_id: str, *, timeout: float | None = None, **changes: Unpack[ResourceChanges]
     ) -> None:
-        """The relay: change one container as the kubelet would. Without a timeout it waits for ever.
+        """Change the resources of one container as the kubelet does. Without a timeout (seconds) it waits forever.
 
-        Raises LocalProtocolError for a timeout that could make the runtime drop its plugins.
+        Raises LocalProtocolError if the timeout is so short that the runtime could drop its plugins.
         """
         if timeout is not None and timeout < SHORTEST_UPDATE_SECONDS:
             raise errors.LocalProtocolError(
@@ -105,7 +107,7 @@ class CriClient:
         self._call("UpdateContainerResources", request, self._pb.UpdateContainerResourcesResponse, timeout)
 
     def close(self) -> None:
-        """Give the connection up. A call in flight is cancelled by it: see the head of this file."""
+        """Close the connection. This cancels a call in flight: see the module's docstring."""
         self._channel.close()
 
     def _facts(self, found: "cri_pb2.Container") -> ContainerFacts:

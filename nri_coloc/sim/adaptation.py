@@ -1,11 +1,11 @@
-"""The runtime's side of NRI, without I/O: what containerd calls its adaptation of plugins.
+"""Simulate the runtime's side of NRI without I/O (containerd calls it the adaptation).
 
-It registers one plugin, configures and synchronises it, sends it hooks and takes its updates, in the
-manner of a chosen NRI version. The plugin's bytes go through `go_reader`, so that a framing which
-would hurt containerd fails here too. Sockets, order and time are the caller's.
+It registers one plugin, configures and synchronises it, sends it hooks and takes its updates, as a chosen NRI version
+does. The plugin's bytes go through `go_reader`, so a framing that would break containerd fails here too. The caller
+does the I/O, and decides order and time.
 
-The subtle thing: from 0.12 on each event has a call of its own, and a plugin that answers one with
-"unimplemented" gets StateChange from then on. The caller sends that one event again.
+From NRI 0.12 on each event has a call of its own. If a plugin answers one with "unimplemented", it gets StateChange
+from then on, and the caller sends that event again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from nri_coloc.ttrpc.status import Code
 # containerd's default plugin_request_timeout.
 REQUEST_TIMEOUT_MS = 2000
 REGISTRATION_TIMEOUT_MS = 5000
-# Below this many objects a runtime stops halving a Synchronize that is still too large.
+# With fewer objects a runtime stops shrinking a Synchronize that is still too large.
 FEWEST_OBJECTS = 8
 # Bytes that the envelope adds to a part: service, method and deadline.
 ENVELOPE_ROOM = 128
@@ -41,7 +41,7 @@ class PluginRegistered:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The plugin's answer; `message` is the empty one where the status is an error."""
+    """The plugin's answer; `message` is empty if the status is an error."""
 
     stream: int
     method: str
@@ -78,7 +78,7 @@ class Adaptation:
         self.state_change_only = not versions.has_dedicated_calls(version)
         self._timeout_ms = timeout_ms
         self._message_limit = message_limit
-        # NRI 0.6 sends whatever it has; later ones check before they send.
+        # NRI 0.6 sends messages of any size; later versions check the size first.
         limit = message_limit if versions.splits_synchronize(version) else frames.UNCHECKED_PEER_LIMIT
         self._client = Connection(Role.CLIENT, send_limit=limit)
         self._server = Connection(Role.SERVER)
@@ -109,17 +109,17 @@ class Adaptation:
         request = nri_pb2.ConfigureRequest(
             config=config, runtime_name="containerd", runtime_version=self.runtime_version
         )
-        if versions.splits_synchronize(self.version):  # the time limits came with the same version
+        if versions.splits_synchronize(self.version):  # the same version added the time limits
             request.registration_timeout = REGISTRATION_TIMEOUT_MS
             request.request_timeout = self._timeout_ms
-        if versions.has_dedicated_calls(self.version):  # and so did the version with the calls
+        if versions.has_dedicated_calls(self.version):  # the version that added these calls added NRI_version
             request.NRI_version = "v{}.{}.{}".format(*self.version)
         return self.call("Configure", request)
 
     def synchronize(
         self, pods: Sequence[nri_pb2.PodSandbox], containers: Sequence[nri_pb2.Container]
     ) -> Iterator[tuple[int, bytes]]:
-        """The parts one after the other; take the next once the one before has been answered."""
+        """Yield the parts as (stream, bytes). Take the next part after the plugin has answered the previous one."""
         if not versions.splits_synchronize(self.version):
             yield self.call("Synchronize", nri_pb2.SynchronizeRequest(pods=pods, containers=containers))
             return
@@ -160,7 +160,7 @@ class Adaptation:
     def refuse(self, stream: int, code: int, text: str) -> bytes:
         return multiplexer.frame(multiplexer.RUNTIME_SERVICE, self._server.send_error(stream, code, text))
 
-    # ---- what the plugin sent ----
+    # ---- messages from the plugin ----
 
     def _on_answer(self, response: Response) -> list[Event]:
         method = self._methods.pop(response.stream)
@@ -185,7 +185,7 @@ class Adaptation:
 def split(
     pods: Sequence[nri_pb2.PodSandbox], containers: Sequence[nri_pb2.Container], limit: int
 ) -> list[nri_pb2.SynchronizeRequest]:
-    """Parts of at most `limit` bytes, shrunk the way a runtime does: by the ratio, at least by a tenth."""
+    """Return parts of at most `limit` bytes, shrunk as a runtime does: by the ratio, at least by a tenth."""
     parts = []
     left, right = len(pods), len(containers)
     while True:
@@ -206,7 +206,7 @@ def split(
 
 
 def _again(message: Message) -> bytes:
-    """The message as it was on the wire, for the ordinary decoder; the discarded bytes as zeros."""
+    """Return the message as on the wire, for our decoder; discarded bytes are zeros."""
     if message.oversized:
         header = frames.HEADER.pack(message.oversized, message.stream, message.message_type, 0)
         return header + bytes(message.oversized)

@@ -1,8 +1,8 @@
-"""Which files a cgroup has, and what a new one holds: tables only, worded as Linux 6.x shows them.
+"""Tables of the files of a cgroup and their first content, as Linux 6.x shows them.
 
-Documentation/admin-guide/cgroup-v1 and cgroup-v2. Kernels before 5.3 lack what came later, and have the old
-`blkio.weight` where newer ones have bfq's; without PSI there are no pressure files. The root of v2 has few files: it
-has no limits.
+Source: Documentation/admin-guide/cgroup-v1 and cgroup-v2. Kernels before 5.3 lack the newer files, and have the old
+`blkio.weight` instead of bfq's. Without PSI there are no pressure files. The root of v2 has no limits, so it has few
+files.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 NO_LIMIT: Final = "9223372036854771712"
-"""The largest page-aligned int64: how cgroup v1 says "no limit"."""
+"""The largest page-aligned int64: "no limit" on cgroup v1."""
 
 _PRESSURE: Final = (
     "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0"
@@ -68,7 +68,7 @@ V1: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         },
     }
 )
-"""By the folder in which the controller is mounted; `unified` is the v2 hierarchy beside them."""
+"""Files by the mount folder of their controller; `unified` is the v2 hierarchy beside the v1 hierarchies."""
 
 V1_LINKS: Final[Mapping[str, str]] = MappingProxyType({"cpu": "cpu,cpuacct", "cpuacct": "cpu,cpuacct"})
 
@@ -122,10 +122,10 @@ EFFECTIVE: Final[Mapping[int, Mapping[str, str]]] = MappingProxyType(
         2: {"cpuset.cpus": "cpuset.cpus.effective", "cpuset.mems": "cpuset.mems.effective"},
     }
 )
-"""By cgroup version: the file that is written, the file that shows what came of it."""
+"""By cgroup version: the written file, and the file that shows the effective value."""
 
 TASKS: Final[Mapping[int, str]] = MappingProxyType({1: "tasks", 2: "cgroup.threads"})
-"""By cgroup version: the list of threads."""
+"""By cgroup version: the file that lists threads."""
 
 SINCE_LEGACY: Final = frozenset({"cpu.cfs_burst_us", "cpu.idle", "blkio.bfq.weight", *_PRESSURES})
 
@@ -136,7 +136,7 @@ def without_pressure(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_v1(mount: str, *, legacy: bool) -> dict[str, str]:
-    """Return what a new v1 cgroup holds in one controller's hierarchy."""
+    """Return the files of a new v1 cgroup in one controller's hierarchy, with their content."""
     files = V1[mount]
     if not legacy:
         return dict(files)
@@ -145,7 +145,7 @@ def of_v1(mount: str, *, legacy: bool) -> dict[str, str]:
 
 
 def mount_of(name: str) -> str:
-    """Return the v1 mount in which a file lies, by its name."""
+    """Return the v1 mount of a file, by its name."""
     if name.endswith(".pressure") or name.startswith("cgroup."):
         return "unified"
     if name == TASKS[1]:

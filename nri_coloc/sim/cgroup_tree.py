@@ -1,12 +1,12 @@
-"""A cgroup hierarchy in a folder: made, removed and written as the kernel, runc and the kubelet would.
+"""Simulate a cgroup hierarchy in a folder, as the kernel, runc and the kubelet create, write and remove it.
 
-It knows paths, files and what is effective. It cannot refuse a stranger's write as a kernel can (EBUSY,
-EINVAL); the runtime asks `fits` before it writes what a kernel would refuse it.
+It knows paths, files and effective sets. Unlike a kernel it cannot refuse another program's write (EBUSY, EINVAL). So
+the simulated runtime calls `fits` before a write that a kernel could refuse.
 
-The subtle thing: files do not change by themselves. Where a set is in force as it was written, the effective
-file is a second name of the same inode, and where it is inherited a second name of the parent's effective
-file, so that whoever writes one reads the other at once. `settle` ties these names anew when that changes, which is a
-moment after a stranger's write; `effective` is asked of what is written, and is never late.
+Files do not change by themselves. If a written set is effective, the effective file is a hard link to the written
+file. If a set is inherited, it is a hard link to the parent's effective file. So a write shows in the effective file
+at once. `settle` sets these links again when the relation changes: a moment after another program's write.
+`effective` is computed from the written files and is never late.
 """
 
 import os
@@ -23,7 +23,7 @@ from nri_coloc.sim import cgroup_files as files
 from nri_coloc.sim import shared_files
 
 Watcher = Callable[[str, Path], None]
-"""Told of each new cgroup: its path and the folder in which its cpuset files lie."""
+"""Called for each new cgroup with its path and the folder of its cpuset files."""
 
 
 class CgroupTree:
@@ -55,7 +55,7 @@ class CgroupTree:
     # ---- cgroups ----
 
     def plant(self, kubepods: str = "kubepods") -> None:
-        """Make the hierarchies, and at `kubepods` the cgroups that the kubelet keeps for the QoS classes."""
+        """Create the hierarchies, and at `kubepods` the kubelet's cgroups of the QoS classes."""
         root_of = {"cpuset.cpus": self._cpus, "cpuset.mems": self._mems}
         for folder, content in self._new_files(root=True):
             _write_all(folder, content)
@@ -72,7 +72,7 @@ class CgroupTree:
         self.write(f"{kubepods}/besteffort", *self.weight(2))
 
     def make(self, path: str) -> None:
-        """Make one cgroup; its parent is there. A second time does nothing."""
+        """Create one cgroup whose parent exists. If the cgroup exists, do nothing."""
         with self._lock:
             if self.exists(path):
                 return
@@ -89,7 +89,7 @@ class CgroupTree:
                 self.watcher(path, self.folder("cpuset.cpus", path))
 
     def remove(self, path: str) -> None:
-        """Remove a cgroup and what lies below it."""
+        """Remove a cgroup and all cgroups below it."""
         with self._lock:
             for folder, _ in self._new_files(path):
                 _empty_counters(folder)
@@ -115,11 +115,11 @@ class CgroupTree:
         return mount / path
 
     def read(self, path: str, name: str) -> str | None:
-        """Return a file's text, None where there is no such file or cgroup."""
+        """Return a file's text, None if there is no such file or cgroup."""
         return shared_files.read(self._file(path, name))
 
     def write(self, path: str, name: str, text: str) -> None:
-        """Write a file that exists, in place; one that does not is left out, as a kernel has no such file."""
+        """Write an existing file in place. A missing file is not created, because the simulated kernel has none."""
         with suppress(FileNotFoundError, NotADirectoryError):
             shared_files.put(self._file(path, name), text, 0)
 
@@ -128,11 +128,11 @@ class CgroupTree:
         return f"{self._base}{mount}/{path}/{name}"
 
     def mask(self, path: str, name: str) -> CPUMask:
-        """Return a cpulist file's set, empty where there is none."""
+        """Return the set in a CPU list file, empty if there is no file."""
         return cpuset.parse(self.read(path, name) or "")
 
     def effective(self, path: str) -> CPUMask:
-        """Return the CPUs on which a cgroup's tasks may run, by what is written at this moment; none if it is gone."""
+        """Return the CPUs that a cgroup's tasks may use now, by the written files; none if the cgroup is gone."""
         if self.version == 1:
             return self.mask(path, "cpuset.cpus")
         granted = self._cpus
@@ -140,17 +140,17 @@ class CgroupTree:
             own = self.read(level, "cpuset.cpus")
             if own is None:
                 return 0
-            # where nothing of a cgroup's own set is left to it, the kernel lets it use its parent's
+            # if no CPU of a cgroup's own set is available, the kernel uses its parent's set
             granted = cpuset.parse(own) & granted or granted
         return granted
 
     def fits(self, path: str, cpus: str) -> bool:
-        """Whether the kernel would take this set: v1 wants it within the parent's, v2 takes any."""
+        """Return whether the kernel would accept this set: on v1 only within the parent's set, on v2 always."""
         parent = path.rpartition("/")[0]
         return self.version == 2 or not cpuset.parse(cpus) & ~self.mask(parent, "cpuset.cpus")
 
     def takes_quota(self, path: str, quota: int) -> bool:
-        """Whether the kernel would take this CFS quota, µs; -1 for none.
+        """Return whether the kernel would accept this CFS quota in µs (-1 for none).
 
         It refuses a quota below the cgroup's burst (kernel/sched/core.c, tg_set_cfs_bandwidth) and on v1 a cgroup's
         quota above its parent's (tg_cfs_schedulable_down).
@@ -169,24 +169,24 @@ class CgroupTree:
         return int(self.read(path, "cpu.cfs_quota_us") or -1)
 
     def enter(self, path: str, task: int) -> None:
-        """Let a task be the one that a cgroup's list of threads shows."""
+        """Write a task into a cgroup's list of threads, as its only entry."""
         self.write(path, files.TASKS[self.version], str(task))
 
     def task(self, path: str) -> int | None:
-        """Return the task that a cgroup's list of threads shows, None where there is none."""
+        """Return the first task in a cgroup's list of threads, None if it is empty."""
         listed = (self.read(path, files.TASKS[self.version]) or "").split()
         return int(listed[0]) if listed else None
 
     def weight(self, shares: int) -> tuple[str, str]:
-        """Return the file and text for cpu shares; v2 by the linear curve of runc 1.1."""
+        """Return the file and its text for CPU shares; on v2 converted with the linear curve of runc 1.1."""
         if self.version == 1:
             return "cpu.shares", str(shares)
         return "cpu.weight", str(1 + (min(max(shares, 2), 262144) - 2) * 9999 // 262142)
 
     def allow(self, path: str, cpus: CPUMask) -> None:
-        """Give a cgroup these CPUs, as systemd's AllowedCPUs= does; on v1 all below it lose the others first.
+        """Give a cgroup these CPUs, as systemd's AllowedCPUs= does.
 
-        On v1 a cgroup below it that lacks one of them does not get it: the kernel widens no child.
+        On v1 all cgroups below it first lose other CPUs. None of them gains a CPU: the kernel never widens a child.
         """
         with self._lock:
             for child in self.children(path) if self.version == 1 else ():
@@ -195,10 +195,10 @@ class CgroupTree:
             self.settle(path)
 
     def plug(self, cpus: CPUMask) -> None:
-        """Have these CPUs online from now on.
+        """Set the CPUs that are online.
 
-        On v2 written sets stay and effective sets follow. On v1 each cgroup loses the CPUs that went offline, for good
-        (kernel/cgroup/cpuset-v1.c, hotplug_update_tasks_legacy); only the root gets them back.
+        On v2 written sets stay, and effective sets follow. On v1 each cgroup permanently loses the CPUs that went
+        offline (kernel/cgroup/cpuset-v1.c, hotplug_update_tasks_legacy). Only the root gets them again.
         """
         with self._lock:
             self._cpus = cpus
@@ -216,10 +216,10 @@ class CgroupTree:
         for child in self.children(path):
             self._lose_offline(child)
 
-    # ---- what is effective ----
+    # ---- effective sets ----
 
     def settle(self, path: str = "") -> None:
-        """Bring the effective sets of a cgroup and of all below it in line with what is written."""
+        """Make the effective files of a cgroup, and of all cgroups below it, agree with the written files."""
         with self._lock:
             for own, shown in files.EFFECTIVE[self.version].items():
                 self._settle(path, own, shown)
@@ -243,14 +243,14 @@ class CgroupTree:
             shared_files.put(self._alone(folder / shown), cpuset.render(wanted & granted))
 
     def _same(self, name: Path, source: Path) -> None:
-        """Make one file a second name of another; replaced in one step, so that no reader misses it."""
+        """Make `name` a hard link to `source`, in one step, so that readers always find the file."""
         if not source.exists() or (name.exists() and name.samefile(source)):
             return
         self._spare.hardlink_to(source)
         self._spare.replace(name)
 
     def _alone(self, name: Path) -> Path:
-        """Make sure that a file shares its inode with no other."""
+        """Make sure that a file shares its inode with no other file, and return its path."""
         if name.exists() and name.stat().st_nlink > 1:
             shared_files.put(self._spare, shared_files.read(name) or "")
             self._spare.replace(name)
@@ -269,16 +269,16 @@ class CgroupTree:
 
 
 class BentCgroupTree(CgroupTree):
-    """A hierarchy whose weights are written by runc 1.3.2 or newer."""
+    """A hierarchy with the weights of runc 1.3.2 or newer."""
 
     def weight(self, shares: int) -> tuple[str, str]:
-        """Return the file and text for cpu shares; v2 by the bent curve."""
+        """Return the file and its text for CPU shares; on v2 converted with the bent curve."""
         name, text = super().weight(shares)
         return name, text if self.version == 1 else str(bent_cpu_weight(shares))
 
 
 def levels(path: str) -> list[str]:
-    """Return a cgroup and those above it, without the root, from the top."""
+    """Return the paths of a cgroup and its ancestors, from the top, without the root."""
     parts = path.split("/")
     return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
 
@@ -290,7 +290,7 @@ def _write_all(folder: Path, content: dict[str, str]) -> None:
 
 
 def _empty_counters(folder: Path) -> None:
-    """Let whoever has a counter below a folder open find nothing in it any more, where the kernel says ENODEV."""
+    """Empty the counters below a folder, so that open descriptors read nothing (a kernel returns ENODEV)."""
     for within, _, names in os.walk(folder):
         for name in files.COUNTERS.intersection(names):
             with suppress(OSError):

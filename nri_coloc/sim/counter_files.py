@@ -1,7 +1,7 @@
-"""The files in which a simulated kernel shows its counters: written often, read by whoever holds them open.
+"""Write the counter files of a simulated kernel. They are written often and read through open descriptors.
 
-They stay open for writing, up to a bound: it is cheaper, and closing one would wake whoever watches the folder for
-changed settings. A write is one step and never shortens a file, so that no reader meets half of two values.
+Up to a limit the files stay open for writing. That is cheaper, and closing a file would wake the inotify watch on its
+folder. A write is one step and never shortens a file, so a reader never sees parts of two values.
 """
 
 import os
@@ -15,7 +15,7 @@ KEPT: Final = 256
 
 
 class CounterFiles:
-    """Puts texts into files of a tree; one that is not there is left out."""
+    """Writes texts into existing files of a tree; missing files are skipped."""
 
     def __init__(self, tree: CgroupTree) -> None:
         self._tree = tree
@@ -24,7 +24,7 @@ class CounterFiles:
         weakref.finalize(self, _close_all, self._kept)
 
     def put(self, path: str, name: str, text: str) -> None:
-        """Show a text; one that is shown already costs nothing."""
+        """Write a text. An unchanged text costs no write."""
         key = (path, name)
         if self._shown.get(key) == text:
             return
@@ -36,14 +36,14 @@ class CounterFiles:
         self._shown[key] = text
 
     def forget(self, path: str) -> None:
-        """Let go of a cgroup that has ended."""
+        """Close the files of a cgroup that was removed."""
         for key in [key for key in self._shown if key[0] == path]:
             del self._shown[key]
             if key in self._kept:
                 os.close(self._kept.pop(key))
 
     def close(self) -> None:
-        """Close every file; writing goes on, file by file."""
+        """Close every open file. A later `put` opens its file again."""
         _close_all(self._kept)
 
     def _open(self, key: tuple[str, str], text: str) -> bool:

@@ -1,6 +1,6 @@
-"""The part of CRI that the daemon asks for, served over gRPC on a Unix socket: two lists, one update, a version.
+"""Serve the CRI calls that the daemon uses, over gRPC on a Unix socket: two lists, one update, a version.
 
-Like containerd it answers from what the runtime knows, and turns its refusals into gRPC's words.
+Like containerd, it answers from the runtime's state and turns the runtime's refusals into gRPC status codes.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Serve = Callable[[Any, grpc.ServicerContext], Any]
 
 
 class CriServer:
-    """`listen` makes the socket anew each time."""
+    """The CRI socket of a simulated runtime; each `listen` creates a new socket."""
 
     def __init__(self, path: Path, runtime: Runtime) -> None:
         self._path = path

@@ -1,8 +1,8 @@
-"""A day on a node, as a script: which pods come and go at which hour, and how much CPU they want.
+"""Script a day on a node: the hours at which pods start and end, and the CPU that they want.
 
-Night: batch pods. Morning: online pods come, and one that owns its CPUs. Noon: a second one, with a sidecar;
-annotations that are wrong or not allowed; what a kubelet updates. Evening: the owners go. What the plugin makes
-of it is not written here.
+Night: batch pods. Morning: online pods, and one dedicated pod. Noon: a second dedicated pod, with a sidecar; wrong
+and forbidden annotations; updates by the kubelet. Evening: the dedicated pods end. The script does not contain the
+plugin's reactions.
 """
 
 import math
@@ -20,19 +20,19 @@ GIB: Final = 1 << 30
 CLASS: Final = "coloc.nri.io/qos-class"
 
 Curve = Callable[[float], float]
-"""The hour to the number of CPUs wanted."""
+"""Return the number of CPUs wanted at an hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens at an hour."""
+    """An action at an hour of the day."""
 
     hour: float
     act: Callable[["Day"], None]
 
 
 class Day:
-    """Plays the script on a node; hours come in with `advance`."""
+    """Runs the script on a node; `advance` sets the hour."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -40,7 +40,7 @@ class Day:
         self._left = deque(SCRIPT)
 
     def advance(self, hour: float) -> None:
-        """Do what is due; the hour never goes back."""
+        """Run the steps that are due. An earlier hour than before changes nothing."""
         self.hour = max(self.hour, min(hour, HOURS))
         while self._left and self._left[0].hour <= self.hour:
             self._left.popleft().act(self)
@@ -48,14 +48,14 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A container of a pod and what it wants."""
+    """A container of a pod, and the CPU that it wants by hour."""
 
     request: ContainerRequest
     curve: Curve
 
 
 def comes(pod: PodRequest, *members: Member) -> Callable[[Day], None]:
-    """A pod arrives with its containers."""
+    """Return the action that starts a pod with its containers."""
 
     def act(day: Day) -> None:
         pod_id = day.node.run_pod(pod)
@@ -66,12 +66,12 @@ def comes(pod: PodRequest, *members: Member) -> Callable[[Day], None]:
 
 
 def goes(name: str) -> Callable[[Day], None]:
-    """A pod leaves."""
+    """Return the action that removes a pod."""
     return lambda day: day.node.remove_pod(day.node.pod(name))
 
 
 def resized(name: str, wanted: Resources) -> Callable[[Day], None]:
-    """The kubelet asks for other resources."""
+    """Return the action in which the kubelet updates a container's resources."""
     return lambda day: day.node.runtime.update(day.node.container(name).id, wanted)
 
 
@@ -79,7 +79,7 @@ def _by_hour(day: Day, curve: Curve) -> Callable[[float], float]:
     return lambda _seconds: curve(day.hour)
 
 
-# ---- the cast ----
+# ---- the pods ----
 
 
 def _steady(cpus: float) -> Curve:
@@ -87,13 +87,20 @@ def _steady(cpus: float) -> Curve:
 
 
 def _busy_by_day(cpus: float) -> Curve:
-    """A fifth of it at four in the morning, all of it at four in the afternoon."""
+    """Return a curve with a fifth of `cpus` at four in the morning and all of it at four in the afternoon."""
     return lambda hour: cpus * (0.6 - 0.4 * math.cos((hour - 4) / HOURS * 2 * math.pi))
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a pod with one container asks for, in thousandths of a CPU."""
+    """The request of a pod with one container.
+
+    request: thousandths of a CPU.
+    limit: thousandths of a CPU, None for no limit.
+    memory: limit in bytes, None for no limit.
+    annotations: of the pod.
+    qos: the pod's QoS class.
+    """
 
     request: int = 0
     limit: int | None = None

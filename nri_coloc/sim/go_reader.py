@@ -1,13 +1,14 @@
-"""Reads a plugin's bytes the way containerd does, and fails the way it would fail.
+"""Read a plugin's bytes as containerd does, and fail in the same cases.
 
-Three layers of Go are imitated: the multiplexer's queue of frames for each logical connection, its
-Read, which copies into the caller's slice but reports (and checks) by the slice's capacity, and the
-ttrpc channel, which reads headers through a buffered reader and payloads into a pooled slice.
+Three layers of Go are simulated:
+* the multiplexer's queue of frames for each logical connection;
+* its Read, which copies into the caller's slice but checks and reports by the slice's capacity;
+* the ttrpc channel, which reads headers through a buffered reader and payloads into a pooled slice.
 
-The subtle thing: Go's buffered reader hands a request that is at least as large as its own buffer
-straight to Read. There a frame that is longer than the slice but fits its capacity is copied in
-part, reported in full, and the next index runs out of range: containerd panics. The scheduling that
-is imitated is the worst one: all frames of one `receive_data` are queued before any is consumed.
+Go's buffered reader passes a request of at least its own buffer size straight to Read. If a frame is longer than the
+slice but fits its capacity, Read copies a part and reports the whole frame. The next index is out of range, and
+containerd panics. The simulated scheduling is the worst case: all frames of one `receive_data` are queued before any
+frame is consumed.
 """
 
 from collections import deque
@@ -19,16 +20,16 @@ from nri_coloc.ttrpc import frames
 
 # multiplex.go: the default length of a logical connection's read queue.
 QUEUE_LENGTH = 256
-# bufio.NewReader's default, which ttrpc's channel takes.
+# bufio.NewReader's default, which ttrpc's channel uses.
 BUFFER_SIZE = 4096
 
 
 class GoFailure(Exception):
-    """Base of the ways in which the real reader ends."""
+    """Base of the failures of the real reader."""
 
 
 class GoOutOfMemory(GoFailure):
-    """Read returned ENOMEM: a frame larger than the slice it should go into."""
+    """Read returned ENOMEM: the frame is larger than the slice."""
 
 
 class GoPanic(GoFailure):
@@ -36,7 +37,7 @@ class GoPanic(GoFailure):
 
 
 class GoQueueOverflow(GoFailure):
-    """More frames than the queue holds: the trunk is closed."""
+    """The queue is full: the runtime closes the connection."""
 
 
 class Message(NamedTuple):
@@ -48,7 +49,7 @@ class Message(NamedTuple):
 
 
 class GoReader:
-    """The trunk as the runtime reads it. `pooled` is the capacity of the payload slices in the pool."""
+    """The runtime's reader of one plugin connection. `pooled`: capacity in bytes of the payload slices in the pool."""
 
     def __init__(self, connections: tuple[int, ...] = (1, 2), pooled: int = 0) -> None:
         self._channels = {connection: _Channel(connection, pooled) for connection in connections}
@@ -110,7 +111,7 @@ class _Channel:
             yield Message(self._connection, stream, message_type, body)
 
     def _read(self, wanted: int, capacity: int) -> Generator[None, None, bytes]:
-        """io.ReadFull over bufio.Reader.Read, for a slice of `wanted` bytes with room for `capacity`."""
+        """Return `wanted` bytes, as io.ReadFull over bufio.Reader.Read does for a slice with this capacity."""
         got = self._from_buffer(wanted)
         while len(got) < wanted:
             missing = wanted - len(got)
@@ -127,7 +128,7 @@ class _Channel:
         return got
 
     def _discard(self, length: int) -> Generator[None, None, None]:
-        """bufio.Reader.Discard: always through its own buffer."""
+        """Skip `length` bytes as bufio.Reader.Discard does, always through its own buffer."""
         while length:
             length -= len(self._from_buffer(length))
             if length:

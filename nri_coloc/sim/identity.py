@@ -1,4 +1,4 @@
-"""Ids that look like the runtime's and the kubelet's, and are the same in every run."""
+"""Make ids like the runtime's and the kubelet's, the same ids in every run."""
 
 import hashlib
 import uuid
@@ -6,15 +6,15 @@ from itertools import count
 
 
 class Identity:
-    """Hands out ids; no two are alike."""
+    """Returns a new id at each call."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
 
     def runtime_id(self) -> str:
-        """Return 64 hexadecimal digits, as containerd gives pods and containers."""
+        """Return 64 hexadecimal digits, as in containerd's ids of pods and containers."""
         return hashlib.sha256(f"runtime {next(self._numbers)}".encode()).hexdigest()
 
     def uid(self) -> str:
-        """Return a pod's UID."""
+        """Return the UID of a new pod."""
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"pod {next(self._numbers)}"))

@@ -1,8 +1,8 @@
-"""The kernel's part that happens while others write: effective sets follow a cpuset at once.
+"""Simulate the kernel's reaction to a written cpuset file: update the effective sets.
 
-It waits on inotify(7) for writes to cpuset files and has the tree settle them. Python's library has no
-inotify, so libc is called. Needed on cgroup v2 only, where a first write ends an inheritance; a reader that
-is quicker than this thread still sees the inherited set, for some tenths of a millisecond.
+A thread waits on inotify(7) for writes to cpuset files and calls the tree's `settle`. Python's library has no
+inotify, so libc is called. Only cgroup v2 needs it, because there the first write ends inheritance. For some tenths
+of a millisecond after a write, a reader may still see the inherited set.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _READ_SIZE: Final = 65536
 
 
 class Kernel:
-    """Watches every cgroup of a tree that is made after it."""
+    """Watches each cgroup that is created after this object."""
 
     def __init__(self, tree: CgroupTree) -> None:
         self._tree = tree
@@ -44,7 +44,7 @@ class Kernel:
         os.close(self._inotify)
 
     def watch(self, path: str, folder: Path) -> None:
-        """Follow one cgroup; the kernel forgets the watch when the folder goes."""
+        """Watch one cgroup. The real kernel removes the watch together with the folder."""
         name = os.fsencode(folder)
         watch = self._checked(self._libc.inotify_add_watch(self._inotify, name, _CLOSE_WRITE))
         self._paths[watch] = path

@@ -1,8 +1,8 @@
-"""Simulated machines: a description, the topology it has, and the /sys and /proc files it shows.
+"""Simulate machines: a description, its topology, and its /sys and /proc files.
 
-The files are a kernel's files, named and worded as Linux writes them, so that the daemon cannot tell a
-planted tree from a host. `topology` builds the same value without files, for benchmarks and for policies
-under test; a test holds the two together for every machine here and for random ones.
+Names and texts of the files are as Linux writes them, so the daemon cannot distinguish the files from a host's.
+`topology` builds the same value without files, for benchmarks and for tests of placement. A test compares both for
+every machine here and for random machines.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,12 +21,16 @@ GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class MachineSpec:
-    """One machine. `memory` is bytes by node, whole KiB; it may name nodes without CPUs.
+    """The description of one machine.
 
-    `cpus` are the online ones; an empty `core` or `l3` label means that the kernel does not say, as in many
-    virtual machines. `numa` False: a kernel without NUMA; all CPUs and memory lie in node 0.
-    `legacy`: a kernel before 5.3, with older names and no list of isolated CPUs. `psi` False: booted with psi=0.
-    `capacities`: of each kind of core, as ARM tells them; without them a hybrid machine tells its kinds as x86 does.
+    cpus: the online CPUs. An empty `core` or `l3` label: the kernel does not report it, as in many virtual machines.
+    memory: bytes by NUMA node, whole KiB; nodes without CPUs are allowed.
+    isolated: CPUs of the kernel's isolated list.
+    offline: CPUs that are offline.
+    numa: False for a kernel without NUMA: all CPUs and memory are in node 0.
+    legacy: True for a kernel before 5.3, with older names and no list of isolated CPUs.
+    psi: False for a kernel booted with psi=0.
+    capacities: cpu_capacity of each kind of core, as on ARM; without them a hybrid machine shows its kinds as x86 does.
     """
 
     cpus: tuple[CPU, ...]
@@ -41,10 +45,16 @@ class MachineSpec:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A regular machine: how many of each level lie in one of the level above.
+    """A regular machine: the count of each level within one unit of the level above.
 
-    `adjacent`: the threads of a core have neighbouring ids; otherwise all first threads come first, as most
-    firmware numbers them. `nodes` are counted in a die, and dies in a socket.
+    sockets: in the machine.
+    nodes: NUMA nodes in a die.
+    l3_groups: in a node.
+    cores: in an L3 group.
+    threads: in a core.
+    adjacent: whether the threads of a core have neighbouring ids. If not, all first threads come first, as most
+        firmware numbers them.
+    dies: in a socket.
     """
 
     sockets: int = 1
@@ -57,7 +67,7 @@ class Shape:
 
 
 def regular(shape: Shape, gib_per_node: int = 16) -> MachineSpec:
-    """Describe a regular machine."""
+    """Return the description of a regular machine."""
     nodes = shape.sockets * shape.dies * shape.nodes
     cores = nodes * shape.l3_groups * shape.cores
     cpus = []
@@ -74,13 +84,13 @@ def regular(shape: Shape, gib_per_node: int = 16) -> MachineSpec:
 
 
 def without(spec: MachineSpec, offline: CPUMask) -> MachineSpec:
-    """Return the machine with these CPUs switched off."""
+    """Return the machine with these CPUs offline."""
     cpus = tuple(cpu for cpu in spec.cpus if not offline >> cpu.id & 1)
     return replace(spec, cpus=cpus, offline=spec.offline | offline)
 
 
 def _sparse() -> MachineSpec:
-    """Partitioned firmware leaves holes between the ids, up to 4095."""
+    """Return a machine with gaps between CPU ids, up to 4095, as on partitioned firmware."""
     ids = (0, 1, 64, 65, 1024, 1025, 4094, 4095)
     return MachineSpec(
         tuple(
@@ -91,21 +101,21 @@ def _sparse() -> MachineSpec:
 
 
 def _hybrid() -> MachineSpec:
-    """Eight fast cores with two threads, eight small ones with one, a common L3; one node."""
+    """Return a machine with eight two-thread fast cores, eight one-thread small cores, one L3 and one node."""
     fast = tuple(CPU(number, 0, 0, "l3-0", f"fast-{number // 2}") for number in range(16))
     small = tuple(CPU(number, 0, 0, "l3-0", f"small-{number}", kind=1) for number in range(16, 24))
     return MachineSpec(fast + small, {0: 32 * GIB})
 
 
 def _three_kinds() -> MachineSpec:
-    """Eight ARM cores as phones and boards have them: the small ones come first, the one fast one last."""
+    """Return a machine with eight ARM cores as in phones and boards: small cores first, the one fast core last."""
     kinds = (2, 2, 2, 2, 1, 1, 1, 0)
     cpus = tuple(CPU(number, 0, 0, "l3-0", f"core-{number}", kind=kind) for number, kind in enumerate(kinds))
     return MachineSpec(cpus, {0: 8 * GIB}, numa=False, capacities=(1024, 830, 325))
 
 
 def _dies_in_a_node() -> MachineSpec:
-    """One socket that is one memory node and two dies, each with two L3 groups of two cores."""
+    """Return a machine with one socket, one NUMA node and two dies, each with two L3 groups of two cores."""
     return MachineSpec(
         tuple(
             CPU(number, 0, 0, f"l3-{number // 4}", f"core-{number // 2}", number // 8) for number in range(16)
@@ -115,7 +125,7 @@ def _dies_in_a_node() -> MachineSpec:
 
 
 def _clustered() -> MachineSpec:
-    """Two sockets of two memory nodes each that have the L3 of their socket in common."""
+    """Return a machine with two sockets of two NUMA nodes; both nodes of a socket share its L3."""
     cpus = regular(Shape(sockets=2, nodes=2, cores=2, threads=2)).cpus
     return MachineSpec(
         tuple(replace(cpu, l3=f"l3-{cpu.package}") for cpu in cpus), dict.fromkeys(range(4), 32 * GIB)
@@ -123,7 +133,7 @@ def _clustered() -> MachineSpec:
 
 
 def _virtual() -> MachineSpec:
-    """A virtual machine that shows packages and nodes, but neither caches nor cores."""
+    """Return a virtual machine that shows packages and nodes, but neither caches nor cores."""
     return MachineSpec(
         tuple(CPU(number, number // 2, number // 2) for number in range(4)), {0: 4 * GIB, 1: 4 * GIB}
     )
@@ -161,11 +171,11 @@ MACHINES: Final[Mapping[str, MachineSpec]] = MappingProxyType(
         "768": regular(Shape(sockets=2, l3_groups=12, cores=16, threads=2), 1152),
     }
 )
-"""The machines by name. `8cpu` is the design's example: cores 0-1, 2-3, 4-5, 6-7 on two sockets and nodes."""
+"""The machines by name. `8cpu` is the design's example: cores 0-1, 2-3, 4-5, 6-7 in two sockets and nodes."""
 
 
 def topology(spec: MachineSpec) -> Topology:
-    """Return what reading the planted machine gives, without files."""
+    """Return the topology that the daemon reads from the machine's files, computed without files."""
     cpus = tuple(
         replace(
             cpu,
@@ -179,7 +189,7 @@ def topology(spec: MachineSpec) -> Topology:
 
 
 def plant(spec: MachineSpec, root: Path, below: str = "") -> None:
-    """Write the machine's files into a folder, which then serves as a host root; `below` a path, if one is given."""
+    """Write the machine's files below a folder, the host root; with `below` only files whose path begins with it."""
     folders: set[Path] = set()
     for name, text in files(spec):
         if not name.startswith(below):
@@ -192,7 +202,7 @@ def plant(spec: MachineSpec, root: Path, below: str = "") -> None:
 
 
 def files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
-    """Yield every file as (path below the host's root, text)."""
+    """Yield each file as (path below the host root, text)."""
     system = "sys/devices/system"
     yield from ((f"{system}/cpu/{name}", text) for name, text in _cpu_lists(spec))
     siblings = _groups((cpu.core, cpu.id) for cpu in spec.cpus)
@@ -212,7 +222,7 @@ def files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
 
 
 def _groups(labelled: Iterator[tuple[str, int]]) -> dict[str, CPUMask]:
-    """Return the mask of each label; the empty label is none."""
+    """Return the CPU mask of each label; empty labels are skipped."""
     groups: dict[str, CPUMask] = {}
     for label, number in labelled:
         if label:
@@ -252,7 +262,7 @@ def _cache_files(folder: str, core: CPUMask, sharers: CPUMask) -> Iterator[tuple
 
 
 def _kind_files(spec: MachineSpec) -> Iterator[tuple[str, str]]:
-    """Yield how a hybrid machine tells its kinds: ARM by the capacity of each CPU, x86 by the PMUs' CPUs."""
+    """Yield the files that show kinds of cores: each CPU's capacity on ARM, the CPUs of each PMU on x86."""
     kinds = {cpu.id: cpu.kind for cpu in spec.cpus}
     if not any(kinds.values()):
         return
@@ -282,9 +292,9 @@ _UNUSED: Final = ("Active(file)", "Inactive(file)", "AnonPages", "SReclaimable")
 
 
 def _zone(node: int, memory: int, cpus: Iterable[int]) -> str:
-    """A node's one zone; the low watermark as Linux sets it from min_free_kbytes: 5/4 of min, here 1/512 of all.
+    """Return the text of a node's only zone. The low watermark is 5/4 of min, as in Linux; here 1/512 of the memory.
 
-    Each zone has lines for every CPU of the machine, which make most of the file (mm/vmstat.c, zoneinfo_show_print).
+    Each zone has lines for every CPU of the machine, which are most of the file (mm/vmstat.c, zoneinfo_show_print).
     """
     low = memory // 4096 // 512
     return (

@@ -1,7 +1,7 @@
-"""Memory of a simulated node: what cgroups hold, and what the files of cgroups and machine say of it.
+"""Simulate the memory of a node: the memory that cgroups hold, and the files that show it.
 
-Nothing allocates and nothing is reclaimed: a test says what a cgroup holds, and the files of it, of all above it
-and of the machine follow at once. A limit is not enforced; what is held beyond it is simply shown.
+No memory is allocated or reclaimed. A test sets the memory of a cgroup, and the files of the cgroup, its ancestors and
+the machine follow at once. Limits are not enforced: the files show memory above a limit too.
 """
 
 import re
@@ -16,7 +16,7 @@ _LINE: Final = re.compile(r"^(\S+):( +)\d+ kB$", re.MULTILINE)
 
 
 class Held(NamedTuple):
-    """Bytes of a cgroup itself: anonymous memory, page cache in use, page cache that nobody uses."""
+    """Bytes that a cgroup itself holds: anonymous memory, active page cache, inactive page cache."""
 
     anon: int = 0
     active_file: int = 0
@@ -32,7 +32,7 @@ class Held(NamedTuple):
 
 
 class MemoryUse:
-    """Safe from several threads only together with its caller's lock."""
+    """The memory of all cgroups of a tree. The caller's lock must guard each call."""
 
     def __init__(self, tree: CgroupTree, files: CounterFiles, host_root: Path) -> None:
         self._tree = tree
@@ -41,7 +41,7 @@ class MemoryUse:
         self._held: dict[str, Held] = {}
 
     def hold(self, path: str, held: Held) -> None:
-        """Let a cgroup hold this much from now on; nothing at all is its end."""
+        """Set the memory that a cgroup holds; 0 bytes removes the cgroup from the account."""
         if not held.usage and path not in self._held:
             return
         self._held[path] = held
@@ -69,7 +69,7 @@ class MemoryUse:
         self._files.put(path, "memory.stat", stat)
 
     def _show_machine(self) -> None:
-        """Only lines that /proc/meminfo has are changed, and those that depend on what is held."""
+        """Update the existing lines of /proc/meminfo that depend on held memory."""
         if not self._meminfo.exists():
             return
         text = self._meminfo.read_text()

@@ -1,10 +1,10 @@
-"""A simulated node in a folder: machine, cgroups, runtime, CRI, the kubelet's own part, and the workload.
+"""Simulate a node in a folder: machine, cgroups, runtime, CRI, the kubelet's part, and the workload.
 
-    folder/host      what the daemon takes for "/": sys and proc
+    folder/host      the daemon's "/": sys and proc
     folder/run       the sockets of NRI and CRI
 
-The daemon runs unchanged against it, as its own process. Time comes in with `tick`, or from
-`start_clock`; the other threads are the runtime's.
+The daemon runs unchanged against it, as its own process. `tick` or `start_clock` moves the time. The other threads
+belong to the runtime.
 """
 
 import errno
@@ -31,9 +31,9 @@ from nri_coloc.sim.workload import Load, Workload
 
 
 class Node:
-    """Use it in a `with` block, or call `start` and `close`.
+    """A simulated node. Use it in a `with` block, or call `start` and `close`.
 
-    Size: what a test or the demo does with a node, one method each.
+    Size: one method for each action of a test or the demo on a node.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Node:
         self._ticker: Ticker | None = None
 
     def _boot(self) -> None:
-        """Give this boot an id, as the kernel does (proc_sys_kernel(5))."""
+        """Write a boot id, as the kernel does (proc_sys_kernel(5))."""
         file = self.host_root / "proc/sys/kernel/random/boot_id"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{uuid.uuid4()}\n")
@@ -88,13 +88,13 @@ class Node:
         self.close()
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the kernel's thread and the runtime."""
         if self._kernel:
             self._kernel.start()
         self.start_runtime()
 
     def close(self) -> None:
-        """End everything that runs; the files stay."""
+        """Stop the runtime and all threads; the files stay."""
         self.kill_runtime()
         if self._ticker:
             self._ticker.close()
@@ -104,16 +104,16 @@ class Node:
             self._kernel.close()
 
     def start_runtime(self) -> None:
-        """Start the runtime's process, or start it again."""
+        """Start or restart the runtime's process."""
         self.runtime.listen()
         self.cri.listen()
 
     def kill_runtime(self) -> None:
-        """End the runtime's process: both sockets go, the containers stay."""
+        """End the runtime's process: both sockets are removed, the containers stay."""
         self.cri.close()
         self.runtime.kill()
 
-    # ---- the kubelet's calls, with its own part in them ----
+    # ---- the kubelet's calls, with its own writes ----
 
     @property
     def kubepods(self) -> str:
@@ -121,7 +121,7 @@ class Node:
         return f"{self._cgroup_root}/kubepods".lstrip("/")
 
     def replace_kubelet(self, cgroup_root: str) -> None:
-        """Start another kubelet, whose pods lie below another cgroup root; those of the first one run on."""
+        """Start another kubelet with another cgroup root; the pods of the first kubelet keep running."""
         self._cgroup_root = cgroup_root
         for path in (
             cgroup_root,
@@ -132,7 +132,7 @@ class Node:
         self.tree.write(f"{self.kubepods}/besteffort", *self.tree.weight(2))
 
     def run_pod(self, request: PodRequest) -> str:
-        """Make the pod's cgroup, then its sandbox; return the sandbox's id."""
+        """Create the pod's cgroup, then its sandbox; return the sandbox's id."""
         request = replace(request, cgroup_root=self._cgroup_root)
         uid = self._identity.uid()
         cgroup = request.cgroup_parent(uid).lstrip("/")
@@ -147,7 +147,7 @@ class Node:
         return pod_id
 
     def limit_pod(self, pod_id: str, quota: int) -> None:
-        """Write the CPU quota of a pod's cgroup, µs; OSError with EINVAL where a kernel would refuse it."""
+        """Write the CPU quota of a pod's cgroup, in µs; raise OSError (EINVAL) if a kernel would refuse it."""
         path = self.runtime.pods[pod_id].cgroup
         if not self.tree.takes_quota(path, quota):
             raise OSError(errno.EINVAL, "Invalid argument", f"/{path}")
@@ -157,7 +157,7 @@ class Node:
             self.tree.write(path, "cpu.max", f"{quota if quota >= 0 else 'max'} 100000")
 
     def run_container(self, pod_id: str, request: ContainerRequest, load: Load | None = None) -> str:
-        """Create and start a container; `load` is what it wants from then on."""
+        """Create and start a container, return its id; `load` is the CPU that it wants."""
         container_id = self.runtime.create(pod_id, request)
         self.runtime.start(container_id)
         if load is not None:
@@ -165,12 +165,12 @@ class Node:
         return container_id
 
     def resize_pod(self, pod_id: str, shares: int) -> None:
-        """Give a pod another CPU request: write it into its cgroup, then tell the runtime."""
+        """Change a pod's CPU request: write it into the pod's cgroup, then call the runtime."""
         self.tree.write(self.runtime.pods[pod_id].cgroup, *self.tree.weight(shares))
         self.runtime.update_pod(pod_id, Resources(shares=shares))
 
     def remove_pod(self, pod_id: str) -> None:
-        """Stop and remove a pod, and its cgroup after it."""
+        """Stop and remove a pod, then its cgroup."""
         pod = self.runtime.pods[pod_id]
         for container in self.runtime.of_pod(pod_id):
             self.workload.end(container.cgroup)
@@ -179,15 +179,15 @@ class Node:
         self._weigh_classes()
 
     def _weigh_classes(self) -> None:
-        """Give each QoS class the weight of its pods; BestEffort always has the smallest."""
+        """Write the sum of the Burstable pods' shares to their QoS cgroup; BestEffort keeps the smallest weight."""
         requests = [pod.request for pod in self.runtime.pods.values()]
         burstable = sum(request.shares for request in requests if request.qos is KubeQoS.BURSTABLE)
         self.tree.write(f"{self.kubepods}/burstable", *self.tree.weight(max(2, burstable)))
 
-    # ---- what containers use ----
+    # ---- use of containers ----
 
     def set_demand(self, container_id: str, cpus: float) -> None:
-        """Let a container want so many CPUs from now on; 0 is none. Counters move with `tick` or the clock."""
+        """Set the number of CPUs that a container wants; 0 for none. Counters move with `tick` or the clock."""
         path = self.runtime.containers[container_id].cgroup
         if cpus > 0:
             self.workload.attach(path, lambda _seconds: cpus)
@@ -195,46 +195,46 @@ class Node:
             self.workload.detach(path)
 
     def set_delay(self, container_id: str, part: float) -> None:
-        """Let a container's task wait for a CPU for this part of the time, 0 to 1, beside what it waits for in vain."""
+        """Set the smallest part of the time, 0 to 1, for which a container's task waits for a CPU."""
         self.workload.delay(self.runtime.containers[container_id].cgroup, part)
 
     def set_memory(self, container_id: str, held: Held) -> None:
-        """Let a container hold so much memory; its files and the machine's say so at once."""
+        """Set the memory that a container holds; its files and the machine's files show it at once."""
         self.workload.hold(self.runtime.containers[container_id].cgroup, held)
 
     def start_clock(self, period_s: float = PERIOD_S) -> None:
-        """Let the workload follow the wall clock until `close`, instead of calls of `tick`."""
+        """Move the workload with the wall clock until `close`, instead of by calls of `tick`."""
         if self._ticker is None:
             self._ticker = Ticker(self.workload, period_s)
 
     def tick(self, now: float) -> None:
-        """Let the workload use CPU up to `now` (seconds)."""
+        """Move the workload's CPU use forward to `now` (seconds)."""
         self.workload.tick(now)
 
     # ---- the machine ----
 
     def plug(self, cpus: CPUMask) -> None:
-        """Have these of the machine's CPUs online from now on, and no others."""
+        """Set the machine's online CPUs."""
         offline = machines.topology(self._machine).online & ~cpus
         machines.plant(machines.without(self._machine, offline), self.host_root, "sys/devices/system/")
         self.tree.plug(cpus)
 
-    # ---- looking ----
+    # ---- reading ----
 
     def pod(self, name: str) -> str:
-        """Return the id of the pod called "namespace/name"."""
+        """Return the id of the pod "namespace/name"."""
         for pod in self.runtime.pods.values():
             if f"{pod.request.namespace}/{pod.request.name}" == name:
                 return pod.id
         raise KeyError(name)
 
     def container(self, name: str) -> Container:
-        """Return the container called "namespace/pod/container"."""
+        """Return the container "namespace/pod/container"."""
         for container in self.runtime.containers.values():
             if container.name == name:
                 return container
         raise KeyError(name)
 
     def cpus(self, container_id: str) -> CPUMask:
-        """Return the CPUs on which a container really may run, by its files."""
+        """Return the CPUs that a container may use, by its cgroup files."""
         return self.tree.effective(self.runtime.containers[container_id].cgroup)

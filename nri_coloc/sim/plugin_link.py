@@ -1,7 +1,7 @@
-"""One plugin's socket, as the runtime holds it: a thread that reads, calls that wait for their answer.
+"""The runtime's connection to one plugin: a reading thread, and calls that wait for their answer.
 
-Every call has a deadline; a plugin that misses it is closed, and whoever asked goes on without it. What the
-messages mean is the adaptation's business, what to do with the answers the runtime's.
+Every call has a deadline. If a plugin misses it, its connection is closed, and the caller continues without an answer.
+`adaptation` encodes and decodes the messages; the runtime uses the answers.
 """
 
 import socket
@@ -27,11 +27,11 @@ Updates = Sequence[nri_pb2.ContainerUpdate]
 Pods = Sequence[nri_pb2.PodSandbox]
 Containers = Sequence[nri_pb2.Container]
 OnUpdates = Callable[[Updates], list[nri_pb2.ContainerUpdate]]
-"""Applies what a plugin asked for by itself and returns what failed."""
+"""Apply the updates of a plugin's own call, and return the updates that failed."""
 
 
 class PluginLink:
-    """`why` says, once the link is closed, what ended it."""
+    """One plugin's connection. After it is closed, `why` is the reason."""
 
     def __init__(
         self, connection: socket.socket, adaptation: Adaptation, timeout: float, on_updates: OnUpdates
@@ -61,7 +61,7 @@ class PluginLink:
     # ---- the handshake ----
 
     def register(self, timeout: float) -> bool:
-        """Wait for the plugin's name; False if it never came."""
+        """Wait up to `timeout` seconds for the plugin's registration; return False if there was none."""
         try:
             event = self._registered.result(timeout)
         except (TimeoutError, CancelledError):
@@ -71,7 +71,7 @@ class PluginLink:
         return True
 
     def configure(self) -> bool:
-        """Ask which events the plugin wants; False if it may not stay."""
+        """Ask the plugin for the events it subscribes to; return False if the link was closed."""
         answer = self._call(self._adaptation.configure, self._timeout)
         if answer is None or answer.code:
             self.close("did not take its configuration")
@@ -80,9 +80,9 @@ class PluginLink:
         return True
 
     def synchronize(self, pods: Pods, containers: Containers) -> Updates | None:
-        """Tell everything that exists, under one deadline for all parts; None if it was not taken.
+        """Send all pods and containers under one deadline for all parts; return the plugin's updates, None on failure.
 
-        It is for the caller to close the link then, or to forget it.
+        After a failure the caller closes the link or abandons it.
         """
         end = monotonic() + self._timeout
         parts = self._adaptation.synchronize(pods, containers)
@@ -95,7 +95,9 @@ class PluginLink:
                 return None
             if not answer.message.more:
                 updates: Updates = answer.message.update
-                return updates if next(parts, None) is None else None  # parts are left: it cannot count them
+                return (
+                    updates if next(parts, None) is None else None
+                )  # the plugin answered before the last part
 
     # ---- hooks ----
 
@@ -106,12 +108,12 @@ class PluginLink:
         container: nri_pb2.Container | None = None,
         resources: nri_pb2.LinuxResources | None = None,
     ) -> Any | None:
-        """Return the plugin's answer, None if there is none to be had; raise what it refuses."""
+        """Return the plugin's answer, None if there is none; raise RuntimeRefused if it refuses the hook."""
         if not self.mask & 1 << (kind.event - 1):
             return None
         answer = self._ask(kind, pod, container, resources)
         if answer is not None and answer.code == Code.UNIMPLEMENTED and answer.method != "StateChange":
-            # the adaptation has taken note and changes its way
+            # the adaptation now uses StateChange
             answer = self._ask(kind, pod, container, resources)
         if answer is not None and answer.code:
             raise RuntimeRefused(f"{self.full_name} refused {kind}: {answer.text}")
@@ -127,7 +129,7 @@ class PluginLink:
         return self._call(lambda: self._adaptation.hook(kind, pod, container, resources), self._timeout)
 
     def _call(self, ask: Callable[[], tuple[int, bytes]], timeout: float) -> Answered | None:
-        """Send a call and wait for its answer; without one in time the plugin is closed."""
+        """Send a call and return its answer. After `timeout` seconds without an answer, close the link."""
         try:
             return self._exchange(ask, timeout)
         except TimeoutError:
@@ -135,7 +137,7 @@ class PluginLink:
             return None
 
     def _exchange(self, ask: Callable[[], tuple[int, bytes] | None], timeout: float) -> Answered | None:
-        """Send a call and wait for its answer; None if the link ends or there is nothing to ask."""
+        """Send a call and return its answer; None if the link is closed or there is nothing to send."""
         waiting: Future[Answered] = Future()
         try:
             with self._lock:
@@ -149,10 +151,10 @@ class PluginLink:
             return None
         try:
             return waiting.result(max(0.0, timeout))
-        except CancelledError:  # the reader saw the end and has said why
+        except CancelledError:  # the reader closed the link with its reason
             return None
 
-    # ---- what comes in ----
+    # ---- received messages ----
 
     def _read(self) -> None:
         try:
@@ -195,11 +197,11 @@ class PluginLink:
             self.close(f"cannot be written to: {error}")
 
     def close(self, why: str) -> None:
-        """End the connection; a second reason is not kept."""
+        """Close the connection; only the first reason is kept."""
         if self.closed:
             return
         self.closed, self.why = True, why
-        with suppress(OSError):  # the other side was quicker
+        with suppress(OSError):  # the other side closed it first
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._registered.cancel()

@@ -1,7 +1,7 @@
-"""The runtime's NRI socket: takes plugins, one at a time, and asks those that are there.
+"""The runtime's NRI socket: accepts plugins, one at a time, and sends hooks to all connected plugins.
 
-A plugin is registered, configured and synchronised under the runtime's lock before it gets its first hook.
-On NRI 0.6 one that fails to synchronise in time stays connected and is never asked again: the zombie of
+A plugin is registered and configured, then synchronised under the runtime's lock, before it gets its first hook.
+On NRI 0.6 a plugin that does not synchronise in time stays connected but never gets a hook: the zombie of
 nri-protocol §3.4. The caller of `ask` holds the lock.
 """
 
@@ -19,17 +19,19 @@ from nri_coloc.sim.plugin_link import Containers, OnUpdates, PluginLink, Pods
 
 REGISTRATION_TIMEOUT: Final = 180.0
 REQUEST_TIMEOUT: Final = 180.0
-"""containerd gives a plugin 5 s and 2 s. The machine below may stand still for longer, and a plugin that is dropped for
-that, or hurries and answers neutrally, shows nothing; a test of either sets the times itself."""
+"""Seconds. containerd gives a plugin 5 s and 2 s, but a test machine may stop for longer. A plugin that is dropped, or
+answers neutrally, only because of that would make a test useless. Tests of late plugins set shorter times."""
 
 Snapshot = Callable[[], tuple[Pods, Containers]]
 
 
 class Plugins:
-    """`listen` makes the socket anew each time, as a runtime does when it starts.
+    """The connected plugins. Each `listen` creates a new socket, as a starting runtime does.
 
-    `request_timeout`, of whoever connects from now on: how long an answer is waited for. `told_timeout`: what plugins
-    are told instead of it, who then hurry and are not dropped.
+    request_timeout: seconds to wait for an answer of plugins that connect later.
+    told_timeout: seconds that plugins are given as their deadline instead; None for `request_timeout`. With
+        a shorter value a plugin hurries, but is not dropped.
+    farewells: name and reason of each plugin that was dropped or not synchronised.
     """
 
     def __init__(
@@ -50,11 +52,11 @@ class Plugins:
 
     @property
     def names(self) -> list[str]:
-        """The plugins that get hooks, in the order in which they are asked."""
+        """Return the names of the plugins that get hooks, in the order of their calls."""
         return [link.full_name for link in self._serving if not link.closed]
 
     def listen(self) -> None:
-        """Make the socket and accept plugins on a thread."""
+        """Create the socket and accept plugins on a thread."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         self._listener = listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -63,7 +65,7 @@ class Plugins:
         Thread(target=self._accept, args=(listener,), name="sim-nri", daemon=True).start()
 
     def close(self) -> None:
-        """End every connection and remove the socket, as when the runtime dies."""
+        """Close all connections and remove the socket, as if the runtime's process ended."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.shutdown(socket.SHUT_RDWR)  # close alone does not wake the thread in accept
@@ -81,7 +83,7 @@ class Plugins:
         container: nri_pb2.Container | None = None,
         resources: nri_pb2.LinuxResources | None = None,
     ) -> Iterator[Any]:
-        """Yield each plugin's answer; those that fail are dropped, a refusal ends the round."""
+        """Yield each plugin's answer. A plugin that fails is dropped; a refusal raises RuntimeRefused."""
         try:
             for link in list(self._serving):
                 answer = link.hook(kind, pod, container, resources)
@@ -107,7 +109,7 @@ class Plugins:
             adaptation = Adaptation(self.version, f"v{self._runtime_version}", timeout_ms=timeout_ms)
             link = PluginLink(connection, adaptation, self.request_timeout, self._apply)
             self._links.append(link)
-            if self._listener is not listener:  # closed meanwhile: no other thread will end this one
+            if self._listener is not listener:  # closed meanwhile: no other code closes this link
                 link.close("the runtime ended")
             elif link.register(REGISTRATION_TIMEOUT) and link.configure():
                 self._welcome(link)

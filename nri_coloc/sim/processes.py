@@ -1,7 +1,7 @@
-"""The processes of a simulated node, as far as /proc shows what concerns us.
+"""Simulate the processes of a node: the files of /proc that the daemon reads.
 
-Their ids lie above every id that Linux gives out: whoever takes one for a real process and signals it or
-sets its scheduler hits nothing.
+Their ids are above the highest id that Linux assigns. So a signal or a scheduler call with such an id never hits a real
+process.
 """
 
 import shutil
@@ -18,7 +18,7 @@ _V1_LINES: Final = ("4:memory", "3:cpu,cpuacct", "2:cpuset", "1:blkio", "0:")
 
 
 class ProcessTable:
-    """Makes and removes /proc/<pid>."""
+    """Creates and removes /proc/<pid>."""
 
     def __init__(self, host_root: Path, cgroup_version: int) -> None:
         self._proc = host_root / "proc"
@@ -36,10 +36,10 @@ class ProcessTable:
         return pid
 
     def end(self, pid: int) -> None:
-        """End a process; one that is gone already stays gone."""
+        """End a process; do nothing if it has ended."""
         shutil.rmtree(self._proc / str(pid), ignore_errors=True)
 
     def oom_score_adj(self, pid: int) -> int | None:
-        """Return a process's score, None if it has ended."""
+        """Return a process's oom_score_adj, None if it has ended."""
         shown = shared_files.read(self._proc / str(pid) / "oom_score_adj")
         return int(shown) if shown else None

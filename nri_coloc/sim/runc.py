@@ -1,7 +1,7 @@
-"""What runc writes into the files of a container's cgroup, and what it reports when the kernel refuses.
+"""Write the files of a container's cgroup as runc does, and raise its errors if a kernel would refuse a value.
 
-It re-sends the whole stored spec each time: whatever somebody else wrote into a file that the spec names is
-overwritten by any later update (nri-protocol §5.2).
+runc writes the whole stored spec each time. So any later update overwrites another program's value in a file that the
+spec names (nri-protocol §5.2).
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from nri_coloc.sim.cgroup_tree import CgroupTree
 
 
 def create(tree: CgroupTree, path: str, resources: nri_pb2.LinuxResources, broken: str = "") -> None:
-    """Make a container's cgroup and limit it; on v1 it inherits its parent's cpuset where the spec has none.
+    """Create a container's cgroup and write its limits. Without a cpuset in the spec, on v1 it has its parent's.
 
-    `broken`: why the container cannot be made.
+    broken: the reason of a simulated failure, "" for none.
     """
     _check(tree, path, resources)
     if broken:
@@ -24,7 +24,7 @@ def create(tree: CgroupTree, path: str, resources: nri_pb2.LinuxResources, broke
 
 
 def update(tree: CgroupTree, path: str, resources: nri_pb2.LinuxResources) -> None:
-    """Write the whole spec once more."""
+    """Write the whole spec."""
     _check(tree, path, resources)
     for name, text in _files(tree, path, resources):
         tree.write(path, name, text)

@@ -1,11 +1,11 @@
-"""A container runtime of a simulated node: containerd's order of hooks, its one lock, and what it stores.
+"""Simulate a container runtime: containerd's order of hooks, its one lock, and its stored state.
 
-It outlives `kill` and `listen` as containerd's state outlives its process: sandboxes, specs with everything
-that plugins adjusted, and the running containers with their cgroups. A plugin that fails or is late is
-dropped and the operation goes on; one that refuses a hook fails it where containerd lets it fail.
+The state survives `kill` and `listen`, as containerd's state survives its process: sandboxes, specs with all
+adjustments of plugins, and running containers with their cgroups. A plugin that fails or is late is dropped, and the
+operation continues. If a plugin refuses a hook, the operation fails in the same cases as in containerd.
 
-The subtle thing: an update of a container that has no cgroup yet changes its spec only, and while one is
-being started the lock is held, so that nothing comes between its cgroup and its StartContainer.
+An update of a container without a cgroup changes only its spec. While a container is started, the lock is held, so no
+other operation runs between the creation of its cgroup and its StartContainer.
 """
 
 import time
@@ -36,7 +36,7 @@ PAUSE_OOM_SCORE_ADJ: Final = -998
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One hook, as the runtime went through it: when it began, how long it took, how many answered."""
+    """One hook that the runtime sent: its duration in seconds and the number of plugins that answered."""
 
     kind: HookKind
     pod_id: str
@@ -46,7 +46,7 @@ class Told:
 
 
 class Runtime:
-    """Every public operation is a CRI call: serialised, in containerd's order of hooks.
+    """A runtime. Each public operation is a CRI call: one at a time, with containerd's order of hooks.
 
     Size: one method for each CRI call and its hooks, under one lock.
     """
@@ -75,18 +75,18 @@ class Runtime:
     # ---- the process ----
 
     def listen(self) -> None:
-        """Start, or come back after `kill`: events of older pods' ends are never told again (§6.4)."""
+        """Start, or restart after `kill`. After a restart, end events of older pods are not sent (§6.4)."""
         self._before_restart = frozenset(self.pods)
         self.plugins.listen()
 
     def kill(self) -> None:
-        """Die: the socket goes, connections end, containers live on."""
+        """End the process: the socket is removed, connections close, containers keep running."""
         self.plugins.close()
 
     # ---- pods ----
 
     def run_pod(self, request: PodRequest, uid: str = "") -> str:
-        """Run a sandbox in the pod's cgroup, which the kubelet has made, and return its id."""
+        """Run a sandbox in the pod's cgroup, which the kubelet created, and return its id."""
         with self.lock:
             pod = Pod(self._identity.runtime_id(), uid or self._identity.uid(), request)
             pause = f"{pod.cgroup}/{pod.id}"
@@ -103,7 +103,7 @@ class Runtime:
             return pod.id
 
     def update_pod(self, pod_id: str, resources: Resources) -> None:
-        """Tell the plugins a pod's new resources; versions before 2.2 tell nothing, and none changes what it stores."""
+        """Send a pod's new resources to the plugins. Versions before 2.2 send nothing; no version changes its state."""
         with self.lock:
             if versions.has_pod_updates(self.plugins.version):
                 told = spec.to_message(resources, as_update=True)
@@ -111,7 +111,7 @@ class Runtime:
                     pass
 
     def stop_pod(self, pod_id: str) -> None:
-        """Stop all containers, then the sandbox; a second time does nothing."""
+        """Stop all containers, then the sandbox; do nothing if it is stopped."""
         with self.lock:
             pod = self._pod(pod_id)
             for container in self.of_pod(pod_id):
@@ -123,7 +123,7 @@ class Runtime:
                 self._tell_end(HookKind.STOP_POD_SANDBOX, pod)
 
     def remove_pod(self, pod_id: str) -> None:
-        """Remove a sandbox with all its containers; what runs is stopped first."""
+        """Stop and remove a sandbox with all its containers."""
         with self.lock:
             pod = self._pod(pod_id)
             self.stop_pod(pod_id)
@@ -135,7 +135,7 @@ class Runtime:
     # ---- containers ----
 
     def create(self, pod_id: str, request: ContainerRequest) -> str:
-        """Create a container, adjusted by the plugins; it has no cgroup yet."""
+        """Create a container with the plugins' adjustments, without a cgroup, and return its id."""
         with self.lock:
             pod = self._pod(pod_id)
             container = Container(
@@ -159,7 +159,7 @@ class Runtime:
             return container.id
 
     def start(self, container_id: str) -> None:
-        """Make the task, tell the plugins, and let it run."""
+        """Create the task, send the hooks, and mark the container as running."""
         with self.lock:
             container = self._container(container_id)
             if container.phase is not Phase.CREATED:
@@ -178,7 +178,7 @@ class Runtime:
     def update(
         self, container_id: str, requested: Resources, unified: Mapping[str, str] | None = None
     ) -> None:
-        """Change resources as the kubelet does: the plugins see the request and may overlay it."""
+        """Change resources as the kubelet does: the plugins get the request and may override parts of it."""
         with self.lock:
             container = self._container(container_id)
             wanted = spec.to_message(requested, as_update=True)
@@ -194,12 +194,12 @@ class Runtime:
             self._tell_only(HookKind.POST_UPDATE_CONTAINER, container)
 
     def stop(self, container_id: str) -> None:
-        """End a container and tell it once; a second time does nothing."""
+        """End a container and send its event once; do nothing if it has ended."""
         with self.lock:
             self._end(self._container(container_id))
 
     def remove(self, container_id: str) -> None:
-        """Remove a container; a running one is stopped first."""
+        """Stop and remove a container."""
         with self.lock:
             container = self._container(container_id)
             self._end(container)
@@ -213,7 +213,7 @@ class Runtime:
     # ---- steps of the operations ----
 
     def _make_task(self, container: Container) -> None:
-        """Have runc make a container's cgroup; where it cannot, the container is over, and no plugin hears of it."""
+        """Create a container's cgroup with runc. If that fails, the container has exited, and plugins get no event."""
         try:
             runc.create(self._tree, container.cgroup, container.resources, container.request.broken)
         except RuntimeRefused:
@@ -227,7 +227,7 @@ class Runtime:
         for answer in self._ask(HookKind.CREATE_CONTAINER, container.pod, container):
             named = {update.container_id for update in answer.update if update.linux.resources.cpu.cpus}
             named |= {container.id} if answer.adjust.linux.resources.cpu.cpus else set()
-            if pinned & named:  # also where both name the same CPUs (nri-protocol §7)
+            if pinned & named:  # also if both name the same CPUs (nri-protocol §7)
                 raise RuntimeRefused(f"plugins both tried to set CPU pinning of {min(pinned & named)}")
             pinned |= named
             if any(update.container_id == container.id for update in answer.update):
@@ -237,7 +237,7 @@ class Runtime:
         self._apply(updates)
 
     def _undo(self, container: Container) -> None:
-        """A creation that failed is told as an end of something that never was."""
+        """Send the end events of a container whose creation failed, as containerd does."""
         self._end(container)
         self._tell_only(HookKind.REMOVE_CONTAINER, container)
 
@@ -248,12 +248,12 @@ class Runtime:
         self._processes.end(container.pid)
         self._tree.remove(container.cgroup)
         container.pid = 0
-        with suppress(RuntimeRefused):  # containerd logs it and goes on
+        with suppress(RuntimeRefused):  # containerd logs it and continues
             for answer in self._ask(HookKind.STOP_CONTAINER, container.pod, container):
                 self._apply(answer.update)
 
     def _change(self, container: Container, wanted: nri_pb2.LinuxResources) -> None:
-        """Merge into the stored spec and, if it runs, into its files; refused, the spec is as before."""
+        """Merge an update into the stored spec and a running container's files. If runc refuses it, the spec stays."""
         merged = nri_pb2.LinuxResources()
         merged.CopyFrom(container.resources)
         spec.update(merged, wanted)
@@ -262,7 +262,7 @@ class Runtime:
         container.resources = merged
 
     def _apply(self, updates: Updates) -> list[nri_pb2.ContainerUpdate]:
-        """Apply plugins' updates; unknown containers are skipped, failures are kept and returned."""
+        """Apply plugins' updates and return the failed ones. Unknown containers are skipped."""
         failed = []
         for update in updates:
             container = self.containers.get(update.container_id)
@@ -279,14 +279,14 @@ class Runtime:
         with self.lock:
             return [update for update in self._apply(updates) if not update.ignore_failure]
 
-    # ---- telling the plugins ----
+    # ---- hooks to the plugins ----
 
     def _tell(self, kind: HookKind, pod: Pod, container: Container | None = None) -> None:
         for _ in self._ask(kind, pod, container):
             pass
 
     def _tell_only(self, kind: HookKind, container: Container) -> None:
-        """Tell what no plugin can stop: a refusal is logged, as containerd does."""
+        """Send an event that no plugin can stop: a refusal is only recorded in `failures`, as containerd logs it."""
         try:
             self._tell(kind, container.pod, container)
         except RuntimeRefused as error:
@@ -325,7 +325,7 @@ class Runtime:
             seconds = time.monotonic() - began
             self.trace.append(Told(kind, pod.id, container.id if container else "", seconds, len(answers)))
 
-    # ---- what is known ----
+    # ---- state ----
 
     def _snapshot(self) -> tuple[Pods, Containers]:
         live = [one for one in self.containers.values() if one.phase is not Phase.EXITED]

@@ -1,10 +1,10 @@
-"""Plain files that two programs write at any moment and that are to be like a kernel's: read whole, or not there.
+"""Write and read plain files like kernel files: a reader gets a whole value although two programs write at any time.
 
-A kernel's file is never half of two values, and never empty while it is written. A plain one is both to whoever looks
-between a cut and what follows it. So nothing of ours cuts: a value is put in place by one write, and what was longer
-ends in newlines, which every reader of such files passes over. All have the same room from the start, or the longer
-of two values that are written at once would show its end behind the shorter one. Strangers may still cut: a reader
-waits for what follows.
+A kernel file never shows parts of two values, and is never empty during a write. A plain file can be both, between its
+truncation and the next write. So this module never truncates: one write replaces the value, and newlines fill the rest,
+which readers of such files ignore. All files have the same size from the start. Otherwise, of two values written at the
+same time, the end of the longer one could follow the shorter one. Other programs may truncate a file: then a reader
+waits for their write.
 """
 
 import os
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Final
 
 ROOM: Final = 256
-"""Bytes; a longer value is written whole too, but for two of different length at one moment."""
+"""Size of a file in bytes. Longer values are written whole too, unless two of them are written at the same time."""
 
 _READ_SIZE: Final = 1 << 16
 _CUT_FOR_S: Final = 30.0
-"""How long a file may be truncated: its writer may wait for a CPU, or the whole machine may stand still."""
+"""Seconds that a file may stay truncated: the writer may wait for a CPU, or the whole machine may stop."""
 
 _LOOK_AGAIN_S: Final = 0.001
 
 
 def put(file: Path | str, text: str, create: int = os.O_CREAT) -> None:
-    """Show a value, in one step; with `create` 0 FileNotFoundError where there is no such file."""
+    """Write a value in one step; with `create` 0, raise FileNotFoundError if there is no such file."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | create, 0o644)
     try:
         show(descriptor, text)
@@ -33,13 +33,13 @@ def put(file: Path | str, text: str, create: int = os.O_CREAT) -> None:
 
 
 def show(descriptor: int, text: str) -> None:
-    """Show a value in a file that is open for writing."""
+    """Write a value into a file that is open for writing."""
     size = max(ROOM, os.fstat(descriptor).st_size)
     os.pwrite(descriptor, f"{text}\n".encode().ljust(size, b"\n"), 0)
 
 
 def read(file: Path | str) -> str | None:
-    """Return what a file shows, without newlines at its end; None where there is none."""
+    """Return a file's text without newlines at its end; None if there is no file."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -51,7 +51,7 @@ def read(file: Path | str) -> str | None:
 
 
 def _looks(descriptor: int) -> Iterator[bytes]:
-    """Read again and again, until the file has gone or lies cut for good."""
+    """Yield the file's bytes repeatedly, until the file is removed or has been truncated for too long."""
     yield os.pread(descriptor, _READ_SIZE, 0)
     end = time.monotonic() + _CUT_FOR_S
     while os.fstat(descriptor).st_nlink and time.monotonic() < end:

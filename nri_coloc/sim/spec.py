@@ -1,8 +1,8 @@
-"""What a runtime stores of pods and containers, and how answers of plugins change it.
+"""The runtime's stored specs of pods and containers, and their changes by answers of plugins.
 
-Two merges that must not be confused (nri-protocol §5): an adjustment at creation goes by presence, an
-explicit zero included; an update takes zero and empty for "keep". What a version of the runtime ignores is
-ignored here too, without a word, as there.
+There are two different merges (nri-protocol §5). An adjustment at creation applies each present field, also an
+explicit zero. In an update, zero and empty mean "keep". Fields that a runtime version ignores silently are ignored
+silently here too.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from nri_coloc.nri import version as versions
 from nri_coloc.nri.version import NriVersion
 
 NO_REQUEST: Final = Resources(shares=2)
-"""The kubelet's shares of a container without requests."""
+"""The resources that the kubelet gives a container without requests."""
 
 
 class Phase(Enum):
@@ -28,9 +28,9 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """A pod as the kubelet asks for it.
+    """The kubelet's request for a pod.
 
-    shares: those of the pod's cgroup.
+    shares: CPU shares of the pod's cgroup.
     cgroup_root: the kubelet's --cgroup-root without a leading slash, "" for the root of the hierarchy.
     """
 
@@ -52,8 +52,12 @@ class PodRequest:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What the kubelet says of a container. `env` and `mounts` are only counted: they make the message long;
-    `variables` are such as another driver puts in, "NAME=value". `broken`: why runc cannot make its task, if it cannot.
+    """The kubelet's request for a container.
+
+    env: number of environment variables, to make the message long.
+    mounts: number of mounts, to make the message long.
+    variables: further variables as "NAME=value", such as another driver adds.
+    broken: the reason of a simulated failure of runc, "" for none.
     """
 
     name: str
@@ -67,7 +71,12 @@ class ContainerRequest:
 
 
 def native(request_milli: int, limit_milli: int | None = None, memory_limit: int | None = None) -> Resources:
-    """Return what the kubelet makes of native requests and limits (pkg/kubelet/cm/helpers_linux.go)."""
+    """Return the kubelet's resources for native requests and limits (pkg/kubelet/cm/helpers_linux.go).
+
+    request_milli: thousandths of a CPU.
+    limit_milli: thousandths of a CPU, None for no limit.
+    memory_limit: bytes, None for no limit.
+    """
     quota = None if limit_milli is None else limit_milli * 100
     return Resources(
         shares=max(2, request_milli * 1024 // 1000),
@@ -103,7 +112,9 @@ class Pod:
             pid=self.pid,
         )
         message.labels.update(_labels(self) | dict(request.labels))
-        message.linux.pod_resources.cpu.shares.value = request.shares  # stale after a resize, as containerd's
+        message.linux.pod_resources.cpu.shares.value = (
+            request.shares
+        )  # stale after a resize, as in containerd
         message.linux.cgroup_parent = f"/{self.cgroup}"
         message.linux.cgroups_path = f"/{self.cgroup}/{self.id}"
         return message
@@ -111,9 +122,9 @@ class Pod:
 
 @dataclass(slots=True)
 class Container:
-    """A container with its stored spec: `resources`, `annotations` and `oom_score_adj` as adjusted.
+    """A container with its stored spec: `resources`, `annotations` and `oom_score_adj` include adjustments.
 
-    `attempt`: how many containers of its name the pod had before.
+    attempt: number of earlier containers with this name in the pod.
     """
 
     id: str
@@ -162,7 +173,7 @@ class Container:
         message.linux.cgroups_path = f"/{self.cgroup}"
         message.linux.oom_score_adj.value = self.oom_score_adj
         message.linux.resources.CopyFrom(self.resources)
-        if not versions.has_pod_updates(version):  # `unified` is reported from 0.10 on, and so is the time
+        if not versions.has_pod_updates(version):  # `unified` and the time of creation are sent from 0.10 on
             message.linux.resources.ClearField("unified")
         else:
             message.created_at = self.created_at
@@ -178,7 +189,7 @@ def _labels(pod: Pod) -> dict[str, str]:
 
 
 def to_message(resources: Resources, *, as_update: bool = False) -> nri_pb2.LinuxResources:
-    """Write resources as NRI carries them; in an update the runtime says zero for what was not asked."""
+    """Return resources as an NRI message. In an update, the runtime sends zero for each value that is not set."""
     message = nri_pb2.LinuxResources()
     cpu = message.cpu
     for field_, value in ((cpu.shares, resources.shares), (cpu.quota, resources.quota)):
@@ -193,7 +204,7 @@ def to_message(resources: Resources, *, as_update: bool = False) -> nri_pb2.Linu
 
 
 def adjust(container: Container, wanted: nri_pb2.ContainerAdjustment, nri: NriVersion, cgroup: int) -> None:
-    """Lay an adjustment over the spec of a container under creation."""
+    """Apply an adjustment to the spec of a container during its creation."""
     for key, value in wanted.annotations.items():
         if key.startswith("-"):
             container.annotations.pop(key[1:], None)
@@ -208,12 +219,12 @@ def adjust(container: Container, wanted: nri_pb2.ContainerAdjustment, nri: NriVe
 
 
 def update(spec: nri_pb2.LinuxResources, wanted: nri_pb2.LinuxResources) -> None:
-    """Merge an update into a spec: zero and empty keep what is there."""
+    """Merge an update into a spec: zero and empty keep the stored value."""
     _overlay(spec, wanted, explicit=False)
 
 
 def overlay(request: nri_pb2.LinuxResources, answer: nri_pb2.LinuxResources) -> None:
-    """Lay a plugin's answer over the kubelet's request, by presence."""
+    """Override the kubelet's request with each present field of a plugin's answer."""
     _overlay(request, answer, explicit=True)
 
 

@@ -1,7 +1,7 @@
-"""The wall clock of a simulated node: lets its workload use CPU every few milliseconds, while somebody wants any.
+"""Move a simulated node's workload with the wall clock, every few milliseconds while a container wants CPU.
 
-Whoever steers the time himself calls `Node.tick` and starts no ticker. An idle node costs nothing: the thread
-sleeps until the next demand.
+A test with its own time calls `Node.tick` and starts no ticker. An idle node costs nothing: the thread sleeps until
+the next demand.
 """
 
 import time
@@ -14,7 +14,7 @@ PERIOD_S: Final = 0.01
 
 
 class Ticker:
-    """`close` ends the thread before it returns."""
+    """The thread that moves the workload; `close` waits until it has ended."""
 
     def __init__(self, workload: Workload, period_s: float = PERIOD_S) -> None:
         self._workload = workload

@@ -1,9 +1,9 @@
-"""What containers use: load curves, and the counters that a kernel would keep of it.
+"""Simulate the CPU use of containers: load curves, and the kernel's counters of them.
 
-A curve says how many CPUs a container wants at a time; each tick shares the CPUs out among those who want
-them, within the sets, quotas and weights that the files hold then, and moves the counters on. Fluid, not
-scheduled: no latency comes out of it, and PSI is the part of the wanted time that was not had; what somebody waits
-before it has all that it wants is given, by `delay`. Where there is no PSI the task's schedstat tells the same.
+A curve gives the number of CPUs that a container wants at a time. Each tick divides the CPUs among the containers that
+want CPU, within the sets, quotas and weights in their files, and moves the counters. It is a fluid model without
+scheduling, so it has no latency. PSI is the part of the wanted time that a container did not get. `delay` adds a stall
+to a container that gets all it wants. Without PSI, the task's schedstat shows the same.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,10 +20,10 @@ from nri_coloc.sim.counter_files import CounterFiles
 from nri_coloc.sim.memory_use import Held, MemoryUse
 
 Load = Callable[[float], float]
-"""Seconds to the number of CPUs wanted."""
+"""Return the number of CPUs wanted at a time in seconds."""
 
 ROUNDS: Final = 8
-"""Of offering what is left; the last ones move thousandths."""
+"""Rounds in which free CPU time is offered; the last rounds move thousandths of a CPU."""
 
 EPSILON: Final = 1e-6
 TICKS_PER_SECOND: Final = 100  # USER_HZ, in which /proc/stat counts
@@ -31,7 +31,14 @@ TICKS_PER_SECOND: Final = 100  # USER_HZ, in which /proc/stat counts
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one cgroup wants in a tick; `weight` is relative to all others, `quota` in CPUs."""
+    """The demand of one cgroup in a tick.
+
+    path: the cgroup.
+    wanted: CPUs.
+    cpus: the CPUs that it may use.
+    weight: relative to all other tasks.
+    quota: CPUs.
+    """
 
     path: str
     wanted: float
@@ -42,14 +49,14 @@ class Task:
 
 @dataclass(slots=True)
 class Shares:
-    """What came of it, in CPUs: by cgroup and by CPU."""
+    """The use in a tick, in CPUs: by cgroup and by CPU."""
 
     by_path: dict[str, float] = field(default_factory=dict)
     by_cpu: dict[int, float] = field(default_factory=dict)
 
 
 def share_out(tasks: Sequence[Task]) -> Shares:
-    """Give each task CPU time where it may run; where it does not suffice, by weight."""
+    """Return the CPU time of each task on the CPUs that it may use; if there is not enough, divided by weight."""
     shares = Shares({task.path: 0.0 for task in tasks})
     open_for = {task.path: min(task.wanted, task.quota) for task in tasks}
     for _ in range(ROUNDS):
@@ -68,7 +75,7 @@ def share_out(tasks: Sequence[Task]) -> Shares:
 def _bids(
     tasks: Iterable[Task], open_for: Mapping[str, float], used: Mapping[int, float]
 ) -> dict[int, list[tuple[Task, float]]]:
-    """Spread what each task still wants evenly over its CPUs that have time left."""
+    """Return the bids for each CPU: each task's open demand, spread evenly over its CPUs with free time."""
     bids: dict[int, list[tuple[Task, float]]] = {}
     for task in tasks:
         if open_for[task.path] <= EPSILON:
@@ -80,7 +87,7 @@ def _bids(
 
 
 def _by_weight(capacity: float, bidders: list[tuple[Task, float]]) -> dict[str, float]:
-    """Divide one CPU: who wants less than its share gets all of it, the rest goes to the others."""
+    """Return the parts of one CPU by task. A task that wants less than its share gets all; the rest is divided."""
     total = sum(task.weight for task, _ in bidders)
     granted = {}
     for task, bid in sorted(bidders, key=lambda one: one[1] / one[0].weight):
@@ -92,7 +99,7 @@ def _by_weight(capacity: float, bidders: list[tuple[Task, float]]) -> dict[str, 
 
 @dataclass(slots=True)
 class Counters:
-    """Seconds since the cgroup was made."""
+    """Counters since the cgroup was created: seconds, and numbers of quota periods."""
 
     used: float = 0.0
     stalled: float = 0.0
@@ -102,9 +109,9 @@ class Counters:
 
 
 class Workload:
-    """Moves the counters of a tree's cgroups; `attach` and `detach` say who runs, `hold` who has memory.
+    """Moves the counters of a tree's cgroups. `attach` and `detach` set CPU demand, `hold` sets memory.
 
-    Safe to use from several threads.
+    It is safe to use from several threads.
 
     Size: all counters of a node move together, under one lock.
     """
@@ -126,38 +133,38 @@ class Workload:
         self._began: float | None = None
         self._last = 0.0
 
-    # ---- demands of workloads ----
+    # ---- demand ----
 
     def attach(self, path: str, load: Load) -> None:
-        """Let a cgroup want CPU time from now on."""
+        """Set the CPU demand of a cgroup."""
         with self._lock:
             self._loads[path] = load
         self._wanted.set()
 
     def detach(self, path: str) -> None:
-        """Let a cgroup want no CPU time any more."""
+        """Remove the CPU demand of a cgroup."""
         with self._lock:
             self._loads.pop(path, None)
 
     def delay(self, path: str, part: float) -> None:
-        """Let a cgroup wait for this part of the time although it has in the end what it wants."""
+        """Set the smallest part of the time, 0 to 1, that a cgroup stalls, even if it gets all the CPU it wants."""
         with self._lock:
             self._delays[path] = part
 
     def set_back(self, path: str) -> None:
-        """Let what a cgroup has used begin anew, as whoever writes 0 into its cpuacct.usage on v1 does."""
+        """Set the CPU use of a cgroup to 0, as a write of 0 to cpuacct.usage does on v1."""
         with self._lock:
             self._counters[path].used = 0.0
 
     def end(self, path: str) -> None:
-        """Let a cgroup want nothing and hold nothing any more."""
+        """Remove the CPU demand, the delay and the memory of a cgroup."""
         with self._lock:
             self.detach(path)
             self._delays.pop(path, None)
             self._memory.hold(path, Held())
 
     def hold(self, path: str, held: Held) -> None:
-        """Let a cgroup hold memory."""
+        """Set the memory that a cgroup holds."""
         with self._lock:
             self._memory.hold(path, held)
 
@@ -165,11 +172,11 @@ class Workload:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody wants anything."""
+        """Return whether no cgroup wants CPU."""
         return not self._loads
 
     def wait(self) -> None:
-        """Wait until somebody may want something."""
+        """Wait until a cgroup may want CPU, or until `wake`."""
         self._wanted.clear()
         if self.is_idle:
             self._wanted.wait()
@@ -179,18 +186,18 @@ class Workload:
         self._wanted.set()
 
     def rest(self, now: float) -> None:
-        """Let the time since the last tick have passed without any use."""
+        """Count the time since the last tick as idle."""
         with self._lock:
             self._began = now if self._began is None else self._began
             self._last = now
 
     def close(self) -> None:
-        """Close the files that are kept open."""
+        """Close the open counter files."""
         with self._lock:
             self._files.close()
 
     def tick(self, now: float) -> Shares:
-        """Let the time since the last tick pass; the first one only sets the clock."""
+        """Move the counters by the time since the last tick and return the use; the first tick only sets the clock."""
         with self._lock:
             if self._began is None:
                 self._began = self._last = now
@@ -204,7 +211,7 @@ class Workload:
             self._write()
             return shares
 
-    # ---- what the files allow ----
+    # ---- limits in the files ----
 
     def _task(self, path: str, wanted: float, worth: "_Worth") -> Task:
         return Task(path, wanted, self._tree.effective(path), worth.of(path), self._quota(path))
@@ -230,7 +237,7 @@ class Workload:
             part = max(lacks, self._delays.get(task.path, 0.0))
             for path in ("", *levels(task.path)):
                 self._counters.setdefault(path, Counters()).used += used * elapsed
-                # PSI's "some": at least one waits, so that the longest waiter decides
+                # PSI's "some" counts the time in which at least one task waits: the longest stall decides
                 waited[path] = max(waited.get(path, 0.0), part)
             self._throttle(task, elapsed)
         for path, part in waited.items():
@@ -258,7 +265,7 @@ class Workload:
         self._write_machine()
 
     def _write_tasks(self) -> None:
-        """Show what each cgroup's task ran and waited; every kernel does, and who has PSI does not ask."""
+        """Write run and wait times of each cgroup's task to its schedstat. Only needed without PSI."""
         for path, counters in self._counters.items():
             task = self._tree.task(path)
             if task is not None:
@@ -281,7 +288,7 @@ class Workload:
         ]
 
     def _write_machine(self) -> None:
-        assert self._began is not None  # only a second tick comes here
+        assert self._began is not None  # the first tick sets it
         lived = self._last - self._began
         rows = [("cpu ", sum(self._busy.values()), lived * len(self._busy))]
         rows += [(f"cpu{cpu}", busy, lived) for cpu, busy in sorted(self._busy.items())]
@@ -291,7 +298,7 @@ class Workload:
 
 
 class _Worth:
-    """What cgroups are worth in one tick: at each level the weight among the siblings that want something."""
+    """The CPU weights of cgroups in one tick: at each level the weight among the siblings that want CPU."""
 
     def __init__(self, tree: CgroupTree, live: Iterable[str]) -> None:
         self._name = "cpu.shares" if tree.version == 1 else "cpu.weight"
@@ -303,7 +310,7 @@ class _Worth:
             self._sums[parent] = self._sums.get(parent, 0) + weight
 
     def of(self, path: str) -> float:
-        """Return the part of a CPU that it would have if all wanted everything."""
+        """Return a cgroup's part of the CPU time, 0 to 1, if all cgroups wanted everything."""
         worth = 1.0
         for level in levels(path):
             worth *= self._weights[level] / self._sums[level.rpartition("/")[0]]
@@ -316,7 +323,7 @@ def _pressure_text(counters: Counters) -> str:
 
 
 def _show(file: Path, text: str) -> None:
-    """Put a text into a file of /proc in one step, in place: it is held open by its readers."""
+    """Write a text into a file of /proc in one step, in place, because readers hold the file open."""
     content = text.encode()
     with file.open("r+b" if file.exists() else "wb", buffering=0) as stream:
         stream.write(content.ljust(file.stat().st_size, b"\n"))

@@ -1,9 +1,8 @@
-"""The statements of another vocabulary about one container, as our keys; the vocabularies fill it.
+"""Collect the values that other vocabularies give one container, under our keys.
 
-A claim is a value that is read already but not yet judged: `annotations` asks for the claims of a key after
-our own annotations, in the order in which they were made, and sends each through the gate. Knows no foreign
-key. A pod's author decides what is written, so texts are bounded in length, and JSON is parsed once for all containers
-of a pod.
+A claim is a value that is read but not judged yet. `annotations` takes the claims of a key after our own annotations,
+in the order in which they were made, and passes each to the gate. This module knows no foreign key. A pod's author
+writes the texts, so their length is bounded, and JSON is parsed once for all containers of a pod.
 """
 
 import json
@@ -40,17 +39,17 @@ USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
         LENT_QUOTA: lambda wish: f"quota {wish.knobs.quota}" if wish.knobs.quota else "no quota",
     }
 )
-"""Wishes of other vocabularies without a key of ours, and the words for their result."""
+"""Keys that only other vocabularies have, with the text of the value that a wish has for each."""
 
 DOCUMENTS_KEPT: Final = 8
-"""Parsed annotations that are kept: as many as one pod can have. The annotations of one pod take 2 MiB when parsed."""
+"""Parsed annotations in the cache: as many as one pod can have. Those of one pod take 2 MiB when parsed."""
 
 MAX_TEXT: Final = 4096
-"""Characters of one inner value: the cpulist of every other CPU of a 768-CPU machine, and room."""
+"""Characters of one inner value: more than a CPU list of every second CPU of a 768-CPU machine."""
 
 
 class Handling(StrEnum):
-    """The treatment of a foreign key; `docs/vocabularies.md` has the reasons."""
+    """The treatment of a foreign key; `docs/vocabularies.md` gives the reasons."""
 
     HONOURED = "honoured"
     MAPPED = "mapped"
@@ -58,14 +57,17 @@ class Handling(StrEnum):
 
 
 Fit = Callable[[Any, gate.Subject], Any]
-"""Translates a value for its subject; None for no wish, UnfitError for a value that is not allowed."""
+"""Return the value that a subject gets, None for no value; raise UnfitError if it must not have it."""
 
 
 class Meaning(NamedTuple):
-    """How a foreign key is read: our key behind it, its grammar, that in words, and its own gate, if any.
+    """The meaning of a foreign key.
 
-    `parse` returns None where the value says nothing, and raises ValueError where it cannot be read; an
-    UnfitError brings words of its own. `numbers`: a JSON number will do as well as a text.
+    key: our key for it.
+    parse: return the value of a text, None for no value; raise ValueError, or UnfitError with its own text.
+    allowed: the allowed values, in words.
+    fit: a check of its own; None for the gate's check of our key.
+    numbers: whether a JSON number is allowed as well as a text.
     """
 
     key: str
@@ -77,9 +79,15 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One value for one of our keys; `problem` names the allowed values if it could not be read.
+    """One value for one of our keys.
 
-    `name` and `text` are the foreign key and its value as given; `source` is "annotation" or "label".
+    key: our key.
+    name: the foreign key as written.
+    text: its value as written.
+    source: "annotation" or "label".
+    value: the value that was read.
+    problem: the allowed values in words, if the text could not be read.
+    fit: a check of its own; None for the gate's check of our key.
     """
 
     key: str
@@ -91,7 +99,7 @@ class Claim:
     fit: Fit | None = None
 
     def judged(self, subject: gate.Subject) -> Any:
-        """Return what the value comes to for a subject, None for nothing; UnfitError if it may not be."""
+        """Return the value that a subject gets, None for no value; raise UnfitError if it must not have it."""
         if self.problem:
             raise gate.UnfitError(FindingKind.INVALID, self.problem)
         if self.fit is not None:
@@ -101,19 +109,19 @@ class Claim:
 
 @dataclass(slots=True)
 class Claims:
-    """The claims about one container by key, in their order, and the unreadable ones."""
+    """The claims about one container by key, in their order, and findings about unreadable annotations."""
 
     by_key: dict[str, list[Claim]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def of(self, key: str) -> list[Claim]:
-        """Return the claims for a key, first come first."""
+        """Return the claims for a key, in the order in which they were made."""
         return self.by_key.get(key, [])
 
     def take(self, meaning: Meaning, name: str, value: object, source: str = "annotation") -> bool:
-        """Read one value as a claim and return whether it could be read.
+        """Add one value as a claim and return whether it could be read.
 
-        What could not is a claim too, so that it is told when its turn comes.
+        An unreadable value is a claim too, so that it is reported when its key is judged.
         """
         try:
             found, problem = meaning.parse(_text(value, numbers=meaning.numbers)), ""
@@ -127,32 +135,32 @@ class Claims:
         return not problem
 
     def json_of(self, name: str, text: str, example: str) -> Mapping[str, Any]:
-        """Return the object that an annotation holds; an empty one, and a finding, if it holds none."""
+        """Return the JSON object of an annotation; an empty object, and a finding, if it has none."""
         found = _object(text)
         if found is None:
             self.refuse(name, text, example)
         return found or {}
 
     def refuse(self, name: str, text: str, example: str) -> None:
-        """Note an annotation of which nothing counts."""
+        """Note an annotation that has no effect."""
         allowed = f"JSON such as {example}"
         self.findings.append(Finding(FindingKind.INVALID, shown(name), shown(text), allowed, "nothing"))
 
 
 def as_shown(value: object) -> str:
-    """Return a value as its author knows it, without its inside: that may be as long as an annotation."""
+    """Return a value as text. Objects and lists are only named: they may be as long as an annotation."""
     if isinstance(value, str):
         return value
     return json.dumps(value) if value is None or isinstance(value, int | float) else "an object or a list"
 
 
 def as_ours(key: str, fit: Fit | None = None) -> Meaning:
-    """Return the meaning of a foreign key whose values are written as ours are."""
+    """Return the meaning of a foreign key with the same grammar as our key."""
     return Meaning(key, lambda text: keys.read(key, text), keys.KEYS[key].allowed, fit)
 
 
 def one_of(key: str, values: dict[str, Any], fit: Fit | None = None) -> Meaning:
-    """Return the meaning of a foreign key that takes one of a few words."""
+    """Return the meaning of a foreign key with a fixed list of values."""
 
     def parse(text: str) -> Any:
         if text not in values:
@@ -163,7 +171,7 @@ def one_of(key: str, values: dict[str, Any], fit: Fit | None = None) -> Meaning:
 
 
 def child(found: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an object inside of an object, an empty one where there is none; ValueError for anything else."""
+    """Return the inner object of a name, empty if it is missing; raise ValueError if it is no object."""
     inner = found.get(name)
     if inner is not None and not isinstance(inner, dict):
         raise ValueError(f"{name} is no object")
@@ -180,7 +188,7 @@ def _text(value: object, *, numbers: bool) -> str:
 
 @lru_cache(maxsize=DOCUMENTS_KEPT)
 def _object(text: str) -> Mapping[str, Any] | None:
-    """Return the object that a text holds, None if it holds none."""
+    """Return the JSON object of a text, None if it has none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

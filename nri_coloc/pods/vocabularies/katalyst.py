@@ -1,8 +1,8 @@
 """Katalyst: a QoS level, and three annotations that hold JSON objects of texts ("enhancements").
 
-Katalyst lays the three objects into one before it reads them, so an inner key counts wherever it stands, and
-of two the later. A value that is no text loses its key and leaves its neighbours; only "true" switches on.
-Unknown inner keys are passed over, as Katalyst does: the vocabulary is not ours to police.
+Katalyst merges the three objects before it reads them. So an inner key counts in any of them, and the last one
+wins. If a value is no text, only its key is lost. Only "true" switches a key on. Unknown inner keys are ignored,
+as Katalyst ignores them.
 """
 
 from collections.abc import Mapping
@@ -70,10 +70,10 @@ _NOT_COMPARED: Final = -300
 
 
 def _oom_score(priority: int, subject: gate.Subject) -> int | None:
-    """Turn a priority (higher survives) into a score (higher is killed first), as far as the gate lets it.
+    """Return the score (higher is killed first) of a priority (higher survives), as far as the gate admits it.
 
-    Among reclaimed pods, from -100 up to -1, it orders within the band; elsewhere the kubelet's own scores
-    follow from the requests and are worth more. 300 is the best of the class's band, -300 says nothing.
+    For reclaimed pods, -100 to -1 orders them within the class's band. For other pods the kubelet's scores are
+    better, because they follow from the requests. 300 is the lowest score of the band, -300 has no effect.
     """
     score = _in_band(priority, subject)
     return None if score is None else gate.judge("oom-score-adj", score, subject)
@@ -94,7 +94,7 @@ def _not_reclaimed(percent: int, subject: gate.Subject) -> int | None:
 
 
 def _at_most_whole(text: str) -> int:
-    # Katalyst takes more than 100 for 100; the range of `priority` keeps the number short
+    # Katalyst reads more than 100 as 100; the range of `priority` limits the number of digits
     return min(_natural(text), 100)
 
 
@@ -121,7 +121,7 @@ _BURST_PERCENT: Final = Meaning("cpu-burst", _at_most_whole, "an integer from 0 
 
 
 class _Pair(NamedTuple):
-    """An inner key that counts only beside another one with the value `on`, and then goes before it."""
+    """An inner key (finer) that counts only if another key (ruling) has the value `on`, and then comes first."""
 
     finer: str
     finer_meaning: Meaning
@@ -157,7 +157,7 @@ _INNER: Final = frozenset({*_SIMPLE, *(key for pair in _PAIRS for key in (pair.f
 
 
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container: str, claims: Claims) -> None:
-    """Make claims from Katalyst's annotations; they are the pod's and hold for every container."""
+    """Add the claims of Katalyst's annotations. They are the pod's and hold for every container."""
     if _LEVEL in annotations:
         claims.take(_QOS, _LEVEL, annotations[_LEVEL])
     inner: dict[str, tuple[str, Any]] = {}

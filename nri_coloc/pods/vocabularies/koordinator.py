@@ -1,9 +1,8 @@
 """Koordinator: labels with a class and a priority, and annotations that hold JSON.
 
-Two of the annotations are written by its scheduler and its webhook, for a node agent that cannot see the pod's
-spec: which CPUs were chosen, and how much was lent. They are annotations all the same, so a pod's author may
-write them too: chosen CPUs count for dedicated containers, and only as many as they requested; lent amounts
-count for reclaimed containers that have none of their own.
+Its scheduler and its webhook write two of the annotations, for a node agent that cannot see the pod's spec: the chosen
+CPUs, and the lent amounts. A pod's author can write these annotations too. So chosen CPUs count for dedicated
+containers only, and only as many as requested. Lent amounts count for reclaimed containers without values of their own.
 """
 
 from collections.abc import Mapping
@@ -67,11 +66,11 @@ _SPEC_EXAMPLE: Final = '{"requiredCPUBindPolicy": "FullPCPUs"}'
 _BURST_EXAMPLE: Final = '{"policy": "cpuBurstOnly", "cpuBurstPercent": 100}'
 
 _MOST_NODES: Final = 1024
-"""As in `keys`: MAX_NUMNODES of the largest configuration."""
+"""As in `keys`: the largest MAX_NUMNODES of any configuration."""
 
 
 def read(annotations: Mapping[str, str], labels: Mapping[str, str], container: str, claims: Claims) -> None:
-    """Make claims from labels and annotations about one container, and about its pod."""
+    """Add the claims of Koordinator's labels and annotations about one container and its pod."""
     if _QOS_LABEL in labels:
         claims.take(_QOS, _QOS_LABEL, labels[_QOS_LABEL], "label")
     if _PRIORITY_LABEL in labels:
@@ -110,21 +109,21 @@ def _read_status(found: Mapping[str, Any], claims: Claims) -> None:
 
 
 def _listed(nodes: object) -> str | None:
-    """Return the ids of chosen NUMA nodes as a CPU list; None for text that Koordinator would not write."""
+    """Return the ids of chosen NUMA nodes as a list in our grammar; None for a value that Koordinator never writes."""
     if not isinstance(nodes, list) or not all(isinstance(entry, dict) for entry in nodes):
         return None
-    ids = [entry.get("node", 0) for entry in nodes]  # Go leaves out what is 0
+    ids = [entry.get("node", 0) for entry in nodes]  # Go omits a field with value 0
     return ",".join(map(str, ids)) if all(type(found) is int for found in ids) else None
 
 
 def _read_spec(found: Mapping[str, Any], claims: Claims) -> None:
     for kind, meaning in (("requiredCPUBindPolicy", _REQUIRED), ("preferredCPUBindPolicy", _PREFERRED)):
-        if found.get(kind):  # an empty text is Go's way to say nothing
+        if found.get(kind):  # Go writes an empty text for an unset field
             claims.take(meaning, f"{_SPEC}[{kind}]", found[kind])
 
 
 def _read_burst(found: Mapping[str, Any], claims: Claims) -> None:
-    """A percentage counts where the policy lets the kernel burst, or where the policy is left open."""
+    """Add the claims of the burst object. A percentage counts if the policy allows CPU burst or is not set."""
     policy = found.get("policy") or ""
     if policy in ("", "cpuBurstOnly", "auto") and "cpuBurstPercent" in found:
         claims.take(_PERCENT, f"{_BURST}[cpuBurstPercent]", found["cpuBurstPercent"])
@@ -147,14 +146,14 @@ def _nodes(text: str) -> cpuset.CPUMask:
 
 
 def _percent(text: str) -> int:
-    # mainline kernels refuse a burst above the quota, which Koordinator's default is ten times of
+    # mainline kernels refuse a burst above the quota; Koordinator's default is ten times the quota
     number: int = keys.read("priority", text)
     if number < 0:
         raise ValueError
     return min(number, 100)
 
 
-# --- allowed subjects ------------------------------------------------------------------------------------
+# --- rights -----------------------------------------------------------------------------------------------
 
 
 def _if_dedicated(value: Any, subject: gate.Subject) -> Any:

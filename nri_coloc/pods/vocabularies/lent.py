@@ -1,9 +1,8 @@
-"""Amounts that were lent to a reclaimed container: the extended resources that schedulers count them by.
+"""Read amounts that were lent to a reclaimed container, from the extended resources that schedulers count.
 
-Kubernetes knows no fractions of an extended resource, so CPUs are lent in whole thousandths and memory in bytes, and
-whoever writes `200m` or `8` of the one, or `512` of the other, means something else. Such amounts are refused with
-a hint in place of a container that can never start. Amounts count for reclaimed containers that have none of their
-own: where the kubelet gave a value, that stays the kubelet's.
+Kubernetes has no fractions of an extended resource, so CPUs are lent in whole thousandths and memory in bytes. `200m`
+or `8` for CPUs, or `512` for memory, is therefore a mistake. Such amounts are refused with a hint, because with them a
+container could never start. Amounts count for reclaimed containers only. If the kubelet set a value, it stays.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from nri_coloc.pods.vocabularies.claims import LENT_QUOTA, LENT_SHARES, Claims, 
 
 
 class Lender(NamedTuple):
-    """Whose resources they are, by their names in a pod's spec."""
+    """Names of a lender's extended resources in a pod's spec."""
 
     cpu: str
     memory: str
@@ -33,18 +32,18 @@ RECLAIMED: Final = Lender(
 
 _MOST_MILLI: Final = (cpuset.MAX_CPU_ID + 1) * 1000
 _LEAST_QUOTA_MILLI: Final = 10
-"""The kernel's smallest quota is 1 ms (min_cfs_quota_period), of our period of 100 ms a hundredth."""
+"""The kernel's smallest quota is 1 ms (min_cfs_quota_period), a hundredth of our period of 100 ms."""
 
 _MOST_SHARES: Final = 1024
-"""One CPU's worth: an amount that nothing confirms may limit, and weighs no more (DESIGN 4.9)."""
+"""Shares of one CPU: an unconfirmed amount may limit a container, but gives no more weight (DESIGN 4.9)."""
 
 
 def take(
     claims: Claims, name: str, requests: Mapping[str, Any], limits: Mapping[str, Any], lender: Lender
 ) -> None:
-    """Make claims of what `requests` and `limits` hold of a lender's resources; `name` is where they stand.
+    """Add the claims of a lender's resources in `requests` and `limits`; `name` is their annotation.
 
-    A limit stands in for a request that is not named, as for every extended resource of Kubernetes.
+    If a request is missing, the limit is used, as for every extended resource of Kubernetes.
     """
     cpu, memory = lender
     limit = f"{name}[limits][{cpu}]"
@@ -61,7 +60,7 @@ def take(
 
 
 def _milli(text: str) -> int:
-    """Read thousandths of a CPU. "200m" is 0.2 of one, and never what its author meant."""
+    """Return thousandths of a CPU. "200m" would be 0.2 thousandths, which no author means."""
     if text.endswith(("m", "u", "n")) or "." in text:
         raise _misread_milli(text.rstrip("mun") if text.endswith("m") else "")
     milli = quantity.whole_bytes(text)
@@ -89,7 +88,7 @@ def _misread_milli(meant: str) -> gate.UnfitError:
 
 
 def _bytes(text: str) -> quantity.Amount | None:
-    """Read bytes. "512m" is half a byte and "512" half a kilobyte; both mean mebibytes."""
+    """Return bytes. "512m" is half a byte and "512" half a kilobyte; authors of both mean mebibytes."""
     found = quantity.whole_bytes(text)
     if found >= LEAST_MEMORY or not found:
         return quantity.Amount(bytes=found) if found else None
@@ -99,7 +98,7 @@ def _bytes(text: str) -> quantity.Amount | None:
     raise gate.UnfitError(FindingKind.INVALID, allowed)
 
 
-# --- allowed subjects ------------------------------------------------------------------------------------
+# --- rights -----------------------------------------------------------------------------------------------
 
 
 def _if_lent_shares(value: int, subject: gate.Subject) -> int | None:
@@ -108,7 +107,7 @@ def _if_lent_shares(value: int, subject: gate.Subject) -> int | None:
 
 
 def _if_lent_quota(value: int, subject: gate.Subject) -> int | None:
-    """A pod with a quota of its own bounds its containers', on cgroup v1 by refusing more."""
+    """Return the quota for a reclaimed container without one. A pod's own quota limits it (v1 refuses a larger one)."""
     of_pod = subject.pod.resources.quota if subject.pod.resources is not None else None
     limited = any((quota or 0) > 0 for quota in (subject.resources.quota, of_pod))
     return value if subject.qos is QoSClass.RECLAIMED and not limited else None

@@ -1,8 +1,8 @@
 """nri-plugins' `noderesource.dev/resources`: the pod's own requests and limits, copied by a webhook.
 
-The annotation is unprivileged input: its CPU request only lowers the request that the kubelet's shares say. It names
-the pod's init containers, which nothing else tells. It holds extended resources too, of which the kubelet makes
-nothing: so the plugin learns amounts that a scheduler lent without an annotation of its own (Katalyst's, Volcano's).
+The annotation is unprivileged input: its CPU request can only lower the request that follows from the kubelet's
+shares. It is the only source of the names of init containers. It also has extended resources, which the kubelet does
+not apply. So the plugin learns amounts that a scheduler lent without an annotation (Katalyst's, Volcano's).
 """
 
 from collections.abc import Mapping
@@ -39,11 +39,11 @@ KEYS: Final[Mapping[str, Handling]] = MappingProxyType(
 )
 
 _HIDDEN_MILLI: Final = 2
-"""The largest request, thousandths of a CPU, for which the kubelet writes the shares that mean no request."""
+"""Thousandths of a CPU: up to this request the kubelet writes the same shares as for no request."""
 
 
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], container: str, claims: Claims) -> None:
-    """Make a claim from the annotation about one container."""
+    """Add the claims of the annotation about one container."""
     text = annotations.get(_RESOURCES)
     if text is None:
         return
@@ -73,10 +73,10 @@ def _own(found: Mapping[str, Any], container: str) -> tuple[str, dict[str, Any]]
 
 
 def _within_own(milli: int, subject: Subject) -> int | None:
-    """Return a request that is lower than the kubelet's shares say, None for the same; UnfitError for a higher one.
+    """Return a CPU request below the kubelet's, None if it is equal; raise UnfitError if it is higher.
 
-    Requests of 1 and 2 thousandths and requests above 256 CPUs cannot be read from shares: an annotation that tells
-    such a request says nothing.
+    The kubelet's request is read from its CPU shares. Shares do not show requests of 1 and 2 thousandths and requests
+    above 256 CPUs: there an annotation with a higher request has no effect.
     """
     own = subject.resources.cpu_request
     is_hidden = (subject.resources.shares or 0) >= MAX_SHARES or milli <= _HIDDEN_MILLI
@@ -95,4 +95,4 @@ _CPU: Final = Meaning(CPU_REQUEST, _milli, "an amount of CPUs such as 1500m or 2
 _INIT: Final = Meaning(
     INIT, lambda _text: True, "the name of an init container", lambda value, _subject: value
 )
-"""Said of another kind of container, it only gives up that container's own CPUs."""
+"""No check is needed: an author who lists an ordinary container here only gives up that container's owned CPUs."""

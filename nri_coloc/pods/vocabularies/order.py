@@ -1,7 +1,7 @@
-"""Which vocabularies there are, in what order they are heard, and which of a pod's keys any of them reads.
+"""List the vocabularies in their order, and find the keys of a pod that one of them reads.
 
-Most pods carry none of these keys, and for them `found` is all that is done: one pass over the annotations for our
-prefix, and a comparison of names for theirs.
+Most pods have none of these keys. Then only `found` runs: one pass over the annotations for our prefix, and
+a comparison of names for the other vocabularies.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,13 @@ from nri_coloc.pods.written import PODS_KEPT, Pairs, ours
 
 
 class Vocabulary(NamedTuple):
-    """`keys`: all keys that it has, as the documentation lists them; `read` makes claims of what is there."""
+    """Another agent's annotations and labels.
+
+    annotations: names that `read` uses.
+    labels: names that `read` uses.
+    keys: all keys of the vocabulary, as in the documentation.
+    read: add the claims of one container from annotations and labels.
+    """
 
     annotations: tuple[str, ...]
     labels: tuple[str, ...]
@@ -37,14 +43,14 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = MappingProxyType(
         )
     }
 )
-"""In the order of DESIGN 4.1."""
+"""In the order of DESIGN 4.1: the first vocabulary with a claim for a key wins."""
 
 _ANNOTATIONS: Final = frozenset(name for each in VOCABULARIES.values() for name in each.annotations)
 _LABELS: Final = frozenset(label for each in VOCABULARIES.values() for label in each.labels)
 
 
 def known_keys(tuning: Tuning) -> KnownKeys:
-    """Return the names that a vocabulary, or a rule of the operator, reads."""
+    """Return the names of annotations and labels that a vocabulary or an operator's rule reads."""
     annotations, labels = set(_ANNOTATIONS), set(_LABELS)
     members = (member for pool in tuning.pools for member in pool.members)
     selectors: tuple[ClassRule | Selector, ...] = (*tuning.rules, *members)
@@ -57,7 +63,12 @@ def known_keys(tuning: Tuning) -> KnownKeys:
 
 
 class Found(NamedTuple):
-    """What a pod carries that anybody reads: our annotations, theirs, and their labels; each sorted."""
+    """The annotations and labels of a pod that are read, each sorted by name.
+
+    ours: annotations with our prefix.
+    theirs: annotations of other vocabularies.
+    labels: labels of other vocabularies.
+    """
 
     ours: Pairs = ()
     theirs: Pairs = ()
@@ -69,10 +80,10 @@ SILENT: Final = Claims()
 
 
 def found(pod: Pod) -> Found:
-    """Return what of a pod is to be read; NOTHING, the very object, for most."""
+    """Return the annotations and labels of a pod that are read; for most pods the object NOTHING itself."""
     annotations, labels = pod.annotations, pod.labels
     mine = ours(annotations)
-    # whole names and no prefixes: a fifth of the cost, and an unread key costs nothing further
+    # comparing whole names instead of prefixes costs a fifth, and unknown keys cost nothing further
     if not mine and _ANNOTATIONS.isdisjoint(annotations) and _LABELS.isdisjoint(labels):
         return NOTHING
     return Found(
@@ -87,7 +98,7 @@ def _pairs(texts: Mapping[str, str], names: Iterable[str]) -> Pairs:
 
 
 def claims_of(carried: Found, container: str) -> Claims:
-    """Return what the others say about a container ("" for the pod); the same ones are read once."""
+    """Return other vocabularies' claims about a container ("" for the pod), cached."""
     if not carried.theirs and not carried.labels:
         return SILENT
     return _read(carried.theirs, carried.labels, container)

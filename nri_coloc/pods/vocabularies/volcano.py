@@ -1,6 +1,6 @@
 """Volcano: one annotation with a QoS level, and a switch for the kernel's CPU burst.
 
-Its levels order CPU time (LC and HLS before LS before the rest); none of them means CPUs of one's own.
+Its levels order CPU time (LC and HLS before LS before the rest); none of them means owned CPUs.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _QOS: Final = one_of(
         "HLS": QoSClass.SHARED,
         "LS": QoSClass.SHARED,
         "BE": QoSClass.RECLAIMED,
-        # the numbers that its agent makes of the words, and that older pods carry themselves
+        # numbers that its agent writes for these words, and that older pods carry
         "2": QoSClass.SHARED,
         "1": QoSClass.SHARED,
         "0": None,
@@ -46,9 +46,9 @@ _WHOLE_QUOTA: Final = one_of("cpu-burst", {"true": 100, "false": None})
 
 
 def read(annotations: Mapping[str, str], _labels: Mapping[str, str], _container: str, claims: Claims) -> None:
-    """Make claims from Volcano's annotations; they are the pod's and hold for every container."""
+    """Add the claims of Volcano's annotations. They are the pod's and hold for every container."""
     if _LEVEL in annotations:
         claims.take(_QOS, _LEVEL, annotations[_LEVEL])
-    # a time narrows the burst in µs, for which we have no key: then nothing is better than too much
+    # a time in µs limits the burst, and we have no key for it: no burst is better than too much
     if _BURST in annotations and annotations.get(_BURST_TIME, "0") == "0":
         claims.take(_WHOLE_QUOTA, _BURST, annotations[_BURST])
