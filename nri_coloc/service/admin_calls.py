@@ -1,6 +1,6 @@
-"""The gRPC side of the admin API: messages to orders and back, our refusals as gRPC's codes.
+"""Serve the admin API over gRPC: turn messages into orders and back, and our refusals into gRPC status codes.
 
-Importing this imports grpc, which costs megabytes: whoever needs it does so at the first connection, not before.
+Importing this module imports grpc, which costs megabytes. So callers import it at the first connection, not earlier.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class AdminServer:
-    """Listens from the moment that it is made."""
+    """The gRPC server of the admin API. It listens as soon as it is constructed."""
 
     def __init__(self, path: str, orders: Orders, caller_of: CallerOf, report: Callable[[str], None]) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class AdminServer:
         self._server.start()
 
     def stop(self) -> None:
-        """End calls under way and take the socket away; a server that follows at the same place must find it gone."""
+        """End running calls and remove the socket, so that the next server can use the same path."""
         self._server.stop(None).wait(STOP_S)
         self._pool.shutdown(wait=False, cancel_futures=True)
         with suppress(OSError):
@@ -86,7 +86,7 @@ class _Service(admin_pb2_grpc.AdminServicer):
         return pb.CompareResponse(complete=found.complete, detail=found.detail)
 
     def _ordered(self, context: grpc.ServicerContext, work: Callable[[Caller], Result]) -> Result:
-        """Do what was ordered; a refusal ends the call with gRPC's code for it."""
+        """Return the result of an order; a refusal ends the call with its gRPC status code."""
         caller = self._caller_of(context.peer())
         if caller is None:
             _abort(context, grpc.StatusCode.PERMISSION_DENIED, "calls must come through the admin socket")

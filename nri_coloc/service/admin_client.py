@@ -1,4 +1,4 @@
-"""Calls to the daemon's admin socket, for the command line: one connection a call, refusals as our own errors."""
+"""Call the daemon's admin socket for the command line: one connection a call, refusals as our own errors."""
 
 import socket
 from typing import Final, TypeVar
@@ -11,7 +11,7 @@ from nri_coloc._pb import admin_pb2_grpc
 from nri_coloc.errors import ColocError
 
 TIMEOUT_S: Final = 45.0
-"""Longer than the daemon takes for anything."""
+"""Seconds: longer than any order takes in the daemon."""
 
 _OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),
@@ -23,39 +23,39 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 class AdminUnreachable(ColocError):
-    """No daemon answers at the socket."""
+    """No daemon of ours answers at the socket."""
 
 
 class AdminRefused(ColocError):
-    """The daemon did not do it; the text is the daemon's."""
+    """The daemon refused the order; the text is the daemon's."""
 
 
 class AdminClient:
-    """One method a call of the contract."""
+    """A client with one method for each call of the admin API. All raise AdminUnreachable and AdminRefused."""
 
     def __init__(self, path: str, timeout_s: float = TIMEOUT_S) -> None:
         self._path = path
         self._timeout_s = timeout_s
 
     def pause_lending(self, seconds: int, reason: str) -> pb.PauseLendingResponse:
-        """Pause; raises like the others AdminUnreachable and AdminRefused."""
+        """Pause lending for some seconds."""
         request = pb.PauseLendingRequest(seconds=seconds, reason=reason)
         return self._call("PauseLending", request, pb.PauseLendingResponse)
 
     def resume_lending(self) -> pb.ResumeLendingResponse:
-        """End a pause."""
+        """End a pause of lending."""
         return self._call("ResumeLending", pb.ResumeLendingRequest(), pb.ResumeLendingResponse)
 
     def reload(self) -> pb.ReloadResponse:
-        """Have the configuration read."""
+        """Make the daemon read its configuration."""
         return self._call("Reload", pb.ReloadRequest(), pb.ReloadResponse)
 
     def repair(self) -> pb.RepairResponse:
-        """Have every cgroup looked at."""
+        """Make the daemon check and repair every cgroup."""
         return self._call("Repair", pb.RepairRequest(), pb.RepairResponse)
 
     def compare(self) -> pb.CompareResponse:
-        """Have the runtime's list compared."""
+        """Make the daemon compare the runtime's list with its state."""
         return self._call("Compare", pb.CompareRequest(), pb.CompareResponse)
 
     def _call(self, method: str, request: Message, reply: type[Reply]) -> Reply:
@@ -75,7 +75,7 @@ class AdminClient:
         return AdminRefused(details or code.name)
 
     def _obstacle(self) -> str:
-        """Return the obstacle to the socket in the kernel's words; gRPC's words name addresses and attempts."""
+        """Return the reason why the socket cannot be reached, in the kernel's words, which are clearer than gRPC's."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)
             try:

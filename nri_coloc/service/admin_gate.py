@@ -1,11 +1,12 @@
-"""The admin socket's gate: asks the kernel for the peer's credentials, and passes root's bytes on to gRPC.
+"""Guard the admin socket: ask the kernel for the peer's credentials, and pass root's bytes on to gRPC.
 
-The socket's folder is closed to other users (0700), and so is the socket (0600); each peer is still asked for
-credentials. A folder that others can enter is closed to them if nothing else is in it, because the kubelet makes
-hostPath folders 0755; a folder with other files, /run for one, is not ours to close.
+The socket's folder (0700) and the socket (0600) are closed to other users. Each peer's credentials are checked all the
+same. The kubelet creates hostPath folders with mode 0755. So a folder that other users can enter is closed to them,
+but only if it holds no other file: a folder such as /run is not changed.
 
-The holder has an advisory lock on the folder, which the kernel drops with the process: of two daemons one has the
-socket, and a file without a listener is known to be stale. It is replaced only after a connection to it was refused.
+The daemon holds an advisory lock on the folder, which the kernel releases with the process. So only one of two daemons
+has the socket, and a socket file without a listener is known to be stale. It is replaced only after a connection to it
+was refused.
 """
 
 import contextlib
@@ -31,11 +32,11 @@ BACKLOG: Final = 8
 
 
 class NoAdminSocket(ColocError):
-    """The socket cannot be opened now; the text has the reason and the remedy."""
+    """The socket cannot be created now; the text has the reason and the remedy."""
 
 
 class SocketFile:
-    """`listen` makes the socket, `is_there` tells whether others still reach it, `close` takes it away."""
+    """The file of the admin socket: created by `listen`, checked by `is_there`, removed by `close`."""
 
     def __init__(self, path: str) -> None:
         self.path = os.fspath(Path(path).absolute())
@@ -44,11 +45,11 @@ class SocketFile:
 
     @property
     def inner_path(self) -> str:
-        """A place beside it for a second socket that only this process is to reach."""
+        """Return a path beside it for a second socket, for this process only."""
         return f"{self.path}~"
 
     def listen(self) -> socket.socket:
-        """Return the listening socket; NoAdminSocket if it cannot be had."""
+        """Return the listening socket; raise NoAdminSocket if it cannot be created."""
         try:
             self._take_folder()
             self._remove_stale(self.path)
@@ -62,11 +63,11 @@ class SocketFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether the socket is still what its path leads to."""
+        """Return whether the path still leads to this socket."""
         return self._identity is not None and _identity(self.path) == self._identity
 
     def close(self) -> None:
-        """Remove the socket, if it is still ours, and release the folder."""
+        """Remove the socket if it is still ours, and release the folder for another daemon."""
         if self.is_there:
             with contextlib.suppress(OSError):
                 Path(self.path).unlink()
@@ -113,7 +114,7 @@ class SocketFile:
     def _bind(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Linux makes the file with the mode of the descriptor: it is never there with another
+            # Linux creates the file with the descriptor's mode, so it never exists with another mode
             os.fchmod(made.fileno(), PRIVATE_FILE)
             made.bind(self.path)
             Path(self.path).chmod(PRIVATE_FILE)
@@ -135,7 +136,7 @@ def _somebody_listens(path: str) -> bool:
             probe.connect(path)
         except ConnectionRefusedError:
             return False
-        except BlockingIOError:  # its queue is full: it lives
+        except BlockingIOError:  # its queue is full: a process listens
             return True
         return True
 
@@ -149,7 +150,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 MAX_CONNECTIONS: Final = 8
-"""An operator and his scripts; each costs two threads."""
+"""Enough for an operator and scripts; each connection costs two threads."""
 
 IDLE_S: Final = 60.0
 """A connection on which nothing moves for so long is closed; no call takes as long."""
@@ -170,18 +171,19 @@ class Server(Protocol):
     """The gRPC server behind the gate."""
 
     def stop(self) -> None:
-        """End at once, and take its socket away."""
+        """Stop at once, and remove its socket."""
 
 
 MakeServer = Callable[[str, Callable[[str], Caller | None]], Server]
-"""Starts a server at a path, which knows its callers by the names of their sockets."""
+"""Start a server at a path. It knows its callers by the names of their sockets."""
 
 
 class Gate:
-    """`look` opens it, and again when the socket was taken away; `close` ends it. Both are for one thread.
+    """The guarded admin socket. `look` creates it, again if it was removed; `close` ends it. Both are for one thread.
 
-    `refused` is told of whoever may not enter, `report` a sentence for the operator's log. `problem`: why there is no
-    socket, "" while there is one.
+    refused: called with each caller that has no right to connect.
+    report: called with a sentence for the operator's log.
+    problem: the reason why there is no socket, "" while there is one.
     """
 
     def __init__(
@@ -201,7 +203,7 @@ class Gate:
         self._closing = Event()
 
     def look(self) -> None:
-        """Make the socket if it is not there; an obstacle is reported once and tried again at the next look."""
+        """Create the socket if it is missing. A failure is reported once; the next call tries again."""
         if self._listening is not None:
             if self._file.is_there:
                 return
@@ -218,7 +220,7 @@ class Gate:
         Thread(target=self._accept, args=(self._listening,), name="admin", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening, end what is carried, remove the socket."""
+        """Stop listening, end all connections, remove the socket."""
         self._closing.set()
         self._stop_listening()
         with self._turn:
@@ -230,7 +232,7 @@ class Gate:
             server.stop()
 
     def caller(self, peer: str) -> Caller | None:
-        """Return the caller behind a gRPC peer; None for a peer that did not come through the gate."""
+        """Return the caller behind a gRPC peer; None for a peer that did not connect through this gate."""
         return self._callers.get(peer.removeprefix(PEER_SCHEME)) if peer.startswith(PEER_SCHEME) else None
 
     def _stop_listening(self) -> None:
@@ -246,7 +248,7 @@ class Gate:
                 try:
                     connection, _ = listening.accept()
                 except OSError:
-                    self._closing.wait(0.05)  # shut down, or no descriptors: those come back
+                    self._closing.wait(0.05)  # shut down, or no descriptors: some become free later
                     continue
                 self._receive(connection)
 
@@ -267,7 +269,7 @@ class Gate:
             Thread(
                 target=self._carry, args=(connection, caller), name="admin-connection", daemon=True
             ).start()
-        except RuntimeError:  # no thread to be had
+        except RuntimeError:  # no thread can be started
             self._forget(connection, "")
 
     def _carry(self, connection: socket.socket, caller: Caller) -> None:
@@ -284,7 +286,7 @@ class Gate:
                 inner.connect(self._file.inner_path)
                 _exchange(connection, inner)
         except OSError:
-            pass  # one of the two has left, or reads too slowly
+            pass  # one side closed the connection, or reads too slowly
         except Exception as error:  # noqa: BLE001 - one connection, and a thread that ends anyway
             self._report(f"an admin connection failed: {type(error).__name__}: {error}")
         finally:
@@ -306,20 +308,20 @@ class Gate:
 
 
 def credentials(connection: socket.socket) -> Caller:
-    """Return the process at the other end of a Unix connection at its creation."""
+    """Return the peer of a Unix connection, as of the connect."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     pid, uid, _ = CREDENTIALS.unpack(raw)
     return Caller(uid, pid)
 
 
 def _speaks_http2(connection: socket.socket) -> bool:
-    """Look at the first bytes, and leave them there."""
+    """Return whether the first bytes are an HTTP/2 client's; the bytes stay unread."""
     begun = connection.recv(len(PREFACE), socket.MSG_PEEK)
     return bool(begun) and PREFACE.startswith(begun)
 
 
 def _exchange(one: socket.socket, other: socket.socket) -> None:
-    """Carry bytes both ways until one side ends or nothing moves."""
+    """Pass bytes in both directions until one side closes or no byte arrives for `IDLE_S` seconds."""
     ends = {one.fileno(): (one, other), other.fileno(): (other, one)}
     waiting = select.poll()
     for end in (one, other):

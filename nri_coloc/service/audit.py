@@ -1,13 +1,12 @@
-"""The audit: one JSON object a line for everything that was decided (DESIGN 4.6).
+"""Write the audit: one JSON object a line for each decision (DESIGN 4.6).
 
-Knows the fields of a record and their order, and how records travel: `submit` runs on the hook's thread,
-after the reply has left, and only appends to a bounded queue; the thread `audit` renders and writes. It does
-not know what is worth a record: callers do.
+This module knows the fields of a record and their order; callers decide which events get a record. `submit` runs on
+the hook's thread after the reply, and only appends to a bounded queue. The thread `audit` renders and writes.
 
-The subtle thing is who waits for whom. A hook may wait for another submitter (a few hundred nanoseconds)
-but never for the audit's thread, which therefore takes no lock that `submit` takes: `deque` is safe for
-an appender and a taker by itself. Losing is allowed, silence is not: `seq` is given at submission, so what
-fell out of the queue leaves a gap, and the next record says in `dropped` how wide it is.
+A hook may wait for another submitter (a few hundred nanoseconds), but never for the audit's thread. So the audit's
+thread takes no lock that `submit` takes: a `deque` alone is safe for one appender and one taker. Records may be lost,
+but never silently. `seq` is assigned at submission, so a record that fell out of the queue leaves a gap, and the next
+record has the size of the gap in `dropped`.
 """
 
 import json
@@ -33,40 +32,41 @@ QUEUE_BOUND: Final = 65536
 QUIET_S: Final = 0.01
 PATIENCE_S: Final = 0.5
 ENOUGH: Final = 4096
-"""Records are written when no new one came for QUIET_S; in a storm of starts, which brings several records a hook,
-when the oldest has waited for PATIENCE_S or ENOUGH of them wait. Rendering takes the interpreter's lock for
-20 µs a record: put off, it hits few hooks; done at once, it was 15 µs on the median of every CreateContainer."""
+"""Records are written after QUIET_S without a new record. While many containers start, with several records a hook,
+they are written when the oldest has waited for PATIENCE_S, or when ENOUGH records wait. Rendering takes the
+interpreter's lock for 20 µs a record. Delayed rendering affects few hooks; immediate rendering cost 15 µs on the median
+of every CreateContainer."""
 
 BURST: Final = 2
 STEP_ASIDE_S: Final = 5e-4
-"""The pause after so many records, for the hooks. Letting go of the interpreter's lock in a write is not enough: it is
-taken back before a hook's thread has woken. So a hook that comes in a burst waits for all of it, and one of eight
-records was what the p99 of a CreateContainer in a storm came from; 50 µs between two kept the audit in the way of every
-hook (decision 25)."""
+"""After BURST records the audit's thread pauses for STEP_ASIDE_S seconds, so that hooks can run. Releasing the
+interpreter's lock in a write is not enough: the audit's thread takes it again before a hook's thread wakes. So a hook
+waits for the whole burst. Bursts of eight records caused the p99 of CreateContainer during many starts. A pause of
+50 µs between two records delayed every hook (decision 25)."""
 
 HASTE: Final = 1024
-"""A burst is one record longer for each so many that wait: these are memory, a kilobyte each."""
+"""A burst is one record longer for each HASTE waiting records, because a waiting record takes a kilobyte."""
 
 CLOSE_S: Final = 1.0
 """Seconds for flushing at a shutdown; SIGTERM promises an exit within two seconds."""
 
 LONGEST_SENTENCE: Final = 160
-"""Characters of a `because`: one look at a terminal."""
+"""Characters of a `because`: readable in a terminal."""
 
 LONGEST_DETAILS: Final = 1000
-"""Characters of the whole sentence beside a shortened one: values of annotations, paths and CPU lists have no end."""
+"""Characters of the whole sentence in `details`: annotation values, paths and CPU lists have no limit."""
 
-# JSON as ASCII (the default): pod names and annotation values are hostile input, and escaped they can
-# neither start a line nor steer a terminal. NaN is not JSON; `_render` deals with the refusal.
+# JSON as ASCII (the default): pod names and annotation values are hostile input. Escaped they can neither
+# start a line nor control a terminal. NaN is not JSON; `_render` handles the error.
 _to_json: Final = json.JSONEncoder(allow_nan=False, default=repr).encode
 
 
 @value
 class Record:
-    """One thing that happened, before it has a place in the sequence; "" and {} are "does not apply".
+    """One event, before it has a sequence number; "" and {} mean "does not apply".
 
-    `latency_us` is None where no hook was answered. `extra` holds fields beyond the contract's; it
-    cannot replace one of those.
+    latency_us: microseconds; None if no hook was answered.
+    extra: further fields, which cannot replace a field of the contract.
     """
 
     event: AuditEvent
@@ -97,12 +97,12 @@ def record_of(
     latency_us: int | None,
     previous: NodeState | None = None,
 ) -> Record:
-    """Put a decision in the audit's words; `previous` names pods that the decision's event removed."""
+    """Return the audit record of a decision; `previous` has the pods that the decision's event removed."""
     return worded(decision, pod_of(decision, state, previous), decision_id, latency_us)
 
 
 def worded(decision: Decision, pod: Pod, decision_id: str, latency_us: int | None) -> Record:
-    """Put a decision about a known pod in the audit's words."""
+    """Return the audit record of a decision about a known pod."""
     subject = decision.subject
     qos = subject.qos if subject else decision.qos
     return Record(
@@ -128,7 +128,7 @@ def worded(decision: Decision, pod: Pod, decision_id: str, latency_us: int | Non
 
 
 def pod_of(decision: Decision, state: NodeState, previous: NodeState | None) -> Pod:
-    """Return the pod that a decision is about, an empty one for a decision about none."""
+    """Return the pod of a decision; an empty pod if the decision is about no pod."""
     pod_id = decision.subject.container.pod_id if decision.subject else decision.pod_id
     place = state.pods.get(pod_id) or (previous.pods.get(pod_id) if previous else None)
     return place.pod if place else Pod(pod_id)
@@ -140,9 +140,9 @@ def _named(knobs: Knobs) -> dict[str, KnobValue]:
 
 
 class AuditLog:
-    """Takes records from any thread, writes them on its own; nothing here raises or blocks a submitter.
+    """Takes records from any thread and writes them on its own thread. It never raises or blocks a submitter.
 
-    `kept`: the records that explain the present, however old.
+    kept: the records that explain the present values, of any age.
     """
 
     def __init__(
@@ -167,13 +167,13 @@ class AuditLog:
         self._thread = Thread(target=self._run, name="audit", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; what was submitted before is written first."""
+        """Start the thread; earlier records are written first."""
         self._thread.start()
 
     def submit(self, record: Record | Callable[[], Record]) -> int:
-        """Queue one record, or what makes it, and return its seq; the oldest one falls out of a full queue.
+        """Queue one record, or a function that makes it, and return its seq. A full queue drops its oldest record.
 
-        Making a record costs a hook's thread 6 µs; left to the audit's own thread it costs the next hook nothing.
+        Making a record costs a hook's thread 6 µs. If the audit's thread makes it, the next hook has no cost.
         """
         with self._submitters:
             self._submitted = seq = self._submitted + 1
@@ -183,16 +183,16 @@ class AuditLog:
         return seq
 
     def keep(self, records: int) -> None:
-        """Answer from the last `records` of placement, and as many of lending, from now on."""
+        """Set the number of records that `query` can return: as many of placement as of lending."""
         self._rings.resize(records)
 
     def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
-        """Answer `/v1/audit`; see `Rings.query`. For a pod, `kept` has the records that explain it and the pools."""
+        """Return the body of `/v1/audit` (see `Rings.query`). For a pod, `kept` has the records that explain it."""
         found = self._rings.query(since, pod, limit)
         return {**found, "kept": self.kept.of_pod(pod)} if pod else found
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Write what waits, within the bound; False when something had to be left behind."""
+        """Write the waiting records within `timeout_s` seconds; return False if some were not written."""
         self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -200,9 +200,9 @@ class AuditLog:
         return not self._queue and not self._thread.is_alive()
 
     def drain(self) -> None:
-        """Write everything that waits; the audit's thread only."""
-        # The flag falls only after a pause without records, so that in a storm no hook pays for waking us;
-        # and before the queue is looked at again: a record that comes in between is found below.
+        """Write all waiting records; for the audit's thread only."""
+        # The flag is cleared only after a pause without records, so that during many starts no hook pays for a wake-up.
+        # It is cleared before the queue is read again: a record submitted in between is found below.
         if not self._queue:
             self._wake.clear()
         in_burst = 0
@@ -244,7 +244,7 @@ class AuditLog:
         self._lines.write(line + b"\n")
 
     def _made(self, make: Callable[[], Record]) -> Record | None:
-        """Make a record that was left to us; whose author failed costs this one record."""
+        """Return a record made on this thread; None if its function fails, which loses this record only."""
         try:
             return make()
         except Exception:  # noqa: BLE001 - its author's mistake may not end the audit
@@ -252,7 +252,7 @@ class AuditLog:
             return None
 
     def _render(self, fields: dict[str, Any]) -> bytes:
-        """Render one record; one whose `extra` is no JSON goes out with the contract's fields alone."""
+        """Return the line of one record; if its `extra` is no JSON, with the contract's fields only."""
         try:
             return _encode(fields)
         except Exception:  # noqa: BLE001 - `extra` may hold anything; its author's mistake may not end the audit
@@ -275,7 +275,7 @@ _ANNOTATION_EVENTS: Final = (AuditEvent.ANNOTATION_INVALID, AuditEvent.ANNOTATIO
 
 
 def _fields(record: Record, seq: int, at_ns: int, dropped: int) -> dict[str, Any]:
-    """Lay a record out in the order of the contract; what only some records have comes last."""
+    """Return a record's fields in the order of the contract; fields that only some records have come last."""
     because, extra = _within_bounds(record)
     fields: dict[str, Any] = {
         "seq": seq,
@@ -312,7 +312,7 @@ def _within_bounds(record: Record) -> tuple[str, Mapping[str, Any]]:
 
 
 def _shortened(sentence: str) -> str:
-    """Return the first clauses of a sentence that fit, without those that follow them."""
+    """Return the first clauses of a sentence, as many as `LONGEST_SENTENCE` allows."""
     head = sentence[: LONGEST_SENTENCE + 1]
     clauses = head.rpartition("; ")[0]
     return clauses or _cut(sentence, LONGEST_SENTENCE)
@@ -328,6 +328,6 @@ def _second(seconds: int) -> str:
 
 
 def timestamp(at_ns: int) -> str:
-    """Write nanoseconds since 1970 as RFC 3339, UTC, cut to the microsecond."""
+    """Return nanoseconds since 1970 as RFC 3339 text, UTC, cut to the microsecond."""
     seconds, rest = divmod(at_ns, 1_000_000_000)
     return f"{_second(seconds)}.{rest // 1000:06d}Z"

@@ -1,8 +1,8 @@
-"""Keep audit records as the bytes that were written: the last ones, and those that explain the present.
+"""Keep audit records as written bytes: the latest records, and the records that explain the present values.
 
-Lending and placement have a ring each. The fast loop writes for as long as the node is busy; in one ring its records
-pushed out every admission within hours. For each live container, pod and pool the admission and the last decision on
-each value are kept apart from the rings.
+Lending and placement have a ring each. The fast loop writes while the node is busy; in a common ring its records
+displaced every admission within hours. For each live container, pod and pool, the admission and the last decision on
+each value are kept outside the rings.
 
 A rendered line of 550 bytes costs 590 in memory; the same record as a dict costs four times that. So lines are kept,
 and parsed only when a client asks. Hooks never take the lock of a ring: the audit's own thread appends, and HTTP
@@ -23,15 +23,15 @@ from typing import Any, Final, Literal
 from nri_coloc.core.reasons import AuditEvent, Reason
 
 MAX_LIMIT: Final = 1000
-"""Most records in one answer: half a megabyte, a few milliseconds of the interpreter."""
+"""Records in one answer at most: half a megabyte, a few milliseconds of the interpreter."""
 
 RingName = Literal["lending", "placement"]
 
 
 class _Ring:
-    """Holds `size` lines at most; the oldest leave first.
+    """Holds at most `size` lines; the oldest line is dropped first.
 
-    `lost_before`: lines below this seq are gone, 0 while all of them are held.
+    lost_before: lines below this seq were dropped, 0 while none was.
     """
 
     def __init__(self, size: int) -> None:
@@ -52,7 +52,7 @@ class _Ring:
 
 
 class Rings:
-    """Both rings, of `size` lines each; asked as if they were one."""
+    """Both rings, of `size` lines each, queried as one."""
 
     def __init__(self, size: int) -> None:
         self._lock = Lock()
@@ -60,7 +60,7 @@ class Rings:
         self._newest = 0
 
     def resize(self, size: int) -> None:
-        """Hold so many lines in each ring from now on."""
+        """Set the number of lines in each ring."""
         with self._lock:
             self._rings = {name: ring.resized(size) for name, ring in self._rings.items()}
 
@@ -71,11 +71,11 @@ class Rings:
             self._newest = seq
 
     def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
-        """Return records with seq > since, oldest first, and in `next` the value to pass as `since` then.
+        """Return records with seq > since, oldest first; `next` is the `since` of the following query.
 
-        `pod` is "NAME" or "NAMESPACE/NAME", "" for all. A `since` that was never reached comes from before
-        a restart of the daemon, where seq began at 1 again, and counts as 0. `lost_before`: for each ring the seq below
-        which its records are gone, 0 while it has all of them.
+        `pod` is "NAME" or "NAMESPACE/NAME", "" for all. A `since` above the newest seq is from before a restart, after
+        which seq begins at 1; it counts as 0. `lost_before`: for each ring, the seq below which records were dropped, 0
+        while none was.
         """
         with self._lock:
             held = [list(ring.lines) for ring in self._rings.values()]
@@ -91,7 +91,7 @@ class Rings:
 
 
 def _may_match(line: bytes, pod: str) -> bool:
-    """Spare most lines the parsing; a nested "pod" may still deceive this, `_matches` decides."""
+    """Return whether a line may be about a pod, without parsing it; a nested "pod" may match too."""
     name = pod.rpartition("/")[2]
     return not pod or f'"pod": {json.dumps(name)}'.encode() in line
 
@@ -102,16 +102,16 @@ def _matches(record: dict[str, Any], pod: str) -> bool:
 
 
 ADMISSION: Final = ""
-"""The key of an admission among the values of a container."""
+"""The key of the admission among a container's values."""
 
 MOST_SUBJECTS: Final = 8192
-"""Containers, pods and pools with an entry; beyond it the oldest entries go."""
+"""Containers, pods and pools with an entry; above it the oldest entries are dropped."""
 
 MOST_BYTES: Final = 16 * 1024
-"""Of one line; a longer one is not kept here."""
+"""Bytes of one line; a longer line is not kept."""
 
 MOST_CHARACTERS: Final = 64 << 20
-"""Of a file that is read."""
+"""Characters of a file that is read."""
 
 _HEAD: Final = '{"nri-coloc-records": 1}'
 
@@ -120,7 +120,7 @@ Line = tuple[Any, bytes]
 
 
 class KeptRecords:
-    """`take` is for the audit's thread, all else for any."""
+    """The records that explain the present values. `take` is for the audit's thread, all other methods for any."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -128,7 +128,7 @@ class KeptRecords:
         self._changed = False
 
     def take(self, fields: Mapping[str, Any], line: bytes) -> None:
-        """Learn from a record that was written."""
+        """Update the entries with a written record."""
         subject = _subject(fields)
         if not subject or len(line) > MOST_BYTES or fields["reason"] == Reason.REFUSED_STRICT:
             return
@@ -141,7 +141,7 @@ class KeptRecords:
                 self._note(subject, decided, line)
 
     def _news(self, subject: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that a record decides for; a second admission repeats what its pool's record decided."""
+        """Return the values that a record decides; a second admission only repeats the values of its pool's record."""
         decided = dict(fields["after"])
         if fields["event"] != AuditEvent.ADMIT:
             return decided
@@ -160,7 +160,7 @@ class KeptRecords:
             del self._entries[next(iter(self._entries))]
 
     def of_pod(self, pod: str) -> list[dict[str, Any]]:
-        """Return the records kept of a pod ("NAME" or "NAMESPACE/NAME") and of all pools, oldest first."""
+        """Return the kept records of a pod ("NAME" or "NAMESPACE/NAME") and of all pools, oldest first."""
         namespace, _, name = pod.rpartition("/")
         with self._lock:
             lines = {line: None for entry in self._entries.values() for _, line in entry.values()}
@@ -172,7 +172,7 @@ class KeptRecords:
         return sorted(wanted, key=lambda record: str(record["ts"]))
 
     def prune(self, containers: Collection[str], pods: Collection[str]) -> None:
-        """Drop the entries of containers (ids) and pods (uids) that do not live any more."""
+        """Drop the entries of containers and pods that ended; arguments: live container ids and pod uids."""
         with self._lock:
             gone = [subject for subject in self._entries if not _lives(subject, containers, pods)]
             for subject in gone:
@@ -180,13 +180,13 @@ class KeptRecords:
             self._changed |= bool(gone)
 
     def changed(self) -> bool:
-        """Whether anything changed since this was asked last."""
+        """Return whether an entry changed since the last call."""
         with self._lock:
             changed, self._changed = self._changed, False
             return changed
 
     def text(self) -> str:
-        """Return everything as a file's text."""
+        """Return all entries as a file's text."""
         with self._lock:
             entries = {subject: dict(entry) for subject, entry in self._entries.items()}
         return "\n".join(
@@ -194,7 +194,7 @@ class KeptRecords:
         )
 
     def load(self, text: str) -> bool:
-        """Take over what a previous process kept; False for a text that is no such file. Broken rows are left out."""
+        """Add the entries of the previous process, without broken rows; return False if the text is no such file."""
         head, _, rest = text.partition("\n")
         if head != _HEAD:
             return False
@@ -213,7 +213,7 @@ class KeptRecords:
 
 
 def _subject(fields: Mapping[str, Any]) -> str:
-    """Return the subject of a record's values: a container, a pod, or a pool; "" for none of them."""
+    """Return the owner of a record's values: a container, a pod or a pool; "" for none."""
     if fields["container_id"]:
         return f"container {fields['container_id']}"
     if fields["pod_uid"]:
@@ -229,7 +229,7 @@ def _lives(subject: str, containers: Collection[str], pods: Collection[str]) -> 
 
 
 def _rows(subject: str, entry: Mapping[str, Line]) -> Iterator[str]:
-    """Write each line once, with the values that it decided for."""
+    """Yield a row for each line, with the values that it decides."""
     values: dict[bytes, list[str]] = {}
     for name, (_, line) in entry.items():
         values.setdefault(line, []).append(name)
@@ -238,7 +238,7 @@ def _rows(subject: str, entry: Mapping[str, Line]) -> Iterator[str]:
 
 
 PATIENCE_S: Final = 0.5
-"""How long the first write to a stuck reader waits; below the second that a shutdown grants the audit."""
+"""Seconds that the first write to a blocked reader waits; below the second that shutdown grants the audit."""
 
 _CAUSES: Final = {
     errno.EPIPE: "broken_pipe",
@@ -251,11 +251,11 @@ LOST_CAUSES: Final = ("blocked", "broken_pipe", "io_error", "no_space", "overflo
 """Every value of the label `why` of `nri_coloc_audit_lost_total`."""
 
 Lost = Callable[[str, int], None]
-"""Called with one of `LOST_CAUSES` and how many."""
+"""Called with one of `LOST_CAUSES` and the number of lost records."""
 
 
 class LineWriter:
-    """For one thread; `patience_s` is spent once, until the reader takes something again."""
+    """Writes lines from one thread. It waits `patience_s` seconds for a blocked reader, once per blockage."""
 
     def __init__(self, fd: int, lost: Lost, patience_s: float = PATIENCE_S) -> None:
         self._fd = fd
@@ -267,8 +267,8 @@ class LineWriter:
         self._poll.register(fd, select.POLLOUT)
 
     def write(self, line: bytes) -> bool:
-        """Write one line, its newline included; False when it was lost, which is then counted."""
-        # a line of which only a part went out is closed first, so that the next one stays readable
+        """Write one line with its newline; return False if it was lost, which is counted."""
+        # a partly written line is ended first, so that the next line stays readable
         rest = memoryview(b"\n" + line if self._torn else line)
         while rest:
             taken, cause = self._write_some(rest[: select.PIPE_BUF])
@@ -280,7 +280,7 @@ class LineWriter:
         return True
 
     def _write_some(self, piece: memoryview) -> tuple[int, str]:
-        """Return how much was taken, or the cause why nothing was."""
+        """Return the number of written bytes and "", or 0 and the cause."""
         if not self._poll.poll(0 if self._stuck else self._patience_ms):
             self._stuck = True
             return 0, "blocked"

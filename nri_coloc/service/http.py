@@ -1,4 +1,4 @@
-"""The read-only HTTP interface: metrics, health, state, audit, and a page (DESIGN 4.5)."""
+"""Serve the read-only HTTP interface: metrics, health, state, audit, and a page (DESIGN 4.5)."""
 
 import json
 import socket
@@ -17,15 +17,15 @@ from nri_coloc.service.http_loop import Connection, Loop, Outbox, Request
 from nri_coloc.service.page import PAGE
 
 _MAX_DIGITS: Final = 18
-"""A seq of nineteen digits would take longer than the machine lives; int() of a megabyte takes seconds."""
+"""No seq ever reaches nineteen digits, and int() of a megabyte takes seconds."""
 
 
 class BadQuery(ValueError):
-    """The text is fit to be sent back."""
+    """The query is not valid; the text may be sent to the client."""
 
 
 class AuditQuery(NamedTuple):
-    """`pod` is "NAME" or "NAMESPACE/NAME", "" for all."""
+    """The query of `/v1/audit`; `pod` is "NAME" or "NAMESPACE/NAME", "" for all."""
 
     since: int = 0
     pod: str = ""
@@ -33,7 +33,7 @@ class AuditQuery(NamedTuple):
 
 
 def parse(text: str) -> AuditQuery:
-    """Read a query string; a parameter that is unknown, given twice or no number is refused."""
+    """Return the query of a query string; raise BadQuery for an unknown, repeated or malformed parameter."""
     given: dict[str, str] = {}
     for name, value in _pairs(text):
         if name not in AuditQuery._fields:
@@ -74,13 +74,13 @@ def _pod(text: str) -> str:
 
 
 BACKLOG: Final = 128
-"""With few places a burst waits a second for its second SYN."""
+"""With a short backlog, clients of a burst wait a second for their second SYN."""
 
 CLOSE_S: Final = 1.0
 """Seconds that a shutdown waits for the thread."""
 
 RETRY_S: Final = 1.0
-"""Between two attempts to get the port."""
+"""Seconds between two attempts to bind the port."""
 
 ALLOWED: Final = "GET, HEAD"
 JSON: Final = "application/json"
@@ -91,7 +91,7 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 HEADERS: Final = {
     "Server": "nri-coloc",
     "Connection": "close",
-    # the page is one file, so its style and script are inline; it inserts every foreign text as text
+    # the page is one file, so its style and script are inline; it inserts texts from pods only as text
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -100,17 +100,17 @@ HEADERS: Final = {
 }
 
 Report = Callable[[str], None]
-"""Takes a sentence for the operator's log."""
+"""Called with a sentence for the operator's log."""
 
 
 class View(Protocol):
-    """The daemon's views; `healthy` must not wait for anything."""
+    """The answers of the daemon; `healthy` must not wait."""
 
     def metrics(self) -> bytes:
         """Return Prometheus' text format."""
 
     def healthy(self) -> bool:
-        """Whether the loop lives."""
+        """Return whether the loop runs."""
 
     def readiness(self) -> dict[str, Any]:
         """Return {"ready": bool, "checks": {name: {"ok": bool, "detail": str}}}."""
@@ -122,11 +122,11 @@ class View(Protocol):
         """Return the body of /v1/capacity."""
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
-        """Return {"records": [...], "next": SEQ, "lost_before": {ring: SEQ}}; `BadQuery` never gets this far."""
+        """Return {"records": [...], "next": SEQ, "lost_before": {ring: SEQ}}; the arguments are valid."""
 
 
 class HttpServer:
-    """Serves `view` from its own threads; a port that is taken is tried again for ever."""
+    """Serves `view` from its own threads. If the port is in use, it tries again forever."""
 
     def __init__(self, view: View, report: Report, retry_s: float = RETRY_S) -> None:
         self._view = view
@@ -141,20 +141,20 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that is served, 0 while there is none."""
+        """Return the bound port, 0 while there is none."""
         return self._port
 
     def start(self, address: str) -> None:
-        """Start serving at "ADDRESS:PORT"; return at once. Raise ValueError for another text."""
+        """Start serving at "ADDRESS:PORT" and return at once; raise ValueError for another text."""
         self._address = endpoint.split(address)
         self._thread.start()
 
     def wait_bound(self, timeout_s: float) -> bool:
-        """Wait until the port is bound; for tests and for the starting process."""
+        """Wait until the port is bound and return whether it is; for tests."""
         return self._bound.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop serving and free the port; answers under way are cut off."""
+        """Stop serving and free the port; unfinished answers are cut off."""
         self._closing.set()
         if self._loop:
             self._loop.close()
@@ -169,7 +169,7 @@ class HttpServer:
         answers = Answers(lambda target: _computed(target, self._view, self._report), _delivering(outbox))
         self._loop = Loop(listener, _Service(self._view, self._report, answers), outbox, self._report)
         self._port = listener.getsockname()[1]
-        if self._closing.is_set():  # `close` may have come before there was a loop to end
+        if self._closing.is_set():  # `close` may have been called before the loop existed
             self._loop.close()
         self._bound.set()
         answers.start()
@@ -179,7 +179,7 @@ class HttpServer:
             answers.close()
 
     def _bind(self) -> socket.socket | None:
-        """Try until the port is ours; None when we were closed before. Each new obstacle is reported once."""
+        """Return the bound socket, after any number of attempts; None after `close`. A new error is reported once."""
         reported = ""
         host, port = self._address
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -209,7 +209,7 @@ class _Asker(NamedTuple):
 
 
 class _Service:
-    """Answers on the loop's thread what needs no computing, and queues the rest."""
+    """Answers cheap requests on the loop's thread, and queues the others."""
 
     def __init__(self, view: View, report: Report, answers: "Answers[_Asker, _Answer]") -> None:
         self._view = view
@@ -298,7 +298,12 @@ def _readiness(view: View, _query: str) -> _Answer:
 
 
 class _Route(NamedTuple):
-    """`at_once`: cheap enough for the loop's thread. `takes_query`: different queries have different answers."""
+    """The handler of one path.
+
+    make: return the answer.
+    at_once: whether it is cheap enough for the loop's thread.
+    takes_query: whether different queries have different answers.
+    """
 
     make: Callable[[View, str], _Answer]
     at_once: bool = False

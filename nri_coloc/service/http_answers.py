@@ -1,7 +1,7 @@
-"""The thread that computes HTTP answers: one at a time, round-robin over the paths.
+"""Compute HTTP answers on a thread: one at a time, round-robin over the paths.
 
-A flood of requests costs at most half a core (`Allowance`). Requests that ask for the same share one answer, and a
-path with many requests does not delay another path.
+A flood of requests costs at most half a core (`Allowance`). Requests with equal targets share one answer, and a path
+with many requests does not delay another path.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ MAX_QUERIES: Final = 8
 
 SHARE: Final = 0.5
 BURST_S: Final = 1.0
-"""Half of a core, and a second at once: a scrape takes 20 ms, and people ask now and then."""
+"""Half of a core, and one CPU second at once: a scrape takes 20 ms, and people ask rarely."""
 
 CLOSE_S: Final = 1.0
 
@@ -33,7 +33,11 @@ class Target(NamedTuple):
 
 
 class Answers(Generic[Waiting, Answer]):
-    """`compute` makes an answer; `deliver` hands it to the requests that waited. Both run on this thread."""
+    """The waiting requests and their thread.
+
+    compute: return the answer for a target; runs on this thread.
+    deliver: pass an answer to the waiting requests; runs on this thread.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class Answers(Generic[Waiting, Answer]):
         self._thread.start()
 
     def ask(self, target: Target, waiting: Waiting) -> bool:
-        """Queue a request; return False if too many different ones wait for this path."""
+        """Queue a request; return False if too many different queries wait for this path."""
         with self._asked:
             queries = self._waiting.get(target.path)
             if queries is None:
@@ -67,7 +71,7 @@ class Answers(Generic[Waiting, Answer]):
             return True
 
     def close(self) -> None:
-        """End the thread after the answer at hand."""
+        """End the thread after the present answer."""
         self._closing.set()
         with self._asked:
             self._asked.notify()
@@ -82,7 +86,7 @@ class Answers(Generic[Waiting, Answer]):
             self._closing.wait(self._allowance.pause_after(thread_time() - began))
 
     def _next(self) -> tuple[Target, tuple[Waiting, ...]] | None:
-        """Wait for a request and take it, and all that ask for the same, from the next path; None at the end."""
+        """Wait for the next path's first target and return it with all its requests; None after `close`."""
         with self._asked:
             while not self._paths and not self._closing.is_set():
                 self._asked.wait()

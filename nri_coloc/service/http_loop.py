@@ -1,4 +1,4 @@
-"""The one thread that holds all HTTP connections: it parses requests and sends answers, and never waits for a client.
+"""Serve all HTTP connections on one thread: it parses requests, sends answers, and never waits for a client.
 
 `Allowance` is a token bucket of CPU time: the share of one core that requests from outside may use.
 """
@@ -17,7 +17,11 @@ from typing import Final, NamedTuple, Protocol
 
 
 class Allowance:
-    """`share`: of a core, on average. `burst_s`: CPU seconds that may be used at once after a quiet time."""
+    """A token bucket of CPU time.
+
+    share: the average part of a core.
+    burst_s: CPU seconds that may be used at once after a quiet time.
+    """
 
     def __init__(self, share: float, burst_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = share
@@ -29,7 +33,7 @@ class Allowance:
     def pause_after(self, spent_s: float) -> float:
         """Return the seconds to wait after work that took so many CPU seconds; 0 while the burst lasts.
 
-        At most one burst is owed: a caller that waits less than it should is not paused for ever.
+        The debt is at most one burst: a caller that waits less than it should is not paused forever.
         """
         now = self._clock()
         earned_s = (now - self._at) * self._share
@@ -39,7 +43,7 @@ class Allowance:
 
 
 MAX_BYTES: Final = 16 * 1024
-"""Of a head: twice what browsers and proxies send at most."""
+"""Bytes of a head: twice as many as browsers and proxies send."""
 
 MAX_HEADERS: Final = 100
 
@@ -47,7 +51,7 @@ _LINE: Final = re.compile(rb"([!-~]{1,32}) ([!-~]+) HTTP/1\.[0-9]")
 
 
 class Request(NamedTuple):
-    """A request that can be answered; `query` is the part after the question mark."""
+    """A valid request; `query` is the part after the question mark."""
 
     method: str
     path: str
@@ -55,7 +59,7 @@ class Request(NamedTuple):
 
 
 class BadRequest(ValueError):
-    """A head that cannot be served; the text is fit to be sent back."""
+    """The head of the request is not valid; the text may be sent to the client."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
@@ -63,9 +67,9 @@ class BadRequest(ValueError):
 
 
 def end_of_head(received: bytes | bytearray, since: int) -> int:
-    """Return the length of the head, -1 while it is not whole; raise BadRequest when it is too long.
+    """Return the length of the head in bytes, -1 while it is incomplete; raise BadRequest if it is too long.
 
-    `since`: how many bytes were looked at before. So a head costs as much byte by byte as at once.
+    since: number of bytes that were searched before, so that a head in small pieces costs no more.
     """
     begin = max(0, since - 2)
     ends = [at for at in (received.find(b"\n\r\n", begin), received.find(b"\n\n", begin)) if at >= 0]
@@ -78,7 +82,7 @@ def end_of_head(received: bytes | bytearray, since: int) -> int:
 
 
 def read(head: bytes) -> Request:
-    """Return what a whole head asks for; raise BadRequest."""
+    """Return the request of a complete head; raise BadRequest if it is not valid."""
     lines = head.strip(b"\r\n").splitlines()  # RFC 9112, 2.2: an empty line before a request is ignored
     if len(lines) - 1 > MAX_HEADERS:
         raise BadRequest(
@@ -95,14 +99,14 @@ MAX_CONNECTIONS: Final = 64
 """Prometheus, two probes and a few people, and room for clients that behave badly. A connection costs no thread."""
 
 MAX_UNSENT_BYTES: Final = 8 << 20
-"""Of all answers that clients have not read yet: several of the largest one."""
+"""Bytes of all answers that clients have not read yet: several times the largest answer."""
 
 TIMEOUT_S: Final = 5.0
-"""For the whole request, and again for the whole answer."""
+"""Seconds for the whole request, and again for the whole answer."""
 
 LINGER_S: Final = 1.0
-"""For the client to close after its answer. Closing first, with a body unread, would reset the connection, and the
-client might lose the answer."""
+"""Seconds for the client to close after its answer. If the server closed first, with an unread body, the connection
+would be reset, and the client might lose the answer."""
 
 SHARE: Final = 0.01
 BURST_S: Final = 0.05
@@ -110,17 +114,17 @@ BURST_S: Final = 0.05
 Beyond that each turn serves more clients, and each client waits some 10 ms."""
 
 LONGEST_PAUSE_S: Final = 0.05
-"""A probe waits no longer than this for its turn, whatever was spent."""
+"""Seconds: no probe waits longer than this for its turn, however much CPU time was used."""
 
 ACCEPT_PAUSE_S: Final = 0.05
-"""After a failed accept: without descriptors the kernel offers the same connection again at once."""
+"""Seconds after a failed accept: without descriptors the kernel offers the same connection again at once."""
 
 ACCEPTED_AT_ONCE: Final = 16
 PIECE: Final = 16 * 1024
 
 
 class Service(Protocol):
-    """Answers requests; called on the loop's thread, so no method may wait."""
+    """The service that answers requests. It is called on the loop's thread, so it must not wait."""
 
     def ask(self, request: Request, connection: "Connection") -> bytes | None:
         """Return the answer, or None if it will be put into the outbox."""
@@ -130,7 +134,7 @@ class Service(Protocol):
 
 
 class Phase(IntEnum):
-    """How far a connection has come; the lowest is closed first when there are too many."""
+    """The phase of a connection; if there are too many connections, the lowest phase is closed first."""
 
     LINGERING = 0
     READING = 1
@@ -139,7 +143,7 @@ class Phase(IntEnum):
 
 
 class Connection:
-    """One client's socket; its owner is the loop's thread."""
+    """One client's connection, owned by the loop's thread."""
 
     def __init__(self, client: socket.socket, now: float) -> None:
         self.socket = client
@@ -150,16 +154,16 @@ class Connection:
 
     @property
     def rank(self) -> tuple[Phase, float]:
-        """The order in which connections are closed when there are too many."""
+        """Return the sort key by which connections are closed if there are too many."""
         return self.phase, self.deadline
 
     def to(self, phase: Phase, deadline: float) -> None:
-        """Begin another phase."""
+        """Set phase and deadline."""
         self.phase, self.deadline = phase, deadline
 
 
 class Outbox:
-    """Answers on their way to the loop's thread, from any thread; `wakes` becomes readable when there is one."""
+    """A queue of answers from any thread to the loop's thread; `wakes` becomes readable if there is an answer."""
 
     def __init__(self) -> None:
         self.wakes, self._waker = socket.socketpair()
@@ -168,7 +172,7 @@ class Outbox:
         self._answers: deque[tuple[tuple[Connection, ...], bytes]] = deque()
 
     def put(self, connections: tuple[Connection, ...], answer: bytes) -> None:
-        """Have the same answer sent to several connections."""
+        """Queue one answer for several connections."""
         self._answers.append((connections, answer))
         self.wake()
 
@@ -178,20 +182,20 @@ class Outbox:
             self._waker.send(b"x")
 
     def taken(self) -> Iterator[tuple[tuple[Connection, ...], bytes]]:
-        """Yield what was put since the last time."""
+        """Yield the queued answers with their connections."""
         with suppress(BlockingIOError):
             self.wakes.recv(PIECE)
         while self._answers:
             yield self._answers.popleft()
 
     def close(self) -> None:
-        """End both sockets."""
+        """Close both sockets."""
         self.wakes.close()
         self._waker.close()
 
 
 class Loop:
-    """`run` serves on the caller's thread until `close`, which any thread may call."""
+    """The server loop. `run` serves on the caller's thread until `close`, which any thread may call."""
 
     def __init__(
         self, listener: socket.socket, service: Service, outbox: Outbox, report: Callable[[str], None]
@@ -224,7 +228,7 @@ class Loop:
             self._outbox.close()
 
     def close(self) -> None:
-        """End `run`; answers under way are cut off."""
+        """End `run`; unfinished answers are cut off."""
         self._closing.set()
         self._outbox.wake()
 
@@ -251,7 +255,7 @@ class Loop:
                 client, _ = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # the client has left, or there are no descriptors: those come back
+            except OSError:  # the client has left, or there are no descriptors: some become free later
                 self._closing.wait(ACCEPT_PAUSE_S)
                 return
             self._begin(client)
@@ -266,7 +270,7 @@ class Loop:
         self._serve(connection)
 
     def _serve(self, connection: Connection) -> None:
-        """Do what this connection's socket is ready for."""
+        """Read from or write to a ready connection, by its phase."""
         if connection not in self._connections:  # closed earlier in this turn
             return
         try:
@@ -306,11 +310,11 @@ class Loop:
         answer = self._service.ask(request, connection)
         if answer is not None:
             self._answer(connection, answer)
-        else:  # until there is an answer, neither the client's bytes nor its end are of interest
+        else:  # until there is an answer, the client's bytes and its disconnect are ignored
             self._selector.unregister(connection.socket)
 
     def _drop_input(self, connection: Connection) -> None:
-        """Read and drop what follows the request: a body, or another request."""
+        """Read and drop the bytes after the request: a body, or another request."""
         if not connection.socket.recv(PIECE):
             self._close(connection)
 
@@ -335,7 +339,7 @@ class Loop:
             self._selector.register(connection.socket, event, connection)
 
     def _make_room(self, newest: Connection) -> None:
-        """Close the connections that have had their answers for longest, while too much of all answers is unsent."""
+        """Close the connections with the oldest answers, until at most `MAX_UNSENT_BYTES` bytes are unsent."""
         sending = [each for each in self._connections if each.phase is Phase.SENDING and each is not newest]
         sending.sort(key=lambda each: each.deadline, reverse=True)
         while sending and _held((*sending, newest)) > MAX_UNSENT_BYTES:
@@ -358,6 +362,6 @@ class Loop:
 
 
 def _held(connections: tuple[Connection, ...]) -> int:
-    """Return the bytes that unsent answers take; clients that asked for the same share one answer."""
+    """Return the bytes of unsent answers; an answer that several clients share counts once."""
     answers = {id(each.unsent.obj): len(each.unsent.obj) for each in connections}  # type: ignore[arg-type]  # bytes
     return sum(answers.values())

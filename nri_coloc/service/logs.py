@@ -1,8 +1,8 @@
-"""The daemon's ordinary log: structlog, one line a message, on stderr.
+"""Write the daemon's ordinary log: structlog, one line a message, on stderr.
 
-stdout carries audit lines only; all else is stderr. Logging never raises and never prints a traceback over
-the operator's screen: an exception becomes its type, its text and where it was raised; the whole traceback
-is added, on the same line, at level debug. `configure` may be called again, when a reload changes the level.
+stdout has audit lines only. Logging never raises, and never prints a traceback over several lines. An exception becomes
+its type, its text and the place of its origin; at level debug the traceback is added on the same line. `configure` may
+be called again if a reload changes the level.
 """
 
 import json
@@ -27,7 +27,7 @@ LEVELS: Final = {
 
 
 class _Lines:
-    """Takes rendered lines at every level; a log that cannot be written is nobody's failure."""
+    """Writes rendered lines of every level; a failed write is ignored."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -45,21 +45,21 @@ class _Lines:
 
 
 class _Foreign(logging.Handler):
-    """Gives what libraries log through the standard library the same form."""
+    """Writes messages of the standard library's logging in the same format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
 
 
 def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:
-    """Set the process's log up; an unknown level is "info"."""
+    """Configure the process's log; an unknown level is "info"."""
     number = LEVELS.get(level, logging.INFO)
     lines = _Lines(stream or sys.stderr)
     structlog.configure(
         processors=_processors(with_traceback=number <= logging.DEBUG, as_json=as_json),
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *_: lines,
-        # a cached logger would keep the level it was born with
+        # a cached logger would keep its first level
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=max(number, logging.WARNING), handlers=[_Foreign()], force=True)
@@ -67,7 +67,7 @@ def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | No
 
 
 def logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of one part of the program; it follows later calls of `configure`."""
+    """Return the logger of one part of the program; later calls of `configure` apply to it."""
     log: FilteringBoundLogger = structlog.get_logger(part=name)
     return log
 
@@ -106,12 +106,12 @@ def _exception(exc_info: object) -> BaseException | None:
             return error
         case None | False:
             return None
-        case _:  # exc_info=True: the one being handled
+        case _:  # exc_info=True: the present exception
             return sys.exc_info()[1]
 
 
 def as_text(_logger: WrappedLogger, _name: str, event: EventDict) -> str:
-    """Render "time level message key=value …"; nothing in it can start a line or steer a terminal."""
+    """Return "time level message key=value …"; no value can start a line or control a terminal."""
     head = (str(event.pop("ts", "")), f"{event.pop('level', ''):<7}", _plain(event.pop("event", ""), " ="))
     return " ".join((*head, *_pairs(event)))
 
@@ -121,7 +121,7 @@ def _pairs(event: Mapping[str, Any]) -> list[str]:
 
 
 def _plain(value: object, harmless: str = "") -> str:
-    """Return a value bare where that is unmistakable, else as a JSON string in ASCII."""
+    """Return a value bare if it is unambiguous, else as a JSON string in ASCII."""
     text = str(value)
     bare = text.isprintable() and text.isascii() and text != ""
     odd = set(text) & (set(' ="\\') - set(harmless))

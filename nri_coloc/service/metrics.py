@@ -1,9 +1,8 @@
-"""The metrics for Prometheus: one registry of our own, so that two daemons in one process (tests) stay apart.
+"""Collect metrics for Prometheus, in a registry of our own, so that two daemons in one process (tests) stay apart.
 
-Every label has a closed or a small set of values: an annotation's key comes from a stranger, so the function
-that is passed in reduces it to one that is known. What the state already says (sizes of pools, number of
-containers) is computed when somebody scrapes, and costs the hooks nothing. `docs/metrics.md` explains each; a
-test compares.
+Every label has a closed or small set of values. A pod's author writes an annotation's key, so the function that is
+passed in reduces it to a known key. Values of the state (sizes of pools, number of containers) are computed at
+a scrape, and cost the hooks nothing. `docs/metrics.md` explains each metric; a test compares.
 """
 
 import threading
@@ -42,9 +41,9 @@ Snapshot = Callable[[], NodeState | None]
 
 
 class Metrics:
-    """Small verbs for the rest of the program; each may be called from any thread.
+    """The daemon's metrics; each method may be called from any thread, unless it says otherwise.
 
-    Size: one attribute and one verb for each metric.
+    Size: one attribute and one method for each metric.
     """
 
     def __init__(self, version: str, snapshot: Snapshot, key_label: Callable[[str], str]) -> None:
@@ -52,7 +51,7 @@ class Metrics:
         self._key_label = key_label
         self._make_gauges(version, snapshot)
         self._make_counters()
-        # looking a labelled child up costs 1 µs, a dict 40 ns
+        # the library takes 1 µs to find a labelled child, a dict 40 ns
         self._hook_children: dict[str, Histogram] = {}
         self._decision_children: dict[tuple[str, str], Counter] = {}
 
@@ -122,7 +121,7 @@ class Metrics:
         self._audit_lost = self._counter("audit_lost", "Audit records or lines that were lost.", "why")
 
     def _make_tolls(self) -> None:
-        """The cost of sharing, by class and pool: a pod's name is no label."""
+        """Create the counters of throttling, stalls, kills and I/O by class and pool, never by pod."""
         whose = ("class", "pool")
         self._throttled = self._counter(
             "cpu_throttled_seconds", "Time that quotas throttled containers, summed over CPUs.", *whose
@@ -144,11 +143,11 @@ class Metrics:
         return Gauge(name, text, namespace=NAMESPACE, registry=self._registry)
 
     def connected(self, *, now: bool) -> None:
-        """Say whether the runtime has us registered."""
+        """Set whether the plugin is registered with the runtime."""
         self._connected.set(now)
 
     def reconnected(self) -> None:
-        """Count a connection that was made again."""
+        """Count a reconnection."""
         self._reconnects.inc()
 
     def hook(self, name: str, seconds: float) -> None:
@@ -159,34 +158,34 @@ class Metrics:
         child.observe(seconds)
 
     def ticks(self, late: Iterable[float], headroom_milli: int) -> None:
-        """Observe ticks of the lending loop, each so many seconds late; for its thread alone."""
+        """Observe the lateness of the lending loop's ticks in seconds; for the loop's thread only."""
         self._ticks.observe(late, headroom_milli)
 
     def loaded(self, loads: Mapping[str, float]) -> None:
-        """Say how many CPUs the members of each pool use, where pools are sized by that."""
+        """Set the CPUs in use by the containers of each pool that is sized by load."""
         self._loads = loads
 
     def surveyed(self, picture_s: float, headroom_bytes: int, by_node: Mapping[int, int]) -> None:
-        """Observe one turn of the slow loop; `by_node`: of the headroom, by memory node."""
+        """Observe one turn of the slow loop; `by_node` is the headroom in bytes by NUMA node."""
         self._picture.observe(picture_s)
         self._memory.set(headroom_bytes)
         for node, amount in by_node.items():
             self._memory_of_node.labels(str(node)).set(amount)
 
     def working_sets(self, held: Mapping[tuple[str, str], int]) -> None:
-        """Set the memory of containers by class and pool; 0 for a class and pool without containers."""
+        """Set the working sets in bytes by class and pool; a missing class and pool becomes 0."""
         self._held = dict.fromkeys(self._held, 0) | dict(held)
         for labels, amount in self._held.items():
             self._working_sets.labels(*labels).set(amount)
 
     def containers_felt(self, qos: str, pool: str, toll: Toll) -> None:
-        """Count what containers of a class and a pool had to bear since the last time."""
+        """Count throttling, waits and kills of a class and pool's containers since the last call."""
         self._throttled.labels(qos, pool).inc(toll.throttled_us / 1e6)
         self._waited.labels(qos, pool).inc(toll.waited_us / 1e6)
         self._oom_kills.labels(qos, pool).inc(toll.oom_kills)
 
     def pods_felt(self, qos: str, toll: Toll) -> None:
-        """Count what pods of a class moved, and had to bear, since the last time."""
+        """Count I/O, stalls and reclaims of a class's pods since the last call."""
         for direction, moved, served in (
             ("read", toll.read_bytes, toll.reads),
             ("write", toll.written_bytes, toll.writes),
@@ -198,28 +197,28 @@ class Metrics:
         self._high_events.labels(qos).inc(toll.high_events)
 
     def advertised(self, cpu_milli: int, memory_bytes: int) -> None:
-        """Say what is advertised."""
+        """Set the advertised capacity."""
         self._offered_milli.set(cpu_milli)
         self._offered_bytes.set(memory_bytes)
 
     def waiting(self, containers: int) -> None:
-        """Say how many dedicated containers wait for CPUs of their own."""
+        """Set the number of dedicated containers that wait for owned CPUs."""
         self._waiting.set(containers)
 
     def paused(self, *, now: bool) -> None:
-        """Say whether lending is paused by an operator."""
+        """Set whether an operator has paused lending."""
         self._paused.set(now)
 
     def state_writable(self, *, now: bool) -> None:
-        """Say whether the state folder and all files in it can be written."""
+        """Set whether the state folder and all files in it can be written."""
         self._state_writable.set(now)
 
     def neutral_reply(self, hook: str) -> None:
-        """Count a hook that was answered without a decision of ours."""
+        """Count a hook that was answered without a decision."""
         self._neutral.labels(hook).inc()
 
     def decided(self, decision: Decision) -> None:
-        """Count a decision of the policy, also by its kind."""
+        """Count a decision, also in the counters of its kind."""
         self.decision(decision.event, decision.reason)
         if decision.event is AuditEvent.ANNOTATION_INVALID:
             self._invalid.labels(self._key_label(decision.key)).inc()
@@ -229,7 +228,7 @@ class Metrics:
             self._unmet.inc()
 
     def decision(self, event: AuditEvent, reason: Reason) -> None:
-        """Count one event that was not the policy's decision, such as a configuration read."""
+        """Count one event by reason, such as a configuration that was read."""
         child = self._decision_children.get((event, reason))
         if child is None:
             child = self._decisions.labels(event.value, reason.value)
@@ -241,34 +240,36 @@ class Metrics:
         self._reloads.labels(result).inc()
 
     def write_failed(self, path: str) -> None:
-        """Count a refused write, by the file's name alone: its folder names a container."""
+        """Count a refused write by the file's name only, because its folder names a container."""
         self._failures.labels(PurePath(path).name).inc()
 
     def without_file(self, knobs: Iterable[str]) -> None:
-        """Count values that nothing here takes, by their names in the audit."""
+        """Count values without a file on this machine, by their names in the audit."""
         for name in knobs:
             self._absent.labels(name).inc()
 
     def drift_repaired(self) -> None:
-        """Count one value that was put back."""
+        """Count one repaired value."""
         self._drift.inc()
 
     def late_exclusivity(self) -> None:
-        """Count a container that started before its CPUs were read back as its own."""
+        """Count a container that started before its owned CPUs were read back."""
         self._late.inc()
 
     def audit_lost(self, why: str, count: int) -> None:
-        """Count lost audit records; made to be the audit's `lost` callback."""
+        """Count lost audit records; it is the audit's `lost` callback."""
         self._audit_lost.labels(why).inc(count)
 
     def render(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(_WithoutCreated(self._registry))
 
 
 class _TickCollector(Collector):
-    """A histogram and a gauge for one writer, which tells of several ticks together: a fifth of what fifty calls a
-    second cost, and without locks."""
+    """A histogram and a gauge for one writer that reports several ticks together.
+
+    This costs a fifth of fifty calls a second, and needs no locks.
+    """
 
     def __init__(self) -> None:
         self._counts = [0] * (len(LATE_BUCKETS) + 1)
@@ -291,7 +292,7 @@ class _TickCollector(Collector):
 
 
 class _StateCollector(Collector):
-    """Reads the state when somebody scrapes; before the first state there is nothing to say."""
+    """Reads the state at each scrape; before the first state it has no metrics."""
 
     def __init__(self, snapshot: Snapshot, loads: Callable[[], Mapping[str, float]]) -> None:
         self._snapshot = snapshot
@@ -311,7 +312,7 @@ class _StateCollector(Collector):
 
 
 def _pool_sizes(pools: Pools) -> dict[str, float]:
-    """Count by the operator's name: what tells groups apart may be a pod's label, and becomes none here."""
+    """Return the CPUs of each pool by the operator's name. Groups are summed: their names may be a pod's label."""
     of_tiers = _by_pool({name: cpus.bit_count() for name, cpus in pools.tiers.items()})
     return {name: pools.cpus(name).bit_count() for name in POOLS} | of_tiers
 

@@ -1,4 +1,4 @@
-"""The orders over the admin socket as values: the caller, the orders, and their results."""
+"""The orders of the admin socket: callers, orders and results."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
@@ -10,7 +10,7 @@ LONGEST_REASON: Final = 200
 
 
 class Caller(NamedTuple):
-    """The caller, as the kernel reports it; a process of another PID namespace has the number 0."""
+    """The peer of a connection, as the kernel reports it; the pid of another PID namespace is 0."""
 
     uid: int
     pid: int
@@ -20,48 +20,52 @@ class Caller(NamedTuple):
 
 
 class OrderDeclined(ColocError):
-    """It cannot be done as things are; nothing was changed."""
+    """The order is not possible now; it changed nothing."""
 
 
 class OrderInvalid(ColocError):
-    """It was asked wrongly; nothing was changed."""
+    """The order is not valid; it changed nothing."""
 
 
 class OrderLate(ColocError):
-    """It was not done in time; it may be done yet."""
+    """The order was not carried out in time; it may be carried out later."""
 
 
 class Repaired(NamedTuple):
-    """Pods and containers that were looked at, and a sentence for each cgroup that was put right."""
+    """The result of a repair: the number of checked pods and containers, and a sentence for each repaired cgroup."""
 
     looked_at: int
     sentences: Sequence[str]
 
 
 class Compared(NamedTuple):
-    """Whether the runtime's list was complete, and the missing containers or the obstacle."""
+    """The result of a comparison.
+
+    complete: whether the daemon knew all pods and containers of the runtime.
+    detail: missing pods and containers, or the reason why there was no comparison.
+    """
 
     complete: bool
     detail: str
 
 
 class Orders(Protocol):
-    """Carries orders out; each may be called from several threads at once, waits for the outcome and has a bound.
+    """Carries out orders. Each method may be called from several threads and waits for the result, for a limited time.
 
-    They raise OrderDeclined, OrderInvalid and OrderLate.
+    All raise OrderDeclined, OrderInvalid and OrderLate.
     """
 
     def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
-        """Return until when, RFC 3339."""
+        """Pause lending for some seconds; return the end of the pause in RFC 3339."""
 
     def resume_lending(self, caller: Caller) -> bool:
-        """Return whether it was paused."""
+        """End a pause; return whether lending was paused."""
 
     def reload(self, caller: Caller) -> str:
-        """Return what is wrong with the configuration file, "" if it is in force."""
+        """Read the configuration file; return its problems, "" if it is in force."""
 
     def repair(self, caller: Caller) -> Repaired:
-        """Repair values that another writer has changed."""
+        """Check all pods and containers, and repair drift."""
 
     def compare(self, caller: Caller) -> Compared:
-        """Compare the runtime's list with CRI's list."""
+        """Compare the runtime's list with the daemon's state."""

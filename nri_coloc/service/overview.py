@@ -1,8 +1,8 @@
-"""The node in the words that people read, for the page and for `nri-coloc top`.
+"""Describe the node in sentences, for the page and for `nri-coloc top`.
 
-Pure: the answers of `/v1/state`, `/v1/capacity` and `/readyz` in, words out. A value that is not known is "unknown",
-never 0. A CPU's owner has a sign beside its colour, so that no reader depends on colours. In `observe` nothing is
-written, and the words say so.
+The input is the answers of `/v1/state`, `/v1/capacity` and `/readyz`. An unknown value is "unknown", never 0. A CPU's
+owner has a sign beside its colour, so that no reader needs colours. In mode `observe` no value is written, and the
+sentences say so.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,13 @@ class Owner(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A container: `cpus` as decided, `read_back` as found; `sign` of its own CPUs; `warns`: a reader should look."""
+    """A container in the table.
+
+    cpus: the decided CPUs.
+    read_back: the CPUs that were read back.
+    sign: the sign of its owned CPUs, "" for none.
+    warns: whether to mark the row.
+    """
 
     name: str
     qos: str
@@ -151,7 +157,7 @@ _NOBODY: Final = Owner("-", "none", "no pool")
 
 
 def _owned(state: State) -> Iterator[tuple[CPUMask, Owner]]:
-    """Yield CPUs with their owner; a later one is nearer to the CPU than an earlier one."""
+    """Yield CPUs with their owner; a later owner replaces an earlier one."""
     pools = {name: cpuset.parse(pool["cpus"]) for name, pool in state["pools"].items()}
     share, reclaim = pools["share"], pools["reclaim"]
     observes = state["mode"] == "observe"
@@ -185,7 +191,7 @@ def _has_reclaimed(state: State) -> bool:
 
 
 def lacks_own_cpus(container: State) -> bool:
-    """Whether a container of class dedicated runs in a pool that other pods use."""
+    """Return whether a dedicated container runs in a pool that other pods use."""
     return bool(container["class"] == "dedicated" and container["pool"] != "dedicated")
 
 

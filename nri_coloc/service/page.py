@@ -1,8 +1,8 @@
-"""The page at `/`: one file, nothing fetched from elsewhere, readable in light and dark.
+"""The page at `/`: one file, without requests to other hosts, readable in light and dark.
 
-It draws `/page.json`, whose words are those of `nri-coloc top` (`overview`), and the records of `/v1/audit`. A CPU has
-its owner's sign and a pattern beside its colour. Pod names and annotation values are hostile input: the script makes
-every node with `textContent` and never parses markup, which a test checks.
+It draws `/page.json`, with the sentences of `nri-coloc top` (`overview`), and the records of `/v1/audit`. A CPU has its
+owner's sign and a pattern beside its colour. Pod names and annotation values are hostile input: the script sets every
+text with `textContent` and never parses markup, which a test checks.
 """
 
 from typing import Final

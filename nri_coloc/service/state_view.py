@@ -1,8 +1,8 @@
-"""The node as `/v1/state` shows it (DESIGN 4.5): a pure translation, stably sorted.
+"""Translate the state into the body of `/v1/state` (DESIGN 4.5), in a stable order.
 
-`cpus` was decided, `actual_cpus` was read back last; the reader compares them. Where `actual_cpus` is empty,
-`actual_cpus_unknown` says why. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to; the key is there
-only if there are some.
+`cpus` are the decided CPUs, `actual_cpus` the CPUs that were last read back; a reader compares both. If `actual_cpus`
+is empty, `actual_cpus_unknown` has the reason. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to;
+the key is missing if there are none.
 """
 
 from collections import Counter
@@ -18,9 +18,11 @@ NOT_READ: Final = "not read back yet"
 
 
 class ReadBack(NamedTuple):
-    """The machine as it was read.
+    """The values that were read back.
 
-    `cpus`: cpulists by container id. `unread`: by container id, why its CPUs could not be read. `host_groups`: paths.
+    cpus: CPU lists by container id.
+    unread: by container id, the reason why its CPUs could not be read.
+    host_groups: paths.
     """
 
     cpus: Mapping[str, str]
@@ -31,7 +33,7 @@ class ReadBack(NamedTuple):
 def state_json(
     state: NodeState, *, observe: bool, found: ReadBack, waits_for: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the body of `/v1/state`; `waits_for`: by container id, in words."""
+    """Return the body of `/v1/state`; `waits_for` is a text by container id."""
     containers = [
         {
             **_container(state, assignment),
@@ -68,7 +70,7 @@ def _numa(node: NumaNode) -> dict[str, Any]:
 
 
 def _pools(state: NodeState) -> dict[str, Any]:
-    """List the pools that always exist, in their order, then the operator's and any other that has a member."""
+    """Return the built-in pools in their order, then the operator's pools and other pools with a container."""
     members = Counter(assignment.pool for assignment in state.containers.values())
     names = (*POOLS, *sorted((members.keys() | state.pools.tiers.keys()) - set(POOLS)))
     return {name: {"cpus": cpuset.render(state.pools.cpus(name)), "members": members[name]} for name in names}
@@ -92,7 +94,7 @@ def _container(state: NodeState, assignment: Assignment) -> dict[str, Any]:
 
 
 def _decided_cpus(state: NodeState, assignment: Assignment) -> str:
-    """Return the decided set; hands off is a decision too, for what the runtime's spec had ("" is all)."""
+    """Return the decided CPUs; with hands off, the CPUs of the runtime's spec ("" means all)."""
     if assignment.hands_off:
         return assignment.original.cpus or assignment.container.resources.cpus
     return cpuset.render(state.cpus_of(assignment))

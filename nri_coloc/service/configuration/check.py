@@ -1,4 +1,4 @@
-"""Print for `nri-coloc check-config FILE` the effective configuration, or every problem of the file."""
+"""Report for `nri-coloc check-config FILE`: the effective configuration, or all problems of the file."""
 
 from pathlib import Path
 from typing import Final

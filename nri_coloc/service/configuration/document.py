@@ -1,9 +1,8 @@
-"""A YAML file as plain values, with the line of every key: what a sentence to the operator needs.
+"""Read a YAML file as plain values, with the line of every key for messages to the operator.
 
-Knows YAML, not our settings. Stricter than the usual loader, because a configuration must not be able to
-mean something else than it looks like: duplicate keys, aliases, tags and several documents are refused, and
-`on`, `off`, `yes` and `no` are words (YAML 1.2), so that `http: off` is what it says. Only nodes are
-composed; nothing is ever constructed from a tag.
+This module knows YAML, not our settings. It is stricter than the usual loader, because a configuration must mean what
+it looks like. Duplicate keys, aliases, tags and several documents are refused. `on`, `off`, `yes` and `no` are words
+(YAML 1.2), so `http: off` is the word "off". Nodes are only composed; no object is constructed from a tag.
 """
 
 import re
@@ -25,15 +24,15 @@ Path: TypeAlias = tuple[str | int, ...]
 _TAG: Final = "tag:yaml.org,2002:"
 
 MAX_NODES: Final = 50_000
-"""Keys and values. Twice what every pool with a hundred members comes to; a megabyte of them would keep a daemon that
-reads it busy for many seconds, and hold half a gigabyte."""
+"""Keys and values: twice as many as all pools with a hundred members each need. A megabyte of keys would keep the
+reading daemon busy for many seconds, and take half a gigabyte."""
 
 _WORDS: Final = {"true": True, "True": True, "false": False, "False": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem at one place; line 0 is the file as a whole."""
+    """One problem of the file; line 0 means the whole file."""
 
     line: int
     path: str
@@ -41,7 +40,7 @@ class Problem:
 
 
 class DocumentError(Exception):
-    """The text is no YAML at all."""
+    """The text is not YAML."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -50,14 +49,18 @@ class DocumentError(Exception):
 
 @dataclass(slots=True)
 class Document:
-    """Mappings as dicts, sequences as tuples, scalars as str, int, bool or None; and where each began."""
+    """The values of a file: mappings as dicts, sequences as tuples, scalars as str, int, bool or None.
+
+    lines: the line of each path.
+    problems: problems that did not prevent reading.
+    """
 
     data: Any = None
     lines: dict[Path, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def line_of(self, path: Path) -> int:
-        """Return the line of a key, or of the nearest that encloses it and was written down."""
+        """Return the line of a key, or of the nearest enclosing key in the file."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -91,7 +94,7 @@ _Loader.add_implicit_resolver(_TAG + "int", re.compile(r"-?(?:0|[1-9][0-9]{0,17}
 
 
 def read(text: str) -> Document:
-    """Read one document. What can be read in spite of its problems is, so that all are told at once."""
+    """Return one document. It is read as far as possible, so that all problems are reported at once."""
     document = Document()
     try:
         node = _Loader(text).get_single_node()
@@ -108,7 +111,7 @@ def read(text: str) -> Document:
 
 
 def joined(path: Path) -> str:
-    """Write a path as an operator reads it: classes.rules[0].class."""
+    """Return a path as text, such as classes.rules[0].class."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 

@@ -1,8 +1,8 @@
-"""The operator's configuration: from a file, or a text that the runtime handed over, to `Settings`.
+"""Load the operator's configuration into `Settings`, from a file or from a text of the runtime.
 
-The border where strangers' YAML ends: whatever is wrong becomes one SettingsError that lists every problem
-as `file:line: key: what is wrong; allowed: what is`, so that a file is mended in one go. `schema` says what
-is allowed, `document` where it stands; this module joins the two and fills the model.
+All problems become one SettingsError, with a line for each problem: `file:line: key: problem; allowed: values`. So an
+operator can correct a file at once. `schema` has the allowed values, `document` the lines; this module joins both and
+fills the model.
 """
 
 import json
@@ -39,24 +39,24 @@ MAX_BYTES: Final = 1 << 20
 _MAX_PROBLEMS: Final = 50
 
 QUOTA_BURST_PERCENT: Final = 300
-"""How far quotas go where the quota burst is on: Koordinator's default (cfsQuotaBurstPercent)."""
+"""Largest quota with the feature quota-burst, in percent: Koordinator's default (cfsQuotaBurstPercent)."""
 
 NO_HINTS: Final = HintTuning(online_slice_us=0, offline_policy="")
 BATCH_HINTS: Final = HintTuning(offline_policy="SCHED_BATCH")
 
 
 def load(text: str, where: str) -> Settings:
-    """Return the settings that a text means; SettingsError lists what is wrong, each line led by `where`."""
+    """Return the settings in a text; raise SettingsError with all problems, each line beginning with `where`."""
     return _settings(parse(text, where))
 
 
 def read(path: str | Path) -> Settings:
-    """Return the settings that a file means."""
+    """Return the settings in a file; raise SettingsError as `load` does."""
     return load(text_of(path), str(path))
 
 
 def parse(text: str, where: str) -> schema.File:
-    """Return the file with its defaults filled in; SettingsError as in `load`."""
+    """Return the file with its defaults filled in; raise SettingsError as `load` does."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _refused(where, [Problem(0, "", f"too large; allowed: at most {MAX_BYTES} bytes")])
     try:
@@ -76,7 +76,7 @@ def parse(text: str, where: str) -> schema.File:
 
 
 def text_of(path: str | Path) -> str:
-    """Read a file whole, but never more than may be in it."""
+    """Return a file's text, at most one byte more than allowed."""
     try:
         with Path(path).open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -104,7 +104,7 @@ def _line(where: str, problem: Problem) -> str:
 
 
 def _in_order(error: ValidationError, found: Document) -> list[ErrorDetails]:
-    """Return what is wrong as it stands in the file: what is told of much is its beginning."""
+    """Return the problems in the order of the file, because of many problems only the first are reported."""
     return sorted(error.errors(include_url=False), key=lambda detail: found.line_of(_path(detail)))
 
 
@@ -134,7 +134,7 @@ def _sentence(detail: ErrorDetails, path: tuple[str | int, ...]) -> str:
 
 
 def _unknown_key(key: str | int, model: type[BaseModel] | None) -> str:
-    import difflib  # only a mistake needs it
+    import difflib  # only needed after a mistake
 
     near = difflib.get_close_matches(str(key)[:64], _keys(model), n=1)
     hint = f", did you mean {near[0]}?" if near else ""

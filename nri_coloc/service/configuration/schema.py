@@ -1,8 +1,7 @@
-"""The configuration file as pydantic sees it: every key, its default, and in words what is allowed.
+"""The pydantic model of the configuration file: every key, its default, and the allowed values in words.
 
-The names and sections are DESIGN 4.4's contract. Each description says what the key takes: it is shown when
-a value is refused. Defaults are those of `core.settings`, so that they are written once; nothing here knows
-files or lines.
+The names and sections are DESIGN 4.4's contract. If a value is refused, the key's description is shown as the allowed
+values. Defaults come from `core.settings`, so each is written once. This module knows no files or lines.
 """
 
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -33,7 +32,7 @@ _DEFAULTS: Final = Settings()
 _CLASSES: Final = default_classes()
 
 _LONGEST_SOCKET: Final = 107
-"""sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
+"""sockaddr_un.sun_path is 108 bytes with its final NUL (unix(7))."""
 
 
 def _quantity(value: str) -> str:
@@ -68,7 +67,7 @@ class Later(Section):
 
 
 class Node(Section):
-    """The resources of the machine that are never used."""
+    """CPUs and memory that are reserved for the node itself."""
 
     reserved_cpus: Annotated[
         str | int,
@@ -95,7 +94,7 @@ ClassName = Literal["dedicated", "shared", "reclaimed", "system"]
 
 
 class Rule(Selector):
-    """One selector, and the class of the pods that fit."""
+    """One selector, and the class of the pods that it matches."""
 
     qos: Annotated[ClassName, Field(alias="class", description="one of dedicated, shared, reclaimed, system")]
 
@@ -171,7 +170,7 @@ class ClassSection(Section):
 
 
 class Dedicated(ClassSection):
-    """Containers with CPUs of their own."""
+    """Containers with owned CPUs."""
 
     name = QoSClass.DEDICATED
 
@@ -210,7 +209,7 @@ class System(ClassSection):
 
 
 class Classes(Section):
-    """The operator's selectors, and the classes."""
+    """The operator's rules, and the classes."""
 
     rules: Annotated[
         tuple[Rule, ...],
@@ -238,7 +237,7 @@ Socket = Annotated[
 
 
 class Runtime(Section):
-    """The container runtime, and how we present ourselves to it."""
+    """The container runtime, and the plugin's name and index there."""
 
     nri_socket: Annotated[Socket, Field(alias="nriSocket")] = _DEFAULTS.nri_socket
     cri_socket: Annotated[Socket, Field(alias="criSocket")] = _DEFAULTS.cri_socket
@@ -283,7 +282,7 @@ class Runtime(Section):
 
 
 class Telemetry(Section):
-    """The plugin's name and its telemetry."""
+    """HTTP address, audit and log of the daemon."""
 
     http: Annotated[str, Field(description=endpoint.OR_OFF)] = _DEFAULTS.http
     audit_ring: Annotated[

@@ -14,7 +14,7 @@ _LIKE_OCTAL: Final = re.compile(r"0[0-9]+")
 
 
 class MisplacedError(ValueError):
-    """Something is wrong at a place below the section that noticed it."""
+    """A problem at a path below the section that found it."""
 
     def __init__(self, at: tuple[str | int, ...], text: str) -> None:
         super().__init__(text)
@@ -22,29 +22,29 @@ class MisplacedError(ValueError):
 
 
 def section(value: Any) -> Any:
-    """Read a section; one whose every line is commented out is null."""
+    """Return a section; null (all its lines are commented out) is an empty section."""
     return {} if value is None else value
 
 
 def listed(value: Any) -> Any:
-    """Read a list; one whose every line is commented out is null."""
+    """Return a list; null (all its lines are commented out) is an empty list."""
     return () if value is None else value
 
 
 def written(value: Any) -> Any:
-    """Read a text; a bare number is how people write bytes. A bool is an int to Python, but to nobody else."""
+    """Return an integer as text, because bytes are often written as a bare number; a bool stays a bool."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def decimal(text: str) -> str:
-    """Refuse a number that is 10 to one reader of YAML and 8 to another."""
+    """Return the text; refuse a leading zero, which some YAML readers take for octal (010 is 10 or 8)."""
     if _LIKE_OCTAL.fullmatch(text):
         raise ValueError(f"{text[:80]!r} begins with a zero, which many readers of YAML take for octal")
     return text
 
 
 class Section(BaseModel):
-    """A mapping of known keys only; nothing is converted behind the operator's back."""
+    """A mapping of known keys only; values are never converted silently."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ Glob = Annotated[str, Field(min_length=1, max_length=253)]
 
 
 class Selector(Section):
-    """Some pods; all that it names must hold."""
+    """A selection of pods: every field that is set must match."""
 
     annotation: Pair = None
     label: Pair = None
@@ -84,7 +84,7 @@ def _group(path: str) -> str:
 
 
 def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse a group that lies in another: its use would be counted twice, and the outer one brings it in anyway."""
+    """Return the groups; refuse a group inside another, because its use would be counted twice."""
     for path in paths:
         outer = next((one for one in paths if path.startswith(f"{one}/")), None)
         if outer is not None:
@@ -95,7 +95,7 @@ def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Reclaim(Section):
-    """Lending; the many figures behind these keys are in `core.settings` with their reasons."""
+    """Lending. Further constants, with their reasons, are in `core.settings`."""
 
     enabled: Annotated[
         bool, Field(description="true or false; false leaves reclaimed pods all CPUs of share")
@@ -172,7 +172,7 @@ Percent = Annotated[int, Field(ge=1, le=100)]
 
 
 class Pool(Section):
-    """One pool. Without CPUs of its own it is a name over `share`, or over all that the system has."""
+    """One pool. Without CPUs of its own it is a name for pool `share`, or for pool `system`."""
 
     members: Annotated[
         tuple[Selector, ...],
