@@ -1,1 +1,1 @@
-"""What online pods are expected to use, and the capacity that is advertised from it."""
+"""Predict the use of online pods, and compute the advertised capacity from it."""

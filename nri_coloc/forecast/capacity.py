@@ -1,17 +1,18 @@
-"""What is advertised to schedulers: what remains when all online pods use what they are expected to.
+"""Compute the advertised capacity: the part that remains if all online pods reach their expected use.
 
     CPU:    lendable · watermark − reserve − Σ expected(online pods) − expected(system)
     memory: min(machine · watermark − kernel watermarks − reserve − expected(system), kubepods' own limit)
-            − Σ expected(online pods); where the box has host groups, which lie outside of kubepods, its limit bounds
-            what pods may take of it, and not the offer
+            − Σ expected(online pods)
 
-Where pools are sized by load, a pool has more CPUs than its members use: then no more CPU than the box has by itself.
-Nor ever more than an operator lets the box have (`pools.reclaim.maxCPUs`).
-Memory that an online pod requested counts as used (`memory_request_claim`), so that what is advertised is never
-more than what `reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system −
-Σ used of high priority), with the expected peak in place of the present use, so that the number lasts. Never
-negative, and no minimum: a full node offers 0. Of a resource that cannot be read no more is offered than before, and
-after `blind_s` nothing; the other one goes on.
+If there are host groups, which lie outside of kubepods, kubepods' limit bounds only the pods' part, and not the
+offer. If pools are sized by load, a pool has more CPUs than its members use: the offer is then at most the reclaim
+pool's own CPUs. It is never more than the operator's maximum (`pools.reclaim.maxCPUs`).
+
+Memory that an online pod requested counts as used (`memory_request_claim`), so that the offer is never more than
+`reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system − Σ used of high
+priority), with the expected peak instead of the present use, so that the number lasts. It is never negative and has
+no minimum: a full node offers 0. If a resource cannot be read, its offer does not rise, and after `blind_s` it is 0.
+The other resource continues.
 """
 
 from collections.abc import Mapping
@@ -26,9 +27,16 @@ from nri_coloc.pods.replicas import OnlinePod
 
 
 class Supply(NamedTuple):
-    """What there is to divide: lendable milli-CPU; bytes of the machine, of its zones' low watermarks, of kubepods'
-    own limit (None for none); milli-CPU that the box has by itself (None where it has what others leave), and what an
-    operator lets it have (None for any number); the box's members outside of kubepods."""
+    """The resources to divide.
+
+    cpu_milli: lendable milli-CPU.
+    memory_bytes: memory of the machine.
+    watermark_bytes: low watermarks of its zones.
+    kubepods_limit: kubepods' own limit, bytes; None for none.
+    box_milli: CPUs of the reclaim pool itself, milli-CPU; None if it has the CPUs that online pods leave.
+    most_milli: the operator's maximum, milli-CPU; None for none.
+    host_groups: number of reclaim cgroups outside of kubepods.
+    """
 
     cpu_milli: int
     memory_bytes: int
@@ -40,7 +48,12 @@ class Supply(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One resource: the amount offered, the terms it was made of as a sentence, and by what it is known."""
+    """One resource.
+
+    amount: the offer.
+    because: its terms as a sentence.
+    known_by: source of the figures.
+    """
 
     amount: int
     because: str
@@ -48,7 +61,11 @@ class _Part(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """One resource: for how long its readings have failed, and what was offered of it before."""
+    """One resource's past.
+
+    blind_s: seconds for which its readings have failed.
+    offered: the last offer.
+    """
 
     name: str
     unit: str
@@ -57,7 +74,7 @@ class _Past(NamedTuple):
 
 
 _GRAVEST: Final = (Binding.STALE, Binding.NOT_MEASURED, Binding.YESTERDAY, Binding.FORECAST)
-"""Order of knowledge: an offer is known as well as its least known resource."""
+"""Sources, the least certain first. An offer of two resources has the less certain source of both."""
 
 
 def capacity(
@@ -69,7 +86,7 @@ def capacity(
     *,
     previous: Capacity,
 ) -> Capacity:
-    """Return what may be advertised now, after the `previous` offer; before the first reading nothing."""
+    """Return the offer after the `previous` one; nothing before the first reading."""
     if not tuning.enabled:
         return Capacity(binding=Binding.DISABLED, because="lending is switched off")
     if tuning.paused:
@@ -106,7 +123,7 @@ def _parts(
     pasts: tuple[_Past, _Past],
     tuning: ReclaimTuning,
 ) -> tuple[_Part, _Part]:
-    """Return both resources as far as they can be read."""
+    """Return both resources, each as far as it can be read."""
     of_cpu, of_memory = pasts
     return (
         _as_read(_cpu(expected, supply, online, tuning), of_cpu, tuning),
@@ -115,7 +132,7 @@ def _parts(
 
 
 def _as_read(found: _Part, past: _Past, tuning: ReclaimTuning) -> _Part:
-    """Return what may be offered of a resource: without readings never more than before, after `blind_s` nothing."""
+    """Return the offer of a resource. Without readings it does not rise, and after `blind_s` it is 0."""
     name, unit, blind_s, offered = past
     if not blind_s:
         return found
@@ -129,12 +146,12 @@ def _as_read(found: _Part, past: _Past, tuning: ReclaimTuning) -> _Part:
 
 
 def paused(tuning: ReclaimTuning) -> Capacity:
-    """Return what is offered while lending is paused: nothing, and why."""
+    """Return the offer while lending is paused: nothing, and the reason."""
     return Capacity(binding=Binding.PAUSED, because=tuning.paused)
 
 
 def untold() -> Capacity:
-    """Return what is offered before anybody is known: what pods use that nobody has told of would look free."""
+    """Return the offer before the runtime's list of pods is known: use of unknown pods would look free."""
     return Capacity(because="the runtime has not listed its containers yet")
 
 
@@ -156,14 +173,14 @@ def _cpu(
 
 
 def _bound_of_use(amount: int, pods: int, system: int) -> Binding:
-    """Use is what binds, the larger one, if without it more than twice as much could be offered."""
+    """Return the larger use as the binding term, if without use more than twice as much could be offered."""
     if pods + system <= amount:
         return Binding.LENDABLE
     return Binding.ONLINE_USE if pods >= system else Binding.SYSTEM_USE
 
 
 def _bounded(milli: int, binding: Binding, supply: Supply) -> tuple[int, Binding, str]:
-    """Return no more than the box has or may have, and what bound it, in words too where it was one of both."""
+    """Return the offer within the bounds of the reclaim pool, the binding term, and its words if a bound decided."""
     bounds = (
         (supply.box_milli, Binding.BOX, "of the reclaim pool"),
         (supply.most_milli, Binding.POOL_MAXIMUM, "of pools.reclaim.maxCPUs"),

@@ -1,9 +1,9 @@
-"""Histories as a text that outlives the daemon, and back again if not a character is wrong.
+"""Write histories as a text that outlives the daemon, and read it back if every character is right.
 
-The first line names the format, its version, and CRC-32 and length of the rest; the rest is one JSON object. A text
-that is truncated, damaged, of another version or too old is no forecast but a reason: whoever reads it starts learning
-anew, which is slow and safe. Nothing of the present is kept, only histories: after a start nothing is advertised
-before something was measured.
+The first line names the format, its version, and CRC-32 and length of the rest. The rest is one JSON object. A text
+that is truncated, damaged, of another version or too old gives a reason instead of a forecast. The reader then starts
+to learn from nothing, which is slow and safe. Only histories are kept, nothing of the present: after a start nothing
+is advertised before the first measurement.
 """
 
 import json
@@ -19,10 +19,10 @@ from nri_coloc.forecast.histogram import CPU_MILLI, MEMORY_BYTES, Histogram, Sca
 from nri_coloc.forecast.hours import Hours
 
 VERSION: Final = 1
-"""Raised when an older reader would misread the text, or the buckets change their meaning."""
+"""Raised if an older reader would misread the text, or if the buckets change their meaning."""
 
 MOST_CHARACTERS: Final = 4 << 20
-"""Three times what 256 histories come to at worst; more is not read."""
+"""Three times the worst size of 256 histories; a longer text is not read."""
 
 _NAME: Final = "nri-coloc-forecast"
 _DIGITS: Final = 5
@@ -30,21 +30,21 @@ _DIGITS: Final = 5
 
 
 class Loaded(NamedTuple):
-    """A forecast, or None and why, as words behind "the checkpoint"."""
+    """A forecast; or None and the reason, in words that follow "the checkpoint"."""
 
     forecast: Forecast | None
     reason: str = ""
 
 
 def write(forecast: Forecast, now_s: float) -> str:
-    """Return the text of all histories; ASCII, ends with a newline."""
+    """Return the text of all histories; ASCII, with a newline at the end."""
     workloads = {name: _written(history) for name, history in sorted(forecast.histories.items())}
     body = json.dumps({"saved_s": now_s, "workloads": workloads}, separators=(",", ":")) + "\n"
     return f"{_NAME} {VERSION} {_checksum(body)} {len(body)}\n{body}"
 
 
 def read(text: str, now_s: float, tuning: ReclaimTuning) -> Loaded:
-    """Return the forecast that a text holds; never raises, whatever the text."""
+    """Return the forecast that a text holds; never raises for any text."""
     if len(text) > MOST_CHARACTERS:
         return Loaded(None, f"is longer than {MOST_CHARACTERS} characters")
     head, _, body = text.partition("\n")
@@ -90,7 +90,7 @@ def _written(history: History) -> dict[str, Any]:
 
 
 def _written_series(series: Series) -> dict[str, Any]:
-    """Weights are told as of the last sample, which then weighs 1."""
+    """Return a series with weights as seen from the last sample, which then weighs 1."""
     uses = series.uses
     weights = histogram.faded(uses, uses.age)
     return {
@@ -134,16 +134,16 @@ def _weights(told: list[list[Any]], count: int) -> Iterator[tuple[int, float]]:
 def _hours(told: dict[str, Any]) -> Hours:
     newest, peaks = told["hour"], told["peaks"]
     if type(newest) is not int or len(peaks) != hours.LENGTH or min(peaks) < hours.UNKNOWN:
-        raise ValueError("hours that are none")
+        raise ValueError("hours are malformed")
     return hours.of(newest, peaks)
 
 
 def _seconds(told: Any) -> float:
     seconds = float(told)
     if not isfinite(seconds):
-        raise ValueError("a time without end")
+        raise ValueError("time is not finite")
     return seconds
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")

@@ -1,8 +1,8 @@
-"""What a pod will use, estimated from the history of its workload: one function each, chosen by name.
+"""Estimate a pod's use from the history of its workload: one function for each estimator, chosen by name.
 
-An estimator gets the evidence about one pod and one resource and returns an amount in that resource's unit (milli-CPU
-or bytes), or None where its kind of evidence is missing; whoever asks then takes `cold`. To add one, write the
-function and name it in the table; `forecast.expectations.estimator` selects it.
+An estimator gets the evidence about one pod and one resource. It returns an amount in that resource's unit (milli-CPU
+or bytes), or None if its kind of evidence is missing; the caller then uses `cold`. To add an estimator, write the
+function and name it in the table. `forecast.expectations.estimator` selects it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,10 +15,15 @@ from nri_coloc.forecast.hours import Hours
 
 
 class Evidence(NamedTuple):
-    """All that is known of one pod's use of one resource.
+    """All knowledge about one pod's use of one resource.
 
-    `part`: the percentile asked for, 0 to 1; `margin`: what is added to a measured peak, as a part of it. `request`: 0
-    where not known. `latest`: the last measurement of this very pod, None before the first.
+    uses, hours: the history of its workload.
+    scale: buckets of `uses`.
+    part: the percentile to return, 0 to 1.
+    margin: the part of a measured peak that is added to it.
+    now_s: seconds since 1970.
+    request: the pod's request, 0 for unknown.
+    latest: the last measurement of this pod, None before the first.
     """
 
     uses: Histogram
@@ -35,27 +40,27 @@ Estimator = Callable[[Evidence], int | None]
 
 
 def percentile(evidence: Evidence) -> int | None:
-    """The percentile of the fading histogram, and a margin (Koordinator: p95 of CPU, p98 of memory, and 10 %)."""
+    """Return the percentile of the fading histogram and a margin (Koordinator: p95 of CPU, p98 of memory, and 10 %)."""
     return _with_margin(histogram.percentile(evidence.uses, evidence.scale, evidence.part), evidence)
 
 
 def peak(evidence: Evidence) -> int | None:
-    """The highest use that has not faded away, and a margin."""
+    """Return the highest use that has not faded away, and a margin."""
     return _with_margin(histogram.percentile(evidence.uses, evidence.scale, 1.0), evidence)
 
 
 def request(evidence: Evidence) -> int | None:
-    """What it requested, and never less than it used (Koordinator's policy maxUsageRequest)."""
+    """Return the pod's request, and never less than its use (Koordinator's policy maxUsageRequest)."""
     return max(evidence.request, peak(evidence) or 0) if evidence.request else None
 
 
 def yesterday(evidence: Evidence) -> int | None:
-    """The peak of the same hour yesterday, and a margin: for the time when readings fail."""
+    """Return the peak of the same hour yesterday, and a margin: for the time when readings fail."""
     return _with_margin(hours.yesterday(evidence.hours, evidence.now_s), evidence)
 
 
 def cold(evidence: Evidence) -> int:
-    """What it requested or the highest that its kind ever used, whichever is more; always an answer."""
+    """Return the request or the highest use of the workload so far, whichever is more; never None."""
     return max(evidence.request, peak(evidence) or 0, evidence.latest or 0)
 
 

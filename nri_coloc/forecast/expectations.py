@@ -1,9 +1,9 @@
-"""What online pods will use: the histories of their workloads, fed with uses, read as expectations.
+"""Predict the use of online pods from the histories of their workloads.
 
-Times are seconds of a clock that goes on over restarts (since 1970), because histories outlive the daemon. Within
-one sampling interval only each pod's peak is kept; at its end that enters the history of the pod's workload, so a
-workload of ten pods gets ten samples and its percentile is one pod's. Bounded: so many workloads, the longest unseen
-leave first.
+Times are seconds of a clock that continues over restarts (since 1970), because histories outlive the daemon. Within
+one sampling interval only each pod's peak is kept. At its end the peak enters the history of the pod's workload. So a
+workload of ten pods gets ten samples, and its percentile is the percentile of one pod. The number of workloads is
+bounded; the ones unseen for longest are dropped first.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from nri_coloc.forecast.use import SYSTEM, Use
 from nri_coloc.pods.replicas import OnlinePod
 
 _MISSED_SAMPLES: Final = 2.0
-"""So many sampling intervals without readings count as "readings fail"."""
+"""Sampling intervals without readings that count as "readings fail"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One workload. `seen_s`: for how long it has been watched, gaps left out; `last_s`: its last sample."""
+    """One workload.
+
+    cpu, memory: its use of each resource.
+    seen_s: seconds for which it has been watched, without gaps.
+    last_s: time of its last sample.
+    """
 
     cpu: Series
     memory: Series
@@ -51,7 +56,7 @@ NEVER: Final = Observed()
 
 
 class Blind(NamedTuple):
-    """For how many seconds readings of each resource have failed: 0.0 if they do not, for ever before the first one."""
+    """Seconds for which readings of each resource have failed: 0.0 while they succeed, inf before the first reading."""
 
     cpu_s: float
     memory_s: float
@@ -59,9 +64,13 @@ class Blind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """All histories, and the peaks of the interval that runs since `since_s`.
+    """All histories, and the peaks of the running interval.
 
-    `latest`: each pod's last use, of which each amount is the last that could be read; `observed`: when that was.
+    histories: by workload.
+    peaks: each pod's peak since `since_s`.
+    latest: each pod's last use; each amount is the last one that could be read.
+    since_s: start of the interval.
+    observed: time of the last reading of each resource.
     """
 
     histories: Mapping[str, History] = field(default_factory=dict)
@@ -72,10 +81,11 @@ class Forecast:
 
 
 class Expectation(NamedTuple):
-    """What each online pod is expected to use, by pod id, and SYSTEM.
+    """The expected use of each online pod, by pod id, and of SYSTEM.
 
-    `cpu_milli` leaves out pods on CPUs of their own. `learning`: pods whose workload has been watched for too short
-    a time.
+    cpu_milli: without pods on CPUs of their own.
+    memory_bytes: of all pods.
+    learning: pods whose workload has not been watched for long enough.
     """
 
     cpu_milli: Mapping[str, int]
@@ -84,7 +94,7 @@ class Expectation(NamedTuple):
 
 
 def observe(forecast: Forecast, uses: Mapping[str, Use], now_s: float, tuning: ReclaimTuning) -> Forecast:
-    """Return the forecast that has seen these uses, by pod id; none at all is "readings failed"."""
+    """Return the forecast after these uses, by pod id; no use at all means that readings failed."""
     if not uses:
         return forecast
     peaks = dict(forecast.peaks)
@@ -102,7 +112,7 @@ def observe(forecast: Forecast, uses: Mapping[str, Use], now_s: float, tuning: R
 
 
 def _as_it_was(before: Use | None, now: Use) -> Use:
-    """Return a pod's use with what could not be read as it was."""
+    """Return a pod's use; an amount that could not be read keeps its last value."""
     if before is None:
         return now
     return Use(
@@ -119,7 +129,7 @@ def _observed(before: Observed, uses: Mapping[str, Use], now_s: float) -> Observ
 
 
 def _is_read(amounts: Mapping[str, int | None]) -> bool:
-    """Whether a resource was read: of anybody, and of the system, whose use is made of the node's and of all pods'."""
+    """Return whether a resource was read: for any pod, and for the system (the node's use less all pods' use)."""
     return amounts.get(SYSTEM, 0) is not None and any(amount is not None for amount in amounts.values())
 
 
@@ -179,7 +189,7 @@ def _kept(histories: dict[str, History], now_s: float, tuning: ReclaimTuning) ->
 
 
 def blind_for(forecast: Forecast, now_s: float, tuning: ReclaimTuning) -> Blind:
-    """Return for how long the readings of each resource have failed."""
+    """Return for how many seconds the readings of each resource have failed."""
     return Blind(*(_blind_s(observed_s, now_s, tuning) for observed_s in forecast.observed))
 
 
@@ -191,12 +201,13 @@ def _blind_s(observed_s: float | None, now_s: float, tuning: ReclaimTuning) -> f
 def expect(
     forecast: Forecast, online: Mapping[str, OnlinePod], now_s: float, tuning: ReclaimTuning
 ) -> Expectation:
-    """Return what every online pod is expected to use, and the system.
+    """Return the expected use of every online pod, and of the system.
 
-    By the tuned estimator; while a workload is being learnt, its request or peak so far; of a resource without
-    readings, the same hour yesterday. Never below what the pod uses now; memory never below what is promised to it, and
-    never above its limit but for what it holds now. Costs some 15 µs a pod, and little changes before the next sample:
-    worth keeping until then, or until another pod comes.
+    The configured estimator gives it. While a workload is being learnt, its request or its peak so far counts. For a
+    resource without readings, the same hour yesterday counts. The result is never below the pod's present use. Memory
+    is never below the promised amount, and never above the pod's limit, except for memory in use now. A call costs
+    some 15 µs a pod, and little changes before the next sample: keep the result until then, or until another pod
+    comes.
     """
     blind = blind_for(forecast, now_s, tuning)
     cpu: dict[str, int] = {}
@@ -221,10 +232,11 @@ def shown(
     now_s: float,
     tuning: ReclaimTuning,
 ) -> Expectation:
-    """Return the expectation without its guesses, never above it: who is still being learnt at what it has shown.
+    """Return the expectation without guesses, never above it.
 
-    By the tuned estimator, on the little that it has, and never below the highest use so far. The memory that is
-    promised is no guess, nor is a request where requests are the tuned estimate.
+    Workloads that are being learnt count with their measured use. The configured estimator gives it from the few
+    samples, and it is never below the highest use so far. Promised memory is no guess. Nor is a request, if requests
+    are the configured estimate.
     """
     cpu, memory = dict(expected.cpu_milli), dict(expected.memory_bytes)
     for pod_id in expected.learning:
@@ -243,7 +255,7 @@ def _shown(evidence: Evidence, tuning: ReclaimTuning) -> int:
 
 
 def _memory(pod: OnlinePod, estimated: int, held: int, tuning: ReclaimTuning) -> int:
-    """A limit bounds what it may come to hold; what it does hold it holds, whatever the limit is by our arithmetic."""
+    """Return the expected memory, bytes. The limit bounds future use; memory in use counts even above the limit."""
     promised = int(pod.memory_bytes * tuning.memory_request_claim)
     return max(held, _capped(max(promised, estimated), pod.memory_limit))
 
@@ -263,7 +275,7 @@ def _evidence(
     forecast: Forecast, pod_id: str, pod: OnlinePod, now_s: float, tuning: ReclaimTuning
 ) -> tuple[Evidence, Evidence]:
     history = forecast.histories.get(pod.workload) or _STRANGER
-    # a pod that has just come is measured before its first sample is in: its peak so far is evidence already
+    # a new pod is measured before its first sample is stored: its peak so far is evidence already
     unknown = Use(pod.workload)
     peak = _higher(forecast.latest.get(pod_id, unknown), forecast.peaks.get(pod_id, unknown))
     cpu, memory, margin = history.cpu, history.memory, tuning.margin

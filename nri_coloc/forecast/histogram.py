@@ -1,13 +1,13 @@
-"""How often a workload used how much: buckets that widen with the amount, in which old samples fade.
+"""Count how often a workload used each amount: buckets that widen with the amount, in which old samples fade.
 
-The shape is the Vertical Pod Autoscaler's and Koordinator's: bucket k of a scale begins at
-first · (ratio^k − 1) / (ratio − 1), so that every answer is at most one bucket, here 5 %, above the truth and never
-below it. A sample weighs half of one that is a half-life younger.
+The shape is the Vertical Pod Autoscaler's and Koordinator's: bucket k of a scale begins at first · (ratio^k − 1) /
+(ratio − 1), so that every answer is at most one bucket, here 5 %, above the truth and never below it. A sample weighs
+half of a sample that is one half-life younger.
 
 There is no reference time: a histogram knows how many half-lives it has aged, and one gap ages it by at most two. So
-neither a clock that jumps nor days of being switched off wipe a histogram, and a clock set back ages nothing. (Who was
-not seen for `forecast.forget_s` by that clock is forgotten whole, which is `forecast`'s to say.)
-Values are never changed in place, though arrays could be: `added` returns a new one.
+neither a clock that jumps nor days of being switched off erase a histogram, and a clock set back ages nothing. (A
+workload unseen for `forecast.forget_s` by that clock is dropped as a whole, in `expectations`.) Values are never
+changed in place, although arrays could be: `added` returns a new one.
 """
 
 from array import array
@@ -24,7 +24,7 @@ _RESCALED_AT: Final = 24.0
 """Half-lives after which all weights are scaled back: a 32-bit float still holds 2^24 beside 1."""
 
 _NOTHING: Final = 1e-6
-"""A weight that 20 half-lives have been over: less is dropped (the autoscaler's epsilon is of this order too)."""
+"""A weight after 20 half-lives: a smaller one is dropped (the autoscaler's epsilon is of this order too)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,11 @@ MEMORY_BYTES: Final = exponential(5 << 20, 1.05, 2 << 40)
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Weights by bucket, and the age in half-lives that the next sample's weight is 2 to the power of.
+    """Weights by bucket.
 
-    `last_s`: when the last sample was added, seconds of any clock that goes on over restarts.
+    weights: one for each bucket of the scale.
+    age: half-lives; the next sample weighs 2 to this power.
+    last_s: time of the last sample, seconds of any clock that continues over restarts.
     """
 
     weights: "array[float]"
@@ -71,17 +73,17 @@ class Histogram:
 
     @property
     def total(self) -> float:
-        """The sum of the weights; 0.0 says that nothing is known."""
+        """Return the sum of the weights; 0.0 for an empty histogram."""
         return sum(self.weights)
 
 
 def empty(scale: Scale) -> Histogram:
-    """Return a histogram of nothing."""
+    """Return a histogram without samples."""
     return Histogram(array("f", bytes(4 * len(scale.edges))))
 
 
 def of(scale: Scale, weights: Iterable[tuple[int, float]], last_s: float) -> Histogram:
-    """Return a histogram of known weights by bucket, as a checkpoint keeps them."""
+    """Return a histogram of known weights by bucket, as a checkpoint holds them."""
     made = array("f", bytes(4 * len(scale.edges)))
     for bucket, weight in weights:
         made[bucket] = weight
@@ -106,9 +108,9 @@ def faded(histogram: Histogram, age: float) -> "array[float]":
 
 
 def percentile(histogram: Histogram, scale: Scale, part: float) -> int | None:
-    """Return the amount that `part` (0 to 1) of the weight stays within, rounded up to its bucket's end.
+    """Return the amount that covers `part` (0 to 1) of the weight, rounded up to its bucket's end.
 
-    None where nothing was ever added. 1.0 is the highest amount that has not faded away.
+    None for an empty histogram. 1.0 is the highest amount that has not faded away.
     """
     sums = list(accumulate(histogram.weights))
     if not sums[-1]:

@@ -1,7 +1,7 @@
-"""The peak of every hour of the last day, for the time when nothing can be measured.
+"""Keep the peak of every hour of the last day, for the time when readings fail.
 
-A ring of 25: the hour that runs now and the 24 before it, so that writing this hour does not take away yesterday's.
-Hours are counted from 1970 in UTC; "yesterday" is 24 hours ago, whatever the clocks on the wall do that night.
+A ring of 25: the present hour and the 24 before it, so that this hour does not overwrite the same hour of yesterday.
+Hours are counted from 1970 in UTC; "yesterday" is 24 hours ago, even when clocks change for summer.
 """
 
 from array import array
@@ -14,31 +14,32 @@ UNKNOWN: Final = -1
 _HOUR_S: Final = 3600.0
 _DAY: Final = 24
 _LARGEST: Final = 2**63 - 1
-"""The largest value of a slot; a day's peak is less."""
+"""The largest value of a slot; a day's peak is always less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """`newest`: the last hour written; the slot of an hour is that hour modulo the length."""
+    """The ring. `newest`: the last hour written; an hour's slot is that hour modulo the length."""
 
     newest: int
     peaks: "array[int]"
 
 
 def unknown() -> Hours:
-    """Return a ring of which nothing is known."""
+    """Return a ring of unknown peaks."""
     return Hours(0, array("q", [UNKNOWN] * LENGTH))
 
 
 def of(newest: int, peaks: Sequence[int]) -> Hours:
-    """Return a ring of known peaks in the order of the slots, as a checkpoint keeps them."""
+    """Return a ring of known peaks in the order of the slots, as a checkpoint holds them."""
     return Hours(newest, array("q", peaks))
 
 
 def noted(hours: Hours, amount: int, now_s: float) -> Hours:
-    """Return the ring with an amount (≥ 0) seen now; hours that were skipped are unknown.
+    """Return the ring with an amount (≥ 0) of now; skipped hours are unknown.
 
-    A clock set back by hours writes into those; by more than the ring holds, it begins anew.
+    A clock set back by hours writes into those hours. If it is set back by more than the ring holds, an empty ring
+    starts.
     """
     hour = int(now_s // _HOUR_S)
     newest, peaks = hours.newest, array("q", hours.peaks)
@@ -53,7 +54,7 @@ def noted(hours: Hours, amount: int, now_s: float) -> Hours:
 def yesterday(hours: Hours, now_s: float) -> int | None:
     """Return yesterday's peak of this hour and the next, whichever is higher; None if neither is known.
 
-    The next one too, because what is advertised now is used in an hour as well.
+    The next hour counts too, because the capacity advertised now is still used in an hour.
     """
     hour = int(now_s // _HOUR_S)
     known = [_peak_of(hours, wanted) for wanted in (hour - _DAY, hour - _DAY + 1)]

@@ -1,7 +1,6 @@
-"""What sharing the node cost its classes between two whole pictures: counters of cgroups as sums by group; pure.
+"""Add up by group the cost of sharing between two snapshots: growth of cgroup counters; pure.
 
-Only cgroups that are in both pictures, by identity, tell anything; a counter that is not there, or went back, tells
-nothing.
+Only cgroups in both snapshots, by identity, count. A counter that is missing or went back counts as 0.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ _NO_IO = IOReading()
 
 
 def of_containers(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, Toll]:
-    """Return what only containers' own files tell, by group; `groups`: whose group is known, by id."""
+    """Return the costs that only containers' own files show, by group. `groups`: the known groups by container id."""
     found: dict[Group, Toll] = {}
     for name, first, last in _pairs(before, after, groups):
         grown = Toll(
@@ -29,7 +28,7 @@ def of_containers(before: Readings, after: Readings, groups: Mapping[str, Group]
 
 
 def of_pods(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, Toll]:
-    """Return what pods' files, and those of host groups, tell of all below them."""
+    """Return the costs that files of pods and host groups show for all below them, by group."""
     found: dict[Group, Toll] = {}
     for name, first, last in _pairs(before, after, groups):
         was, now = first.io or last.io or _NO_IO, last.io or first.io or _NO_IO
@@ -74,7 +73,7 @@ def _sum(one: Toll, other: Toll) -> Toll:
 
 
 def _waited_us(reading: GroupReading) -> int | None:
-    """Return how long somebody waited for a CPU: by PSI, or where there is none as the threads tell it."""
+    """Return the CPU wait, µs: by PSI, or by the threads' run-queue delay if there is no PSI."""
     return reading.run_delay_us if reading.cpu is None else reading.cpu.some_us
 
 

@@ -1,8 +1,8 @@
-"""The full picture: every pod and container, kubepods, host groups and the node, in slices.
+"""Take a snapshot: every pod and container, kubepods, host groups and the node, in slices.
 
-At 110 pods with a container each it costs 22 ms of CPU time on cgroup v1 (`python -m benchmarks sampling`); whoever
-iterates may wait, or let hooks go first, after each slice. Nothing is kept between pictures. Who is on the node comes
-in with each picture, so that a picture is of those who were known when it began.
+At 110 pods with a container each it costs 22 ms of CPU time on cgroup v1 (`python -m benchmarks sampling`). The
+caller may wait, or let hooks go first, after each slice. Nothing is kept between snapshots. The list of cgroups comes
+with each snapshot, so that a snapshot shows the pods that were known when it began.
 """
 
 import time
@@ -16,10 +16,10 @@ from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.readings import CgroupReader, NodeReader
 
 GROUPS_A_SLICE: Final = 4
-"""About half a millisecond (`python -m benchmarks sampling`: sampling.slice.110)."""
+"""Cgroups in a slice: about half a millisecond (`python -m benchmarks sampling`: sampling.slice.110)."""
 
 Paths = Mapping[str, str]
-"""An id or a name to the cgroup's path below the hierarchy's root."""
+"""Path of the cgroup below the hierarchy's root, by id or name."""
 
 _Readings = dict[str, GroupReading]
 _Read = Callable[[str, float], GroupReading | None]
@@ -27,8 +27,14 @@ _Read = Callable[[str, float], GroupReading | None]
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """Who is to be seen. `kubepods`: "" if it is not known; `nodes`: the memory nodes. `amounts_only`: of everybody CPU
-    time and memory is enough, as it always is of kubepods."""
+    """The cgroups to read.
+
+    kubepods: its path, "" if unknown.
+    pods, containers, host_groups: by id or name.
+    reserved: CPUs that are neither lent nor owned.
+    nodes: memory nodes.
+    amounts_only: read only CPU time and memory, as is always done for kubepods.
+    """
 
     kubepods: str = ""
     pods: Paths = field(default_factory=dict)
@@ -40,7 +46,7 @@ class Subjects:
 
 
 class PictureTaker:
-    """Takes pictures of the cgroups of one layout; `clock`: monotonic seconds."""
+    """Takes snapshots of the cgroups of one layout. `clock`: monotonic seconds."""
 
     def __init__(
         self, layout: CgroupLayout, host_root: str = "/", clock: Callable[[], float] = time.monotonic
@@ -51,10 +57,10 @@ class PictureTaker:
         self._clock = clock
 
     def slices(self, subjects: Subjects, groups: int = GROUPS_A_SLICE) -> Iterator[Picture | None]:
-        """Yield None after the node and after every few cgroups, and the picture in the end.
+        """Yield None after the node and after every few cgroups, and the snapshot in the end.
 
-        `took_s` leaves out what the caller did between the slices. Never raises for what cgroups do; ValueError for
-        a path that leads out of the hierarchy.
+        `took_s` leaves out the caller's time between the slices. Never raises for the state of a cgroup; ValueError
+        for a path that leads out of the hierarchy.
         """
         began = resumed = self._clock()
         took = 0.0
@@ -73,13 +79,13 @@ class PictureTaker:
         yield Picture(began, node, kubepods, found.pods, found.containers, found.host_groups, took)
 
     def take(self, subjects: Subjects) -> Picture:
-        """Take a picture without waiting."""
+        """Return a snapshot without waiting."""
         *_, picture = self.slices(subjects)
-        assert picture is not None  # the last one always is
+        assert picture is not None  # the last slice is always a snapshot
         return picture
 
     def _wanted(self, subjects: Subjects, found: "_Found") -> Iterator[tuple[_Readings, str, str, _Read]]:
-        """Yield where a reading goes, under which name, of which path, and how it is made."""
+        """Yield the place of each reading, its name, its cgroup's path, and the function that reads it."""
         read = self._groups.amounts if subjects.amounts_only else self._groups.group
         if subjects.kubepods:
             yield found.kubepods, subjects.kubepods, subjects.kubepods, self._groups.amounts

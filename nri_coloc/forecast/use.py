@@ -1,7 +1,6 @@
-"""What pods used between two pictures: the raw material of the prediction.
+"""Compute the use of pods between two snapshots: the input of the forecast.
 
-Rates are made of two readings of the same cgroup, by its identity; anything else says nothing, which is None and
-never zero.
+Rates are made of two readings of the same cgroup, by its identity. Otherwise the rate is unknown: None, never zero.
 """
 
 from collections.abc import Mapping
@@ -12,11 +11,15 @@ from nri_coloc.core.readings import GroupReading, NodeReading, Picture, risen
 from nri_coloc.pods.replicas import OnlinePod
 
 SYSTEM: Final = "/system"
-"""The workload, and the pod, that stands for all that runs beside kubepods; no namespace is empty."""
+"""The workload, and the pod, that represents all use beside kubepods; no namespace is empty."""
 
 
 class Use(NamedTuple):
-    """What one pod used: milli-CPU on average between two pictures, working set in bytes; None is not known."""
+    """One pod's use; None is unknown.
+
+    cpu_milli: mean between two snapshots, milli-CPU.
+    memory_bytes: working set.
+    """
 
     workload: str
     cpu_milli: int | None = None
@@ -24,11 +27,11 @@ class Use(NamedTuple):
 
 
 def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod]) -> dict[str, Use]:
-    """Return what the online pods, and the system beside kubepods, used between two pictures.
+    """Return the use of the online pods, and of the system beside kubepods, between two snapshots.
 
-    A pod that is not in the later picture is left out; what cannot be told of one that is, is None. What ran on
-    reserved CPUs counts as nobody's: it was the system's first, for which they are, and what is left of it was of pods
-    that may run there (`usage.claimed` divides alike).
+    A pod that is not in the later snapshot is left out; an amount that cannot be computed is None. Use on reserved
+    CPUs does not count. It is subtracted from the system first, because these CPUs are meant for it. The rest is
+    subtracted from pods that may run there (`usage.claimed` divides alike).
     """
     uses = {
         pod_id: Use(
@@ -46,8 +49,11 @@ def uses_between(before: Picture, after: Picture, online: Mapping[str, OnlinePod
 
 
 def _without_reserved(uses: Mapping[str, Use], there: Mapping[str, int | None], milli: int) -> dict[str, Use]:
-    """Take so much off the pods that may run on reserved CPUs, each in proportion to its use: of which it ran there
-    no file tells. Where one's use is not known nothing is, for it may have been that one's."""
+    """Return the uses of pods that may run on reserved CPUs, reduced by `milli` in proportion to their use.
+
+    No file shows which of these pods ran there. If one pod's use is unknown, nothing is subtracted, because all of it
+    may have been that pod's.
+    """
     known = {pod_id: used for pod_id, used in there.items() if used is not None}
     if len(known) < len(there):
         return {}
@@ -56,7 +62,10 @@ def _without_reserved(uses: Mapping[str, Use], there: Mapping[str, int | None], 
 
 
 def _pod_milli(before: Picture, after: Picture, pod_id: str, pod: OnlinePod) -> int | None:
-    """What its containers used that are lent to is not its own; one of which nothing is known hides nothing."""
+    """Return a pod's own use, milli-CPU, without its containers that are lent to.
+
+    A container with unknown use subtracts nothing.
+    """
     milli = None if pod.own_cpus else milli_between(before.pods.get(pod_id), after.pods[pod_id])
     if milli is None or not pod.lent_to:
         return milli
@@ -65,7 +74,10 @@ def _pod_milli(before: Picture, after: Picture, pod_id: str, pod: OnlinePod) -> 
 
 
 def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
-    """Return the mean use in milli-CPU; None for two different cgroups, a clock that stands or a counter set back."""
+    """Return the mean use, milli-CPU.
+
+    None for two different cgroups, a clock that stands or a counter that went back.
+    """
     if before is None or after is None or before.key != after.key or after.at <= before.at:
         return None
     used_us = risen(before.usage_us, after.usage_us)
@@ -77,10 +89,10 @@ def _working_set(reading: GroupReading | None) -> int | None:
 
 
 def _beside_pods(before: Picture, after: Picture) -> int | None:
-    """What ran beside pods, less what ran on reserved CPUs, which is negative as far as that was pods' use; a host
-    group's of the box is none of it.
+    """Return the use beside pods less the use on reserved CPUs; negative as far as that was pods' use.
 
-    Of the rest nothing tells on which CPUs it ran: all of it counts as a claim on what is lent.
+    Host groups among the reclaim cgroups are left out. No counter shows on which CPUs the rest ran: all of it counts
+    as a claim on lendable CPUs.
     """
     pods = milli_between(before.kubepods, after.kubepods)
     first, last = before.node, after.node
@@ -97,17 +109,17 @@ def _milli(used_us: int, first: NodeReading, last: NodeReading) -> int:
 
 
 def _reserved_us(first: NodeReading, last: NodeReading) -> int:
-    """Two readings of one set of CPUs, of which none left and came back; else nothing is known of them."""
+    """Return the use of reserved CPUs, µs; 0 if the two readings are of different sets of CPUs."""
     if first.reserved != last.reserved:
         return 0
     return risen(first.reserved_usage_us, last.reserved_usage_us) or 0
 
 
 def _system_bytes(after: Picture) -> int | None:
-    """All that is neither free, nor easily reclaimed, nor the pods' own, nor a host group's.
+    """Return the memory that is neither free, nor easily reclaimed, nor in use by pods or host groups; bytes.
 
-    Working sets have reclaimable slab in them (usage less inactive file), which the machine's use has not any more: it
-    is taken off once. Where only its most is known, the system is taken for larger and not for smaller.
+    Working sets contain reclaimable slab (usage less inactive file). The machine's use no longer contains it here, so
+    it is added once. If only a slab's upper bound is known, the system counts as larger, never as smaller.
     """
     node, kubepods = after.node, after.kubepods
     pods = kubepods.memory if kubepods is not None else None

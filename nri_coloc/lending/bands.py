@@ -1,10 +1,13 @@
-"""Sizes of pools by load: each online tier keeps its utilisation within a band, the lowest has what is left.
+"""Size pools by load: keep the utilisation of each online tier within a band, and give `reclaim` the remaining CPUs.
 
-A tier above its band grows at once, one that stayed below it for the dwell gives back; both land in the middle of the
-band, as far as can be from either edge, so that the next change is far (Meituan's LAR resizes by load in bands, too).
-CPUs are given in turns, the higher priority first in each: one each, the minimum, what keeps a tier at its upper edge,
-what it wants beyond that. So a burst of a higher tier takes first what the lowest has, then what the others have beyond
-their need, then their need down to their minimum; and what comes back goes the other way, to `reclaim` step by step.
+A tier above its band grows at once. A tier that stayed below its band for the dwell shrinks. Both get the size that
+puts their load in the middle of the band, far from either edge, so that the next change comes late. (Meituan's LAR
+resizes by load in bands, too.)
+
+CPUs are given in several passes, and in each pass to higher priorities first: one CPU each, the minimum, the CPUs
+that keep a tier at its upper edge, and the CPUs that it wants beyond that. A burst of a higher tier therefore takes
+CPUs in this order: from the lowest tier, from other tiers beyond their need, and from their need down to their
+minimum. CPUs that become free return in the opposite order, and reach `reclaim` step by step.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +22,14 @@ from nri_coloc.core.workload import QoSClass
 
 
 class Tier(NamedTuple):
-    """One pool of online containers, or `reclaim`, the lowest.
+    """One pool of online containers, or `reclaim`, the lowest tier.
 
-    `band`: utilisation, low and high, 0–1; None is sized by what is asked for. `minimum`, `maximum`: CPUs, 0 for none.
-    `asked`: CPUs that its members ask for in all, rounded up, at least 1 while it has any; it never has more than that,
-    or than its minimum.
+    name: the pool's name.
+    priority: a tier with a higher number gets CPUs first.
+    band: utilisation, low and high, 0 to 1. Without a band (None) the tier has the CPUs that its members ask for.
+    minimum, maximum: CPUs, 0 for no bound.
+    asked: CPUs that all its members ask for, rounded up, at least 1 while it has members. A tier never gets more CPUs
+        than this number, or than its minimum if that is larger.
     """
 
     name: str
@@ -35,22 +41,28 @@ class Tier(NamedTuple):
 
     @property
     def most(self) -> int:
-        """CPUs beyond which it never grows."""
+        """Return the CPUs beyond which the tier never grows."""
         most = max(self.asked, self.minimum)
         return min(most, self.maximum) if self.maximum else most
 
 
 class Allocatable(NamedTuple):
-    """What there is to share out: CPUs in all, and by how many of them `reclaim` may grow now at other tiers' cost."""
+    """The CPUs to divide.
+
+    cpus: all of them.
+    step: CPUs by which `reclaim` may grow now at the cost of other tiers.
+    """
 
     cpus: int
     step: int
 
 
 class Idle(NamedTuple):
-    """Since when a tier has been below its band, and the most CPUs that it used meanwhile.
+    """A tier's time below its band.
 
-    `giving`: it dwelt, and has more than it wants only because `reclaim` grows step by step.
+    since: start of that time, seconds.
+    peak: the most CPUs that the tier used since then.
+    giving: the dwell is over, and the tier still has more CPUs than it wants, because `reclaim` grows step by step.
     """
 
     since: float
@@ -60,14 +72,19 @@ class Idle(NamedTuple):
 
 @value
 class Memory:
-    """What the next sizing needs of the last one: the sizes, and who has been below its band."""
+    """The state that the next sizing needs from the last one: all sizes, and the tiers below their band."""
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     idle: Mapping[str, Idle] = field(default_factory=dict)
 
 
 class _Wish(NamedTuple):
-    """CPUs that keep a tier at the upper edge of its band, CPUs that it is to have, and why."""
+    """One tier's claim.
+
+    need: CPUs that keep the tier at the upper edge of its band.
+    want: CPUs that the tier is to have.
+    because: the reason.
+    """
 
     need: int
     want: int
@@ -75,16 +92,19 @@ class _Wish(NamedTuple):
 
 
 _EPSILON: Final = 1e-9
-"""A load that is exactly at an edge is within its band, whatever the floating point says."""
+"""CPUs. Tolerance for rounding: a load that is exactly at an edge is within its band."""
 
 _NO_TIERS: Final = frozenset(POOLS) - {SHARE}
 
 
 def tiers(plan: Iterable[PoolTuning], asked: Mapping[str, Asked], core: int = 0) -> tuple[Tier, ...]:
-    """Return the tiers that an operator's pools make, `share` and `reclaim` among them.
+    """Return the tiers that the operator's pools make, `share` and `reclaim` included.
 
-    `asked`: by pool, `share` included. Of a pool with groups each is a tier. A pool that is only a name over `share`
-    counts there, one over `system` nowhere. `core`: CPUs of a core, which `reclaim` always has.
+    asked: what is asked for by pool, `share` included.
+    core: CPUs of one core, the least that `reclaim` has.
+
+    If a pool is divided into groups, each group is a tier. A pool that is only a name for CPUs of `share` counts as
+    part of `share`. A pool that is only a name for CPUs of `system` is in no tier.
     """
     by_name = _by_name(plan)
     milli = {SHARE: 0}
@@ -102,7 +122,7 @@ def tiers(plan: Iterable[PoolTuning], asked: Mapping[str, Asked], core: int = 0)
 
 
 def tier_of(pool: str, plan: Iterable[PoolTuning]) -> str:
-    """Return the tier that the members of a pool are in, "" for none: that of the pool, or of what it is a name for."""
+    """Return the tier of a pool's members: the pool, or the pool that it is a name for; "" for no tier."""
     return _tier_of(pool, _by_name(plan))
 
 
@@ -137,10 +157,11 @@ def sizes(
     tuning: ReclaimTuning,
     now: float,
 ) -> tuple[Memory, dict[str, int], str]:
-    """Return what to remember, the CPUs of every tier and of `reclaim`, and why in words.
+    """Return the state to remember, the CPUs of every tier and of `reclaim`, and the reason in words.
 
-    `loads`: CPUs used by tier; one that is missing was not measured, and keeps what it has. The sizes sum up to all
-    that is allocatable.
+    loads: CPUs used by tier. A tier that was not measured is missing here and keeps its size.
+
+    The sizes sum up to all allocatable CPUs.
     """
     online = sorted((t for t in tiers if t.name != RECLAIM), key=lambda tier: -tier.priority)
     lowest = next((t for t in tiers if t.name == RECLAIM), Tier(RECLAIM))
@@ -173,7 +194,7 @@ def _idle(tier: Tier, load: float | None, memory: Memory, now: float) -> Idle | 
 
 
 def _wish(tier: Tier, load: float | None, size: int) -> _Wish:
-    """Return what a tier is to have, but for what it may have dwelt below its band."""
+    """Return a tier's claim, before a dwell below its band is considered."""
     if tier.band is None or (load is None and not size):
         return _Wish(tier.most, tier.most)
     if load is None:
@@ -190,7 +211,7 @@ def _wish(tier: Tier, load: float | None, size: int) -> _Wish:
 
 
 def _gift(tier: Tier, wish: _Wish, size: int, idle: Idle, now: float) -> _Wish:
-    """Return what a tier is to have that has dwelt below its band."""
+    """Return the claim of a tier that stayed below its band for the dwell."""
     assert tier.band is not None  # only such a tier is ever idle
     wanted = min(_middle(tier.band, idle.peak), size, tier.most)
     seconds = now - idle.since
@@ -199,12 +220,12 @@ def _gift(tier: Tier, wish: _Wish, size: int, idle: Idle, now: float) -> _Wish:
 
 
 def _bound(tier: Tier, wanted: int) -> str:
-    """Say what keeps a tier from what its load would give it."""
+    """Return the words for a bound that keeps a tier from the CPUs that its load asks for; "" for no bound."""
     return f", and may have {tier.most} as its members ask for {tier.asked}" if wanted > tier.most else ""
 
 
 def _middle(band: tuple[float, float], load: float) -> int:
-    """Return the CPUs of which a load is the middle of the band."""
+    """Return the CPUs for which a load lies in the middle of the band."""
     return _whole(2 * load / (band[0] + band[1]))
 
 
@@ -219,9 +240,10 @@ def _given(
     before: Mapping[str, int],
     allocatable: Allocatable,
 ) -> dict[str, int]:
-    """Share out all CPUs in turns; `reclaim` has what is left as far as it may, and the last online tier the rest.
+    """Return the CPUs of each tier.
 
-    What would let `reclaim` grow by more than a step stays with those that had it; the higher ones keep first.
+    `reclaim` gets the CPUs that remain, up to its maximum; the last online tier gets the rest. If `reclaim` would
+    grow by more than a step, the excess stays with the tiers that had it, higher priorities first.
     """
     given = dict.fromkeys((tier.name for tier in (*online, lowest)), 0)
     left, most = allocatable.cpus, lowest.maximum if lowest.maximum and online else allocatable.cpus
@@ -252,7 +274,7 @@ def _take_turn(given: dict[str, int], turn: Iterable[tuple[str, int]], left: int
 def _words(
     wishes: Mapping[str, _Wish], before: Mapping[str, int], given: Mapping[str, int], cpus: int
 ) -> str:
-    """Say of each tier that changed, or could not, what moved it; of `reclaim` what it has."""
+    """Return, for each tier that changed or was kept from changing, the cause; for `reclaim`, its CPUs."""
     said = []
     for name, wish in wishes.items():
         has, had = given[name], before.get(name)

@@ -20,11 +20,17 @@ from nri_coloc.lending.stall import Cause, Gauge, Stall
 from nri_coloc.lending.usage import Meter, Use
 
 BUCKETS = 8
-"""The window moves on by an eighth of itself; it covers at least the whole, and about a quarter more at most."""
+"""Buckets of a window. It moves by an eighth of its length and covers at most a quarter more than its length."""
 
 
 class Peaks(NamedTuple):
-    """Closed buckets as (end, peak), the highest of them, and the open bucket; milli-CPU, seconds."""
+    """The highest use within a moving window; milli-CPU, seconds.
+
+    closed: buckets that have ended, as (end, peak).
+    highest: the highest peak of the closed buckets.
+    opened_at: start of the open bucket.
+    open: peak of the open bucket.
+    """
 
     closed: tuple[tuple[float, int], ...] = ()
     highest: int = 0
@@ -33,17 +39,17 @@ class Peaks(NamedTuple):
 
     @property
     def peak(self) -> int:
-        """The highest value of the window."""
+        """Return the highest value of the window, milli-CPU."""
         return max(self.highest, self.open)
 
 
 def begin(value: int, now: float) -> Peaks:
-    """Return a window that knows this one value."""
+    """Return a window with this single value."""
     return Peaks(opened_at=now, open=value)
 
 
 def push(peaks: Peaks, value: int, now: float, window_s: float) -> Peaks:
-    """Return the window with one more value; what ended before it began is forgotten."""
+    """Return the window with one more value, without the buckets that ended before the window begins."""
     if now - peaks.opened_at < window_s / BUCKETS:
         return peaks if value <= peaks.open else peaks._replace(open=value)
     horizon = now - window_s
@@ -52,21 +58,24 @@ def push(peaks: Peaks, value: int, now: float, window_s: float) -> Peaks:
 
 
 QUIET_MILLI: Final = 20
-"""Reclaimed use below this disturbs no online pod, milli-CPU."""
+"""Milli-CPU. Reclaimed pods that use less than this do not delay online pods."""
 
 CLOSER_S: Final = 0.012
-"""How soon use that jumped is looked at again: over so long the counters' own error leaves most of a full burst."""
+"""Seconds to the next tick after a burst.
+
+`usage.judged` subtracts the counters' error. Over this interval most of a full burst remains.
+"""
 
 
 def usual_period(
     verdict: Verdict, scene: Scene, use: Use | None, tuning: ReclaimTuning, mean_took_s: float
 ) -> float:
-    """Return the seconds between two ticks; `mean_took_s`: what a tick costs, CPU time.
+    """Return the seconds between two ticks. `mean_took_s`: CPU time of one tick.
 
-    A box at its floor cannot be cut, so it is watched closely only when it might grow: the evidence for growth is
-    always made of quick ticks. A large box that rests may wake up together with a burst, and is taken back in time even
-    then (`rest_tick_s`). The cost bound stretches the quick period, but never beyond what still takes CPUs back in
-    time (`tick_max_s`).
+    A reclaim pool at its floor cannot shrink. It is watched closely only if it might grow, because growth needs
+    readings of short intervals. A large pool whose pods use almost nothing may become busy together with a burst of
+    online use. At `rest_tick_s` its CPUs are still taken back in time. The bound on the loop's cost stretches the
+    short period up to `tick_max_s`, beyond which CPUs would be taken back too late.
     """
     if use is not None:
         if use.members == 0:
@@ -79,15 +88,15 @@ def usual_period(
 
 
 def jump(lendable: int, tuning: ReclaimTuning) -> float:
-    """Return by how much use has to rise from one look to the next for a closer one, milli-CPU.
+    """Return the rise of use between two readings that makes the next tick come sooner, milli-CPU.
 
-    It may be a burst that only began: what was read is of an interval that was quiet for the most part.
+    Such a rise may be the beginning of a burst: most of the interval that was read lay before it.
     """
     return dead_band_milli(lendable, tuning) / 4
 
 
 def closer(period_s: float, tuning: ReclaimTuning) -> float:
-    """Return when to look again after use that jumped; a box that cannot be cut is looked at no sooner."""
+    """Return the seconds to the next tick after a rise of use. A pool that cannot shrink is read no sooner."""
     return min(period_s, CLOSER_S) if period_s < tuning.quiet_tick_s else period_s
 
 
@@ -103,9 +112,12 @@ _NEVER = float("-inf")
 class Rates(NamedTuple):
     """The last rates and their peak; milli-CPU, seconds.
 
-    `online` and `system` as `usage.judged` has them. `rated_at`: when the newest interval of the pods ended, `oldest`:
-    when the oldest vital one did. `known_since`: since when `peaks` has no gap. `rise`: how far the newest use lies
-    above the peak before it.
+    online, system: use as judged by `usage.judged`.
+    rated_at: end of the newest interval of the pods.
+    oldest: end of the oldest interval of pods or system.
+    peaks: peak of online and system use together.
+    known_since: start of the time in which `peaks` has no gap; -inf before the first rate.
+    rise: the newest use less the peak before it, at least 0.
     """
 
     online: int = 0
@@ -118,10 +130,15 @@ class Rates(NamedTuple):
 
 
 class LoopMemory(NamedTuple):
-    """What the loop knows between ticks; the empty one is the start. Mappings are never changed in place.
+    """The loop's state between two ticks. An empty one is the start. Mappings are never changed in place.
 
-    `period_s`: what the last tick advised; `pace_s`: what it does where use does not jump. `learns_until`: how long
-    a box that was found keeps its size while not all that runs has a rate.
+    at: time of the last tick.
+    meters, gauges: last counters and rates by sample key, for use and for stalls.
+    rates: last rates and their peak.
+    lent: the size of the reclaim pool and the state of its control.
+    period_s: seconds to the next tick, as the last tick advised.
+    pace_s: the same without a rise of use.
+    learns_until: until then a pool of the previous process keeps its size if a running cgroup has no rate yet.
     """
 
     at: float = _NEVER
@@ -135,24 +152,29 @@ class LoopMemory(NamedTuple):
 
 
 def resumed(cpus: int, now: float, tuning: ReclaimTuning) -> LoopMemory:
-    """Return the memory of a loop that finds a box of so many CPUs and knows nothing else.
+    """Return the state of a loop that knows only the size of the previous process's reclaim pool, `cpus`.
 
-    The box keeps them until all that runs has been measured, which is then judged as use that was never lower: what it
-    does not leave is taken back at once. After `stale_s` what was measured by then counts, and the floor without that.
+    The pool keeps this size until all running pods and the system have been measured. Their use then counts as if it
+    had never been lower, and CPUs beyond the headroom are taken back at once. After `stale_s` the rates measured by
+    then decide. Without any rate the pool gets its floor.
     """
     return LoopMemory(lent=Lent(1000 * cpus, cpus), learns_until=now + tuning.stale_s)
 
 
 def learns(memory: LoopMemory, now: float) -> bool:
-    """Whether the box keeps what it was found with, because not all that runs has been measured."""
+    """Return whether the reclaim pool keeps the size found at the start, because not all use has been measured."""
     return memory.rates.known_since == _NEVER and now < memory.learns_until
 
 
 class Tick(NamedTuple):
     """One tick's result.
 
-    `next_s`: when to tick again; `stall`: the worst waiting, blamed on the box or not; `grounds`: what
-    `sentence.because` words, None while lending is disabled.
+    memory: state for the next tick.
+    target: size of the reclaim pool.
+    headroom: CPU that may be lent now.
+    next_s: seconds to the next tick.
+    stall: the worst stall of the groups just read.
+    grounds: input of `sentence.because`; None while lending is disabled.
     """
 
     memory: LoopMemory
@@ -164,9 +186,10 @@ class Tick(NamedTuple):
 
 
 def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now: float) -> Tick:
-    """Decide the size of the box from what was just read. `now`, and all times in `readings`, are one clock's seconds.
+    """Return the size of the reclaim pool for these readings.
 
-    A clock that went back begins anew with the floor, as at the start.
+    `now` and all times in `readings` are seconds of one clock. After a clock that went back, the loop starts again at
+    the floor.
     """
     if not tuning.enabled:
         return _disabled(readings, tuning, now)
@@ -194,23 +217,23 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
 
 
 def _costed(memory: LoopMemory, readings: FastReadings) -> Lent:
-    """Note what it cost if the box grew in the last tick."""
+    """Return the lending state with the cost of the last tick, if the pool grew in it."""
     lent = memory.lent
     return lent._replace(growth_took_s=readings.took_s) if lent.grown_at == memory.at != _NEVER else lent
 
 
 def _learnt(memory: LoopMemory, use: Use, readings: FastReadings, tuning: ReclaimTuning, now: float) -> Rates:
-    """Return this tick's rates judged, and their peak of the dwell kept."""
+    """Return this tick's judged rates, and their peak over the dwell."""
     rates, span = memory.rates, use.span_s
     behind = usage.behind_s(max(1, readings.lendable), readings.counters_s)
     known_since = rates.known_since
     window = tuning.average_s if known_since != _NEVER else 0.0
-    # the counters' own error is that of the sum: judged one by one, the parts would be forgiven it twice
+    # judge the sum: if online and system were judged separately, the counters' error would be subtracted twice
     total = usage.judged(use.online + use.system, span, rates.online + rates.system, window, behind)
     system = min(total, usage.judged(use.system, span, rates.system, window, behind))
     online = total - system
     if known_since == _NEVER or span > tuning.stale_s:
-        # an average over more than stale_s hides whatever peaked within it
+        # an average over more than stale_s hides the peaks within it
         peaks, known_since, rise = begin(total, now), now, 0
     else:
         rise = max(0, total - rates.peaks.peak)
@@ -244,7 +267,7 @@ def _scene(
 
 
 def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
-    """Return how late this tick is by whatever shows it: the shell's plan, the age of the readings, our own advice."""
+    """Return how late this tick is, seconds: the largest delay by plan, age of readings, or last advice."""
     since_advice = now - memory.at - memory.period_s if memory.at != _NEVER else 0.0
     return max(readings.late_s, now - readings.at, since_advice)
 
@@ -259,14 +282,14 @@ def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuni
 
 
 def _change(before: int, after: int) -> Change:
-    """The first decision takes the box from all of `share` to the floor."""
+    """Return the direction. The first decision counts as suppression: until then the pool has all CPUs of `share`."""
     if before == after:
         return Change.KEEP
     return Change.GROW if 0 < before < after else Change.SUPPRESS
 
 
 def _disabled(readings: FastReadings, tuning: ReclaimTuning, now: float) -> Tick:
-    """Without lending the box has what `share` has, and nothing is measured."""
+    """Return the tick without lending: the reclaim pool has the CPUs of `share`, and nothing is measured."""
     cpus = max(1, readings.lendable)
     return Tick(
         LoopMemory(at=now, lent=Lent(cpus=cpus), period_s=tuning.idle_tick_s, pace_s=tuning.idle_tick_s),

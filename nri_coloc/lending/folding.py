@@ -1,7 +1,8 @@
-"""Fold changes of the reclaim pool into audit records: one a second while it moves one way, one a minute while not.
+"""Fold changes of the reclaim pool into audit records.
 
-Fifty ticks a second would flood the audit, and a record of the last tick alone would hide the one that mattered. So
-the changes between two records are folded into one, with the extremes. Pure; time is an argument, seconds of one clock.
+A pool that moves one way gets one record a second, a pool that swings one a minute. Fifty ticks a second would flood
+the audit. A record of the last tick alone would hide an important change before it. So the changes between two
+records are folded into one record with the extremes. Pure; time is an argument, seconds of one clock.
 """
 
 from collections.abc import Mapping
@@ -13,19 +14,25 @@ from nri_coloc.lending import sentence
 from nri_coloc.lending.sentence import Grounds, Input
 
 ONE_WAY_S: Final = 1.0
-"""Between two records of a pool that moves one way."""
+"""Seconds between two records of a pool that moves one way."""
 
 SWING_S: Final = 60.0
-"""Between two records of a pool that swings. A pool that did not turn for so long swings no more."""
+"""Seconds between two records of a pool that swings. Without a turn for this time the swing is over."""
 
 SWINGS_FROM: Final = 3
-"""Turns, each within SWING_S after the one before, that make a swing. One burst is two turns: there and back."""
+"""Turns, each within SWING_S after the last one, that make a swing. One burst is two turns: down and up."""
 
 _NEVER: Final = float("-inf")
 
 
 class Cadence(NamedTuple):
-    """When changes may be written. `turns`: how many came each within SWING_S after the one before."""
+    """The state that decides when a record may be written.
+
+    written_at: time of the last record.
+    direction: direction of the last change.
+    turned_at: time of the last turn.
+    turns: turns so far, each within SWING_S after the last one.
+    """
 
     written_at: float = _NEVER
     direction: Change = Change.KEEP
@@ -33,7 +40,7 @@ class Cadence(NamedTuple):
     turns: int = 0
 
     def turns_by(self, change: Change) -> bool:
-        """Whether a change goes against the direction; the first change of all turns nothing."""
+        """Return whether a change goes against the direction. The first change is never a turn."""
         return Change.KEEP not in (change, self.direction) and change is not self.direction
 
     def moved(self, change: Change, at: float) -> Self:
@@ -44,22 +51,22 @@ class Cadence(NamedTuple):
         return self._replace(direction=change, turned_at=at, turns=self.turns + 1 if is_quick else 1)
 
     def swings(self, at: float) -> bool:
-        """Whether the pool swings."""
+        """Return whether the pool swings."""
         return self.turns >= SWINGS_FROM and at - self.turned_at < SWING_S
 
     def is_due(self, at: float) -> bool:
-        """Whether the next record may be written; a clock that went back makes it due."""
+        """Return whether the next record may be written. A clock that went back makes it due."""
         pause_s = SWING_S if self.swings(at) else ONE_WAY_S
         return not 0.0 <= at - self.written_at < pause_s
 
     def allows(self, change: Change, at: float) -> bool:
-        """Whether a record may be written right after this change, of which the cadence does not know yet."""
+        """Return whether a record may be written right after this change, which the cadence does not hold yet."""
         after = self.moved(change, at)
         return after.is_due(at) or (self.turns_by(change) and not after.swings(at))
 
 
 class Extent(NamedTuple):
-    """The lowest and the highest of an amount."""
+    """The lowest and the highest value of an amount."""
 
     low: int
     high: int
@@ -73,9 +80,13 @@ class Extent(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One tick: the pool's CPUs before and after it.
+    """One tick's change of the pool.
 
-    `online`, `headroom`: milli-CPU; `stall`, `own_stall`: shares of wall time (0 to 1), blamed on lending or not.
+    before, after: the pool's CPUs before and after the tick.
+    online, headroom: milli-CPU.
+    stall: stall blamed on lending, share of wall time, 0 to 1.
+    own_stall: the remaining stall, share of wall time, 0 to 1.
+    grounds: input of the tick's reason.
     """
 
     before: CPUMask
@@ -88,18 +99,24 @@ class Step(NamedTuple):
 
     @property
     def change(self) -> Change:
-        """The direction of this tick; other CPUs of the same number are growth."""
+        """Return the direction of this tick. Other CPUs of the same number count as growth."""
         if self.before == self.after:
             return Change.KEEP
         return Change.SUPPRESS if self.after.bit_count() < self.before.bit_count() else Change.GROW
 
 
 class Record(NamedTuple):
-    """What a pool went through from `since` to `at`, seconds of the loop's clock.
+    """The pool's changes from `since` to `at`, folded into one.
 
-    `before`, `after`: its CPUs at both ends; `cpus`: their number in between. `turns`: changes of direction within.
-    `change`: the last direction. `online`, `headroom`: milli-CPU; `stall`, `own_stall`: the worst. `grounds`: of the
-    last tick that changed the CPUs.
+    since, at: seconds of the loop's clock.
+    ticks: ticks within this time.
+    turns: changes of direction within this time.
+    change: direction of the last change.
+    before, after: the pool's CPUs at both ends.
+    cpus: fewest and most CPUs.
+    online, headroom: lowest and highest, milli-CPU.
+    stall, own_stall: the worst of each, share of wall time.
+    grounds: input of the reason of the last tick that changed the CPUs.
     """
 
     since: float
@@ -118,7 +135,7 @@ class Record(NamedTuple):
 
     @property
     def direction(self) -> Change:
-        """The direction from one end to the other; the last one, where both ends have as many CPUs."""
+        """Return the direction from one end to the other; the last one if both ends have the same number of CPUs."""
         had, has = self.before.bit_count(), self.after.bit_count()
         if had == has:
             return self.change
@@ -126,19 +143,19 @@ class Record(NamedTuple):
 
 
 class Folding(NamedTuple):
-    """What was not written yet: `open` since the last record, its `change` is KEEP while nothing changed."""
+    """The state between two ticks. `open`: the ticks since the last record, with `change` KEEP for no change."""
 
     cadence: Cadence = Cadence()
     open: Record | None = None
 
     @property
     def rest(self) -> Record | None:
-        """The record that would be written if all ended now."""
+        """Return the record to write if the daemon ended now; None for none."""
         return None if self.open is None or self.open.change is Change.KEEP else self.open
 
 
 def fold(folding: Folding, step: Step, at: float) -> tuple[Folding, Record | None]:
-    """Add one tick; return the record to be written now, if any."""
+    """Return the state after one more tick, and the record to write now, if any."""
     cadence, change = folding.cadence, step.change
     record = _folded(folding.open, step, at, turned=cadence.turns_by(change))
     is_allowed, after = cadence.allows(change, at), cadence.moved(change, at)
@@ -190,7 +207,7 @@ def _begun(step: Step, at: float) -> Record:
 
 
 def because(record: Record) -> str:
-    """Return `<what was done>: <cause> (figures)`; a swing is named as such, with its extremes."""
+    """Return `<what was done>: <cause> (figures)`. A swing is named as a swing, with its extremes."""
     cpus = f"cpus {record.before.bit_count()} → {record.after.bit_count()}"
     if record.turns >= SWINGS_FROM:
         done = f"swing: {record.turns} turns in {record.at - record.since:.0f} s"

@@ -1,9 +1,10 @@
-"""Counters of groups of cgroups, read from open files: opened at the first read, closed when the cgroup is gone.
+"""Read the counters of groups of cgroups from open files.
 
-A key stands for exactly the cgroups that a sum was made of: a cgroup that leaves or joins makes another key, so that
-counters of different groups are never compared. For one cgroup the key is its folder's inode, for several a negative
-number made of their inodes. A file that exists and cannot be opened is part of the key, and makes the sum unknown:
-a sum without it would be too small, and a remainder too large. `Round` reads many gauges as one list of files.
+Files are opened at the first read and closed when the cgroup is gone. A key stands for exactly the cgroups that a sum
+is made of. If a cgroup leaves or joins, the key changes, so that counters of different groups are never compared. The
+key of one cgroup is the inode of its folder; the key of several is a negative number made of their inodes. A file
+that exists and cannot be opened is part of the key and makes the sum unknown. Without it a sum would be too small,
+and a remainder too large. `Round` reads many gauges as one list of files.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ from nri_coloc.lending.groups import Group
 from nri_coloc.lending.run_delay import RunDelay
 
 RETRY_S: Final = 0.5
-"""How long a cgroup that is not there is left in peace."""
+"""Seconds until a missing cgroup is tried again."""
 
 _GENERATION: Final = 1 << 64
 """A simulated node's file system may give a new folder the inode of an old one; cgroupfs never does."""
@@ -30,22 +31,26 @@ _Opened = list[tuple[OpenFile, Source]]
 
 
 class _Part(NamedTuple):
-    """One of the parts that a figure is made of: its open files, and the inodes of the folders of those refused."""
+    """One part of a figure.
+
+    opened: its open files.
+    refused: inodes of the folders whose files could not be opened.
+    """
 
     opened: _Opened
     refused: list[int]
 
     @property
     def inodes(self) -> list[int]:
-        """Those of all folders that are there, the open ones first."""
+        """Return the inodes of all folders that exist, the open ones first."""
         return [file.inode for file, _ in self.opened] + self.refused
 
 
 class CgroupGauge:
     """Reads the usage, pressure and throttling of one group.
 
-    `key`: that of its samples, 0 before the first. `lacks_pressure`: whether the last one had none to tell; `delay`
-    stands in then.
+    key: key of its samples, 0 before the first one.
+    lacks_pressure: whether the last sample had no pressure. In this case `delay` is read instead.
     """
 
     def __init__(self, group: Group, layout: CgroupLayout, bank: Descriptors) -> None:
@@ -73,8 +78,8 @@ class CgroupGauge:
     def read(self, now: float) -> Sample | None:
         """Return a sample; None while no cgroup of the group exists.
 
-        When one of them has vanished, a last sample without figures says that nothing more comes of this key; but who
-        is taken off and is gone uses nothing more, and the figure goes on.
+        After one of them has vanished, a last sample without figures marks the end of this key. Exception: a vanished
+        cgroup that is subtracted uses nothing more, and the figure continues.
         """
         if now >= self._open_at:
             self._open_all(now)
@@ -93,7 +98,7 @@ class CgroupGauge:
         return Sample(self.key, group.role, now, shares_box=group.shares_box, tier=group.tier, gone=True)
 
     def sample(self, now: float, figures: Sequence[int | None]) -> Sample:
-        """Make a sample of what its files, in their order, say."""
+        """Return a sample made of the figures of its files, in their order."""
         group, self._said = self._group, figures
         add, less, stalled = self._ends
         no_usage, no_pressure, no_throttling = self._refused
@@ -113,64 +118,64 @@ class CgroupGauge:
 
     @property
     def role(self) -> Role:
-        """Whose use it measures."""
+        """Return the role of the group that it measures."""
         return self._group.role
 
     @property
     def stalled(self) -> str:
-        """The cgroup whose pressure it measures, "" for none."""
+        """Return the path of the cgroup whose pressure it measures, "" for none."""
         return self._group.stalled
 
     @property
     def cost(self) -> int:
-        """How many files a read touches, at least 1."""
+        """Return the number of files that one read touches, at least 1."""
         return max(1, self._files + (self.delay.cost if self.delay is not None else 0))
 
     @property
     def waits_at(self) -> int:
-        """Where among its open files the pressure's is, if it has one."""
+        """Return the place of the pressure file among its open files, if it has one."""
         return self._ends[1]
 
     @property
     def is_mute(self) -> bool:
-        """Whether nothing tells how long its tasks wait."""
+        """Return whether neither pressure nor run-queue delay of its tasks can be read."""
         return self.lacks_pressure and self.delay is None
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that it wants is open."""
+        """Return whether all its files are open."""
         return self._opened is not None and len(self._opened) == self._files
 
     @property
     def is_there(self) -> bool:
-        """Whether anything of it is, as far as is known."""
+        """Return whether any of its cgroups is known to exist."""
         return self._opened is not None
 
     @property
     def counts(self) -> bool:
-        """Whether all that its usage is made of is open."""
+        """Return whether all files of its usage are open."""
         return self._opened is not None and self._ends[1] == len(self._wanted[0]) + len(self._wanted[1])
 
     @property
     def opened(self) -> _Opened:
-        """Its open files, each with where it was found."""
+        """Return its open files, each with its source."""
         return self._opened or []
 
     @property
     def signs(self) -> list[int]:
-        """Of each of its open files: 1 if it is added to its usage, -1 if taken off, 0 if it is of something else."""
+        """Return for each open file 1 if it is added to the usage, -1 if it is subtracted, 0 if it is no part of it."""
         add, less, _ = self._ends
         return [1] * add + [-1] * (less - add) + [0] * (len(self.opened) - less)
 
     def close(self) -> None:
-        """Close its files; the next read opens them anew."""
+        """Close its files; the next read opens them again."""
         for file, _ in self._opened or ():
             file.close()
         self._opened, self._said = None, ()
         self._open_at = float("-inf")
 
     def _figure(self, place: int) -> int | None:
-        """Return what a file says; of a cgroup that is taken off and has ended what it said last."""
+        """Return the value of a file. For a subtracted cgroup that has ended, return its last value."""
         file, source = self.opened[place]
         try:
             return source.parse(file.read())
@@ -181,7 +186,7 @@ class CgroupGauge:
             return self._said[place]
 
     def _open_all(self, now: float) -> None:
-        """Open what is there; where a part is not (yet) there, all is tried again after a while."""
+        """Open the files that exist. If one is missing, try all again after `RETRY_S`."""
         self.close()
         parts = [self._open(wanted) for wanted in self._wanted]
         self._opened = list(chain.from_iterable(part.opened for part in parts))
@@ -212,7 +217,7 @@ class CgroupGauge:
         return found
 
     def _found(self, parts: list[_Part]) -> int | None:
-        """Return the key of what is there, None if there is nothing to measure."""
+        """Return the key of the cgroups that exist, None if there is nothing to measure."""
         if self._identity is not None:
             return descriptors.inode(self._identity)
         add, less = (part.inodes for part in parts[:2])
@@ -227,8 +232,10 @@ STAT_SIZE: Final = 1 << 19
 
 
 class ReservedGauge:
-    """Reads what ran on the reserved CPUs, as far as it is in cgroups' counters: /proc/stat, whose cost grows with the
-    CPUs."""
+    """Reads the use of the reserved CPUs, as far as counters of cgroups contain it.
+
+    The file is /proc/stat; the cost of a read grows with the number of CPUs.
+    """
 
     def __init__(self, group: Group, layout: CgroupLayout, host_root: str, bank: Descriptors) -> None:
         self._group = group
@@ -238,7 +245,7 @@ class ReservedGauge:
         self.key = -1 - group.cpus
 
     def read(self, now: float) -> Sample | None:
-        """Return a sample, whose key stands for this set of CPUs; None where /proc/stat is not readable."""
+        """Return a sample whose key stands for this set of CPUs; None if /proc/stat is not readable."""
         text = self._file.read(STAT_SIZE) if self._file is not None else None
         busy = counters.busy_us(text, by_tasks=self._by_tasks)
         found = [busy[cpu] for cpu in cpuset.members(self._group.cpus) if cpu in busy]
@@ -258,7 +265,7 @@ def _known(found: Iterable[Source | None]) -> tuple[Source, ...]:
 
 
 def _sum(figures: Sequence[int | None]) -> int | None:
-    """Add up the counters of a part; None if there is none, or one of them cannot be read."""
+    """Return the sum of a part's counters; None if there is none, or if one of them could not be read."""
     total = None
     for figure in figures:
         if figure is None:
@@ -268,28 +275,31 @@ def _sum(figures: Sequence[int | None]) -> int | None:
 
 
 AT_ONCE_S: Final = 0.0005
-"""Summed counters belong to one moment. A round that was interrupted for longer than this is read again, which takes a
-fifth of the time; without it a tick would read all counters one by one."""
+"""Seconds. Counters that are added up belong to one moment.
+
+A round that was interrupted for longer is read again. The second read takes a fifth of the time. If that fails, the
+alternative is to read many files one by one.
+"""
 
 LEFT: Final = {Role.PODS: 1, Role.BOX: -1, Role.DEDICATED: -1}
-"""Online use is the sum of these roles, added or subtracted."""
+"""Signs of the roles whose sum is the use of pods that are neither reclaimed nor on owned CPUs."""
 
 REST: Final = {Role.SYSTEM: 1, Role.HOST: -1}
 """The same for use beside pods."""
 
 BOXED: Final = frozenset((Role.BOX, Role.HOST))
 SUMMED: Final = frozenset((*LEFT, *REST))
-"""Whose counters are added up."""
+"""The roles whose counters are added up."""
 
 Figures = Sequence[int | None]
 _Places = tuple[CgroupGauge, tuple[int | None, ...]]
 
 
 class Round:
-    """Of gauges whose usage is open: what is added up or taken off, and online groups that tell their pressure.
+    """Reads the gauges whose usage files are open, and the online groups with a pressure file, at one moment.
 
-    `cost`: its files. One that several gauges have is read once. The use of online groups is not: at one moment it is
-    what is left.
+    `cost`: number of its files. A file that several gauges share is read once. The use of online groups is not read:
+    at one moment it is the remainder.
     """
 
     def __init__(self, gauges: Iterable[CgroupGauge]) -> None:
@@ -303,7 +313,7 @@ class Round:
         self.cost = len(self._reads)
 
     def _places(self, gauge: CgroupGauge) -> tuple[int | None, ...]:
-        """Take a gauge's files in, and return where in the figures it finds what each says."""
+        """Add a gauge's files to the round, and return the place of each among the figures."""
         is_online, places = gauge.role is Role.ONLINE, list[int | None]()
         for (file, source), sign in zip(gauge.opened, gauge.signs, strict=True):
             if is_online and sign:
@@ -323,7 +333,10 @@ class Round:
         return tuple(places)
 
     def look(self, clock: Callable[[], float]) -> tuple[Look, Figures] | None:
-        """Read all; None where a file cannot be read or its cgroup is gone, and where it was twice no single moment."""
+        """Return the sums and the figures of one read of all files.
+
+        None if a file cannot be read, if its cgroup is gone, or if two attempts were both interrupted.
+        """
         for _ in range(2):
             at = clock()
             try:
@@ -341,6 +354,6 @@ class Round:
         return Look(at, left, system, box, waited), figures
 
     def samples(self, at: float, figures: Figures) -> Iterable[Sample]:
-        """Make the samples of what a look found."""
+        """Return the samples for the figures of a quick reading."""
         for gauge, places in self._parts:
             yield gauge.sample(at, [None if place is None else figures[place] for place in places])

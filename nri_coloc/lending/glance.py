@@ -1,10 +1,10 @@
-"""Looks that decide nothing: the box is at rest, and nothing that was read could take a CPU from it.
+"""Skip the decision of a tick if its quick reading (`Look`) cannot change the size of the reclaim pool.
 
-A decision touches much code and data, all of it out of the processor's caches after a sleep, so that it costs more
-than all else in a tick. So when a tick leaves the box at rest, it says between which bounds that will hold. A look's
-sums within them, with nobody who waited long enough for a stall, are kept among the peaks, and that is all. Anything
-else, and anything doubtful, is the tick's, and so is most of a second of nothing: it is given the samples of the last
-look before its own, so that its rates are those of the last interval.
+A decision touches much code and data. After a sleep all of it is out of the processor's caches, so that a decision
+costs more than all other work of a tick. So a tick that leaves the pool as it is also returns bounds within which
+that will hold. If a quick reading lies within these bounds, and no group waited long enough for a stall, only the
+peaks are updated. Any other or doubtful reading needs a full tick, and a full tick comes at the latest after
+`PASSES_S`. The tick gets the samples of the last two quick readings, so that its rates are of the last interval.
 """
 
 from collections.abc import Mapping
@@ -22,22 +22,32 @@ from nri_coloc.lending.pool_size import Lent
 from nri_coloc.lending.stall import Gauge
 
 PASSES_S: Final = 0.8
-"""After so long the next tick decides in any case, because reports of ticks wait for a decision."""
+"""Seconds after which a full tick decides in any case. Reports that come with ticks wait for it."""
 
 _AT_REST: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
 _WAITS: Final = frozenset({Binding.DWELL, Binding.GROWTH_STEP})
-"""For a time that is known: the box cannot grow sooner."""
+"""The pool cannot grow for a time that is known."""
 
 
 class Bounds(NamedTuple):
-    """Between what the box stays as it is; milli-CPU, seconds.
+    """The bounds within which the size of the reclaim pool stays; milli-CPU, seconds.
 
-    `most`: the use of online pods and the system beyond which something has to go, `rise`: how far it may lie above all
-    of the dwell before. A peak of `calm` or less lets the box grow, from `back_at` on so does a use of `least` or less.
-    `reserved`: what ran on reserved CPUs and is no part of the use. `rests`: whether the box used next to nothing;
-    `stall`: the share of the time that nobody may wait longer than. `until`: when a tick decides in any case;
-    `period_s`: between two looks, `closer_s` after use that rose by more than `jump`. `average_s`: of the mean that use
-    is judged by. `lendable`, `cpus`: as in readings.
+    most: use of online pods and system above which the pool has to shrink.
+    calm: a peak of use at or below which the pool may grow.
+    least: use at or below which the pool may grow from `back_at` on.
+    rise: the most by which use may exceed all use of the last dwell.
+    back_at: earliest time for the extra core.
+    dwell_s: length of the window of peaks.
+    reserved: use on reserved CPUs, which does not count.
+    rests: whether the reclaimed pods used less than `QUIET_MILLI`.
+    stall: the longest wait that is no stall, share of the time.
+    until: time of the next full tick in any case.
+    period_s: seconds between two quick readings.
+    closer_s: the same after use rose by more than `jump`.
+    jump: see `fast_loop.jump`.
+    average_s: time constant of the mean that use is judged by.
+    behind_s: error of the counters, seconds of CPU time.
+    cpus, counters_s: as in `FastReadings`.
     """
 
     most: float
@@ -60,9 +70,14 @@ class Bounds(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """`look`: the last one; `last`: the newest counters of each online group that is read in turn.
+    """The state between two quick readings.
 
-    `mean`: the use as `usage.judged` has it; `peaks`: of it, over the dwell. `next_s`: when to look again.
+    bounds: the bounds of the last full tick.
+    look: the last quick reading.
+    mean: use as `usage.judged` returns it, milli-CPU.
+    peaks: peaks of that use over the dwell.
+    next_s: seconds to the next quick reading.
+    last: the newest counters of each online group that is read round-robin.
     """
 
     bounds: Bounds
@@ -74,7 +89,7 @@ class Glance(NamedTuple):
 
 
 def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: ReclaimTuning) -> Glance | None:
-    """Return what the next looks are held against; None where the box is not at rest, or `look` is not this tick's."""
+    """Return the state for the next quick readings; None if the pool may change, or if `look` is not of this tick."""
     memory, lent, waits = tick.memory, tick.memory.lent, tick.target.binding in _WAITS
     if (
         look is None
@@ -111,7 +126,7 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
 
 
 def _bounds(lent: Lent, readings: FastReadings, tuning: ReclaimTuning) -> tuple[float, float, float]:
-    """Return the most that may be used, the highest peak that lets the box grow, and the most that gives back."""
+    """Return the bounds `most`, `calm` and `least` of `Bounds`, milli-CPU."""
     lendable, core = readings.lendable, readings.threads_per_core
     all_milli, band = headroom_milli(lendable, 0, tuning), dead_band_milli(lendable, tuning)
     most = all_milli - lent.milli if lent.milli else inf
@@ -123,13 +138,13 @@ def _bounds(lent: Lent, readings: FastReadings, tuning: ReclaimTuning) -> tuple[
 
 
 def _grows_at(memory: LoopMemory, tuning: ReclaimTuning) -> float:
-    """Return when a box that waits for its next growth may have it, as `verdict` has it."""
+    """Return the earliest time of the next growth of a pool that waits for it, as `pool_size` decides."""
     lent, dwell_s = memory.lent, memory.lent.dwell_s(memory.at, tuning)
     return max(lent.grown_at + lent.step_s(tuning), max(memory.rates.known_since, lent.cut_at) + dwell_s)
 
 
 def over(glance: Glance, look: Look, late_s: float) -> Glance | None:
-    """Pass over a look; None where a tick has to decide. `late_s`: how late it is."""
+    """Return the state after a quick reading; None if a full tick has to decide. `late_s`: how late the reading is."""
     bounds, span = glance.bounds, look.at - glance.look.at
     if look.at >= bounds.until or late_s >= bounds.period_s or span >= 2 * bounds.period_s:
         return None
@@ -148,13 +163,16 @@ def over(glance: Glance, look: Look, late_s: float) -> Glance | None:
 
 
 def _use(bounds: Bounds, before: Look, look: Look, span: float) -> int | None:
-    """Return what online pods and the system used, milli-CPU; None if that is doubtful, or the box woke up or rests."""
+    """Return the use of online pods and the system, milli-CPU.
+
+    None if the counters are doubtful, or if the reclaimed pods' use crossed `QUIET_MILLI`.
+    """
     box, left = look.box_us - before.box_us, look.left_us - before.left_us
     system = look.system_us - before.system_us
     within_s = span + bounds.counters_s
     if span < usage.SHORTEST_S or not usage.is_plausible(box, within_s, bounds.cpus):
         return None
-    # counters that are up to a scheduler's tick behind let a difference fall by as much
+    # counters may lag by a scheduler's tick, so that a difference may fall by as much
     behind = round(bounds.counters_s * 1e6 * bounds.cpus)
     if not usage.is_plausible(left + system + behind, within_s, bounds.cpus):
         return None
@@ -165,7 +183,7 @@ def _use(bounds: Bounds, before: Look, look: Look, span: float) -> int | None:
 
 
 def _are_calm(glance: Glance, look: Look, span: float) -> bool:
-    """Whether nobody waited for so long a part of the time that it could be a stall, whoever was to blame."""
+    """Return whether no group waited long enough for a stall, whatever the cause."""
     stall, before = glance.bounds.stall, glance.look.waited_us
     if len(look.waited_us) != len(before):
         return False
@@ -184,7 +202,7 @@ def _is_calm(before: Sample | Gauge | None, sample: Sample, stall: float) -> boo
 
 
 def caught_up(glance: Glance | None, memory: LoopMemory) -> LoopMemory:
-    """Return the memory as it is after what was passed over; its cgroups' counters are those of the last tick."""
+    """Return the loop's state after the skipped decisions. Its meters keep the counters of the last full tick."""
     if glance is None:
         return memory
     at, system = glance.look.at, min(memory.rates.system, glance.mean)

@@ -1,9 +1,10 @@
-"""Which cgroups a fast tick looks at: as few as can tell the same; pure.
+"""Choose the cgroups that a fast tick reads: as few as give the same figures; pure.
 
-A QoS cgroup stands for many pods where that is exact. Its usage, less that of the pods in it that are not meant, is
-the box's part of it; its pressure counts for online pods only where nothing but such pods live in it, none with
-a quota (PSI counts a cgroup's own throttling as stall) and all on CPUs that the box may use. A pod that nobody has
-told us of cannot be wronged by it: without a sandbox its cgroup has no task, and sandboxes are told before they run.
+A QoS cgroup is read in place of many pods if the result is exact. The reclaimed pods' usage in it is its usage less
+that of its other pods. Its pressure counts for online pods only under three conditions. Nothing but online pods live
+in it; none of them has a quota, because PSI counts a cgroup's own throttling as stall; and all run on CPUs that the
+reclaim pool may use. A pod that the daemon does not know yet does no harm: without a sandbox its cgroup has no task,
+and the runtime reports a sandbox before it runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,16 +15,19 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.readings import Role
 
 MOST_TOGETHER: Final = 4
-"""How many other pods may be subtracted for one figure of a tier; beyond it the members are read round-robin, each with
-its own time."""
+"""The most cgroups that a tier's figure may subtract. With more, its members are read round-robin, one by one."""
 
 Paths = tuple[str, ...]
 
 
 class ContainerFacts(NamedTuple):
-    """`path` below the hierarchy's root. `apart`: it runs only on CPUs that somebody owns, so that no reclaimed task
-    is there; `limited`: it has a CPU quota; `boxed`: it is of the box, and its pod is not. All that runs in a VM is one
-    container in its pod's own cgroup."""
+    """One container's cgroup. All tasks of a VM are one container, in the pod's own cgroup.
+
+    path: below the hierarchy's root.
+    apart: it runs only on owned CPUs, where no reclaimed task runs.
+    limited: it has a CPU quota.
+    boxed: it is reclaimed, and its pod is not.
+    """
 
     path: str
     apart: bool = False
@@ -32,13 +36,19 @@ class ContainerFacts(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether its pod's pressure is its own, and counts."""
+        """Return whether its pod's pressure can be read as a whole."""
         return not (self.apart or self.limited or self.boxed)
 
 
 class PodFacts(NamedTuple):
-    """A pod's cgroup and whose it is: BOX, ONLINE, or SYSTEM for node agents; `containers` matter for the last two.
-    `apart`: all of its containers are; never of BOX."""
+    """One pod's cgroup.
+
+    path: below the hierarchy's root.
+    role: BOX (reclaimed), ONLINE, or SYSTEM for node agents.
+    containers: its containers; needed for ONLINE and SYSTEM only.
+    shares_box: whether reclaimed tasks may run on its CPUs.
+    apart: all of its containers are `apart`; never true for BOX.
+    """
 
     path: str
     role: Role
@@ -48,8 +58,12 @@ class PodFacts(NamedTuple):
 
 
 class TierFacts(NamedTuple):
-    """A pod's cgroup ("" if none is its alone) and the one tier of all that runs in it; where that is not so, "", and
-    `containers` has the cgroup and the tier of each container that is in one."""
+    """One pod's cgroup and its tier.
+
+    path: "" if no cgroup belongs to this pod alone.
+    tier: the tier of all tasks in the cgroup, "" if there is more than one.
+    containers: in that case the cgroup and the tier of each container that is in a tier.
+    """
 
     path: str
     tier: str = ""
@@ -60,7 +74,7 @@ _Pod = TypeVar("_Pod", PodFacts, TierFacts)
 
 
 class _Family(NamedTuple, Generic[_Pod]):
-    """The pods below one cgroup. `together`: it is a QoS cgroup with nothing but pods' own cgroups in it."""
+    """The pods below one cgroup. `together`: it is a QoS cgroup that holds only cgroups of pods."""
 
     parent: str
     pods: list[_Pod]
@@ -69,13 +83,17 @@ class _Family(NamedTuple, Generic[_Pod]):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the choice needs to know. `kubepods`: "" if nobody is known to be below it.
+    """The inputs of the choice.
 
-    Without `beside` the rest of the node is the root's usage less that of kubepods: complete, with kernel threads, and
-    exact on v1; on v2 the root's counter is made of clock ticks and costs more the more CPUs there are. With it (see
-    `cgroup_layout.beside`) each of those is read exactly, but kernel threads and interrupts are in none of them.
-    `host_groups`: cgroups outside Kubernetes that belong to the box. `reserved`: CPUs that are neither lent nor those
-    of anybody who is apart.
+    kubepods: its path, "" if no pod is known to be below it.
+    pods: all pods of the node.
+    host_groups: cgroups outside Kubernetes that belong to the reclaim cgroups.
+    beside: cgroups beside kubepods (`cgroup_layout.beside`).
+    reserved: CPUs that are neither lent nor owned.
+
+    Without `beside`, the use of the rest of the node is the root's usage less that of kubepods. That is complete,
+    with kernel threads, and exact on v1. On v2 the root's counter is made of clock ticks and costs more with more
+    CPUs. With `beside`, each of its cgroups is read exactly, but kernel threads and interrupts are in none of them.
     """
 
     kubepods: str = ""
@@ -86,9 +104,13 @@ class Facts:
 
 
 class Group(NamedTuple):
-    """What one sample is made of, by cgroup paths: usage of `add` less that of `less`, pressure of `stalled`.
+    """The cgroup paths of one sample: usage of `add` less usage of `less`, and pressure of `stalled`.
 
-    `throttled`: the cgroups whose quotas act on it; `cpus`: for RESERVED, which CPUs; `tier`: for TIER, which one.
+    role: the meaning of the sample.
+    throttled: the cgroups whose quotas act on it.
+    shares_box: whether reclaimed tasks may run on its CPUs.
+    cpus: for RESERVED, its CPUs.
+    tier: for TIER, the tier's name.
     """
 
     role: Role
@@ -102,18 +124,18 @@ class Group(NamedTuple):
 
     @property
     def is_nobody(self) -> bool:
-        """Whether it is made of no cgroup, and so uses nothing."""
+        """Return whether it contains no cgroup, and so uses nothing."""
         return not (self.add or self.stalled)
 
 
 def choose(facts: Facts) -> tuple[Group, ...]:
-    """Return the groups to read; the same facts give equal groups, whose files then stay open."""
+    """Return the groups to read. The same facts give equal groups, whose files then stay open."""
     families = _families(facts.kubepods, facts.pods)
     return (*_node(facts), *_box(facts, families), *_apart(facts, families), *_online(families))
 
 
 def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
-    """Return the groups that tell what the members of each tier use; all pods of the node are `pods`."""
+    """Return the groups that measure the use of each tier's members. `pods`: all pods of the node."""
     return tuple(_tiers(kubepods, pods))
 
 
@@ -139,7 +161,7 @@ def _box(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]
 
 
 def _apart(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
-    """Whole pods, and of others the containers that are."""
+    """Yield whole pods on owned CPUs, and single containers of other pods."""
     yield from (
         Group(Role.DEDICATED, *of, shares_box=False) for of in _summed(families, lambda pod: pod.apart)
     )
@@ -152,9 +174,10 @@ def _apart(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Grou
 def _summed(
     families: Sequence[_Family[PodFacts]], is_meant: Callable[[PodFacts], bool]
 ) -> Iterator[tuple[Paths, Paths]]:
-    """Yield what to add and what to take off for the use of these pods: each by itself, or a QoS cgroup less others.
+    """Yield the paths to add and to subtract for the use of these pods.
 
-    Whichever is fewer files, for all of them are read at each tick.
+    They are each pod alone, or a QoS cgroup less its other pods. The variant with fewer files is chosen, because all
+    of them are read at each tick.
     """
     for parent, pods, together in families:
         meant = [pod.path for pod in pods if is_meant(pod)]
@@ -179,7 +202,7 @@ def _is_plainly_online(pod: PodFacts) -> bool:
 
 
 def _of_pod(pod: PodFacts) -> Iterator[Group]:
-    """One pod's groups: the pod as a whole, or its containers where a quota, owned CPUs or the box set them apart."""
+    """Yield one pod's groups: the whole pod, or its containers if some have a quota, own CPUs or are reclaimed."""
     if all(one.is_plain for one in pod.containers):
         yield Group(Role.ONLINE, stalled=pod.path, shares_box=pod.shares_box)
         return
@@ -208,10 +231,10 @@ def _tiers(kubepods: str, pods: Sequence[TierFacts]) -> Iterator[Group]:
 
 
 def _families(kubepods: str, pods: Iterable[_Pod], straight: Iterable[_Pod] = ()) -> list[_Family[_Pod]]:
-    """Return the pods by the cgroup that they are in; `straight`: others who are known to live in one.
+    """Return the pods by their parent cgroup. `straight`: other cgroups that are known to hold containers directly.
 
-    In kubepods itself the QoS cgroups lie beside the Guaranteed pods; and whoever asks the runtime by hand may put
-    containers straight into a QoS cgroup: a pod with that path.
+    In kubepods itself the QoS cgroups lie beside the Guaranteed pods. A container that was started by hand may lie
+    directly in a QoS cgroup; it appears as a pod with that path.
     """
     found: dict[str, list[_Pod]] = {}
     lived_in = {pod.path for pod in straight}

@@ -1,4 +1,4 @@
-"""How much CPU may be lent: the formula, its whole cores, and the extra core for tasks of minimum weight."""
+"""Compute the CPU that may be lent: the formula, its whole cores, and the extra core for tasks of minimum weight."""
 
 from math import sqrt
 from typing import NamedTuple
@@ -7,43 +7,50 @@ from nri_coloc.core.settings import ReclaimTuning
 
 
 def headroom_milli(lendable: int, use_milli: int, tuning: ReclaimTuning) -> int:
-    """Return what may be lent while online pods and the system use so much, milli-CPU, 0 at least.
+    """Return the CPU that may be lent while online pods and the system use `use_milli`; milli-CPU, at least 0.
 
     `headroom_cpu = lendable x watermark - (online + system) - reserve`: Koordinator's suppression (capacity x
-    threshold - used by all but offline - system) with what is not lendable left out on both sides: reserved and
-    dedicated CPUs, those of other pools, and what runs on them. What the box itself uses is not in it: the answer does
-    not depend on what was lent before.
+    threshold - used by all but offline - system), without the CPUs that are not lendable. Reserved and dedicated CPUs
+    and CPUs of other pools are left out on both sides, with their use. The reclaimed pods' own use is not in the
+    formula: the result does not depend on the amount lent before.
     """
     return max(0, round(lendable * 1000 * tuning.watermark) - use_milli - tuning.reserve_milli)
 
 
 def at_most(milli: int, most_cpus: int) -> int:
-    """Return what of it the box may have where an operator lets it have so many CPUs at most; 0 is any number."""
+    """Return the headroom within the operator's maximum, milli-CPU. `most_cpus`: 0 for no maximum."""
     return min(milli, 1000 * most_cpus) if most_cpus else milli
 
 
 def step_milli(lendable: int, tuning: ReclaimTuning) -> int:
-    """Return the most by which the headroom grows at once: large machines take larger steps (Koordinator: 10 %)."""
+    """Return the most by which the headroom grows at once, milli-CPU.
+
+    Large machines take larger steps (Koordinator: 10 %).
+    """
     return max(tuning.step_milli, round(lendable * 1000 * tuning.step_share))
 
 
 def dead_band_milli(lendable: int, tuning: ReclaimTuning) -> int:
-    """Return how far the headroom must lie above what is lent before the box grows.
+    """Return how far the headroom must lie above the lent amount before the pool grows, milli-CPU.
 
-    Given for 8 CPUs; the noise of a sum of n independent CPUs grows with sqrt(n), and the band with it.
+    The setting is for 8 CPUs. The noise of a sum of n independent CPUs grows with sqrt(n), and the band with it.
     """
     return round(tuning.dead_band_milli * max(1.0, sqrt(lendable / 8)))
 
 
 def floor_cpus(lendable: int, threads_per_core: int) -> int:
-    """Return the least the box ever has: one core, so that offline pods stay alive and end by themselves."""
+    """Return the smallest size of the reclaim pool, CPUs.
+
+    One core: reclaimed pods stay alive and can finish.
+    """
     return max(1, min(threads_per_core, lendable))
 
 
 def whole_cpus(milli: int, lendable: int, threads_per_core: int, whole_core_from: float) -> int:
-    """Return so many CPUs for that headroom, in whole cores: from the floor to all that is lendable.
+    """Return the CPUs for a headroom, in whole cores: at least the floor, at most all lendable CPUs.
 
-    Siblings of a core are never split between box and online pods, where the lendable CPUs are whole cores themselves.
+    If the lendable CPUs are whole cores, the siblings of a core are never split between the reclaim pool and online
+    pods.
     """
     core = 1000 * max(1, threads_per_core)
     part = min(core, max(1, round(core * whole_core_from)))
@@ -52,7 +59,12 @@ def whole_cpus(milli: int, lendable: int, threads_per_core: int, whole_core_from
 
 
 class Yielded(NamedTuple):
-    """`cpus` beyond the headroom; not before `back_at`. `relief_s`: how long the last stall took them away."""
+    """The extra core.
+
+    cpus: CPUs lent beyond the headroom.
+    back_at: earliest time of the next extra core.
+    relief_s: seconds for which the last stall took it away.
+    """
 
     cpus: int = 0
     back_at: float = float("-inf")
@@ -60,11 +72,16 @@ class Yielded(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """What decides it. `cpus`: of the box by its headroom, of so many `lendable`; `core`: a core's CPUs.
+    """The inputs of the decision about the extra core.
 
-    `milli`: the headroom by present use; `rise`: how far use lies above all of the dwell before. `doubtful`: nothing
-    may grow on these readings. `step_s`: how long the box's size has to stand for what a change of it costs
-    (`verdict.Lent.step_s`).
+    now: seconds.
+    cpus: size of the reclaim pool by its headroom.
+    lendable: lendable CPUs.
+    core: CPUs of one core.
+    milli: headroom by present use, milli-CPU.
+    rise: present use less all use of the last dwell, milli-CPU.
+    doubtful: the readings allow no growth.
+    step_s: seconds for which a size must stand because of the cost of a change (`pool_size.Lent.step_s`).
     """
 
     now: float
@@ -78,9 +95,10 @@ class Ground(NamedTuple):
 
 
 def decide(before: Yielded, ground: Ground, tuning: ReclaimTuning) -> Yielded:
-    """Return what the box has beyond its headroom: nothing after use rose by more than a ripple, for the dwell.
+    """Return the extra core after this tick.
 
-    On a node of many members for as long as it takes that what both changes cost stays within the loop's share.
+    A rise of use above the dead band takes the extra core away for the dwell. On a node with many reclaimed cgroups
+    it stays away longer, until the cost of both changes is within the loop's share of a CPU.
     """
     band = dead_band_milli(ground.lendable, tuning)
     if ground.rise > band:
@@ -95,7 +113,7 @@ def decide(before: Yielded, ground: Ground, tuning: ReclaimTuning) -> Yielded:
 
 
 def relieved(before: Yielded, now: float, tuning: ReclaimTuning) -> Yielded:
-    """Return what is left where online pods wait: nothing for a moment, twice as long soon after the last one."""
+    """Return the state after a stall: no extra core for `relief_s`, or twice as long soon after the last stall."""
     soon = now - before.back_at < tuning.dwell_s
     relief_s = min(2 * before.relief_s, tuning.dwell_max_s) if soon and before.relief_s else tuning.relief_s
     return Yielded(0, now + relief_s, relief_s)

@@ -1,9 +1,9 @@
-"""The fast loop where pools are sized by load: `tick` turns what the members of each tier used into all sizes.
+"""Run the fast loop where pools are sized by load: `tick` turns the use of each tier's members into all sizes.
 
-A burst that has left its tier's band is met in the tick that shows it, for it takes from `reclaim` first. What makes
-`reclaim` larger is slow: the dwell, a step at a time, no step on a late tick, and none on what was not measured. A tier
-that was not measured for long, or a tick that comes far too late, gives every tier all that its members ask for:
-what `reclaim` has then is the least it ever has (DESIGN 3, invariant 5). Total and deterministic; time is an argument.
+A burst that left its tier's band changes sizes in the tick that shows it, and takes CPUs from `reclaim` first. Growth
+of `reclaim` is slow: after the dwell, a step at a time, no step on a late tick, and none without a measurement. If a
+tier was not measured for long, or if a tick comes far too late, every tier gets all CPUs that its members ask for.
+`reclaim` then has its smallest size (DESIGN 3, invariant 5). Total and deterministic; time is an argument.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,22 @@ _NO_METERS: Final[Mapping[int, Meter]] = MappingProxyType({})
 
 
 class Load(NamedTuple):
-    """What a tier uses as judged, milli-CPU, and when that was last known."""
+    """A tier's use.
+
+    milli: use as judged, milli-CPU.
+    known_at: time of the last measurement.
+    """
 
     milli: int
     known_at: float
 
 
 class _Rate(NamedTuple):
-    """The sum of the rates of a tier's members, milli-CPU, and the shortest interval that one of them stands for."""
+    """The use of a tier's members.
+
+    milli: sum of the members' rates, milli-CPU.
+    span_s: the shortest interval of these rates.
+    """
 
     milli: int
     span_s: float
@@ -42,7 +50,10 @@ _NO_LOADS: Final[Mapping[str, Load]] = MappingProxyType({})
 
 
 class PartitionMemory(NamedTuple):
-    """What the loop knows between ticks; the empty one is the start. `grown_at`: when `reclaim` last grew."""
+    """The loop's state between two ticks. An empty one is the start.
+
+    `grown_at`: time of the last growth of `reclaim`.
+    """
 
     at: float = _NEVER
     meters: Mapping[int, Meter] = _NO_METERS
@@ -53,7 +64,15 @@ class PartitionMemory(NamedTuple):
 
 
 class PartitionTick(NamedTuple):
-    """One tick's result. `sizes`: CPUs by tier and of `reclaim`; `loads`: CPUs used by each tier that is known."""
+    """One tick's result.
+
+    memory: state for the next tick.
+    sizes: CPUs by tier, and of `reclaim`.
+    because: the reason in words.
+    loads: CPUs used by each tier whose use is known.
+    headroom: CPU that may be lent now.
+    next_s: seconds to the next tick.
+    """
 
     memory: PartitionMemory
     sizes: Mapping[str, int]
@@ -70,9 +89,9 @@ def tick(
     tuning: ReclaimTuning,
     now: float,
 ) -> PartitionTick:
-    """Size every pool by what was just read; `readings.lendable`: CPUs of all of them together.
+    """Return the size of every pool for these readings. `readings.lendable`: CPUs of all these pools together.
 
-    A clock that went back begins anew, as at the start.
+    After a clock that went back, the loop starts again as at the first tick.
     """
     if now < memory.at:
         memory = PartitionMemory()
@@ -85,7 +104,7 @@ def tick(
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
         because = f"{tuning.paused}: every tier has the CPUs that its members ask for; {why}"
     elif late > tuning.stale_s:
-        # an average over so long hides whatever peaked within it
+        # an average over so long hides the peaks within it
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
         because = f"tick {late:.2f} s late, more than {tuning.stale_s} s; {why}"
     else:
@@ -101,7 +120,7 @@ def tick(
 
 
 def _late(memory: PartitionMemory, readings: FastReadings, now: float) -> float:
-    """Return how late this tick is by whatever shows it: the shell's plan, the age of the readings, our own advice."""
+    """Return how late this tick is, seconds: the largest delay by plan, age of readings, or last advice."""
     since_advice = now - memory.at - memory.period_s if memory.at != _NEVER else 0.0
     return max(readings.late_s, now - readings.at, since_advice)
 
@@ -113,8 +132,11 @@ def _loads(
     tuning: ReclaimTuning,
     now: float,
 ) -> dict[str, Load]:
-    """Return every tier's load: judged anew where all its members have a rate, or where those that have one use more
-    already than all did before; else what was known last."""
+    """Return every tier's load, judged or last known.
+
+    A load is judged if all members of the tier have a rate. It is also judged if the members with a rate already use
+    more than all members did before. Else the last known load stays.
+    """
     rated: dict[str, _Rate] = {}
     unrated = set()
     for meter in memory.meters.values():
@@ -138,7 +160,7 @@ def _loads(
 
 
 def _judged(rate: _Rate, former: Load | None, behind_s: float, tuning: ReclaimTuning) -> int:
-    """Return the rate as it counts: a burst at once, the coarseness of counters never."""
+    """Return the use that counts, milli-CPU: a burst counts at once, the coarseness of counters never."""
     mean, window_s = (former.milli, tuning.average_s) if former is not None else (0, 0.0)
     return usage.judged(rate.milli, rate.span_s, mean, window_s, behind_s)
 
@@ -157,7 +179,7 @@ def _step(
 def _lasting(
     before: Memory, tiers: Sequence[Tier], loads: Mapping[str, Load], tuning: ReclaimTuning, now: float
 ) -> Memory:
-    """Return the memory without the sizes that nothing recent stands for: those tiers get what is asked for."""
+    """Return the state without the sizes of tiers whose load is stale: these tiers get the CPUs that are asked for."""
     stale = {t.name for t in tiers if t.band is not None and _is_stale(loads.get(t.name), tuning, now)}
     if not stale:
         return before
@@ -178,12 +200,15 @@ def _next_period(
     tuning: ReclaimTuning,
     mean_took_s: float,
 ) -> float:
-    """Return the seconds to the next tick: quick while a tier that may grow uses half of what would make it grow."""
+    """Return the seconds to the next tick.
+
+    The time is short while a tier that may grow uses more than half of the load that makes it grow.
+    """
     growing = [tier for tier in tiers if tier.band is not None and sizes[tier.name] < tier.most]
     if not growing:
         return tuning.quiet_tick_s
     if not any(_is_loaded(tier, sizes, loads) for tier in growing):
-        # each has room for twice its load in its own pool, and more
+        # each of these tiers has room for twice its load in its own pool
         return max(tuning.tick_max_s, min(mean_took_s / tuning.cost_share, tuning.quiet_tick_s))
     return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
 

@@ -1,7 +1,8 @@
-"""How large the box is now: the one decision of the fast loop.
+"""Decide the size of the reclaim pool: the one decision of the fast loop.
 
-Additive growth, multiplicative cut (as TCP, and Katalyst's "up fast, down slow" turned round: here the box is what
-yields). What must not happen is decided first: no measurement, a stall, too little headroom; then what may.
+Growth is additive, suppression multiplicative, as in TCP. Katalyst's "up fast, down slow" is reversed, because here
+the reclaim pool is the side that yields. Conditions that forbid growth come first: no measurement, a stall, too
+little headroom.
 """
 
 from typing import NamedTuple
@@ -23,12 +24,15 @@ _NEVER = float("-inf")
 
 
 class Lent(NamedTuple):
-    """What is lent between two ticks.
+    """The state of lending between two ticks.
 
-    `milli`: the headroom as granted, what the steps and the dead band act on; `cpus`: the box, whole cores of it
-    (0: nothing was decided yet), `more`: what it has beyond that. `cut_at`: when it last had to give way, `grown_at`:
-    when it last grew; `hold_s`: the dwell that the last cut left; `growth_took_s`: CPU time of the last tick that let
-    it grow, with its writes.
+    milli: headroom as granted, milli-CPU; steps and the dead band act on it.
+    cpus: size of the reclaim pool by its headroom, in whole cores; 0 before the first decision.
+    cut_at: time of the last suppression.
+    grown_at: time of the last growth.
+    hold_s: dwell after the last suppression, seconds.
+    growth_took_s: CPU time of the last tick with growth, with its writes.
+    more: the extra core.
     """
 
     milli: int = 0
@@ -41,36 +45,49 @@ class Lent(NamedTuple):
 
     @property
     def box(self) -> int:
-        """CPUs of the box, all in all."""
+        """Return the size of the reclaim pool with the extra core, CPUs."""
         return self.cpus + self.more.cpus
 
     def dwell_s(self, now: float, tuning: ReclaimTuning) -> float:
-        """Return how long the headroom must have borne a growth, seconds.
+        """Return the seconds for which the headroom must have allowed a growth.
 
-        It doubles with each growth that had to be taken back soon, so that a load with bursts is met at its bursts;
-        after four times as long without a cut it is as short as at first, and growth is tried again.
+        The dwell doubles with each growth that had to be taken back soon. A load with bursts is then met at its
+        bursts. After four times the dwell without a suppression it returns to its first value, and growth is tried
+        again.
         """
         return self.hold_s if now - self.cut_at <= 4 * self.hold_s else tuning.dwell_s
 
     def step_s(self, tuning: ReclaimTuning) -> float:
-        """Return how long to wait between two growths.
+        """Return the seconds between two growths.
 
-        Each is written to every member, and so is the cut that may follow it: on a node of many members both together
-        stay within the loop's share of a CPU.
+        A growth is written to all reclaim cgroups, and so is a suppression that may follow. On a node with many
+        reclaim cgroups both writes together stay within the loop's share of a CPU.
         """
         return max(tuning.step_s, 2 * self.growth_took_s / tuning.cost_share)
 
 
 class Scene(NamedTuple):
-    """What one tick knows. Uses are milli-CPU as judged, times seconds.
+    """The inputs of one tick. Use is milli-CPU as judged, times are seconds.
 
-    `measured`: there is a new rate of this tick. `peak`: of the last `dwell_s`, `known_since`: since when that has no
-    gap (-inf: there was no rate yet). `age_s`: of the oldest rate that counts. `late_s`: of the tick, `period_s`: what
-    was planned between two. `rise`: how far the use lies above all of the dwell before, milli-CPU; `yields`: whether
-    every task of the box gives way at once. `most`: CPUs that an operator lets the box have, 0 for any number: what is
-    decided here knows no bounds, and is cut to them where it is told and carried out.
-    `learns_until`: how long a box that was found is kept without a rate. `equal`: a pod that it does not give way to,
-    which weighs as little.
+    now: time of the tick.
+    lendable: lendable CPUs.
+    threads: CPUs of one core.
+    measured: whether this tick has a new rate.
+    online, system: use of online pods and of the system.
+    peak: highest use of the last `dwell_s`.
+    dwell_s: see `Lent.dwell_s`.
+    known_since: start of the time in which `peak` has no gap; -inf before the first rate.
+    age_s: age of the oldest rate that counts.
+    late_s: how late the tick is.
+    period_s: planned seconds between two ticks.
+    stall: the worst stall.
+    rise: present use less all use of the last dwell.
+    yields: whether every reclaimed task yields to online tasks at once.
+    most: the operator's maximum of the reclaim pool, CPUs, 0 for none. The decision ignores it; the reported headroom
+        and
+        the CPUs that are written are cut to it.
+    learns_until: until then a pool of the previous process is kept without a rate.
+    equal: a pod of the same weight, to which reclaimed tasks do not yield; "" for none.
     """
 
     now: float
@@ -94,7 +111,12 @@ class Scene(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The new state, and which term bound it. `now_milli`, `peak_milli`: the headroom by present and peak use."""
+    """The result of one decision.
+
+    lent: the new state.
+    binding: the term that decided.
+    now_milli, peak_milli: headroom by present use and by peak use, milli-CPU.
+    """
 
     lent: Lent
     binding: Binding
@@ -103,7 +125,7 @@ class Verdict(NamedTuple):
 
 
 def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
-    """Decide how much is lent: grows by a step at most, shrinks at once, and never grows on doubtful readings."""
+    """Return the new size: it grows by a step at most, shrinks at once, and never grows on doubtful readings."""
     if tuning.paused:
         return _floor(lent, scene, Binding.PAUSED)
     if scene.known_since == _NEVER:
@@ -129,17 +151,17 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
 
 
 def _stalls(scene: Scene, tuning: ReclaimTuning) -> bool:
-    """Whether online pods wait because of the box.
+    """Return whether online pods stall because of reclaimed pods.
 
-    Behind tasks that yield they do so for moments, and a cut for each costs them more than it gives: what lasts counts,
-    but half of it.
+    Behind tasks that yield, online tasks wait for moments only. A suppression for each of them would cost more than
+    it gives. There only a lasting stall counts, at half of the bound.
     """
     stall = scene.stall
     return stall.lasting > tuning.stall / 2 if scene.yields else stall.blamed > tuning.stall
 
 
 def _kept(lent: Lent, scene: Scene) -> Verdict:
-    """Nothing is known: nobody is taken anything from, and nobody is given anything."""
+    """Return the size found at the start: without a measurement nothing is taken back, and nothing is lent."""
     floor = floor_cpus(scene.lendable, scene.threads)
     return Verdict(lent._replace(cpus=max(floor, min(lent.cpus, scene.lendable))), Binding.LEARNING)
 
@@ -154,7 +176,7 @@ def _cpus(milli: int, scene: Scene, tuning: ReclaimTuning) -> int:
 
 
 def _shrunk(lent: Lent, scene: Scene, milli: int, tuning: ReclaimTuning) -> Lent:
-    """Give way at once to what is left; a box that loses no whole core only lowers what it may grow from."""
+    """Return the state after the headroom fell. If the pool loses no whole core, only `milli` falls."""
     cpus = min(lent.cpus, _cpus(milli, scene, tuning))
     if cpus == lent.cpus:
         return lent._replace(milli=milli)
@@ -162,7 +184,10 @@ def _shrunk(lent: Lent, scene: Scene, milli: int, tuning: ReclaimTuning) -> Lent
 
 
 def _hold_s(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> float:
-    """Return the dwell after this cut: double where growth is taken back soon, once for all cuts of one burst."""
+    """Return the dwell after this suppression, seconds.
+
+    It doubles if the last growth is taken back soon, and only once for all suppressions of one burst.
+    """
     held = max(lent.hold_s, tuning.dwell_s)
     if lent.grown_at <= lent.cut_at:
         return held
@@ -172,15 +197,15 @@ def _hold_s(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> float:
 
 
 def _relieved(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Lent:
-    """Give way to a stall: what the box has beyond its headroom goes first."""
+    """Return the state after a stall: the extra core is taken back first."""
     after = lent if lent.more.cpus and now_milli >= lent.milli else _cut(lent, scene, now_milli, tuning)
     if after.cpus == lent.box:
-        return after  # at its floor already, it is not the size of the box that they wait for
+        return after  # the pool is at its floor already: its size is not the cause of the stall
     return after._replace(more=headroom.relieved(lent.more, scene.now, tuning))
 
 
 def _with_more(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Lent:
-    """Add what tasks that yield may have beyond the headroom."""
+    """Return the state with the extra core, if reclaimed tasks yield."""
     if not scene.yields:
         return lent._replace(more=Yielded()) if lent.more.cpus else lent
     ground = headroom.Ground(
@@ -197,7 +222,10 @@ def _with_more(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) 
 
 
 def _cut(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Lent:
-    """A stall leaves `tuning.cut` of the box, in whole cores rounded down, and one core less in any case."""
+    """Return the state after a stall.
+
+    `tuning.cut` of the pool stays, in whole cores rounded down, and at least one core is taken back.
+    """
     cores = int(lent.cpus * tuning.cut) // scene.threads * scene.threads
     cpus = min(cores, lent.cpus - scene.threads)
     milli = min(lent.milli, now_milli, max(0, cpus) * 1000)
@@ -207,7 +235,7 @@ def _cut(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) -> Len
 def _grown(lent: Lent, scene: Scene, peak_milli: int, tuning: ReclaimTuning) -> tuple[Lent, Binding]:
     step = lent.milli + step_milli(scene.lendable, tuning)
     milli = min(peak_milli, step)
-    # a core is lent only with the dead band above it: else the next ripple of a steady load took it back
+    # lend a core only with the dead band above it: else the next ripple of a steady load takes it back
     band = dead_band_milli(scene.lendable, tuning)
     cpus = _cpus(milli - band, scene, tuning)
     if milli < lent.milli + band and cpus <= lent.cpus:
@@ -220,14 +248,14 @@ def _grown(lent: Lent, scene: Scene, peak_milli: int, tuning: ReclaimTuning) -> 
 
 
 def _forbids(scene: Scene) -> Binding | None:
-    """Return what makes this tick's readings doubtful, or None."""
+    """Return the reason that makes this tick's readings doubtful, or None."""
     if scene.late_s >= 2 * scene.period_s:
         return Binding.LATE
     return None if scene.measured else Binding.STALE
 
 
 def _awaits(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Binding | None:
-    """Return what growth has to wait for, or None."""
+    """Return the reason for which growth has to wait, or None."""
     known, uncut = scene.now - scene.known_since, scene.now - lent.cut_at
     if min(known, uncut) < scene.dwell_s:
         return Binding.DWELL

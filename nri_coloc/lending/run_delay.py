@@ -1,13 +1,13 @@
-"""What a few tasks of a group waited for a CPU, as one counter: the stall signal where the kernel tells no PSI.
+"""Measure the CPU wait of a few tasks of a group as one counter: the stall signal of a kernel without PSI.
 
-PSI `some` is the part of the time in which at least one task waits. A sum over tasks is the mean number of those that
-wait: never less, about the same while few do, and the figure that the load's own part is worked out as
-(`lending.stall.explained`). The kernel counts a wait when it ends (kernel/sched/stats.h, sched_info_arrive), so that a
-long one shows late and whole.
+PSI `some` is the part of the time in which at least one task waits. A sum over tasks is the mean number of waiting
+tasks. It is never less, and about the same while few tasks wait. It is also the figure that the load's own part is
+computed as (`lending.stall.explained`). The kernel counts a wait when it ends (kernel/sched/stats.h,
+sched_info_arrive), so that a long wait shows late and whole.
 
-Listing tasks and asking each costs some 5 µs a task with opening and closing: that is the slow loop's. The fast one
-reads those that were chosen, with their files open: 1.3 µs of CPU time each, as a pressure file costs, and up to 9 µs
-after a sleep of 20 ms (2 CPUs, both busy, Linux 6.18).
+To list tasks and read each costs some 5 µs a task with opening and closing; the slow loop does it. The fast loop
+reads the chosen tasks, with their files open: 1.3 µs of CPU time each, as a pressure file costs, and up to 9 µs after
+a sleep of 20 ms (2 CPUs, both busy, Linux 6.18).
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,15 +18,16 @@ from nri_coloc.host.counters import Schedstat
 from nri_coloc.host.descriptors import Descriptors, OpenFile, Vanished
 
 MOST_TASKS: Final = 8
-"""Of all groups together; a fast tick reads about as many files (DESIGN 6)."""
+"""Tasks of all groups together; a fast tick reads about as many files (DESIGN 6)."""
 
 
 def busiest(
     before: Mapping[int, Schedstat], after: Mapping[int, Schedstat], most: int = MOST_TASKS
 ) -> tuple[int, ...]:
-    """Return the tasks that wanted a CPU for longest between two listings, running or waiting for one, by their ids.
+    """Return the ids of the tasks that ran or waited for a CPU longest between two listings.
 
-    Who is in the later listing alone comes after all these, by all of its life; who wanted none is left out.
+    Tasks that are only in the later listing come last, ordered by their whole life. Tasks that wanted no CPU are left
+    out.
     """
     wanted = {task: _wanted(before.get(task), now) for task, now in after.items()}
     found = sorted((task for task in wanted if any(wanted[task])), key=wanted.__getitem__, reverse=True)
@@ -34,16 +35,17 @@ def busiest(
 
 
 def _wanted(before: Schedstat | None, now: Schedstat) -> tuple[int, int]:
-    """Return what a task wanted since it was listed, and, of one that was not, in all of its life; µs."""
+    """Return the CPU time that a task wanted since the last listing, and that of a new task in its whole life; µs."""
     if before is None or now.ran_us < before.ran_us or now.waited_us < before.waited_us:
-        return 0, now.ran_us + now.waited_us  # a counter that went back is another task's that got the id
+        return 0, now.ran_us + now.waited_us  # counter went back: another task has the id now
     return now.ran_us - before.ran_us + now.waited_us - before.waited_us, 0
 
 
 class RunDelay:
-    """Adds up by how much the waiting of chosen tasks rises; belongs to the fast tick's thread. `proc`: where /proc is.
+    """Adds up the growth of chosen tasks' wait times; for the fast tick's thread only. `proc`: path of /proc.
 
-    Who joins or leaves moves nothing: the sum never falls, and rises by what is waited while a task is followed.
+    A task that joins or leaves does not change the sum. The sum never falls; it rises by the waits of tasks while
+    they are followed.
     """
 
     def __init__(self, bank: Descriptors, proc: str) -> None:
@@ -55,11 +57,11 @@ class RunDelay:
 
     @property
     def cost(self) -> int:
-        """How many files a read touches."""
+        """Return the number of files that a read touches."""
         return len(self._files)
 
     def follow(self, tasks: Iterable[int]) -> None:
-        """Read these from now on; one that has ended is none."""
+        """Read these tasks from now on; ignore a task that has ended."""
         wanted = frozenset(tasks)
         for task in self._files.keys() - wanted:
             self._leave(task)
@@ -69,7 +71,7 @@ class RunDelay:
                 self._files[task] = file
 
     def read(self) -> int | None:
-        """Return the sum, µs; None where no task tells anything (any more)."""
+        """Return the sum, µs; None if no task can be read."""
         for task, file in tuple(self._files.items()):
             try:
                 self._take(task, counters.schedstat(file.read()))

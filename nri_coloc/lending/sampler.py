@@ -1,22 +1,23 @@
-"""The fast tick's reads: a few open descriptors a tick, what is added up each time and the rest in turn.
+"""Read the counters of the fast loop: a few open files a tick, sums at each tick and other files round-robin.
 
-Use is a sum and a difference: kubepods, the rest of the node, the box's members, dedicated containers. All of it is
-read at every tick, however many files that is (`groups` chooses as few as can tell it): on a full node a burst is seen
-only by what the box loses, and a part of the box whose rate is an old one hides that. Online pods' pressure and
-members of tiers take turns within the budget: each of these queues gets its part, and whoever has fewer members
-leaves the rest to the others. Of many groups more are read at a time, so that a round ends before their counters are
-too old to be compared (`lending.usage.LONGEST_S`). A sample carries its own time, and rates are made by key, so that
-taking turns skews nothing. Where few files may be open they are of what is added up, and those
-in turn are opened for a reading.
+Use is a sum and a difference: kubepods, the rest of the node, the reclaim cgroups, dedicated containers. All of it is
+read at every tick, and `groups` chooses as few files as possible. The reason: on a full node a burst is seen only by
+the use that reclaimed pods lose, and one old rate among them hides it. The pressure of online pods and the members of
+tiers are read round-robin within the budget. Each of these queues gets its part, and a shorter queue leaves the rest
+to the other. With many groups, more are read at a time, so that a round ends before their counters are too old to be
+compared (`lending.usage.LONGEST_S`). A sample carries its own time, and rates are made by key, so that the order of
+reading skews nothing. If few files may be open, the files of the sums stay open, and the others are opened for each
+reading.
 
-Where the kernel tells no pressure, the run-queue delay of a few tasks that somebody chose stands in for it.
+Without PSI the run-queue delay of a few chosen tasks replaces the pressure.
 
-At most ticks the sums of a few counters are enough (`look`, `lending.gauges`); samples are made of the last two looks
-when somebody has to decide.
+At most ticks the sums of a few counters are enough (`look`, `lending.gauges`). Samples are made of the last two quick
+readings when a full tick decides.
 
 Measured on 2 CPUs, Linux 6.18, cgroup v1 with PSI beside it, with the budget of 8 (`python -m benchmarks sampling`):
 a median of 19 µs for samples one by one at 10, 50 and 110 pods alike, called again and again. After a sleep of 20 ms
-they take 140 µs and a look 100. Of files like cpuacct.usage one more is 1.2 µs then: 49 µs for 6, 112 for 60.
+samples take 140 µs and a quick reading 100. One more file like cpuacct.usage then costs 1.2 µs: 49 µs for 6, 112 for
+60.
 """
 
 import time
@@ -35,44 +36,50 @@ from nri_coloc.lending.groups import Group
 from nri_coloc.lending.run_delay import MOST_TASKS, RunDelay
 
 BUDGET: Final = 8
-"""Files a tick, where what is added up leaves room for others: DESIGN 6."""
+"""Files a tick, as far as the sums leave room for other files: DESIGN 6."""
 
 LEAST_IN_TURN: Final = 2
-"""Files of round-robin groups, if the summed counters leave none."""
+"""Files read round-robin in a tick if the sums leave no room."""
 
 UNHURRIED: Final = 110
-"""Round-robin groups with the full time for a round: a node of this many pods, for which the loop's cost is laid
-down. Containers with a quota have three files each; the least number of reads makes a round of 5.5 s at 50 ms."""
+"""Round-robin groups up to which a round may take its time.
+
+It is the number on a node with as many pods, for which the loop's cost is specified. For containers with a quota,
+three files each, the least makes a round of 5.5 s at 50 ms.
+"""
 
 UNHURRIED_S: Final = 7.0
-"""How long their round takes where ticks are rare, as beside a box at its floor: the least would take minutes."""
+"""Seconds of such a round if ticks are rare, as with the reclaim pool at its floor. The least would take minutes."""
 
 ROUND_S: Final = 3.0
-"""How long a round of more groups takes. At 50 ms 240 containers with a quota are 12 files a tick in place of 3."""
+"""Seconds of a round with more groups. At 50 ms, 240 containers with a quota are 12 files a tick instead of 3."""
 
 MOST_IN_TURN: Final = 48
-"""Files a tick that a round may ask for: 960 such containers in 3 s at 50 ms; with more the round takes longer."""
+"""Files a tick that a round may ask for: 960 such containers in 3 s at 50 ms. With more, the round takes longer."""
 
 REPLACED_S: Final = 0.006
-"""Until then replacing counters have no rate (`lending.usage`); a new pod makes ticks come sooner."""
+"""Seconds in which new groups cannot have a rate (`lending.usage`). A pod that comes makes ticks come sooner."""
 
 RESERVED_PERIOD_S: Final = 0.75
-"""/proc/stat counts in steps of 10 ms and is the most expensive file here. It is read with a decision, every
-0.8 s while the reclaim pool is unchanged."""
+"""Seconds between two reads of /proc/stat, which counts in steps of 10 ms and is the most expensive file here.
+
+It is read when a full tick decides: every 0.8 s while the reclaimed pods are idle.
+"""
 
 _COUNTED: Final = frozenset((*SUMMED, Role.RESERVED, Role.TIER))
-"""Whose use is a sum of groups: one that is chosen no more must not be counted beside those in its place."""
+"""Roles whose use is a sum of groups. A removed group must not be counted beside the groups that replace it."""
 
 _Gauge = CgroupGauge | ReservedGauge
 _QUEUES: Final = (Role.ONLINE, Role.TIER)
 
 
 class FastSampler:
-    """`watch`, `follow` and `without_pressure` are for any thread and do no I/O; all else belongs to the tick's.
+    """Reads the files of the fast loop.
 
-    `most_open`: how many files are kept open, where the process may have as many.
+    `watch`, `follow` and `without_pressure` are for any thread and do no I/O. All other methods are for the tick's
+    thread. `most_open`: number of files to keep open, if the process may have as many.
 
-    Size: one round of readings; what is open, what was read and what is due belong together.
+    Size: one round of readings; open files, readings and due times belong together.
     """
 
     def __init__(
@@ -114,34 +121,37 @@ class FastSampler:
 
     @property
     def open_files(self) -> int:
-        """How many descriptors are open."""
+        """Return the number of open descriptors."""
         return self._bank.count + self._bank_in_turn.count
 
     @property
     def is_short(self) -> bool:
-        """Whether fewer files may be open than are read."""
+        """Return whether fewer files may be open than are read."""
         return self._is_short or self._bank.was_short or self._bank_in_turn.was_short
 
     def watch(self, groups: tuple[Group, ...]) -> None:
-        """Take what `groups.choose` chose; it holds from the next read on.
+        """Read these groups, which `groups.choose` chose, from the next read on.
 
-        The same choice anew changes nothing: what is open stays, and who is only looked at is.
+        The same choice again changes nothing: open files stay open, and quick readings continue.
         """
         if groups != self._wanted:
             self._wanted = groups
 
     def follow(self, tasks: Mapping[str, tuple[int, ...]]) -> None:
-        """Take whose run-queue delay is read, by the `stalled` path of their group; it holds from the next read on."""
+        """Read the run-queue delay of these tasks, by the `stalled` path of their group, from the next read on."""
         self._chosen = tasks
 
     @property
     def without_pressure(self) -> frozenset[str]:
-        """The `stalled` paths of the online groups of which the kernel told no pressure when they were last read."""
+        """Return the `stalled` paths of the online groups without a pressure file at their last read."""
         gauges = self._of_cgroups  # replaced as a whole when it changes
         return frozenset(gauge.stalled for gauge in gauges if gauge.lacks_pressure)
 
     def look(self, now: float) -> Look | None:
-        """Read what `read` does, as sums; None at a tick after something came or went: it has to read one by one."""
+        """Return the sums of this tick's counters; None if `read` has to read one by one.
+
+        That is so at the first tick after a cgroup came or went.
+        """
         if self._has_changed or self._round is None:
             return None
         if now >= self._round_until:
@@ -162,19 +172,20 @@ class FastSampler:
         return look
 
     def samples(self, now: float) -> tuple[Sample, ...]:
-        """Return the samples of the last two looks since this or `read` was called last, the older ones first.
+        """Return the samples of the last two quick readings, the older ones first.
 
-        Of online groups that are read in turn, the last two of each: most were in none of these looks.
+        Only readings since the last call of this or `read` count. For online groups that are read round-robin, return
+        the last two samples of each. Most of these groups were in none of the two readings.
         """
         samples = self._looked_at()
         self._take_reserved(now, samples)
         return tuple(samples)
 
     def read(self, now: float, budget: int = BUDGET) -> tuple[Sample, ...]:
-        """Return this tick's samples: of all that is added up, and of others in turn, about `budget` files together.
+        """Return this tick's samples: all summed groups, and others round-robin, about `budget` files together.
 
-        `now`: the tick's planned time; samples carry the clock's. Those of looks come before them. Never raises
-        for what a cgroup does.
+        `now`: the tick's planned time; samples carry the clock's time. Samples of quick readings come first. Never
+        raises for the state of a cgroup.
         """
         samples = self._looked_at()
         if self._has_changed:
@@ -212,12 +223,12 @@ class FastSampler:
             self._take(self._reserved[0], samples)
 
     def _due(self, now: float) -> float:
-        """Return how many files those in turn are owed since they were read last, so that a round ends in time."""
+        """Return the number of round-robin files to read now, so that a round ends in time."""
         since, self._turned_at = max(0.0, now - self._turned_at), now
         return max(LEAST_IN_TURN, min(self._files_a_second * since, MOST_IN_TURN))
 
     def _in_turn(self, queues: Sequence[deque[_Gauge]], left: float, samples: list[Sample]) -> None:
-        """Read one of each queue, round by round, until the budget or everything is read."""
+        """Read one gauge of each queue, and repeat until the budget is used or all gauges are read."""
         queues = [*queues[self._first :], *queues[: self._first]]
         self._first = (self._first + 1) % max(1, len(self._queues))
         unread = [len(queue) for queue in queues]
@@ -247,10 +258,11 @@ class FastSampler:
         return self._wanted is not self._adopted or self._chosen is not self._followed
 
     def _adopt(self) -> list[Sample]:
-        """Keep the gauges of groups that stay, order them anew, and close the others; return what those say once more.
+        """Replace the groups that are read; return last samples of the groups that are removed.
 
-        Their use counts until those in their place have been read twice. Without it a box that one more pod joined,
-        whose use is told by another counter now, would have none for a tick, and all of it be taken for online use.
+        The use of a removed group counts until its replacements have been read twice. Else, when a pod joins the
+        reclaim cgroups and another counter then holds their use, no rate would exist for a tick. All their use would
+        count as online use.
         """
         wanted, now = self._wanted, self._clock()
         kept = {group: self._gauges.get(group) or self._gauge(group) for group in wanted}
@@ -276,7 +288,10 @@ class FastSampler:
         return once_more
 
     def _share_out(self) -> None:
-        """Leave to those in turn as many files as the others do not need, and close theirs where these are more."""
+        """Give the round-robin groups the files that the sums do not need.
+
+        If they need more, close their files.
+        """
         ahead = [gauge.cost for group, gauge in self._gauges.items() if not _is_in_turn(group)]
         in_turn = [gauge for group, gauge in self._gauges.items() if _is_in_turn(group)]
         self._room = max(0, self._bank.limit - sum(ahead) - MOST_TASKS)
@@ -288,7 +303,7 @@ class FastSampler:
                 gauge.close()
 
     def _said_last(self) -> list[Sample]:
-        """Return, once, that those who left are gone, but for whose cgroup was chosen again."""
+        """Return, once, a last sample of each removed key, except for keys that were chosen again."""
         if not self._last_words:
             return []
         since = self._clock() - REPLACED_S
@@ -298,7 +313,7 @@ class FastSampler:
         return [sample for sample in said if sample.key not in chosen]
 
     def _follow(self) -> None:
-        """Open what the chosen tasks' waiting is read from; whose group was followed before goes on counting."""
+        """Open the files of the chosen tasks' wait times. A group that was followed before continues its count."""
         self._followed, proc = self._chosen, f"{self._host_root.rstrip('/')}/proc"
         before = self._delays
         self._delays = {path: before.get(path) or RunDelay(self._bank, proc) for path in self._followed}
@@ -308,10 +323,10 @@ class FastSampler:
             gauge.delay = self._delays.get(gauge.stalled)
 
     def _plan_round(self) -> None:
-        """Choose what looks read: all that is added up, and of the online groups all, or some in turn.
+        """Choose the gauges of quick readings: all sums, and either all online groups or some of them round-robin.
 
-        A group of which nothing tells how long it waits has nothing to say in a look. One of which its tasks tell it is
-        read in turn, which is at each look where all fit.
+        A group without any wait time is left out. A group with the wait times of its tasks is read round-robin; if
+        all fit, that is at each quick reading.
         """
         added = [gauge for gauge in self._of_cgroups if gauge.role in SUMMED]
         online = [gauge for gauge in self._of_cgroups if gauge.role is Role.ONLINE and not gauge.is_mute]
@@ -323,9 +338,10 @@ class FastSampler:
         self._turns = [deque(in_turn)] if in_turn else []
 
     def _make_round(self, now: float) -> None:
-        """Let looks begin as soon as the files of all that are there are open, or a while after one failed.
+        """Start quick readings when all files are open, or `RETRY_S` after a failed one.
 
-        While a file or a cgroup is missing that too is tried again in a while; who had nothing to say may by then.
+        While a file or a cgroup is missing, the round ends after `RETRY_S` and is made again, because the missing
+        file may exist by then.
         """
         if self._round is not None or now < self._round_from or not self._together:
             return
@@ -344,9 +360,9 @@ class FastSampler:
 
 
 def _is_nobody(gauge: CgroupGauge) -> bool:
-    """Whether it is a cgroup that is not there, and nothing is missing where nothing of it is read.
+    """Return whether no cgroup of the gauge exists, and its absence leaves no gap.
 
-    It uses nothing and waits for nothing; nothing is taken off for it, as nothing is at a tick.
+    A missing cgroup uses nothing and waits for nothing. Nothing is subtracted for it, as at a full tick.
     """
     return not gauge.is_there and gauge.role not in (Role.PODS, Role.SYSTEM)
 
@@ -356,5 +372,5 @@ def _is_in_turn(group: Group) -> bool:
 
 
 def _is_read_always(group: Group) -> bool:
-    """Whether it is a part of a sum."""
+    """Return whether it is a part of a sum."""
     return group.role in SUMMED

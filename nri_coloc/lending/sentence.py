@@ -1,7 +1,7 @@
-"""The cause of one tick's size of the reclaim pool in a few words, and every figure that decided it by name.
+"""Word the cause of one tick's size of the reclaim pool, and list every figure that decided it.
 
-`inputs` are enough to derive the size again; the words name the binding term and the figures that people ask for. A
-tick leaves the figures only: they become words when a record is written, once a second at most of fifty ticks.
+The size can be derived again from `inputs`. The words name the binding term and the figures that operators ask for. A
+tick keeps only the figures. They become words when a record is written: once a second at most, of fifty ticks.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Input = int | float | str | None
 
 
 class Grounds(NamedTuple):
-    """All that decided one tick."""
+    """All inputs and the result of one tick."""
 
     before: Lent
     verdict: Verdict
@@ -27,7 +27,7 @@ class Grounds(NamedTuple):
 
 
 def because(grounds: Grounds | None) -> str:
-    """Return `resize: <cause> (figures)`, 160 characters at most; None is lending disabled."""
+    """Return `resize: <cause> (figures)`, 160 characters at most; None means that lending is disabled."""
     if grounds is None:
         return "resize: lending is disabled, the reclaim pool has all CPUs of share"
     cpus = f"cpus {grounds.before.box} → {grounds.verdict.lent.box}"
@@ -35,7 +35,7 @@ def because(grounds: Grounds | None) -> str:
 
 
 def figures(grounds: Grounds) -> str:
-    """Return the figures that people ask for first."""
+    """Return the figures that operators ask for first."""
     scene = grounds.scene
     stall = f"{scene.stall.signal} stall={_stall(grounds):.2f}, " if _stalls(grounds) else ""
     return f"{stall}online={scene.online / 1000:.1f} cores, lendable={scene.lendable}"
@@ -111,7 +111,7 @@ _CAUSES: Final[Mapping[Binding, str]] = MappingProxyType(
 
 
 def cause(grounds: Grounds) -> str:
-    """Return what bound the size, and what became of the extra core."""
+    """Return the term that decided the size, and the change of the extra core."""
     return f"{_bound(grounds)}{_extra_core(grounds)}"
 
 
@@ -144,6 +144,6 @@ def _stalls(grounds: Grounds) -> bool:
 
 
 def _stall(grounds: Grounds) -> float:
-    """Return the share of wall time that was judged: behind tasks that yield only a lasting stall counts."""
+    """Return the stall that was judged, share of wall time. Behind tasks that yield only a lasting stall counts."""
     stall = grounds.scene.stall
     return stall.lasting if grounds.scene.yields else stall.blamed

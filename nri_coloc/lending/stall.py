@@ -1,11 +1,13 @@
-"""When online pods wait for a CPU, and whether the box can be the cause.
+"""Measure when online pods wait for a CPU, and whether reclaimed pods can be the cause.
 
-PSI counts a group's waiting whatever it waits for: a thread held at its own quota on an idle machine shows a stall.
-So a group's throttled time is taken off, waiting counts only where reclaimed tasks may run on its CPUs, and at most
-as much of it as the box ran: who did not run made nobody wait. What the online pods' own load explains is taken off,
-too: their tasks queue behind one another on a node of their own. The rest is self-inflicted and only recorded.
-Where the kernel tells no PSI, the run-queue delay of a group's busiest tasks is judged in the same way: it counts a
-quota's waiting as PSI does, and so does the formula for the load's part count those who wait.
+PSI counts every wait of a group: a thread that its own quota holds back on an idle machine shows a stall. So a
+group's throttled time is subtracted. A wait counts only if reclaimed tasks may run on the group's CPUs. It counts at
+most as long as reclaimed tasks ran, because tasks that did not run delayed nothing. The part that the online pods'
+own load explains is subtracted, too: their tasks queue behind one another even on a node of their own. The rest is
+self-inflicted and only recorded.
+
+Without PSI, the run-queue delay of a group's busiest tasks is judged in the same way. It counts the wait for a quota
+as PSI does, and the formula for the load's part counts waiting tasks as well.
 """
 
 from collections.abc import Mapping
@@ -17,9 +19,14 @@ from nri_coloc.lending.usage import LONGEST_S, SHORTEST_S
 
 
 class Gauge(NamedTuple):
-    """One online group's last counters and its waiting, averaged: shares of wall time, 0 to 1.
+    """One online group's last counters and its averaged wait; shares of wall time, 0 to 1.
 
-    `blamed`: what the box may have caused, `lasting`: the same over the longer window; `own`: the rest.
+    at: time of the last sample.
+    stalled_us, throttled_us: last counters, µs; None is unknown.
+    blamed: the part that reclaimed pods may have caused.
+    own: the remaining part.
+    lasting: `blamed`, averaged over the longer window.
+    signal: source of the wait.
     """
 
     at: float
@@ -32,14 +39,22 @@ class Gauge(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What may have made online tasks wait: the box's use, milli-CPU, and the share that their own load explains."""
+    """The possible causes of a wait.
+
+    box_milli: the reclaimed pods' use, milli-CPU.
+    own: the share of the time that the online pods' own load explains, 0 to 1.
+    """
 
     box_milli: int
     own: float = 0.0
 
 
 class Stall(NamedTuple):
-    """The worst of some online groups: shares of wall time, 0 to 1. `signal`: what told of the worst that is blamed."""
+    """The worst of some online groups; shares of wall time, 0 to 1.
+
+    blamed, own, lasting: as in `Gauge`.
+    signal: source of the worst blamed stall.
+    """
 
     blamed: float = 0.0
     own: float = 0.0
@@ -48,10 +63,10 @@ class Stall(NamedTuple):
 
 
 def explained(use_milli: int, cpus: int) -> float:
-    """Return the share of the time that tasks which use so much of so many CPUs wait for one another, 0 to 1.
+    """Return the share of the time for which tasks with this use of these CPUs wait for one another, 0 to 1.
 
-    The mean number of those waiting in a queue with n servers, r of them busy on average as a part: r^sqrt(2(n+1)) /
-    (1 - r) (Sakasegawa, An approximation formula Lq = a r^b / (1 - r), 1977). nginx alone on two CPUs waited 0.008 to
+    The mean number of waiting tasks in a queue with n servers, a part r of them busy on average: r^sqrt(2(n+1)) / (1
+    - r) (Sakasegawa, An approximation formula Lq = a r^b / (1 - r), 1977). nginx alone on two CPUs waited 0.008 to
     0.03, 0.09 to 0.12 and 0.12 to 0.19 of the time at 13, 33 and 40 % of use; the formula says 0.008, 0.10 and 0.18.
     """
     busy = use_milli / (1000 * max(1, cpus))
@@ -61,10 +76,10 @@ def explained(use_milli: int, cpus: int) -> float:
 def advance(
     gauges: Mapping[int, Gauge], readings: FastReadings, cause: Cause, windows_s: tuple[float, float]
 ) -> tuple[dict[int, Gauge], Stall]:
-    """Return the gauges after these samples, in the order of their reading, and the worst of those just read.
+    """Return the gauges after these samples, in the order of their reading, and the worst of the groups just read.
 
-    A group that is read by rotation speaks up when it is its turn. `windows_s`: what is averaged over, and the longer
-    one of what lasts.
+    A group that is read round-robin appears at its own reading. `windows_s`: seconds of the average, and of the
+    longer average for lasting stalls.
     """
     after = dict(gauges)
     blamed, own, lasting, signal = Stall()
@@ -114,5 +129,5 @@ def _read(
 
 
 def forgiven(gauges: Mapping[int, Gauge]) -> dict[int, Gauge]:
-    """Return the gauges after a cut: what was seen before it says nothing about the smaller box."""
+    """Return the gauges after a suppression: earlier waits are no evidence about the smaller pool."""
     return {key: gauge._replace(blamed=0.0, lasting=0.0) for key, gauge in gauges.items()}

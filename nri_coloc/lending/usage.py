@@ -1,12 +1,12 @@
-"""From counters to rates: what online pods, the system and the box use, milli-CPU.
+"""Turn counters into rates: the use of online pods, the system and the reclaimed pods, milli-CPU.
 
-Each cgroup is compared with its own last sample only, over its own interval, so that the shell may read many of them
-by rotation. A doubtful interval (the counter went back or rose faster than the machine can run, the clock jumped)
-gives no rate. What is then missing errs to the side of the online pods: what is added keeps its last rate, what is
-subtracted loses it.
+Each cgroup is compared only with its own last sample, over its own interval, so that many cgroups can be read
+round-robin. A doubtful interval gives no rate: the counter went back, it rose faster than the machine can run, or the
+clock jumped. A missing rate errs in favour of online pods: added use keeps its last rate, subtracted use loses it.
 
-Pods, system, the box and whoever is apart belong in every tick: on a full machine a burst of online use leaves the
-total as it is, and is seen only by what the box loses. What is read by rotation answers as slowly as its round.
+Pods, system, reclaim cgroups and dedicated containers belong in every tick. On a full machine a burst of online use
+leaves the total unchanged, and is seen only by the use that reclaimed pods lose. Round-robin groups respond as slowly
+as their round.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from nri_coloc.core.readings import FastReadings, Role, Sample
 
 SHORTEST_S = 0.005
-"""Over less than about one scheduler tick a rate is noise: such a sample waits for the next one."""
+"""Seconds. Over less than about one scheduler tick a rate is noise: such a sample waits for the next one."""
 
 LONGEST_S = 10.0
-"""A rate over more than this says nothing about now."""
+"""Seconds. A rate over more than this is no evidence of the present."""
 
 _UNREAD = -1
-"""As a meter's counter: unknown, so the next sample is a first one."""
+"""A meter's unknown counter: the next sample starts a new interval."""
 
 _PLACE = {role: place for place, role in enumerate(Role)}
 _PODS, _SYSTEM, _BOX = _PLACE[Role.PODS], _PLACE[Role.SYSTEM], _PLACE[Role.BOX]
@@ -34,10 +34,15 @@ _VITAL = frozenset((_PODS, _SYSTEM))
 
 
 class Meter(NamedTuple):
-    """One cgroup's last sample and last rate. `span_s`: the interval of that rate, which ended at `rated_at`.
+    """One cgroup's last sample and last rate.
 
-    `until`: how long the rate is believed (-inf: there is none); that of pods and system has an age instead. `tier`: of
-    members of a tier, which one.
+    role, place: role of the samples, and its number.
+    at, usage_us: time and counter of the last sample.
+    milli: the last rate, milli-CPU.
+    until: end of the rate's validity; -inf for no rate. Rates of pods and system have an age instead.
+    rated_at: end of the rate's interval.
+    span_s: length of the rate's interval.
+    tier: for members of a tier, its name.
     """
 
     role: Role
@@ -52,11 +57,14 @@ class Meter(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What is used of lendable CPUs, milli-CPU: that of RESERVED and DEDICATED left out.
+    """The use of lendable CPUs, milli-CPU, without RESERVED and DEDICATED.
 
-    `reserved`: what is left out as used on reserved CPUs; `members`: samples that make up the box. `rated_at`: end of
-    the newest interval of the pods, `span_s` its length; `oldest`: the age of the whole is that of its oldest vital
-    rate.
+    online, system, box: use of online pods, the system and reclaimed pods.
+    members: number of samples of the reclaim cgroups.
+    rated_at: end of the newest interval of the pods.
+    span_s: length of that interval.
+    oldest: end of the oldest interval of pods or system, which is the age of the whole.
+    reserved: use on reserved CPUs that is left out.
     """
 
     online: int
@@ -72,7 +80,7 @@ class Use(NamedTuple):
 def advance(meters: Mapping[int, Meter], readings: FastReadings, stale_s: float) -> dict[int, Meter]:
     """Return the meters after these samples, in the order of their reading.
 
-    Who was not read keeps its rate, who is gone drops out, as does who was not read for `LONGEST_S`.
+    A cgroup that was not read keeps its rate. A cgroup that is gone, or was not read for `LONGEST_S`, is dropped.
     """
     after = dict(meters)
     for sample in readings.samples:
@@ -98,17 +106,18 @@ def _read(meter: Meter | None, sample: Sample, readings: FastReadings, stale_s: 
     is_known = meter.usage_us != _UNREAD and is_plausible(risen, span + readings.counters_s, readings.cpus)
     if not is_known or not 0 <= span <= LONGEST_S:
         return _without_rate(meter, at, usage)
-    # by rotation a rate holds for two rounds; that of the box, which makes us bolder, never beyond stale_s
+    # a round-robin rate holds for two rounds; the rate of reclaim cgroups allows growth, so it never outlasts stale_s
     place = meter.place
     until = at + (stale_s if place in _BOXED else max(stale_s, 2 * span))
     return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span, sample.tier)
 
 
 def _unread(meter: Meter | None, sample: Sample) -> Meter | None:
-    """Return what is left of a meter whose cgroup told nothing: nothing of what is subtracted, or of who is gone.
+    """Return the meter of a cgroup that could not be read; None if it is dropped.
 
-    Pods and system keep their rate until two readings make another one: how far the counter rose meanwhile may never be
-    known. A tier's member that cannot be read has no rate, so that its tier does not count as one that uses less.
+    Subtracted cgroups and cgroups that are gone are dropped. Pods and system keep their rate until two readings make
+    another one, because the rise in between may never be known. A tier's member that cannot be read has no rate, so
+    that its tier does not count as one with less use.
     """
     if sample.role is Role.TIER and not sample.gone:
         return Meter(sample.role, _PLACE[sample.role], sample.at, _UNREAD, tier=sample.tier)
@@ -118,9 +127,9 @@ def _unread(meter: Meter | None, sample: Sample) -> Meter | None:
 
 
 def is_plausible(risen_us: int, within_s: float, cpus: int) -> bool:
-    """Whether a counter neither went back nor rose faster than all CPUs together can run (0: not known).
+    """Return whether a counter neither went back nor rose faster than all CPUs can run. `cpus`: 0 for unknown.
 
-    `within_s`: in what it was read over, and what it may have been behind before.
+    `within_s`: length of the interval, and the time by which the earlier counter may have lagged.
     """
     return 0 <= risen_us <= (cpus * within_s * 1e6 or inf)
 
@@ -132,12 +141,12 @@ def _without_rate(meter: Meter, at: float, usage_us: int) -> Meter:
 
 
 def total(meters: Mapping[int, Meter], at: float) -> Use | None:
-    """Add up the rates, or None where the pods or the system have none yet.
+    """Return the sum of the rates, or None if the pods or the system have none yet.
 
     `online = max(pods - box - dedicated - (reserved beyond the system's own use), sum of the online groups)`: on a
-    full machine a burst of online use shows first in what the box loses, or in the online group itself.
-    `system = system - host - reserved`, both never below 0. Nothing ran on reserved CPUs that is not in one of the two,
-    so it is left out only where both are measured.
+    full machine a burst of online use shows first in the use that reclaimed pods lose, or in the online group itself.
+    `system = system - host - reserved`, both never below 0. All use on reserved CPUs is part of one of the two, so it
+    is left out only if both are measured.
     """
     sums = [0] * len(_PLACE)
     members, rated_at, span, oldest, has_system = 0, -inf, 0.0, inf, False
@@ -162,38 +171,40 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
 
 
 def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:
-    """Whether all of the box has a rate: what of it has none is taken for online use."""
+    """Return whether all reclaim cgroups have a rate: the use of one without a rate counts as online use."""
     rated = sum(meter.place in _BOXED and meter.until >= readings.at for meter in meters.values())
     return rated >= readings.members
 
 
 def claimed(left: int, system: int, reserved: int) -> tuple[int, int]:
-    """Return what of the lendable CPUs is online use and the system's, milli-CPU.
+    """Return the use of online pods and of the system on lendable CPUs, milli-CPU.
 
-    `left`: what pods use and is neither the box's nor apart; `system`: what all else does, but for the box's host
-    groups. What ran on reserved CPUs was the system's first, for which they are; the rest of it was of pods of the
-    system class, and is no online use either. The two are bounded one by one: what is taken off the pods too late hides
-    none of the system's use.
+    left: use of pods that are neither reclaimed nor on owned CPUs.
+    system: all other use, without the host groups of the reclaim cgroups.
+
+    Use on reserved CPUs is subtracted from the system first, because these CPUs are meant for it. Its rest was use of
+    pods of class `system`, which is no online use either. Both results are bounded one by one: an amount that is
+    subtracted from pods too late hides none of the system's use.
     """
     rest = max(0, system) - reserved
     return max(0, left + min(0, rest)), max(0, rest)
 
 
 def behind_s(cpus: int, counters_s: float) -> float:
-    """Return how far the counters of so many CPUs are behind together, seconds of CPU time.
+    """Return how far the counters of so many CPUs lag together, seconds of CPU time.
 
-    Each one's is up to a scheduler's tick behind, independently of the others': the sum of n is off by about a tick x
+    Each counter lags by up to a scheduler's tick, independently of the others. The sum of n is off by about a tick x
     sqrt(n).
     """
     return counters_s * sqrt(cpus)
 
 
 def judged(newest: int, span_s: float, mean: int, window_s: float, behind_s: float) -> int:
-    """Return the use as it counts, milli-CPU, from the newest rate and from what was judged before (`mean`).
+    """Return the use that counts, milli-CPU, from the newest rate and the last judged use (`mean`).
 
-    The mean of the last while (exponential, time constant `window_s`); but at once the newest less what the
-    scheduler's tick alone can feign (`behind_s`, see there). So a burst counts within the interval that shows it, and
-    the coarseness of the counters does not. `span_s` > 0.
+    It is the exponential mean (time constant `window_s`). It is never less than the newest rate without the error
+    that the scheduler's tick alone can cause (`behind_s`, see there). So a burst counts within the interval that
+    shows it, and the coarseness of the counters does not. `span_s` > 0.
     """
     averaged = mean + int((newest - mean) * span_s / (span_s + window_s))
     return max(averaged, newest - int(1000 * behind_s / span_s))

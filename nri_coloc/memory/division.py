@@ -1,15 +1,15 @@
-"""What is to be written of the box's memory: memory.high and memory.max, and each member's part.
+"""Divide the reclaim cgroups' memory: memory.high and memory.max of all of them, and each member's part.
 
-The target falls at once with the headroom, as far as there is something to reclaim (it is written by steps, for the
-writer of memory.high reclaims by itself), and rises after a dwell by the least that could be borne during it. Anonymous
-memory does not give way: below what cannot be reclaimed members would be throttled for ever and give nothing, so there
-memory.high ends; it keeps them from growing. memory.max stays a step above memory.high and above what cannot be
-reclaimed: it is a wall against a runaway and never the way to get memory back, because it kills. Where kubepods' own
-limit bounds the box's pods and not its host groups, what those may have together goes by the same rules, and is what
-the pods get of the box at the most.
+The target falls at once with the headroom, as far as memory can be reclaimed. It is written by steps, because the
+writer of memory.high reclaims by itself. The target rises after a dwell, to the least amount that was possible during
+it. Anonymous memory cannot be reclaimed. Below it members would be throttled for ever and free nothing, so
+memory.high ends there and only keeps them from growing. memory.max stays a step above memory.high and above
+unreclaimable memory. It stops a runaway and never takes memory back, because it kills. If kubepods' own limit bounds
+the reclaimed pods and not the host groups, the pods' common amount follows the same rules. It is the most that pods
+get of the whole.
 
-A first bound takes, whatever it is: nobody was bounded before. Where members are bounded by a former life the next one
-begins with what they have by that, and rises from there as ever (DESIGN invariant 5).
+The first bound applies at any size: no cgroup was bounded before. If the previous process bounded members, the target
+begins with their amounts and rises as usual (DESIGN invariant 5).
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,17 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.memory.headroom import MemoryHeadroom, Room
 
 _PAGE: Final = 4096
-"""The kernel's rounding: a smaller difference would be found again as drift."""
+"""Bytes. The kernel rounds to pages: a smaller difference would be found again as drift."""
 
 
 class Course(NamedTuple):
-    """One amount through time. `high`: the last one, None before the first; `since_s`: since when it could have been
-    more, None while it could not; `borne`: at least how much it could have been since; `held_by`: what kept it from
-    being more, if not the headroom itself."""
+    """One amount over time.
+
+    high: last amount, bytes; None before the first.
+    since_s: start of the time in which it could have been more; None for not now.
+    borne: the least of the amounts that were possible since then, bytes.
+    held_by: the term that kept it from being more, if not the headroom.
+    """
 
     high: int | None = None
     since_s: float | None = None
@@ -38,10 +42,13 @@ class Course(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryControl:
-    """What the controller remembers. `high`, `limit`: the last target, None before the first.
+    """The controller's state.
 
-    `read_s`: when a headroom was last known. `since_s`, `borne`: as a `Course` has them. `pods`: that of the box's pods
-    alone, and `part` their last one; both are nothing while nothing bounds them alone.
+    high, limit: last target, bytes; None before the first.
+    read_s: time of the last known headroom.
+    since_s, borne: as in `Course`.
+    pods: course of the reclaimed pods without host groups; empty while no limit bounds them alone.
+    part: their last memory.high and memory.max; None while no limit bounds them alone.
     """
 
     high: int | None = None
@@ -71,12 +78,12 @@ class Member(NamedTuple):
 def target(
     control: MemoryControl, headroom: MemoryHeadroom | None, now_s: float, tuning: ReclaimTuning
 ) -> tuple[MemoryControl, MemoryTarget]:
-    """Return what memory.high and memory.max of the whole box are to be now; to be called once per slow tick.
+    """Return the state and the memory.high and memory.max of all reclaim cgroups; to be called once per slow tick.
 
-    While lending is paused nothing rises, and nothing is taken that the online pods do not need: what offline pods hold
-    they cannot give back without harm. Never below `memory_floor`: at 0 not even a shell could start, and the box is to
-    be small, not dead. Without a headroom (None) nothing rises, and after `memory_stale_s` memory.high sinks step by
-    step to that floor.
+    While lending is paused nothing rises, and only memory that online pods need is taken back: reclaimed pods cannot
+    free their memory without harm. The target is never below `memory_floor`, because at 0 not even a shell could
+    start. Without a headroom (None) nothing rises, and after `memory_stale_s` memory.high falls step by step to that
+    floor.
     """
     if not tuning.enabled:
         return MemoryControl(), MemoryTarget(binding=Binding.DISABLED)
@@ -87,7 +94,7 @@ def target(
     course, part = _next(former, room, now_s, tuning)
     pods, of_pods = Course(), None
     if headroom.pods is not None:
-        # while nothing bounded them alone they had what all of the box had
+        # before the first bound of their own, the pods had the bound of all reclaim cgroups
         before = control.pods if control.pods.high is not None else former
         pods, of_pods = _next(before, headroom.pods, now_s, tuning)
     binding = course.held_by or headroom.binding
@@ -97,7 +104,7 @@ def target(
 
 
 def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tuple[Course, Part]:
-    """Return what some members may have together now, and what memory.high and memory.max come to."""
+    """Return the next course of an amount, and its memory.high and memory.max."""
     wanted = max(room.amount, tuning.memory_floor) // _PAGE * _PAGE
     if course.high is None or wanted < course.high:
         course = _fallen(course.high, wanted, room.unreclaimable)
@@ -112,7 +119,7 @@ def _next(course: Course, room: Room, now_s: float, tuning: ReclaimTuning) -> tu
 
 
 def _of_pods(course: Course, room: Room | None) -> dict[str, int | str | None]:
-    """Return by name what bounds the pods alone, where something does."""
+    """Return by name the bound of the pods alone, if there is one."""
     if room is None:
         return {}
     return {"pods_high_bytes": course.high, "pods_binding": (course.held_by or Binding.KUBEPODS_LIMIT).value}
@@ -141,7 +148,7 @@ def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | 
 
 
 def _fallen(high: int | None, wanted: int, unreclaimable: int) -> Course:
-    """At once, but not below what cannot be reclaimed; nor does it follow that where it grows."""
+    """Return the course after a fall: at once, but not below unreclaimable memory, and never above the last amount."""
     lowest = unreclaimable if high is None else min(high, unreclaimable)
     return Course(max(wanted, lowest // _PAGE * _PAGE))
 
@@ -182,7 +189,7 @@ def _unread(
 
 
 def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | str | None]:
-    """Return the figures of a decision while nothing is read."""
+    """Return the figures of a decision without a reading."""
     return {
         "unread_s": round(gap_s, 3),
         "stale_s": tuning.memory_stale_s,
@@ -195,7 +202,7 @@ def _of_nothing(gap_s: float, tuning: ReclaimTuning) -> dict[str, int | float | 
 
 
 class Found(NamedTuple):
-    """What the files of a member that was bounded before say, bytes; None where there is no such file, or no limit."""
+    """The values in a member's files at the start, bytes; None for a missing file or no limit."""
 
     high: int | None = None
     limit: int | None = None
@@ -204,7 +211,7 @@ class Found(NamedTuple):
 def resumed(
     found: Mapping[str, Found], members: Mapping[str, Member], tuning: ReclaimTuning
 ) -> MemoryControl:
-    """Return what to begin with beside bounds of a former life, by member; where there is none, with nothing."""
+    """Return the first state, with the previous process's bounds by member; an empty state if there are none."""
     if not any(name in members for name in found):
         return MemoryControl()
     pods = {name: member for name, member in members.items() if not member.beside}
@@ -212,10 +219,10 @@ def resumed(
 
 
 def _given(found: Mapping[str, Found], members: Mapping[str, Member], tuning: ReclaimTuning) -> int:
-    """Return what members have together: their memory.high, and of who is not bounded the use.
+    """Return the bytes that members have together: their memory.high, or their use without one.
 
-    Without a memory.high (v1) each may hold by itself what the others leave of the wall (`divide`), which stood a step
-    above it: the least of what they say of that.
+    Without a memory.high (v1) each member may hold all that other members leave of the common memory.max (`divide`),
+    which lay a step above the target. The smallest target that the members' limits give is taken.
     """
     used = sum(member.use for member in members.values())
     more = {
@@ -236,12 +243,12 @@ def _given(found: Mapping[str, Found], members: Mapping[str, Member], tuning: Re
 
 
 def divide(goal: MemoryTarget, members: Mapping[str, Member]) -> dict[str, Part]:
-    """Divide the box's target among its members; nothing where there is no target.
+    """Return each member's part of the target; nothing without a target.
 
-    Every memory.high in bytes sums to the box's, those of its pods to no more than they may have by themselves. No
-    memory.max does: each member may hold by itself all that the others
-    leave of the box's (on v1 there is no other limit, and a job that grows between two looks must not be killed beside
-    free memory), and never less than its part of it above what it cannot give back.
+    The parts of memory.high sum to the whole, and the pods' parts to no more than the pods' own bound. The parts of
+    memory.max do not sum to it: each member may hold all that other members leave of it. On v1 there is no other
+    limit, and a job that grows between two readings must not be killed beside free memory. A member's memory.max is
+    at least its memory.high or its unreclaimable memory, whichever is more, plus its part of the spare bytes.
     """
     if goal.high is None or goal.limit is None:
         return {}
@@ -269,11 +276,11 @@ def _divided(whole: Part, members: Mapping[str, Member]) -> dict[str, Part]:
 
 
 def split(total: int, members: Mapping[str, Member]) -> dict[str, int]:
-    """Divide bytes among members; the parts sum to the total.
+    """Return bytes divided among members; the parts sum to the total.
 
-    Where all use fits, the rest is divided by request (by use without one). Where it does not, members that use more
-    than their request give first, in proportion to the excess; then all, in proportion to what remains. No member
-    gives memory that cannot be reclaimed while another one has any that can. Requests count within `_counted`.
+    If all use fits, the rest is divided by request (by use without one). If not, members that use more than their
+    request give first, in proportion to the excess; then all members, in proportion to the remaining use. No member
+    gives unreclaimable memory while another member has reclaimable memory. Requests count within `_counted`.
     """
     members = _counted(total, members)
     uses = {name: member.use for name, member in members.items()}
@@ -291,7 +298,10 @@ def split(total: int, members: Mapping[str, Member]) -> dict[str, int]:
 
 
 def _counted(total: int, members: Mapping[str, Member]) -> dict[str, Member]:
-    """Bound the requests so that together they are at most the total: a large one takes nothing from smaller ones."""
+    """Return members with bounded requests, together at most the total.
+
+    So a large request takes nothing from small ones.
+    """
     most = level(total, (member.request for member in members.values() if member.request))
     return {name: member._replace(request=min(member.request, most)) for name, member in members.items()}
 

@@ -1,20 +1,20 @@
-"""How much memory the reclaim box may hold, from what the node has and what the online pods may still take.
+"""Compute how much memory the reclaim cgroups may hold, from the node's memory and the online pods' claims.
 
-Two bounds, in bytes of use, page cache included, as memory.high counts it: one of the whole box, one of its pods alone,
-for host groups lie outside of kubepods, whose limit neither bounds them nor is spent by them:
+There are two bounds, in bytes of use, page cache included, as memory.high counts it. One is for all reclaim cgroups,
+the other for the reclaimed pods alone: host groups lie outside of kubepods, so that its limit does not count them.
 
     node:     available + held − claim − growth − reserve − total · (1 − memory_watermark)
       available = free + inactive file + ½ active file + ½ reclaimable slab − low watermarks
-      held      = what the box uses and `available` does not count already:
+      held      = use of the reclaim cgroups that `available` does not contain already:
                   use − inactive file − ½ other file − ½ reclaimable slab
-    kubepods: limit − working set + the working set of the box's pods − claim − growth
+    kubepods: limit − working set + the working set of the reclaimed pods − claim − growth
 
-`available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available), which counts page cache, and what
-of slab is reclaimable, less the low watermarks or half of it, whichever is less: at least half. Active pages and slab
-are counted at that half, because the online pods' working sets hold them too.
-`claim` = Σ max(0, expected − working set) over the online pods, where `expected` is `forecast.expect`'s: what they were
-promised or will peak at. `growth` = the rate at which they grow · eviction_s: so long it takes until the memory of
-an evicted pod is free. The rate is held at its highest and fades by half per eviction_s.
+`available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available). That counts page cache and
+reclaimable slab, less the low watermarks or half of it, whichever is less: at least half. Active pages and slab count
+at that half, because the online pods' working sets hold them too. `claim` = Σ max(0, expected − working set) over the
+online pods, where `expected` is `forecast.expect`'s: promised or peak memory. `growth` = their rate of growth ·
+eviction_s, the time until the memory of an evicted pod is free. The rate is held at its highest and fades by half per
+eviction_s.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,21 @@ from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Pi
 from nri_coloc.core.settings import ReclaimTuning
 
 LEAST_GAP_S: Final = 1.0
-"""Between two pictures that tell a rate: an order (pause, reload) makes one right after another, and a few pages within
-80 ms would be gigabytes for the time of an eviction. The slow loop's own are a second apart at the least."""
+"""Seconds between two snapshots that give a rate.
+
+An order (pause, reload) takes a snapshot right after another one. A few pages within 80 ms would become gigabytes
+over the time of an eviction. The slow loop's own snapshots are at least a second apart.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How fast the online pods grow: bytes a second, when that was reckoned, and from which working sets, by the
-    identity of their cgroups."""
+    """The online pods' growth of memory.
+
+    rate: bytes a second.
+    at: time of its computation.
+    working_sets: working sets then, bytes, by the identity of the cgroup.
+    """
 
     rate: float = 0.0
     at: float | None = None
@@ -42,8 +49,11 @@ class Growth:
 
 
 class Terms(NamedTuple):
-    """The terms of both bounds, bytes; `kubepods_limit`: None where it has none; `box_working_set`: of the box's pods
-    in kubepods, no host groups."""
+    """The terms of both bounds, bytes.
+
+    kubepods_limit: None for no limit.
+    box_working_set: of the reclaimed pods in kubepods, without host groups.
+    """
 
     free: int
     page_cache: int
@@ -59,13 +69,13 @@ class Terms(NamedTuple):
 
     @property
     def by_node(self) -> int:
-        """What the machine has for the box."""
+        """Return the bytes that the machine leaves for the reclaim cgroups."""
         available = self.free + self.page_cache - self.kernel_watermark
         return available + self.held_by_box - self.claimed - self.growth - self.reserve - self.margin
 
     @property
     def by_limit(self) -> int | None:
-        """What kubepods' limit leaves for the box's pods."""
+        """Return the bytes that kubepods' limit leaves for the reclaimed pods; None without a limit."""
         if self.kubepods_limit is None:
             return None
         left = self.kubepods_limit - self.kubepods_working_set + self.box_working_set
@@ -73,7 +83,12 @@ class Terms(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What some members may hold together, ≥ 0; what they use now, and of that what cannot be reclaimed."""
+    """Some members' memory, bytes.
+
+    amount: the most that they may hold together, ≥ 0.
+    held: their present use.
+    unreclaimable: the part of it that cannot be reclaimed.
+    """
 
     amount: int
     held: int = 0
@@ -81,11 +96,17 @@ class Room(NamedTuple):
 
 
 class MemoryHeadroom(NamedTuple):
-    """What the box may hold in all, ≥ 0, by which bound, and of it by memory node; `held`: what it uses now.
+    """The memory that the reclaim cgroups may hold, bytes.
 
-    `unreclaimable`: of `held`, what cannot be reclaimed. `terms`: every figure of it. `pods`: what kubepods' own
-    limit leaves of it for the box's pods; None where that is no bound of theirs alone, for there is none or nobody
-    else.
+    amount: all of it, ≥ 0.
+    binding: the bound that decided.
+    held: present use.
+    unreclaimable: the part of `held` that cannot be reclaimed.
+    by_node: `amount` divided by memory node.
+    terms: every figure of the formula.
+    pods: the amount that kubepods' own limit leaves for the reclaimed pods. None if there is no such limit, or if
+        there
+        are no host groups: then the limit bounds all reclaim cgroups.
     """
 
     amount: int
@@ -98,7 +119,11 @@ class MemoryHeadroom(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What the online pods may still take, bytes: up to their expectation, and while somebody is evicted."""
+    """The memory that the online pods may still take, bytes.
+
+    pods: up to their expectation.
+    growth: during an eviction.
+    """
 
     pods: int = 0
     growth: int = 0
@@ -110,11 +135,11 @@ class Claim(NamedTuple):
 def headroom_memory(
     picture: Picture, box: Mapping[str, GroupReading], claim: Claim, tuning: ReclaimTuning
 ) -> MemoryHeadroom | None:
-    """Return what the box may hold; None if the node's or kubepods' memory could not be read.
+    """Return the memory that the reclaim cgroups may hold, bytes.
 
-    `box`: the members' readings by pod or host group; one that could not be read counts as holding nothing, which
-    makes the answer smaller. Who is none of the picture's pods is a host group: outside of kubepods, bounded by the
-    node alone.
+    None if the memory of the node or of kubepods could not be read. `box`: the members' readings by pod or host
+    group. A member that could not be read counts as holding nothing, which makes the result smaller. A member that is
+    not among the snapshot's pods is a host group: outside of kubepods, bounded by the node alone.
     """
     node = picture.node
     pods = picture.kubepods.memory if picture.kubepods is not None else None
@@ -135,7 +160,7 @@ def headroom_memory(
 
 
 class _Members(NamedTuple):
-    """Readings of the box's members; `pods`: those of its pods."""
+    """Readings of the reclaim cgroups. `pods`: readings of the pods among them."""
 
     all: list[MemoryReading]
     pods: list[MemoryReading]
@@ -166,18 +191,18 @@ def _terms(
 
 
 def _held(node: NodeReading, members: list[MemoryReading]) -> int:
-    """Return what members use and is not counted as available: of slab they have no more than there is."""
+    """Return the members' use that is not counted as available, bytes. Their slab is bounded by the node's slab."""
     held = sum(max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members)
     return max(0, held - min(node.slab_reclaimable, sum(m.most_slab for m in members)) // 2)
 
 
 def _bound_of_machine(amount: int, claim: Claim) -> Binding:
-    """The online pods' claim is what binds, if without it more than twice as much could be lent."""
+    """Return the binding term: the claim, if without it more than twice as much could be lent."""
     return Binding.ONLINE_CLAIM if claim.pods + claim.growth > max(0, amount) else Binding.FREE_MEMORY
 
 
 def _by_node(node: NodeReading, amount: int) -> dict[int, int]:
-    """Divide by what each memory node has to give above its part of the kernel's watermarks."""
+    """Return the amount divided by the memory that each node has above its part of the kernel's watermarks."""
     total = sum(memory.total for memory in node.nodes.values())
     if not total:
         return {}
@@ -194,10 +219,10 @@ def _by_node(node: NodeReading, amount: int) -> dict[int, int]:
 def claim_of(
     growth: Growth, picture: Picture, expected: Mapping[str, int], tuning: ReclaimTuning
 ) -> tuple[Growth, Claim]:
-    """Return what the online pods, of which `expected` tells bytes by pod id, may still take.
+    """Return the growth, and the bytes that the online pods may still take. `expected`: bytes by pod id.
 
-    A pod that could not be read claims all it is expected to use. Only pods that are in both pictures, by identity,
-    tell a growth: one that has come or gone is no growth of anybody.
+    A pod that could not be read claims all its expected use. Only pods in both snapshots, by identity, count as
+    growth: a pod that came or went does not.
     """
     sets: dict[int, int] = {}
     claimed = 0
@@ -215,7 +240,7 @@ def claim_of(
 
 
 def _rate(before: Growth, sets: Mapping[int, int], now_s: float, tuning: ReclaimTuning) -> float:
-    """Return the present rate, or the highest before it as far as it has not faded."""
+    """Return the present rate, or the highest earlier rate as far as it has not faded."""
     gap_s = 0.0 if before.at is None else now_s - before.at
     if gap_s <= 0.0:
         return before.rate

@@ -1,9 +1,9 @@
-"""Return each reclaimed container's shares, quota and memory limit, from what it was lent and what can be lent now.
+"""Compute each reclaimed container's shares, quota and memory limit, from its loan and the capacity that lasts.
 
-`Course` keeps the settled value of a figure until another value has lasted. A figure lasts on one side: above, or
-below, the settled value all the time. The dwell's value nearest to the settled one is taken over: no more than the
-whole dwell has shown. (Koordinator compares the node's resources with those it reported last, at the end of such a
-time: slo-controller, updateTimeThresholdSeconds and resourceDiffThreshold.)
+`Course` keeps the settled value of a figure until another value has lasted. A figure lasts if it stays on one side of
+the settled value, above or below, all the time. Then the dwell's value nearest to the settled one becomes the new
+value: no more than the whole dwell has shown. (Koordinator compares the node's resources with those resources it
+reported last, at the end of such a time: slo-controller, updateTimeThresholdSeconds and resourceDiffThreshold.)
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,12 @@ from nri_coloc.core.workload import QoSClass, Wish
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """`settled`: None before any value has lasted. `since_s`: how long another one lasts, `nearest` of those since."""
+    """One figure over time.
+
+    settled: the settled value; None before any value has lasted.
+    since_s: start of the time in which another value lasts; None for not now.
+    nearest: the value nearest to the settled one since then.
+    """
 
     settled: int | None = None
     since_s: float | None = None
@@ -31,9 +36,9 @@ UNKNOWN: Final = Course()
 
 
 def follow(course: Course, now: int, now_s: float, dead_band: float, dwell_s: float) -> Course:
-    """Return the course with one more value; differences within the part `dead_band` of the settled value are none.
+    """Return the course with one more value. Differences up to the part `dead_band` of the settled value are ignored.
 
-    The first value that is settled is the highest of its dwell. A clock that was set back begins the dwell anew.
+    The first settled value is the highest of its dwell. A clock that was set back starts the dwell again.
     """
     settled, since_s = course.settled, course.since_s
     if settled is not None and abs(now - settled) <= dead_band * settled:
@@ -48,10 +53,13 @@ def follow(course: Course, now: int, now_s: float, dead_band: float, dwell_s: fl
 
 _LEAST_QUOTA_US: Final = 1000
 _SILENT: Final = frozenset({Binding.DISABLED, Binding.PAUSED, Binding.NOT_MEASURED, Binding.STALE})
-"""A capacity of 0 that only says that nothing is known, or nothing is lent: no reason to starve what runs."""
+"""With these bindings a capacity of 0 means only that it is unknown, or that nothing is lent.
+
+That is no reason to take CPU or memory from running pods.
+"""
 
 _LOANS: Final = ("lent-shares", "lent-quota", "memory-limit")
-"""Our keys by which a vocabulary tells an amount; a memory limit in our own words is the author's, no loan."""
+"""Annotation keys by which a vocabulary sets an amount. A memory limit in the project's own keys is no loan."""
 
 
 class Loan(NamedTuple):
@@ -59,9 +67,9 @@ class Loan(NamedTuple):
 
     lent: the promise (shares, quota, period, memory_limit).
     present: the same knobs as the container has them now.
-    in_use: its memory, bytes; None where it could not be read.
-    priority: lower gives first.
-    pod_id: of its pod, whose containers have one part together.
+    in_use: its memory, bytes; None if it could not be read.
+    priority: loans of lower priority are reduced first.
+    pod_id: its pod; all containers of a pod share one part.
     """
 
     lent: Knobs
@@ -72,7 +80,7 @@ class Loan(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    """What one loan claims of the CPU (thousandths) or of the memory (bytes)."""
+    """One loan's claim on the CPU (thousandths) or on the memory (bytes)."""
 
     pod_id: str
     priority: int
@@ -81,10 +89,9 @@ class _Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The capacity that the present amounts were made for, and what it has been since.
+    """The capacity that the present amounts were made for, and its course since then.
 
-    Nothing is settled before it has lasted: a daemon that has just started knows too little to take anything from
-    anybody.
+    Nothing is settled before it has lasted: a daemon that has just started knows too little to reduce a loan.
     """
 
     cpu_milli: Course = UNKNOWN
@@ -92,13 +99,16 @@ class Settled:
 
     @property
     def interrupted(self) -> "Settled":
-        """What stands where the capacity was not known for a time: no other has lasted through it."""
+        """Return the settled values after a time of unknown capacity: no other value has lasted through it."""
         return Settled(Course(self.cpu_milli.settled), Course(self.memory_bytes.settled))
 
 
 class Rebalanced(NamedTuple):
-    """Only what changes: knobs by container id, the changed ones set; empty for nothing.
+    """The result of one rebalancing.
 
+    settled: the new state.
+    changes: changed knobs by container id; empty for no change.
+    because: the reason in words.
     inputs: the figures of the decision by name.
     """
 
@@ -109,7 +119,7 @@ class Rebalanced(NamedTuple):
 
 
 def lent(wish: Wish) -> Knobs | None:
-    """Return what a container was lent, by its vocabulary's annotations; None for nothing, or no reclaimed one."""
+    """Return the loan of a container, by its vocabulary's annotations; None without a loan or for another class."""
     said = {key for key, _, _ in wish.origins}
     if wish.qos is not QoSClass.RECLAIMED or said.isdisjoint(_LOANS):
         return None
@@ -181,14 +191,14 @@ def _room(tuning: AmountTuning) -> str:
 
 
 def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:
-    """Follow both figures, each for itself."""
+    """Return both figures' courses with the present capacity."""
     dwell = (now_s, tuning.dead_band, tuning.dwell_s)
     milli, memory = capacity.borne
     return Settled(follow(before.cpu_milli, milli, *dwell), follow(before.memory_bytes, memory, *dwell))
 
 
 def amounts(loans: Mapping[str, Loan], milli: int, memory: int) -> dict[str, Knobs]:
-    """Return each container's values where so much is to be lent, by container id; only knobs that its loan has."""
+    """Return each container's values for this capacity, by container id; only knobs that its loan has."""
     of_cpu = {key: _claim(loan, _milli(loan.lent)) for key, loan in loans.items()}
     of_memory = {key: _claim(loan, loan.lent.memory_limit or 0) for key, loan in loans.items()}
     cpu, bytes_ = _granted(of_cpu, milli), _granted(of_memory, memory)
@@ -200,7 +210,10 @@ def _claim(loan: Loan, amount: int) -> _Claim:
 
 
 def _granted(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
-    """Divide a total among claims: to each pod an equal part of it, if it claims so much, and the rest by priority."""
+    """Return a total divided among claims.
+
+    Each pod gets an equal part, up to its claim, and the rest goes by priority.
+    """
     certain = _equal_parts(claims, total)
     rest = {key: claim._replace(amount=claim.amount - certain[key]) for key, claim in claims.items()}
     more = _by_priority(rest, total - sum(certain.values()))
@@ -208,7 +221,7 @@ def _granted(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
 
 
 def _equal_parts(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
-    """Give each pod that claims anything an equal part of the total, or its claims if they are less."""
+    """Return the first grants: each pod with a claim gets an equal part, or its claims if they are less."""
     pods: dict[str, dict[str, _Claim]] = {}
     for key, claim in claims.items():
         if claim.amount:
@@ -220,7 +233,7 @@ def _equal_parts(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
 
 
 def _by_priority(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
-    """Divide a total among claims, the highest priority first, never above a claim."""
+    """Return a total divided among claims, the highest priority first, never above a claim."""
     granted: dict[str, int] = {}
     for priority in sorted({claim.priority for claim in claims.values()}, reverse=True):
         equals = {key: claim.amount for key, claim in claims.items() if claim.priority == priority}
@@ -239,7 +252,7 @@ def _milli(loan: Knobs) -> int:
 
 
 def _scaled(loan: Knobs, milli: int, memory: int) -> Knobs:
-    """Reduce the knobs of a loan to what was granted of it, each knob in proportion."""
+    """Return the knobs of a loan, reduced to the granted amount, each knob in proportion."""
     whole = _milli(loan)
     quota = None if loan.quota is None else _part(loan.quota, milli, whole, _LEAST_QUOTA_US)
     shares = None if loan.shares is None else _part(loan.shares, milli, whole, MIN_SHARES)
@@ -258,7 +271,7 @@ def _part(amount: int, granted: int, whole: int, least: int) -> int:
 
 
 def _changed(loan: Loan, wanted: Knobs, tuning: AmountTuning) -> Knobs:
-    """Keep the values that are worth an update; a quota brings its period along."""
+    """Return the values that are worth an update; a quota also sets its period."""
     now = loan.present
     quota = _worth(wanted.quota, now.quota, loan.lent.quota, tuning)
     return Knobs(
@@ -270,7 +283,7 @@ def _changed(loan: Loan, wanted: Knobs, tuning: AmountTuning) -> Knobs:
 
 
 def _limit(loan: Loan, wanted: int | None, tuning: AmountTuning) -> int | None:
-    """Return the memory limit that is worth an update: what keeps it from killing always is."""
+    """Return the memory limit if it is worth an update; a raise that prevents a kill always is."""
     whole = loan.lent.memory_limit
     if wanted is not None and wanted != whole:
         wanted = _bearable(loan, wanted, tuning)
@@ -278,7 +291,7 @@ def _limit(loan: Loan, wanted: int | None, tuning: AmountTuning) -> int | None:
 
 
 def eased(loans: Mapping[str, Loan], tuning: AmountTuning) -> dict[str, Knobs]:
-    """Return, raised, the lowered memory limits that use has come near to, by container id: nothing else changes."""
+    """Return raised memory limits, by container id, for lowered limits that use has come near to; no other change."""
     return {
         key: Knobs(memory_limit=_bearable(loan, 0, tuning))
         for key, loan in loans.items()
@@ -287,8 +300,10 @@ def eased(loans: Mapping[str, Loan], tuning: AmountTuning) -> dict[str, Knobs]:
 
 
 def _is_short(loan: Loan, tuning: AmountTuning) -> bool:
-    """Whether less than half of the room is left below a lowered limit: each raise is an update, so not every page of
-    it that is used is worth one."""
+    """Return whether less than half of the room is left below a lowered limit.
+
+    Each raise is an update, so that not every page in use is worth one.
+    """
     limit, whole = loan.present.memory_limit, loan.lent.memory_limit
     if loan.in_use is None or limit is None or whole is None or limit >= whole:
         return False
@@ -296,7 +311,10 @@ def _is_short(loan: Loan, tuning: AmountTuning) -> bool:
 
 
 def _bearable(loan: Loan, limit: int, tuning: AmountTuning) -> int | None:
-    """Raise a lowered memory limit above what is in use: below that it would kill. Unread, it is left alone."""
+    """Return a lowered memory limit raised above the memory in use: below that it would kill.
+
+    None if use is unknown: the limit stays.
+    """
     if loan.in_use is None:
         return None
     most = loan.lent.memory_limit or limit

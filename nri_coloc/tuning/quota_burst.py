@@ -1,13 +1,19 @@
-"""Quota burst: online containers held back by their own quota get more while the node can bear it.
+"""Raise quotas of throttled online containers while the node has unused CPU (quota burst).
 
-Four node states, as in Koordinator's CPU burst, by what the online pods use of the CPUs they share with the box:
-idle: throttled containers go up; cooling: nobody goes up; overload: everybody goes back down; unknown (no
-readings): nobody goes up. Each container has a factor of its own quota, from 1 to the tuned most.
+Four node states, as in Koordinator's CPU burst, by the online pods' use of the CPUs that they share with the reclaim
+pool:
 
-What is better here: the sum of what all raised containers could use beyond their present use never exceeds the
-headroom of the moment. Koordinator's raises know no sum, so that many at once can overload a node that was idle.
-What cannot be borne is taken from all raises alike and at once, whatever the state. Quotas are written to files
-only; the runtime's spec keeps the kubelet's (an in-place resize compares them).
+idle: throttled containers are raised.
+cooling: no container is raised.
+overload: all raised containers are lowered.
+unknown (no readings): no container is raised.
+
+Each container has a factor of its own quota, from 1 to the configured maximum.
+
+The improvement on Koordinator is a bound on the sum: all raised containers' possible use beyond their present use
+never exceeds the present headroom. Koordinator's raises have no such bound, so that many at once can overload a node
+that was idle. A raise that exceeds the bound is reduced at once, in proportion with all others, in any state. Quotas
+are written to files only; the runtime's spec keeps the kubelet's quota (an in-place resize compares them).
 """
 
 from collections.abc import Mapping
@@ -23,15 +29,18 @@ _RESTED_BELOW: Final = 0.6
 """Below this part of its own quota a container saves up for the next burst (Koordinator: 60 %)."""
 
 _LONGEST_GAP_S: Final = 10.0
-"""Of the time between two ticks, no more counts: neither a late tick nor a clock that jumps pays out savings."""
+"""Seconds between two ticks that count at most: a late tick or a clock that jumps gives no extra savings."""
 
 
 _FLOATS_ARE_OFF: Final = 1e-4
-"""µs, at most, for any quota that a machine can use up; a hundredth is the least that a percentage leaves over."""
+"""µs, above the rounding error of any quota that a machine can use up.
+
+The least fraction that a percentage gives is 0.01.
+"""
 
 
 class NodeState(StrEnum):
-    """How much the online pods leave of their CPUs."""
+    """How much CPU the online pods leave unused."""
 
     IDLE = "idle"
     COOLING = "cooling"
@@ -40,10 +49,12 @@ class NodeState(StrEnum):
 
 
 class Throttled(NamedTuple):
-    """One online container that has a quota. `quota`, `period`: its own, µs, as the kubelet wants them.
+    """One online container with a quota.
 
-    `used_milli`: its use of late; `held_back`: the part of its periods in which its quota held it, 0 to 1. None is
-    not known.
+    quota, period: its own, µs, as the kubelet set them.
+    used_milli: its recent use, milli-CPU; None is unknown.
+    held_back: part of its periods in which its quota held it back, 0 to 1; None is unknown.
+    pod_id: its pod.
     """
 
     quota: int
@@ -55,7 +66,11 @@ class Throttled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """What is remembered of one container: the factor of its quota, and the seconds of whole raise it has saved."""
+    """The state of one container.
+
+    factor: factor of its quota.
+    saved_s: seconds of a whole raise that it has saved.
+    """
 
     factor: float = 1.0
     saved_s: float = 0.0
@@ -63,7 +78,7 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class QuotaBurst:
-    """All raises by container id, and when they were last reckoned."""
+    """All raises by container id, and the time of their last computation."""
 
     raises: Mapping[str, Raise]
     at: float | None = None
@@ -73,10 +88,12 @@ NO_BURST: Final = QuotaBurst({})
 
 
 class Ground(NamedTuple):
-    """What decided all quotas of one turn; milli-CPU.
+    """The inputs that all quotas of one tick have in common; milli-CPU.
 
-    `online`: what online pods use, None if not known; `cpus`: those that they share with the box; `unused`: what all
-    raises together may come to.
+    state: the node's state.
+    online: use of online pods; None if unknown.
+    cpus: CPUs that they share with the reclaim pool.
+    unused: the bound for all raises together.
     """
 
     state: NodeState
@@ -86,7 +103,7 @@ class Ground(NamedTuple):
 
 
 def node_state(online_milli: int | None, cpus_milli: int, tuning: BurstTuning) -> NodeState:
-    """Return the state for what online pods use of the CPUs they share with the box; None is not known."""
+    """Return the state for the online pods' use of the CPUs that they share with the reclaim pool; None is unknown."""
     if online_milli is None or cpus_milli <= 0:
         return NodeState.UNKNOWN
     part = online_milli / cpus_milli
@@ -103,10 +120,10 @@ def quota_burst(
     now_s: float,
     tuning: BurstTuning,
 ) -> tuple[QuotaBurst, Mapping[str, int]]:
-    """Return what to remember and every container's quota, µs; never below its own, never above the tuned most.
+    """Return the state to remember and every container's quota, µs; from its own quota to the configured maximum.
 
-    Containers without a quota must not be given. Switched off (`quota_percent` 100) these are their own quotas, so
-    that what was raised goes back.
+    Containers without a quota must not be given. If the quota burst is switched off (`quota_percent` 100), the result
+    is their own quotas, so that raised quotas are restored.
     """
     gap_s = 0.0 if before.at is None else min(max(0.0, now_s - before.at), _LONGEST_GAP_S)
     stepped = {
@@ -123,7 +140,7 @@ def quota_burst(
 
 
 def because(each: Throttled, quota: int, ground: Ground, tuning: BurstTuning) -> str:
-    """Say how one container came to its quota, µs, with every figure."""
+    """Return the reason of one container's quota, µs, with every figure."""
     if tuning.quota_percent <= 100:
         return f"quota restored: quota-burst is switched off (quota={each.quota})"
     return (
@@ -168,7 +185,7 @@ def _load(ground: Ground, tuning: BurstTuning) -> str:
 def _stepped(
     known: Raise | None, each: Throttled, state: NodeState, gap_s: float, tuning: BurstTuning
 ) -> Raise:
-    """Return the factor as far as the container and the node's state decide it."""
+    """Return the factor for the container's throttling and the node's state, before the common bound."""
     most = tuning.quota_percent / 100
     old = known or Raise(saved_s=tuning.seconds / 4)
     saved_s = _saved(old, each, gap_s, most, tuning)
@@ -184,16 +201,16 @@ def _stepped(
 
 
 def _saved(old: Raise, each: Throttled, gap_s: float, most: float, tuning: BurstTuning) -> float:
-    """Return the seconds of whole raise that are left: spent above the own quota, saved well below it.
+    """Return the remaining seconds of whole raise: spent above the own quota, saved well below it.
 
-    A token bucket like Koordinator's, which begins with a random part; a quarter here, the same for everybody.
+    A token bucket like Koordinator's, which begins with a random part. Here each begins with a quarter.
     """
     if tuning.seconds <= 0.0 or each.used_milli is None or most <= 1.0:
         return old.saved_s
     part = each.used_milli * each.period / (each.quota * 1000)
     if _RESTED_BELOW <= part < 1.0:
         return old.saved_s
-    # part - 1 of a whole raise of most - 1 was used: so much of the gap is spent, or saved where it is negative
+    # part - 1 of a whole raise of most - 1 was used: this part of the gap is spent, or saved if it is negative
     return min(max(old.saved_s - (part - 1.0) / (most - 1.0) * gap_s, 0.0), tuning.seconds)
 
 
@@ -201,10 +218,10 @@ def _saved(old: Raise, each: Throttled, gap_s: float, most: float, tuning: Burst
 
 
 def _borne(wanted: Mapping[str, tuple[Throttled, float]], headroom_milli: int) -> dict[str, int]:
-    """Return quotas of which the raises together stay within the headroom, cut in proportion where they do not.
+    """Return quotas whose raises together stay within the headroom, reduced in proportion if they exceed it.
 
-    Headroom is reckoned from present use, so what a container uses of its raise already is borne; what it could
-    use more of it is not.
+    Headroom is computed from present use, so that it contains the part of a raise that is in use. The unused part of
+    a raise is bounded here.
     """
     unused = {key: _unused_milli(each, factor) for key, (each, factor) in wanted.items()}
     granted = apportion(min(max(headroom_milli, 0), sum(unused.values())), unused)
@@ -216,12 +233,18 @@ def _borne(wanted: Mapping[str, tuple[Throttled, float]], headroom_milli: int) -
 
 
 def _unused_milli(each: Throttled, factor: float) -> int:
-    """What a raised container could use beyond its present use and its own quota; not known counts as nothing used."""
+    """Return the possible use of a raised container beyond its present use and own quota, milli-CPU.
+
+    Unknown use counts as 0.
+    """
     own = each.quota * 1000 // each.period
     raised = -(-_raised(each, factor) * 1000 // each.period)
     return max(0, raised - max(own, each.used_milli or 0))
 
 
 def _raised(each: Throttled, factor: float) -> int:
-    """Return the quota of a factor, µs, never above it; that of a quota's own factor is the quota, in floats too."""
+    """Return the quota for a factor, µs, never above it.
+
+    The factor of a given quota returns that quota, in floats too.
+    """
     return int(each.quota * factor + _FLOATS_ARE_OFF)
