@@ -102,7 +102,7 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
     due = supply.of(state, container, wish)
     main = main_of(state, container.pod_id)
     if main is not None and not due.cpus:
-        # checked before the record: another container may own the recorded CPUs by now
+        # checked before the record: another container may own the recorded CPUs
         return _following(container, wish, main, due)
     if wish.init:
         why = f"named as an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
@@ -143,8 +143,8 @@ def _believed(state: NodeState, container: Container, wish: Wish, due: Due) -> C
     """Return the CPUs that a container claims, by its record or by its spec.
 
     A claim that only the spec makes must have as many CPUs as the container may own. The spec may name the set that
-    `share` had, which our own update wrote. Owning that set would take CPUs from pools with CPUs of their own. So if
-    the operator planned pools, such a claim counts only for CPUs in `Pools.claimed`.
+    `share` had, which our own update wrote. Owning that set would take CPUs from the operator's pools. So beside such
+    pools, such a claim counts only for CPUs in `Pools.claimed`.
     """
     found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
     stands = not state.pools.plan or not found.cpus & ~state.pools.claimed

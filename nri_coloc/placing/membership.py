@@ -46,7 +46,7 @@ def housed(pools: Pools, assignment: Assignment) -> Assignment:
 def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState:
     """Return the state whose pool has the size that it needs with this container.
 
-    This is before the container is placed, because its CPUs are the pool's.
+    The container counts before it is placed, because it gets the CPUs of the pool.
     """
     pool = pool_of(wish)
     if not state.pools.plan or pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
@@ -82,7 +82,7 @@ def claims(state: NodeState, near: Pools, event: Synchronized) -> CPUMask:
     A record that the spec contradicts claims nothing of a pool: its container follows another or lives in `share`.
     """
     if not state.pools.plan:
-        return state.pools.dedicated  # without such pools no claim can take CPUs from one
+        return state.pools.dedicated  # there is no operator's pool from which a claim could take CPUs
     requests = {pod.id: pod.cpu_request for pod, _ in event.pods}
     unknown = [
         (c, claim.of(c, wish, requests.get(c.pod_id)))

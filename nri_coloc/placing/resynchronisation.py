@@ -201,13 +201,13 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     4. other claims that can still be met;
     5. the rest, by age.
 
-    A record is a claim from the day of creation. If two containers claim one CPU, the younger has it: when its claim
+    A record is a claim from the time of creation. If two containers claim one CPU, the younger has it: when its claim
     was made, the older claim had lapsed. If claims would leave `share` without a CPU, a claim to CPUs that another
-    spec names has lapsed too: `share` has these CPUs by now. Among claims that hold, sidecars come last: their claims
+    spec names has lapsed too: these CPUs are now in `share`. Among claims that hold, sidecars come last: their claims
     lapse when their main container comes.
     """
     driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
-    # a container that lost its own CPUs since has share's CPUs in its spec, as the members of share have
+    # a container that lost its own CPUs since has share's CPUs in its spec, like the containers of share
     contested = membership.named_twice(listed, {c.pod_id for c, _ in listed})
     claims = [
         (

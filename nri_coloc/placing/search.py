@@ -53,8 +53,8 @@ class Field:
 def packed(field: Field, count: int) -> CPUMask:
     """Return `count` CPUs as close together as possible; the field has enough.
 
-    They come from the narrowest group that holds them, and of such groups from the one with the fewest free CPUs, so
-    that free groups stay whole. Whole cores go before threads, but never before one memory node.
+    They come from the narrowest group that holds them. Of several such groups, the group with the fewest free CPUs is
+    used, so that free groups stay whole. Whole cores go before threads, but one memory node goes before whole cores.
     """
     if count >= field.free.bit_count():
         return field.free
