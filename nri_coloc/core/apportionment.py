@@ -1,4 +1,4 @@
-"""One whole number of bytes or milli-CPU divided among several by weight, so that nothing is lost or invented."""
+"""Divide a whole number of bytes or milli-CPU by weight, so that no unit is lost or invented."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -9,8 +9,8 @@ Key = TypeVar("Key", bound=int | str)
 def apportion(total: int, weights: Mapping[Key, int]) -> dict[Key, int]:
     """Divide `total` (≥ 0) by weights (≥ 0; all zero are equal weights) into integers that sum to it.
 
-    Largest remainders (Hamilton's method), ties by key, so that the order of the mapping means nothing. Nobody
-    is more than one off the exact part; no weights, no parts.
+    Largest remainders (Hamilton's method), ties by key: the order of the mapping has no effect. Each part differs by
+    less than one from the exact part. Without weights the result is empty.
     """
     if not weights:
         return {}
@@ -27,9 +27,10 @@ def apportion(total: int, weights: Mapping[Key, int]) -> dict[Key, int]:
 
 
 def level(total: int, claims: Iterable[int]) -> int:
-    """Return the greatest amount that a claim may count for, so that all of them together are at most the total.
+    """Return the greatest amount that one claim may count for, so that all claims together are at most the total.
 
-    Claims below it count in full: a claim takes nothing from a smaller one. Where all fit it is the total.
+    Smaller claims count in full: a claim takes nothing from a smaller claim. If all claims fit, the result is the
+        total.
     """
     ordered = sorted(claims)
     left = total

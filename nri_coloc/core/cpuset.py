@@ -18,17 +18,17 @@ LONGEST_ID: Final = 20
 """Digits, leading zeros among them: more are no id, and of more than 4300 int() says nothing that helps."""
 
 LONGEST_KEPT: Final = 1024
-"""Characters of a text, and CPUs of a mask, whose reading is kept: a pod's author may make up longer ones."""
+"""Texts of more characters, and masks of more CPUs, are not cached: a pod's author may make up longer texts."""
 
 
 def parse(text: str) -> CPUMask:
-    """Read a cpulist such as "0-3,8"; an empty text is the empty set, blanks around a part are nothing.
+    """Return the mask of a cpulist such as "0-3,8"; an empty text is the empty set, blanks around a part are ignored.
 
-    The one reading of such lists, whoever wrote them. An empty part ("0,,1", "0-1,") is refused, as Kubernetes'
-    cpuset.Parse does: more likely an id is missing than a comma too many, and no kernel writes one. Raises ValueError
-    naming the part that cannot be read.
+    Every cpulist is read here. An empty part ("0,,1", "0-1,") is refused, as Kubernetes' cpuset.Parse does: more likely
+    an id is missing than a comma too many, and no kernel writes one. Raises ValueError with the part that cannot be
+    read.
     """
-    # all members of the box say the same; a stranger's long text is not worth keeping
+    # all reclaim cgroups hold the same text; a long text from a pod is not worth caching
     return _known(text) if len(text) <= LONGEST_KEPT else _parsed(text)
 
 
@@ -56,7 +56,7 @@ _known = lru_cache(maxsize=256)(_parsed)
 
 
 def render(mask: CPUMask) -> str:
-    """Write a mask as the shortest cpulist; the empty set is the empty text."""
+    """Return a mask as the shortest cpulist; the empty set is the empty text."""
     return _known_text(mask) if mask.bit_length() <= LONGEST_KEPT else _rendered(mask)
 
 
@@ -75,7 +75,7 @@ _known_text = lru_cache(maxsize=1024)(_rendered)
 
 
 def of(ids: Iterable[int]) -> CPUMask:
-    """Build a mask from ids."""
+    """Return the mask of some CPU ids."""
     mask = 0
     for cpu in ids:
         mask |= 1 << cpu
@@ -83,7 +83,7 @@ def of(ids: Iterable[int]) -> CPUMask:
 
 
 def members(mask: CPUMask) -> Iterator[int]:
-    """Yield the ids in rising order."""
+    """Yield the ids of a mask in rising order."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -91,7 +91,7 @@ def members(mask: CPUMask) -> Iterator[int]:
 
 
 def lowest(mask: CPUMask, count: int) -> CPUMask:
-    """Return the `count` lowest members of a mask, all of it if it has fewer.
+    """Return the `count` lowest members of a mask, or the whole mask if it has fewer.
 
     Found by halving: 64 of 768 cost ten comparisons, not 64 steps.
     """

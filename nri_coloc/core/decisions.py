@@ -1,7 +1,7 @@
 """The policy's decisions as values: the shell renders, applies and audits them.
 
-Each decision carries its audit words: `event`, `reason` (a code) and `because` (a sentence with every figure
-that the decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
+Each decision carries its audit texts: `event`, `reason` (a code) and `because` (a sentence with every figure that the
+    decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,9 @@ from nri_coloc.core.workload import QoSClass, Wish
 class Room:
     """The figures of a binding to memory nodes; empty for a wish without one.
 
-    `bytes`: the memory asked for, 0 if none is known. `left`: with it, bytes by node id that are neither reserved
-    nor promised to somebody bound. `ownable`: CPUs that could be free at all, which make a node whole.
+    bytes: the requested memory in bytes, 0 if unknown.
+    left: if `bytes` is known, by node id the bytes that are neither reserved nor promised to a bound container.
+    ownable: CPUs that a container could own at all; a node with all of them free counts as whole.
     """
 
     bytes: int = 0
@@ -33,7 +34,12 @@ NO_ROOM: Final = Room()
 
 @value
 class Considered:
-    """What CPUs of its own were chosen from: all that were free, for how many, by which wish after the gate."""
+    """The input of a choice of owned CPUs.
+
+    free: all CPUs that were free.
+    count: the number of CPUs to choose.
+    wish: the container's wish, without the values that its pod may not order.
+    """
 
     free: CPUMask
     count: int
@@ -45,13 +51,13 @@ Figure = int | float | str | None
 """A figure of a decision: an amount, a name or a list of CPUs; None if unknown or unlimited."""
 
 Inputs = Mapping[str, Figure]
-"""Every figure that a decision used, by name with its unit, from which it can be derived again."""
+"""Every figure that a decision used, by name with its unit. The decision can be derived again from them."""
 
 
 class PlaceFigures(NamedTuple):
     """The figures of a container's place that are not the container's own; `placing.words.inputs` names them all.
 
-    pod_request_milli: the pod's CPU request, thousandths of a CPU, None if not known.
+    pod_request_milli: the pod's CPU request, thousandths of a CPU, None if unknown.
     cpus: CPUs of the pool, or of the container that it follows.
     main: name of the container that it follows, "" for none.
     pool_asked_milli: requests in the pool, thousandths of a CPU, None for a pool that is not sized by them.
@@ -64,12 +70,15 @@ class PlaceFigures(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One decision and its words; the subject is a container, a pod or a pool.
+    """One decision and its audit texts; the subject is a container, a pod or a pool.
 
-    `orders`: values that the answer to the hook must carry for the subject (creation: the adjustment;
-    update: the overlay); empty for a decision that needs no answer. `considered`: only where CPUs were chosen.
-    `inputs`: by name the figures that were used. `place`: such figures of a container's place, which get their names
-    when the record is written: a hook does not wait for that. `qos`: that of a pod; a container's is its own.
+    orders: values that the answer to the hook must carry for the subject (creation: the adjustment; update: the
+        overlay). Empty if the decision needs no answer.
+    considered: set only if CPUs were chosen.
+    inputs: the figures that were used, by name.
+    place: the figures of a container's place. They get their names when the record is written, so that no hook waits
+        for that.
+    qos: the class of a pod. A container has its own.
     """
 
     event: AuditEvent
@@ -93,7 +102,7 @@ class Decision(NamedTuple):
 
 @value
 class Moves:
-    """Whose CPUs, mems or weights changed: pods whose own cgroup is written, and live containers, by id.
+    """The cgroups to write: pods whose own cgroup changes, and live containers, by id.
 
     Ids, not values: the writer takes the value from the newest state, so a late write is never stale.
     """
@@ -105,11 +114,11 @@ class Moves:
         return bool(self.pods or self.containers)
 
     def without_pod(self, pod_id: str) -> "Moves":
-        """Leave one pod's own cgroup out."""
+        """Return the moves without one pod's own cgroup."""
         return Moves(tuple(k for k in self.pods if k != pod_id), self.containers)
 
     def __add__(self, other: "Moves") -> "Moves":
-        """Join, each id once: two updates of one container in a reply would be a conflict with ourselves."""
+        """Return both together, each id once: two updates of one container in one reply would conflict."""
         if not self:
             return other
         return Moves(
@@ -125,8 +134,8 @@ NOBODY: Final = Moves()
 class Outcome:
     """The new state, the decisions, and the containers to re-pin (containers on taken CPUs first).
 
-    `waits_for`: the subject may not run on the CPUs that it took before these were moved and read back.
-    `refusal`: only under `strict`: creation, or the resize, fails with this text.
+    waits_for: the subject may run on the CPUs that it took only after these moves are written and read back.
+    refusal: only under `strict`: creation, or the resize, fails with this text.
     """
 
     state: NodeState
@@ -136,7 +145,7 @@ class Outcome:
     refusal: str = ""
 
     def __add__(self, later: "Outcome") -> "Outcome":
-        """Join two outcomes of one event, the second of which began where the first ended."""
+        """Return two outcomes of one event as one; the later begins with the state in which the earlier ended."""
         return Outcome(
             later.state,
             self.decisions + later.decisions,
@@ -146,7 +155,7 @@ class Outcome:
         )
 
     def orders_for(self, container_id: str) -> Knobs:
-        """Return what the answer to a container's update must carry for itself."""
+        """Return the values that the answer to a container's update must carry for the container itself."""
         for decision in reversed(self.decisions):
             subject = decision.subject
             if decision.event is AuditEvent.UPDATE and subject is not None and subject.id == container_id:

@@ -1,4 +1,4 @@
-"""Where HTTP is served or asked: one rule for the configuration and for every flag."""
+"""The address of an HTTP server: one rule for the configuration and for every flag."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-
 
 
 def split(text: str) -> tuple[str, int]:
-    """Split "ADDRESS:PORT"; an IPv6 address stands in brackets. Raises ValueError."""
+    """Return address and port of "ADDRESS:PORT"; an IPv6 address stands in brackets. Raises ValueError."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
         raise ValueError(f"{text[:80]!r} is not an address with a port")

@@ -1,8 +1,8 @@
 """Events of the node, as the policy takes them: causes, not wire messages.
 
-The daemon translates hooks into these and adds each container's `Wish`, so that the policy sees neither
-annotations nor protobuf. Every event may name a pod or container that the state does not know: messages
-get lost around a registration, and the policy then takes the event's own facts.
+The daemon translates hooks into these and adds each container's `Wish`, so that the policy sees neither annotations nor
+protobuf. Every event may name a pod or container that the state does not know: messages get lost around a registration.
+The policy then takes the event's own facts.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class PodStarted:
 
 @value
 class PodResized:
-    """A pod's CPU request is another one now."""
+    """A pod's CPU request changed."""
 
     pod: Pod
 
@@ -40,7 +40,7 @@ class PodRemoved:
 
 @value
 class ContainerCreating:
-    """The runtime asks, before the container exists."""
+    """The runtime asks for a container's adjustment; the container does not exist yet."""
 
     pod: Pod
     container: Container
@@ -49,7 +49,7 @@ class ContainerCreating:
 
 @value
 class ContainerCreated:
-    """The runtime has stored a container, which has no cgroup yet. `cpus`: those that its specification names."""
+    """The runtime has stored a container, which has no cgroup yet. `cpus`: the CPUs that its specification names."""
 
     pod_id: str
     container_id: str
@@ -58,7 +58,7 @@ class ContainerCreated:
 
 @value
 class ContainerStarting:
-    """The task exists and has not run an instruction; the last safe point. `running`: it already has."""
+    """The container's task exists and has not run an instruction: the last safe moment. `running`: it already runs."""
 
     pod: Pod
     container: Container
@@ -68,10 +68,11 @@ class ContainerStarting:
 
 @value
 class ContainerUpdating:
-    """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep". `wish`: as it reads with them.
+    """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep".
 
-    `answered`: False if its answer has left without us, so that only files can bring what follows. `within_pod`: the
-    kernel takes no CPUs for a container that its pod has not (cgroup v1).
+    wish: the container's wish with the new resources.
+    answered: False if the runtime already has an answer without our values. Then only files can carry the new values.
+    within_pod: the kernel refuses CPUs for a container that its pod does not have (cgroup v1).
     """
 
     pod: Pod
@@ -84,7 +85,7 @@ class ContainerUpdating:
 
 @value
 class ContainerGone:
-    """The container's process is dead, or the container was removed; `vanished`: nobody told, CRI's list did."""
+    """The container's process is dead, or the container was removed. `vanished`: CRI's list showed it, no hook did."""
 
     container_id: str
     removed: bool = False
@@ -93,7 +94,7 @@ class ContainerGone:
 
 @value
 class Synchronized:
-    """The runtime's whole list; what is not in it is gone."""
+    """The runtime's complete list; a container or pod that is not in it is gone."""
 
     pods: tuple[tuple[Pod, Wish], ...]
     containers: tuple[tuple[Container, Wish], ...]
@@ -101,7 +102,7 @@ class Synchronized:
 
 @value
 class Reconfigured:
-    """New tuning or a changed machine; wishes by container and by pod id, read again under the new tuning."""
+    """New tuning or a changed machine; wishes by container id and by pod id, read again under the new tuning."""
 
     topology: Topology
     wishes: Mapping[str, Wish]
@@ -110,10 +111,12 @@ class Reconfigured:
 
 @value
 class PoolsSized:
-    """How many CPUs each pool shall have, from the lending loop; the policy chooses the CPUs.
+    """The number of CPUs for each pool, from the lending loop; the policy chooses the CPUs.
 
-    `counts`: by pool; a pool that is not named has no size of its own. `because`: the figures behind them, for the
-    audit. `reason`: where the counts do not tell it; by default the policy derives it from them. `inputs`: by name.
+    counts: by pool. A pool that is not named has no size of its own.
+    because: the figures behind the counts, for the audit.
+    reason: set if the counts alone do not show it. By default the policy derives it from them.
+    inputs: the figures by name.
     """
 
     counts: Mapping[str, int]
@@ -126,7 +129,8 @@ class PoolsSized:
 class AmountsGranted:
     """Parts of loans changed: by container id, with the changed knobs set.
 
-    `because`: the figures behind them, for the audit; `inputs`: by name.
+    because: the figures behind the amounts, for the audit.
+    inputs: the figures by name.
     """
 
     amounts: Mapping[str, Knobs]
@@ -136,7 +140,7 @@ class AmountsGranted:
 
 @value
 class CPUsFreed:
-    """CPUs may be free: the oldest pod that waits for CPUs and can have them now is placed again."""
+    """CPUs may be free: the policy places the oldest pod again that waits for CPUs and can have them now."""
 
 
 Event = (

@@ -1,6 +1,6 @@
-"""The values that we set, by the names that the audit uses for them (DESIGN 4.6), and which of them are possible here.
+"""The values that the daemon sets, by their audit names (DESIGN 4.6), and which of them are possible on this node.
 
-`Knobs` is a record of wishes or of facts: `None` means "not ours" or "not known", never "zero". `nri.adjustment`
+`Knobs` is a record of wishes or of facts: `None` means "not ours" or "unknown", never "zero". `nri.adjustment`
 translates it to NRI messages, `host.knob_files` to kernel files. `Capability` says which values this kernel and this
 runtime can take; a probe fills it at the start.
 
@@ -18,8 +18,8 @@ MIN_SHARES: Final = 2
 MinShares; kernel/sched/sched.h, MIN_SHARES)."""
 
 PAGE: Final = PAGESIZE
-"""Bytes: this machine's page, 4096 or, on some of arm64 and ppc64le, 65536. Kernels keep memory limits in whole pages,
-rounded down (Documentation/admin-guide/cgroup-v2, "Memory")."""
+"""The page of this machine in bytes: 4096 or, on some of arm64 and ppc64le, 65536. Kernels keep memory limits in whole
+pages, rounded down (Documentation/admin-guide/cgroup-v2, "Memory")."""
 
 LEAST_MEMORY: Final = 4 << 20
 """Bytes: the least memory with which a container starts. With less, runc fails at every start: the kernel refuses the
@@ -30,21 +30,27 @@ KERNELS_IO_WEIGHT: Final = 100
 """The weight of a new cgroup (CGROUP_WEIGHT_DFL)."""
 
 NO_LIMIT: Final = -1
-"""For a quota and a memory limit: none (OCI runtime specification, config-linux.md)."""
+"""The value of a quota or a memory limit that means "none" (OCI runtime specification, config-linux.md)."""
 
 KERNELS_SHARES: Final = 1024
-"""Of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
+"""The shares of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
 
 KERNELS_PERIOD: Final = 100_000
-"""Of a new cgroup, µs (kernel/sched/fair.c, default_cfs_period)."""
+"""The CFS period of a new cgroup in µs (kernel/sched/fair.c, default_cfs_period)."""
 
 MAX_SHARES: Final = 262_144
-"""The upper end of both, 256 CPUs' worth: a greater request reads the same."""
+"""The largest value that kubelet and kernel use, 256 CPUs' worth: a greater request reads the same."""
 
 
 class Knobs(NamedTuple):
-    """Units: shares as cgroup v1 counts them (1024 = one CPU), quota/period/burst in µs, memory in bytes,
-    cpus and mems as cpulists, io_weight 1–10000 (100 is the kernel's default)."""
+    """The value of each knob, None if it is not set.
+
+    shares: as cgroup v1 counts them, 1024 = one CPU.
+    quota, period, burst: µs.
+    memory_limit, memory_high, memory_low, memory_min: bytes.
+    cpus, mems: cpulists.
+    io_weight: 1–10000; 100 is the kernel's default.
+    """
 
     cpus: str | None = None
     mems: str | None = None
@@ -62,19 +68,19 @@ class Knobs(NamedTuple):
     rdt_class: str | None = None
 
     def named(self) -> dict[str, KnobValue]:
-        """Return the set knobs by their audit names, in the order of the contract."""
+        """Return the set knobs by their audit names, in the order of the contract (DESIGN 4.6)."""
         return {name: value for name, value in zip(NAMES, self, strict=True) if value is not None}
 
     def differing(self, other: "Knobs") -> "Knobs":
-        """Keep the set knobs whose value the other does not have already."""
+        """Return the set knobs whose value differs from the other's."""
         return Knobs._make([None if a == b else a for a, b in zip(self, other, strict=True)])
 
     def where_set(self, other: "Knobs") -> "Knobs":
-        """Keep the knobs that are set in the other too."""
+        """Return the knobs that are set in the other too."""
         return Knobs._make([None if b is None else a for a, b in zip(self, other, strict=True)])
 
     def without(self, other: "Knobs") -> "Knobs":
-        """Keep the knobs that are not set in the other."""
+        """Return the knobs that are not set in the other."""
         return Knobs._make([a if b is None else None for a, b in zip(self, other, strict=True)])
 
     def overlaid(self, other: "Knobs") -> "Knobs":
@@ -90,10 +96,10 @@ def _audit_name(attribute: str) -> str:
 
 
 def burst_of(quota: int | None, percent: int | None) -> int | None:
-    """Return the CFS burst, µs, that a percentage (0-100) of a quota is; None without a quota or a percentage.
+    """Return a percentage (0–100) of a quota as CFS burst in µs; None without a quota or a percentage.
 
-    Never above the quota, which the kernel refuses (kernel/sched/core.c, tg_set_cfs_bandwidth: EINVAL): Koordinator's
-    default of ten times it needs a patched one.
+    Never above the quota, which the kernel refuses (kernel/sched/core.c, tg_set_cfs_bandwidth: EINVAL). Koordinator's
+    default of ten times the quota needs a patched kernel.
     """
     if quota is None or quota <= 0 or percent is None:
         return None
@@ -111,13 +117,17 @@ NO_KNOBS: Final = Knobs()
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """`ours`: the knobs that are ours, by attribute; `values`: what there was before, None for nothing."""
+    """The original values of a container.
+
+    ours: the knobs that we set, by attribute.
+    values: their values before our first write, None if there was none.
+    """
 
     ours: frozenset[str]
     values: Knobs = NO_KNOBS
 
     def completed(self, later: "Original") -> "Original":
-        """Add what became ours later: of a knob that was ours already, what stood there then was ours."""
+        """Return this with the later knobs added; a knob that was ours already keeps its first original value."""
         both = zip(ATTRIBUTES, self.values, later.values, strict=True)
         values = [first if name in self.ours else second for name, first, second in both]
         return Original(self.ours | later.ours, Knobs._make(values))
@@ -129,11 +139,14 @@ _IO_FILES: Final = frozenset({"io.weight", "io.bfq.weight", "blkio.weight", "blk
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """`cgroup`: 1 or 2. `files`: control files that a pod's cgroup has here; a file not in it is not written.
-    `seen_on_pods`: they were read where pods are, not guessed from another cgroup.
+    """The values that this kernel and this runtime take.
 
-    `oom_at_create`: the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7). `oom_least`: the lowest that it may
-    set; runc cannot create the container otherwise. `resctrl`: mounted.
+    cgroup: 1 or 2.
+    files: control files that a pod's cgroup has here. A file that is not listed is not written.
+    seen_on_pods: whether `files` was read from a pod's cgroup; otherwise it was guessed from another cgroup.
+    oom_at_create: whether the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7).
+    oom_least: the lowest oom_score_adj that the runtime may set. With a lower one runc cannot create the container.
+    resctrl: whether it is mounted.
     """
 
     cgroup: int = 1
@@ -144,11 +157,13 @@ class Capability:
     seen_on_pods: bool = False
 
     def unified(self, name: str) -> bool:
-        """Whether a value may travel in `unified`: on v2 only (v1 fails the creation), for a file that exists."""
+        """Whether `unified` may carry a value: on v2 only (v1 fails the creation), and only for a file that exists."""
         return self.cgroup == 2 and name in self.files
 
     def lacking(self, wanted: Knobs) -> Knobs:
-        """Return the values that nothing here takes; what is only guessed to be missing is not among them."""
+        """Return the wanted values that this node cannot take. Values whose file is only guessed to be missing are left
+        out.
+        """
         seen = self.seen_on_pods
         return Knobs(
             burst=wanted.burst if seen and not self.files & _BURST_FILES else None,
@@ -160,7 +175,7 @@ class Capability:
         )
 
     def oom_by_answer(self, wanted: int | None, former: int | None) -> bool:
-        """Whether an oom_score_adj may travel in the answer to a creation; otherwise it is written at start."""
+        """Whether the answer to a creation may carry an oom_score_adj; otherwise it is written at the start."""
         if wanted is None or not self.oom_at_create:
             return False
         return wanted >= min(self.oom_least, former or 0)
