@@ -48,7 +48,7 @@ def levels(path: str) -> tuple[str, ...]:
 
 
 def is_kubepods(name: str) -> bool:
-    """Whether a cgroup's own name is the one that the kubelet gives to the cgroup of all pods."""
+    """Whether a cgroup's own name is the name that the kubelet gives to the cgroup of all pods."""
     return bool(kubepods_of(name))
 
 
@@ -81,15 +81,15 @@ def is_a_pods(folder: str) -> bool:
 
 
 def is_elsewhere(files: Collection[str], mounts: Collection[str], is_there: Callable[[str], bool]) -> bool:
-    """Whether cgroups' files were written below another root than the one of which `is_there` speaks.
+    """Whether cgroups' files were written below another root than the root that `is_there` looks at.
 
-    That a file is gone says nothing: pods end, and their cgroups with them. What stays where pods were is the kubelet's
-    own cgroup, and of a cgroup outside it the hierarchy, by its mount. Where not one of these is there nobody has
-    ended: this is not where the files were. Without files nothing can be told, and nothing is to be done.
+    A missing file alone proves nothing: pods end, and their cgroups with them. The kubelet's own cgroup stays after its
+        pods end; for a cgroup outside it, the mounted hierarchy stays. If none of these is there, the files were
+        written below another root. Without files the answer is False.
     """
     return bool(files) and not any(is_there(file) or is_there(_stays(file, mounts)) for file in files)
 
 
 def _stays(file: str, mounts: Collection[str]) -> str:
-    """Return what outlives a cgroup's file; itself where it is in no hierarchy that is mounted."""
+    """Return the path that outlives a cgroup's file; the file itself if it lies in no mounted hierarchy."""
     return kubepods_of(file) or next((mount for mount in mounts if file.startswith(f"{mount}/")), file)

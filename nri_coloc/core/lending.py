@@ -1,7 +1,7 @@
 """Results of the lending loop, applied by the shell and reported to schedulers.
 
-Amounts are milli-CPU and bytes. A `Binding` says which term of a formula was the binding one; where there is a
-`because`, it holds every figure that took part.
+Amounts are milli-CPU and bytes. A `Binding` names the term of a formula that limited the result. A `because` holds
+every figure of the decision.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Binding(StrEnum):
-    """Which term decided a headroom or a capacity."""
+    """The term that limited a headroom or a capacity."""
 
     NOT_MEASURED = "lending_not_measured"
     LEARNING = "learning"
@@ -41,7 +41,7 @@ class Binding(StrEnum):
 class Headroom(NamedTuple):
     """The headroom, and the term that bound it.
 
-    `unused_milli`: what online pods leave of their CPUs, however little of it an operator lets the box have.
+    unused_milli: milli-CPU that online pods leave unused, before the operator's maximum for the reclaim pool.
     """
 
     cpu_milli: int = 0
@@ -54,8 +54,8 @@ class Headroom(NamedTuple):
 class Capacity(NamedTuple):
     """The advertised capacity: slower than headroom, predicted, down to zero.
 
-    `borne_milli`, `borne_bytes`: what would be offered if of workloads that are still being learnt only that counted
-    which they have shown; None where nobody is, and it is the same.
+    borne_milli, borne_bytes: the offer if workloads that are still being learnt counted only with their measured use.
+        None if no workload is being learnt; the two offers are then equal.
     """
 
     cpu_milli: int = 0
@@ -67,7 +67,7 @@ class Capacity(NamedTuple):
 
     @property
     def borne(self) -> tuple[int, int]:
-        """What is there for who runs already, milli-CPU and bytes: nothing is taken off that is only guessed."""
+        """Capacity for reclaimed pods that already run, milli-CPU and bytes: no deduction that is only a guess."""
         milli, memory = self.borne_milli, self.borne_bytes
         return self.cpu_milli if milli is None else milli, self.memory_bytes if memory is None else memory
 
@@ -97,10 +97,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryTarget:
-    """memory.high and memory.max of the box as a whole, bytes; None is "no limit of ours".
+    """memory.high and memory.max of all reclaim cgroups together, bytes; None is "no limit of ours".
 
-    `pods`: those of its pods together, where kubepods' own limit bounds them and not all of the box.
-    `inputs`: every figure of the decision, by name.
+    pods: the bounds of the reclaimed pods alone, if kubepods' own limit bounds them and not the host groups.
+    inputs: every figure of the decision, by name.
     """
 
     high: int | None = None

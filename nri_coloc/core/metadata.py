@@ -9,7 +9,7 @@ from typing import Final
 from nri_coloc.core.value import value
 
 PREFIX: Final = "coloc.nri.io/"
-"""Of every annotation of ours."""
+"""The prefix of all our annotations."""
 
 MAX_BYTES: Final = 64 * 1024
 """Of all known names and their values of one pod, as UTF-8. Beyond it none of them counts (DESIGN 4.1)."""
@@ -47,7 +47,7 @@ class Texts(Mapping[str, str]):
         return len(self._encoded)
 
     def keys(self) -> KeysView[str]:
-        """Return the names; those of the dict, because sets meet them ten times faster than a Mapping's."""
+        """Return the names as the dict's own view, because sets meet it ten times faster than a Mapping's."""
         return self._encoded.keys()
 
     def __contains__(self, name: object) -> bool:

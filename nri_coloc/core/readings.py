@@ -17,7 +17,7 @@ SCHEDULER_TICK_S: Final = 0.004
 
 
 class Role(StrEnum):
-    """Whose use a fast sample measures."""
+    """The cgroups whose use a fast sample measures."""
 
     PODS = "pods"
     """Everything below kubepods."""
@@ -45,21 +45,23 @@ class Signal(StrEnum):
     PSI = "PSI"
     """The kernel's own figure: the time in which at least one task of the group waited."""
     RUN_DELAY = "run-queue delay"
-    """How long a few of its busiest tasks waited, added up: where the kernel tells no PSI."""
+    """The summed waiting time of a few of its busiest tasks, used if the kernel has no PSI."""
 
 
 class Sample(NamedTuple):
-    """One cgroup at one moment, or several that are read as one figure; one sample a key and tick.
+    """One cgroup at one moment, or several cgroups that are read as one figure; one sample per key and tick.
 
-    `key` is its identity: the folder's inode, never its path; a negative number stands for the very set of cgroups
-    that a sum or difference was made of. `usage_us` None says that the cgroup cannot be read or is `gone`, that one of
-    the counters of a difference began anew, or, of an online pod by itself, that its usage was not asked for. Of one
-    role, no cgroup lies inside another; its samples come in turns, each with its own `at`, and are summed as rates.
+    `key` is its identity: the folder's inode, never its path. A negative number stands for the exact set of cgroups of
+        a sum or difference. No cgroup of a role lies inside another cgroup of that role. The samples of a role are read
+        round-robin, each with its own `at`, and are summed as rates.
 
-    `stalled_us`: what `signal` says, by PSI cpu `some total=`. `throttled_us`: time that its own quotas held it back, 0
-    where it has none; summed over CPUs, so it can be more than the stall it caused, and told by the kernel when a
-    period ends, up to 100 ms after the stall. `shares_box`: whether reclaimed tasks may run on its CPUs now. `tier`: of
-    TIER, whose members they are.
+    usage_us: None if the cgroup cannot be read or is `gone`, or if a counter of a difference was reset. None also for a
+        single online pod whose usage was not read.
+    stalled_us: the stall by `signal`; with PSI, cpu `some total=`.
+    throttled_us: time that its own quotas held it back, 0 without a quota. Summed over CPUs, so it can exceed the stall
+        that it caused. The kernel adds it when a period ends, up to 100 ms after the stall.
+    shares_box: whether reclaimed tasks may run on its CPUs now.
+    tier: for TIER, the name of the tier.
     """
 
     key: int
@@ -77,10 +79,12 @@ class Sample(NamedTuple):
 class Look(NamedTuple):
     """The sums of one fast tick's counters, before samples are made of them; µs of CPU time.
 
-    `left_us`: what PODS used and neither BOX nor DEDICATED did; `system_us`: what SYSTEM did and HOST did not, RESERVED
-    not taken off; `box_us`: of BOX and HOST. `waited_us`: how long each of the ONLINE groups waited that every look
-    reads, in the same order from look to look. None of these is missing in it. `online`: the samples of those that
-    were read in turn.
+    left_us: use of PODS without BOX and DEDICATED.
+    system_us: use of SYSTEM without HOST; RESERVED is not subtracted.
+    box_us: use of BOX and HOST.
+    waited_us: the stall of each ONLINE group that every tick reads, in the same order on each tick. None of them is
+        missing.
+    online: the samples of the groups that are read round-robin.
     """
 
     at: float
@@ -94,13 +98,19 @@ class Look(NamedTuple):
 class FastReadings(NamedTuple):
     """The counters of one fast tick: all summed counters, and others round-robin.
 
-    `at`: when the tick began; `late_s`: how much later than planned. `lendable`: CPUs of `share` now, of all tiers and
-    the box where pools are sized by load; reserved and dedicated left out. `threads_per_core`: of the lendable CPUs;
-    `cpus`: online CPUs of the machine, no counter rises faster (0: not known). `took_s`: CPU time that a tick cost
-    since the last one that decided, with waking up; `mean_took_s`: the mean of the last ones. `yields`: whether all of
-    the box weighs less than everybody beside it; `equal`: a pod that weighs as little, for which alone it may not.
-    `most`: CPUs that an operator lets the box have, 0 for any number. `members`: how many samples of BOX and HOST
-    there are when all have been read. `counters_s`: how far a CPU's counter may be behind, the scheduler's tick.
+    at: when the tick began.
+    late_s: how much later than planned.
+    lendable: CPUs of `share` now; if pools are sized by load, of all tiers and the reclaim pool. Reserved and dedicated
+        CPUs are left out.
+    threads_per_core: threads per core of the lendable CPUs.
+    cpus: online CPUs of the machine, 0 if unknown. No counter rises faster.
+    took_s: CPU time of a tick since the last tick that decided, with waking up.
+    mean_took_s: the mean of the last ticks.
+    yields: whether all reclaim cgroups weigh less than every online cgroup beside them.
+    equal: an online pod that weighs as little, and alone prevents `yields`; "" for none.
+    most: the operator's maximum of CPUs for the reclaim pool, 0 for any number.
+    members: the number of BOX and HOST samples when all have been read.
+    counters_s: how far a CPU's counter may lag, the scheduler's tick.
     """
 
     at: float
@@ -152,7 +162,9 @@ class MemoryReading(NamedTuple):
 
     @property
     def unreclaimable(self) -> int:
-        """What no bound of memory gets back: all but page cache, and slab of which it is told that it can be."""
+        """Memory that no bound gets back, bytes: all but page cache and the slab that the kernel reports as
+        reclaimable.
+        """
         return max(0, self.usage - self.file - (self.slab_reclaimable or 0))
 
 
@@ -190,8 +202,8 @@ class GroupReading:
 class Toll(NamedTuple):
     """The cost of sharing for some cgroups in an interval: sums of the rise of their counters.
 
-    Of containers: held back by a quota, waiting for a CPU, killed for memory. Of pods: bytes and operations of I/O,
-    stalled for memory and for I/O, and made to reclaim at memory.high.
+    For containers: throttling by a quota, waiting for a CPU, kills for memory. For pods: bytes and operations of I/O,
+        stalls for memory and for I/O, and reclaim events at memory.high.
     """
 
     throttled_us: int = 0
@@ -216,10 +228,10 @@ class NumaMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """The machine as a whole. `watermark`: the kernel's low watermarks of all zones, bytes (/proc/zoneinfo).
+    """The machine as a whole.
 
-    `reserved_usage_us`: CPU time spent on `reserved`, the CPUs that are neither lent nor anybody's, as far as it is in
-    `usage_us`.
+    watermark: the kernel's low watermarks of all zones, bytes (/proc/zoneinfo).
+    reserved_usage_us: CPU time on `reserved`, the CPUs that are neither lent nor owned, as far as it is in `usage_us`.
     """
 
     at: float
@@ -237,9 +249,9 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything at about one moment: by pod id and container id, with kubepods and the node around them.
+    """The snapshot: all readings of about one moment, by pod id and container id, with kubepods and the node.
 
-    A pod or container whose cgroup is gone is not in it. `took_s`: what taking it cost, wall time.
+    A pod or container whose cgroup is gone is not in it. `took_s`: the wall time of taking it.
     """
 
     at: float
@@ -252,8 +264,12 @@ class Picture:
 
 
 class Remainder(NamedTuple):
-    """`counters`: as they were last read. `left`: the most that was left of them so far, which is told; `shift`: what
-    has to be added to the present difference so that it goes on from there."""
+    """The state of a difference of counters that must never fall.
+
+    counters: their last readings.
+    left: the largest difference so far, which is reported.
+    shift: added to the present difference, so that `left` continues without a break after a reset.
+    """
 
     counters: tuple[int, ...]
     left: int
@@ -268,10 +284,10 @@ def risen(before: int | None, after: int | None) -> int | None:
 def read(
     known: Remainder | None, added: Sequence[int | None], taken: Sequence[int | None]
 ) -> tuple[Remainder | None, int | None]:
-    """Return what is left as a counter that never falls; None where it is not known, or not how far it rose.
+    """Return a difference of counters as a counter that never falls; None if it, or its rise, is unknown.
 
     The difference itself falls for a moment: time passes between two reads, and the root's counter on v2 is made of
-    clock ticks. It may be negative too, where one of those added began anew before anybody looked.
+    clock ticks. It may also be negative, if a counter was reset before the first reading.
     """
     plus = [counter for counter in added if counter is not None]
     minus = [counter for counter in taken if counter is not None]

@@ -1,11 +1,11 @@
 """Scheduling hints of a container's tasks, by class: values only, set on the first process and inherited.
 
-A short EEVDF slice lets an online task that wakes up run sooner without getting more time. A CPU that runs nothing but
-SCHED_IDLE tasks counts as an idle one when a place is sought for a task that wakes up (kernel/sched/fair.c,
-sched_idle_cpu), so that online tasks spread over the CPUs as they do without offline ones. Neither is worth anything on
-CPUs of one's own, and system daemons are left as their authors made them. sched_setattr(2),
-kernel/sched/syscalls.c: a SCHED_OTHER or SCHED_BATCH task's `sched_runtime` is its slice since 6.12, clamped to
-0.1–100 ms; older kernels take the call and ignore the number.
+A short EEVDF slice lets an online task that wakes up run sooner without getting more time. A CPU that runs only
+SCHED_IDLE tasks counts as idle when the kernel looks for a CPU for a task that wakes up (kernel/sched/fair.c,
+sched_idle_cpu). So online tasks spread over the CPUs as they do without offline tasks. Neither hint has a use on owned
+CPUs, and system daemons are left as their authors made them. sched_setattr(2), kernel/sched/syscalls.c: a SCHED_OTHER
+or SCHED_BATCH task's `sched_runtime` is its slice since 6.12, clamped to 0.1–100 ms; older kernels take the call and
+ignore the number.
 """
 
 from enum import StrEnum
@@ -29,8 +29,8 @@ class Policy(StrEnum):
 class SchedulerCapability(NamedTuple):
     """The kernel's support of a hint, as probed.
 
-    `slices`: a slice of one's own is kept and told again. `returns`: any task that was made SCHED_IDLE can be made
-    SCHED_OTHER again (CAP_SYS_NICE: sched(7)).
+    slices: whether the kernel keeps a task's own slice and reports it.
+    returns: whether any task that was made SCHED_IDLE can be made SCHED_OTHER again (CAP_SYS_NICE: sched(7)).
     """
 
     slices: bool = False

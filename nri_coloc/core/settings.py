@@ -1,6 +1,6 @@
 """Frozen parameters of the policy and of the shell, made from the operator's settings.
 
-Made by `config`; nothing here is validated again. Units are in the names or beside the field.
+Made by `service.configuration`; nothing here is validated again. Units are in the names or beside the field.
 """
 
 from collections.abc import Mapping
@@ -91,11 +91,13 @@ def default_classes() -> dict[QoSClass, ClassTuning]:
 class ForecastTuning:
     """Parameters of the prediction.
 
-    `estimator`: a name of `forecast.estimators.ESTIMATORS`. `memory_percentile` and `memory_half_life_s`: memory is
-    not given back as CPU is, so it is judged by a higher peak over a longer time; 98 % and 24 h are Koordinator's
-    (koordlet, peak prediction), as are the 95 % and 12 h for CPU. `sample_s`: one peak per pod and so many seconds
-    enters the history. `workloads`: histories kept, twice the kubelet's 110 pods. `forget_s`: a history that nothing
-    was added to for so long is dropped. `blind_s`: without readings for so long, nothing is advertised.
+    estimator: a name of `forecast.estimators.ESTIMATORS`.
+    memory_percentile, memory_half_life_s: memory is not taken back as fast as CPU, so a higher peak over a longer time
+        counts. 98 % and 24 h are Koordinator's (koordlet, peak prediction), as are the 95 % and 12 h for CPU.
+    sample_s: one peak per pod enters the history in so many seconds.
+    workloads: histories kept, twice the kubelet's 110 pods.
+    forget_s: a history without a new peak for so long is dropped.
+    blind_s: without readings for so long, nothing is advertised.
     """
 
     estimator: str = "percentile"
@@ -144,10 +146,11 @@ class BurstTuning:
 class HintTuning:
     """Scheduling hints. `online_slice_us`: EEVDF slice of shared containers, 0 is the kernel's own.
 
-    100 µs is the least that the kernel takes, cost nothing and took a quarter off p99.9 where it was measured
-    (kernel 6.18, two CPUs). `offline_policy`: of reclaimed containers' tasks, as the kernel names it, "" leaves them
-    theirs: beside SCHED_BATCH online tasks now and then stay together on one CPU for seconds, beside SCHED_IDLE they
-    do not (docs/decisions/0029).
+    online_slice_us: EEVDF slice of shared containers in µs, 0 is the kernel's own. 100 µs is the least that the kernel
+        takes. It cost nothing and took a quarter off p99.9 where it was measured (kernel 6.18, two CPUs).
+    offline_policy: scheduling policy of reclaimed containers' tasks, by the kernel's name; "" leaves their own. Beside
+        SCHED_BATCH online tasks now and then stay together on one CPU for seconds, beside SCHED_IDLE they do not
+        (docs/decisions/0029).
     """
 
     online_slice_us: int = 100

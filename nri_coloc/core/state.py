@@ -315,9 +315,9 @@ class NodeState:
         return place is not None and place.boxed
 
     def mems_of(self, assignment: Assignment) -> CPUMask:
-        """Return the memory nodes that a container is bound to; where it is not, those of CPUs of its own, else all.
+        """Return the memory nodes that a container is bound to; if unbound, the nodes of its owned CPUs, else all.
 
-        Memory comes from the node of the CPU that touches it first while that has some, bound or not. In a VM a
+        Memory comes from the node of the CPU that touches it first while that node has some, bound or not. In a VM a
         container is bound where its pod is.
         """
         is_unit = assignment.wish.handler == "pod"

@@ -148,8 +148,8 @@ class Topology:
     def near(self) -> tuple[Level, ...]:
         """Nodes and the levels that divide them, widest first: dies (of some machines) and L3 groups.
 
-        A level whose groups would split a core is left out: what some firmware and hypervisors report. So is
-        one that divides nothing further.
+        A level whose groups would split a core is left out; some firmware and hypervisors report such levels. A level
+        that divides nothing further is left out too.
         """
         levels = [self.node_level] if self.keeps_cores(self.node_level) else []
         for level in sorted((self.dies, self.l3_groups), key=len):

@@ -1,8 +1,8 @@
 """Pods and containers as the runtime reports them, and the wish of each from its annotations.
 
-Facts (`Pod`, `Container`, `Resources`) come from the wire; a `Wish` is what `config` made of a pod's
-annotations and the operator's rules, with everything forbidden or unreadable already taken out and said in
-`findings`. The policy reads wishes, never annotations.
+Facts (`Pod`, `Container`, `Resources`) come from the wire. `pods` makes a `Wish` of a pod's annotations and the
+operator's rules. Forbidden and unreadable values are left out of it and named in `findings`. The policy reads wishes,
+never annotations.
 """
 
 from collections.abc import Mapping
@@ -144,8 +144,11 @@ class Pod:
 
     @property
     def owns_cgroup(self) -> bool:
-        """Whether its cgroup parent is this pod's alone, as the kubelet makes them; a QoS class's is not, and
-        whoever asks the runtime by hand may name any ("/kubepods/besteffort", "system.slice")."""
+        """Whether its cgroup parent belongs to this pod alone, as the kubelet makes them.
+
+        The cgroup of a QoS class does not, and a manual call of the runtime may name any cgroup
+        ("/kubepods/besteffort", "system.slice").
+        """
         last = self.cgroup_parent.rstrip("/").rpartition("/")[2]
         return last.startswith("pod") or "-pod" in last
 
@@ -197,18 +200,23 @@ class Finding:
 class Wish:
     """The wish of one container after the gate; `because` names the source of the class.
 
-    `knobs` holds the values that an annotation or the operator's class settings order, `annotated` those of
-    them that an annotation ordered (an update from the kubelet may not undo these). On a pod's own wish:
-    `mixed`, an annotation gives some container of the pod a class of its own; `plain`, no annotation that we read
-    and no setting that depends on the container took part, so its containers wish the same.
-    `evenly`, `one_socket`: with a binding to several nodes, parts that are equal to the CPU (not to the core), and
-    nodes of one socket before as many as wished. `cpus_ordered`: a scheduler has chosen CPUs for the pod. `cpu_milli`:
-    the request in thousandths of a CPU as told, 0 if only the kubelet's values tell it. `init`: told to be an init
-    container. `origins`: (our key, their key, their
-    value) of what was not said in our own words. `pool`: one of the operator's, with its group, or "" for the class's
-    own; `pool_because`: what put it there. `burst_because`: who ordered the CPU burst. `short`: a class was denied for
-    the pod's CPU request, so that another request may give another class. `kept`: the CPUs to which the kubelet's own
-    CPU manager has pinned the container, 0 where it has not.
+    because: the source of the class.
+    knobs: values that an annotation or the operator's class settings order.
+    annotated: the subset of `knobs` that an annotation ordered. An update from the kubelet may not undo these.
+    mixed: on a pod's own wish, an annotation gives a container of the pod a class of its own.
+    plain: on a pod's own wish, no annotation that we read and no setting that depends on the container took part. Then
+        all its containers have the same wish.
+    evenly: with a binding to several nodes, parts that are equal to the CPU (not to the core).
+    one_socket: with a binding to several nodes, nodes of one socket are preferred to the wished number of nodes.
+    cpus_ordered: CPUs that a scheduler has chosen for the pod.
+    cpu_milli: the stated CPU request, thousandths of a CPU; 0 if only the kubelet's values show it.
+    init: whether it is stated to be an init container.
+    origins: (our key, their key, their value) of values from other vocabularies.
+    pool: a pool of the operator's, with its group, or "" for the pool of the class.
+    pool_because: the reason for the pool.
+    burst_because: the source of the CPU burst.
+    short: a class was denied for the pod's CPU request, so that another request may give another class.
+    kept: the CPUs to which the kubelet's own CPU manager has pinned the container, 0 if it has not.
     """
 
     qos: QoSClass

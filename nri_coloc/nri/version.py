@@ -1,8 +1,8 @@
 """Find the NRI version of a runtime, and the defects of each version.
 
-The wire tells it only from NRI 0.12 on. Before that it follows from the runtime's own version, whose
-text carries whatever a distribution added ("1.7.24~ds1-6+b4"). Versions are plain tuples, so that
-they compare; when nothing is known the oldest supported one is assumed, since it promises least.
+The wire carries the version only from NRI 0.12 on. Before that it follows from the runtime's own version, whose text
+carries whatever a distribution added ("1.7.24~ds1-6+b4"). Versions are plain tuples, so that they compare. If the
+version is unknown, the oldest supported version is assumed, since it promises least.
 """
 
 import re
@@ -29,7 +29,7 @@ _NUMBERS = re.compile(r"^\s*v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(-)?")
 
 
 def infer(nri_version: str, runtime_name: str, runtime_version: str) -> NriVersion:
-    """The stated version if it can be read, else the one that the runtime's release implies."""
+    """Return the stated version if it can be read, else the version that the runtime's release implies."""
     stated = _stated(nri_version)
     if stated is not None:
         return stated

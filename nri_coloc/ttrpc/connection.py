@@ -1,7 +1,7 @@
 """One ttrpc connection, either side of it, without I/O: bytes in, events out, calls in, bytes out.
 
 It knows frames, envelopes and the rules of stream ids; of services and payloads it knows nothing.
-Streaming is left out, for the only peer we have makes unary calls, and a request's metadata, for nobody reads it.
+Streaming is left out, for our only peer makes unary calls. A request's metadata is left out: no caller needs it.
 
 The subtle thing: each message that a verb returns, and each one in the outbox, must reach the layer
 below on its own. Joining two is legal in ttrpc and fatal below it (see multiplex). A fault that a
@@ -78,7 +78,7 @@ class Connection:
     # ---- bytes in ----
 
     def receive_data(self, data: bytes | memoryview) -> list[Event]:
-        """What these bytes complete, in the order of the wire; at most one message is kept back."""
+        """Return the events that these bytes complete, in the order of the wire; at most one message is kept back."""
         self._alive()
         events: list[Event] = []
         if self._discarding:

@@ -1,12 +1,12 @@
-"""What can go wrong on a ttrpc connection, by who is to blame.
+"""Errors of a ttrpc connection, by the side that caused them.
 
-This package imports nothing of the project, so its errors stand alone; whoever uses it translates
-them. A status that the peer answers is not an error here: it is an ordinary Response event.
+This package imports nothing of the project, so its errors stand alone and the caller translates them. A status that the
+peer answers is not an error here: it is an ordinary Response event.
 """
 
 
 class TtrpcError(Exception):
-    """Root of what this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 class LocalError(TtrpcError):

@@ -1,4 +1,4 @@
-"""The status codes of gRPC, which ttrpc shares, as far as anyone on this wire sends them."""
+"""The status codes of gRPC, which ttrpc shares, as far as the peers of this project send them."""
 
 from enum import IntEnum
 
