@@ -30,7 +30,7 @@ def level(total: int, claims: Iterable[int]) -> int:
     """Return the greatest amount that one claim may count for, so that all claims together are at most the total.
 
     Smaller claims count in full: a claim takes nothing from a smaller claim. If all claims fit, the result is the
-        total.
+    total.
     """
     ordered = sorted(claims)
     left = total

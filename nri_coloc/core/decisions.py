@@ -1,7 +1,7 @@
 """The policy's decisions as values: the shell renders, applies and audits them.
 
 Each decision carries its audit texts: `event`, `reason` (a code) and `because` (a sentence with every figure that the
-    decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
+decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
 """
 
 from collections.abc import Mapping

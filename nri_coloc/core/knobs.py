@@ -161,9 +161,7 @@ class Capability:
         return self.cgroup == 2 and name in self.files
 
     def lacking(self, wanted: Knobs) -> Knobs:
-        """Return the wanted values that this node cannot take. Values whose file is only guessed to be missing are left
-        out.
-        """
+        """Return the wanted values that this node cannot take; a file only guessed to be missing does not count."""
         seen = self.seen_on_pods
         return Knobs(
             burst=wanted.burst if seen and not self.files & _BURST_FILES else None,

@@ -84,8 +84,8 @@ def is_elsewhere(files: Collection[str], mounts: Collection[str], is_there: Call
     """Whether cgroups' files were written below another root than the root that `is_there` looks at.
 
     A missing file alone proves nothing: pods end, and their cgroups with them. The kubelet's own cgroup stays after its
-        pods end; for a cgroup outside it, the mounted hierarchy stays. If none of these is there, the files were
-        written below another root. Without files the answer is False.
+    pods end; for a cgroup outside it, the mounted hierarchy stays. If none of these is there, the files were
+    written below another root. Without files the answer is False.
     """
     return bool(files) and not any(is_there(file) or is_there(_stays(file, mounts)) for file in files)
 

@@ -52,8 +52,8 @@ class Sample(NamedTuple):
     """One cgroup at one moment, or several cgroups that are read as one figure; one sample per key and tick.
 
     `key` is its identity: the folder's inode, never its path. A negative number stands for the exact set of cgroups of
-        a sum or difference. No cgroup of a role lies inside another cgroup of that role. The samples of a role are read
-        round-robin, each with its own `at`, and are summed as rates.
+    a sum or difference. No cgroup of a role lies inside another cgroup of that role. The samples of a role are read
+    round-robin, each with its own `at`, and are summed as rates.
 
     usage_us: None if the cgroup cannot be read or is `gone`, or if a counter of a difference was reset. None also for a
         single online pod whose usage was not read.
@@ -162,9 +162,7 @@ class MemoryReading(NamedTuple):
 
     @property
     def unreclaimable(self) -> int:
-        """Memory that no bound gets back, bytes: all but page cache and the slab that the kernel reports as
-        reclaimable.
-        """
+        """Memory that no bound gets back, bytes: all but page cache and the slab that is known as reclaimable."""
         return max(0, self.usage - self.file - (self.slab_reclaimable or 0))
 
 
@@ -203,7 +201,7 @@ class Toll(NamedTuple):
     """The cost of sharing for some cgroups in an interval: sums of the rise of their counters.
 
     For containers: throttling by a quota, waiting for a CPU, kills for memory. For pods: bytes and operations of I/O,
-        stalls for memory and for I/O, and reclaim events at memory.high.
+    stalls for memory and for I/O, and reclaim events at memory.high.
     """
 
     throttled_us: int = 0

@@ -196,7 +196,7 @@ class Pools:
 
     `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them. `tiers`: the
     operator's pools, and of those with groups one by group that has a member; one without CPUs of its own is a name
-    over `share` (or `system`). The rest is what they follow from: `plan`, the operator's wish; `asked`, by tier;
+    over `share` (or `system`). The other fields are the inputs: `plan`, the operator's wish; `asked`, by tier;
     `counts`, how many CPUs the loop told a pool to have (`events.PoolsSized`). Without a count for it `reclaim` is the
     same set as `share`; with a count for `share` the two are apart. `claimed`: CPUs that dedicated containers had and
     are about to get again, while a list is replayed.

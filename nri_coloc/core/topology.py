@@ -111,12 +111,12 @@ class Topology:
 
     @cached_property
     def machine(self) -> CPUMask:
-        """Every CPU that is online, also those that no pod may have."""
+        """Every online CPU, also the CPUs that no pod may have."""
         return self.online | self.outside
 
     @cached_property
     def usable_by_all(self) -> CPUMask:
-        """The machine's CPUs that the kernel schedules on, also those that no pod may have."""
+        """The machine's CPUs that the kernel schedules on, also the CPUs that no pod may have."""
         return self.machine & ~self.isolated or self.machine
 
     @cached_property

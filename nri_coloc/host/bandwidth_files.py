@@ -1,8 +1,8 @@
 """Quotas and bursts of one pod and its containers, written in an order that the kernel takes (`host.bandwidth`).
 
-What the files hold is read first: the kubelet writes pods' quotas, runc containers', and neither asks. A file is in
-the journal exactly while it holds a value of ours; one that shows another value than the one we wrote last was taken
-over by somebody, and what it shows is the value to go back to from then on.
+The files are read first: the kubelet writes pods' quotas, runc writes containers' quotas, and neither asks. A file is
+in the journal exactly while it holds a value of ours. If it shows another value than our last write, another writer
+changed it: its present value is the original value from then on.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,10 @@ Folder = Callable[[str], str | None]
 
 
 class Share(NamedTuple):
-    """What a container is to have, µs; None is what was there before us. `own`: the kubelet's quota, 0 for none."""
+    """The values that a container should have, µs; None is the original value.
+
+    own: the kubelet's quota, 0 for none.
+    """
 
     own: int = 0
     quota: int | None = None
@@ -37,8 +40,12 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodBandwidth:
-    """A pod's cgroup by its path, and what its containers are to have, by theirs. `quota`, `burst`: of the pod itself
-    where a VM lives in it; the quota holds where the kubelet gives none."""
+    """A pod's cgroup and the values of its containers.
+
+    path: the pod's cgroup.
+    containers: values by the path of a container's cgroup.
+    quota, burst: µs, for the pod itself if a VM runs in it. The quota holds if the kubelet gives none.
+    """
 
     path: str
     containers: Mapping[str, Share] = field(default_factory=dict)
@@ -52,7 +59,7 @@ class PodBandwidth:
 
     @property
     def largest(self) -> int:
-        """The largest quota of a container, its own or the one that it is to have, µs; 0 for none.
+        """The largest quota of a container, own or wanted, µs; 0 for none.
 
         The pod's is never below: while a kubelet resizes a container, the runtime writes that quota before the kubelet
         writes the pod's, where the file showed one that is large enough.
@@ -120,10 +127,10 @@ class Bandwidths:
         return _Found(folder, text, None if burst is None else number(burst))
 
     def _notice(self, file: str, shown: str | None) -> None:
-        """Give a file up that another writer changed since we wrote it, and one that has nothing of ours.
+        """Forget the journal entry of a file that another writer changed, and of a file that holds no value of ours.
 
-        The second was noted and then not written: a former life ended in between, or its cgroup was made anew. What the
-        kubelet writes there next is another original.
+        In the second case the file was journalled and never written: the previous process ended in between, or the
+        cgroup was created again. The kubelet's next value in it is another original value.
         """
         if shown is not None:
             self._journal.suspect(file, shown)
@@ -177,7 +184,7 @@ class Bandwidths:
         return _borne(here, quota, burst)
 
     def _former_burst(self, here: "_Found") -> int | None:
-        """Return the burst that was there before us; None where there is nothing to go back to."""
+        """Return the original burst, µs; None if there is nothing to restore."""
         return number(self._journal.original(f"{here.folder}/{self._burst}") or "")
 
     def _write(self, here: "_Found", order: Order, failures: list[KernelInterfaceError]) -> Write | None:
@@ -210,7 +217,7 @@ class Bandwidths:
 
 
 class _Found(NamedTuple):
-    """What a cgroup's files held; `burst` None where the kernel has none."""
+    """The contents of a cgroup's files; `burst` is None if the kernel has none."""
 
     folder: str
     text: str

@@ -1,10 +1,10 @@
 """Where this machine keeps its cgroups, and which folder below that a pod or container has.
 
-Two questions that everything touching cgroups asks first. The paths come from the runtime's messages and so
-from strangers: each is taken apart and put together again, and what could leave the hierarchy is refused.
+The paths come from the runtime's messages and so from strangers: each is split into components and joined again. A path
+that could leave the hierarchy is refused.
 
-A path here never begins with a slash, so that joining it to a folder cannot lose the folder; "" is the root
-of the hierarchy. systemd's notation is turned as runc turns it (systemd.slice(5); runc, ExpandSlice).
+A path here never begins with a slash, so that joining it to a folder cannot lose the folder; "" is the root of the
+hierarchy. systemd's notation is turned as runc turns it (systemd.slice(5); runc, ExpandSlice).
 """
 
 import os
@@ -41,9 +41,9 @@ _FOLDERS_SEARCHED: Final = 64
 class CgroupLayout:
     """The folder of each controller's hierarchy, None where it is not mounted.
 
-    `version` is 1 also where a v2 hierarchy without our controllers is mounted beside them (hybrid).
-    `unified` is that v2 hierarchy, on version 2 the one that everything shares; PSI is found there.
-    `cpuacct` counts v1's CPU time, and is mounted with `cpu` or alone; nothing is ever set in it.
+    version: 1 also if a v2 hierarchy without our controllers is mounted beside them (hybrid).
+    unified: that v2 hierarchy; on version 2 the hierarchy that all controllers share. PSI is found there.
+    cpuacct: counts v1's CPU time, and is mounted with `cpu` or alone. Nothing is ever set in it.
     """
 
     version: int
@@ -150,10 +150,10 @@ def _systemd_scope(cgroups_path: str) -> str:
 
 
 def pod_path(cgroup_parent: str) -> str:
-    """Turn a pod's `cgroup_parent` into its path below the hierarchy's root; "" if it has no cgroup.
+    """Return the path of a pod's `cgroup_parent` below the hierarchy's root; "" if it has no cgroup.
 
-    Where the last component is a slice, it alone counts, as for containerd: systemd knows the rest.
-    Raises ValueError for what cannot be a cgroup.
+    If the last component is a slice, it alone counts, as for containerd: systemd knows the rest. Raises ValueError for
+    a text that cannot be a cgroup.
     """
     path = below_root(cgroup_parent)
     last = path.rpartition("/")[2]
@@ -203,8 +203,8 @@ def _children(layout: CgroupLayout, path: str) -> list[str]:
 def below_root(path: str) -> str:
     """Return a path without leading, doubled and trailing slashes and without "." components.
 
-    Raises ValueError for "..", for NUL and for what is longer than a path may be. What was looked at is remembered:
-    every sweep and every new size of the box asks for the same paths, and this was a third of what a sweep costs.
+    Raises ValueError for "..", for NUL and for a path that is too long. Results are cached: every sweep and every new
+    size of the reclaim pool asks for the same paths, and this was a third of a sweep's cost.
     """
     components = [component for component in path.split("/") if component not in ("", ".")]
     if ".." in components or "\0" in path:

@@ -1,8 +1,8 @@
-"""The only writer of cgroup files and of /proc: applies targets, reads them back, journals what was there.
+"""The only writer of cgroup files and of /proc: applies targets, reads them back, journals original values.
 
-A target is a pod's or a container's cgroup with the values it should have now. Calls come from the trunk's thread
-(at the three hooks that may write) and from the actuator's; one lock keeps their writes apart. Values are
-computed by the caller right before the call, from the newest state, so the last write is the newest truth.
+A target is a pod's or a container's cgroup with the values it should have now. Calls come from the trunk's thread (at
+the three hooks that may write) and from the actuator's; one lock keeps their writes apart. The caller computes values
+right before the call, from the newest state, so the last write is the newest.
 """
 
 import time
@@ -39,7 +39,7 @@ class Layout(Protocol):
 
 
 class CgroupWriter:
-    """Applies targets; never raises for what the kernel refuses, and never writes a file that is gone.
+    """Applies targets; never raises if the kernel refuses a write, and never writes a file that is gone.
 
     wrote: called with the path of each cgroup after a write to its files.
 
@@ -73,7 +73,7 @@ class CgroupWriter:
             return self._bandwidths.apply(pod)
 
     def held_back(self) -> set[str]:
-        """Return the cgroups whose quotas or bursts the journal holds: ours, or those of a former life."""
+        """Return the cgroups whose quotas or bursts the journal holds, from this process or the previous one."""
         return self._journalled("cpu", NAMES)
 
     def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
@@ -105,7 +105,7 @@ class CgroupWriter:
         return failure
 
     def hinted(self) -> set[str]:
-        """Return the cgroups whose tasks were given hints, by us or in a former life."""
+        """Return the cgroups whose tasks were given hints, by this process or the previous one."""
         return self._journalled("cpu", frozenset({tasks.NAME}))
 
     def apply(self, target: Target) -> Applied:
@@ -139,17 +139,18 @@ class CgroupWriter:
                 self._overwritten.resized(str(folder), now)
 
     def look_again(self) -> None:
-        """See what the kubelet's latest resizes wrote, so that the journal has it when nobody looks any more."""
+        """Journal the values of the kubelet's latest resizes, before the files are looked at for the last time."""
         with self._lock:
             self._overwritten.look_again(time.monotonic())
 
     def put_back(
         self, path: str, keep: frozenset[str], apart: Iterable[Apart] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
-        """Give a cgroup's journalled files back what they held before us, but for the names in `keep`.
+        """Restore a cgroup's journalled files, except the names in `keep`; return the refusals.
 
-        What bounds the box's memory is left to `unbound`: it has one writer. `apart`: of a pod, the cgroups below it
-        that are to have CPUs of their own, asked for only if its CPUs are put back; all else below it follows.
+        The memory bounds of reclaim cgroups are left to `unbound`: they have one writer. `apart`: of a pod, the cgroups
+        below it that keep CPUs of their own, read only if the pod's CPUs are restored. All other cgroups below it
+        follow.
         """
         with self._lock:
             self._followed.pop(str(self._layout.folder("cpuset", path)), None)
@@ -157,10 +158,10 @@ class CgroupWriter:
             return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS, below)
 
     def bound(self, path: str, values: tuple[FileValue, ...]) -> Applied:
-        """Bound a cgroup's memory, journalled, and never above what somebody else had set there before us.
+        """Bound a cgroup's memory, journalled, and never above the original value.
 
-        To be called by one thread. It reclaims in the write for as long as that takes, so hooks' writes do not wait
-        for it: the lock is held for the journal only.
+        To be called by one thread. It reclaims in the write for as long as that takes, so hooks' writes do not wait for
+        it: the lock is held for the journal only.
         """
         folder = self._layout.folder("memory", path)
         writes = Writes()
@@ -179,17 +180,17 @@ class CgroupWriter:
             return self._put_back(path, MEMORY_BOUNDS.__contains__)
 
     def bounded(self) -> set[str]:
-        """Return the cgroups whose memory bounds the journal holds: ours, or those of a former life."""
+        """Return the cgroups whose memory bounds the journal holds, from this process or the previous one."""
         return self._journalled("memory", MEMORY_BOUNDS)
 
     def placed(self) -> set[str]:
-        """Return the cgroups whose CPUs the journal holds: ours, or those of a former life."""
+        """Return the cgroups whose CPUs the journal holds, from this process or the previous one."""
         return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
 
     def protect(self, path: str, name: str, amount: int) -> Applied:
-        """Raise a protection to at least `amount` bytes; 0 puts back what was there before us.
+        """Raise a protection to at least `amount` bytes; 0 restores the original value.
 
-        Never lowers what somebody else protects: a kubelet with MemoryQoS writes the same files.
+        Never lowers another writer's protection: a kubelet with MemoryQoS writes the same files.
         """
         folder = self._layout.folder("memory", path)
         if folder is None:
@@ -210,7 +211,7 @@ class CgroupWriter:
         return {file.rpartition("/")[2]: was for each in found for file, was in each.items()}
 
     def protected(self) -> set[str]:
-        """Return the cgroups whose protections the journal holds: ours, or those of a former life."""
+        """Return the cgroups whose protections the journal holds, from this process or the previous one."""
         return self._journalled("memory", frozenset({"memory.low", "memory.min"}))
 
     def text(self, path: str, controller: Controller, name: str) -> str | None:
@@ -255,7 +256,7 @@ class CgroupWriter:
     ) -> KernelInterfaceError | None:
         """Set the oom_score_adj of a container's processes, its first one first.
 
-        Journalled is the kubelet's score; where it is not known, the one that a process shows. The first refusal is
+        The journal gets the kubelet's score; if it is unknown, the score that a process shows. The first refusal is
         returned, not raised, and ends it.
         """
         return oom_scores.give(
@@ -263,7 +264,7 @@ class CgroupWriter:
         )
 
     def remember(self, path: str, changes: Knobs) -> None:
-        """Journal what a container's files hold before the runtime is told to change them."""
+        """Journal the values of a container's files before the runtime changes them."""
         own = None if changes.cpus is None else self.text(path, "cpuset", "cpuset.cpus")
         if own is not None:
             with self._lock, suppress(KernelInterfaceError):

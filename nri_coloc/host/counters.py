@@ -31,7 +31,7 @@ _BUSY: Final = (*_TASKS, 5, 6, 7)
 
 
 class Throttling(NamedTuple):
-    """What a cgroup's own quota did: periods that ran out, and µs held back, summed over its CPUs' queues."""
+    """The throttling by a cgroup's own quota: periods that ran out, and µs held back, summed over its CPUs' queues."""
 
     periods: int
     throttled_us: int
@@ -74,7 +74,7 @@ def throttling(text: bytes | None) -> Throttling | None:
 
 
 def throttled_us(text: bytes | None) -> int | None:
-    """Read only the time out of what `throttling` reads."""
+    """Return only the throttled time, µs, from the bytes that `throttling` reads."""
     match = _THROTTLED.search(text) if text else None
     if match is None:
         return None
@@ -112,9 +112,9 @@ def schedstat(text: bytes | None) -> Schedstat | None:
 
 
 def busy_us(text: bytes | None, *, by_tasks: bool = False) -> Mapping[int, int]:
-    """Read /proc/stat: by CPU the time that it was not idle, µs in steps of 10 ms; a broken line is left out.
+    """Return busy time by CPU from /proc/stat, µs in steps of 10 ms; a broken line is left out.
 
-    `by_tasks`: without interrupts and what was stolen.
+    `by_tasks`: without interrupts and stolen time.
     """
     found, parts = {}, _TASKS if by_tasks else _BUSY
     for number, line in _CPU_LINE.findall(text or b""):
@@ -203,7 +203,7 @@ class CgroupFiles(NamedTuple):
 
 
 class NodeMemory(NamedTuple):
-    """What /proc/meminfo says, bytes."""
+    """The figures of /proc/meminfo, bytes."""
 
     total: int
     free: int
@@ -217,7 +217,7 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
 
     Working set = usage − inactive file pages, at least 0, as the kubelet evicts by (cadvisor, setMemoryStats).
     tmpfs and shared memory are page cache to the kernel, and cannot be reclaimed without swap: no part of `file`.
-    v1 counts kills of the cgroup itself only, has no memory.high, and tells of the kernel's own memory the sum only
+    v1 counts kills of the cgroup itself only, has no memory.high, and reports only the sum of the kernel's own memory
     (mm/memcontrol.c, memcg1_stats has no slab).
     """
     usage = whole(files.usage)

@@ -1,13 +1,13 @@
 """Moving a cgroup's tasks to other CPUs, in the order that the kernel accepts.
 
-On cgroup v1 a child's set must lie within its parent's at every moment (EACCES on the way up, EBUSY on the way
-down), and the pause container and nested cgroups are children too: so the root of the tree is widened first,
-then its descendants are set from the top, then the root is narrowed, bottom-up. On v2 one write is enough:
-what is effective is the intersection (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset").
+On cgroup v1 a child's set must lie within its parent's at every moment (EACCES on the way up, EBUSY on the way down),
+and the pause container and nested cgroups are children too: so the root of the tree is widened first, then its
+descendants are set from the top, then the root is narrowed, bottom-up. On v2 one write is enough: the effective set is
+the intersection (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset").
 
-Whoever is killed in the middle leaves a root that has its CPUs above children that have not. What a child had before
-is then known of those cgroups alone whose children have all that they have, as a pod's do: `inherited` says so.
-Once a pod is no business of ours any more nobody would widen whoever is left behind: `release` does, at every depth.
+A process that is killed in the middle leaves a root with its CPUs above children without them. The children's former
+sets are then known only if all children have all CPUs of the root, as a pod's do: `inherited` says so. When a pod is
+given up, `release` widens such children at every depth, for no later move would.
 """
 
 from collections.abc import Container
@@ -20,13 +20,13 @@ from nri_coloc.host import files
 
 
 class Found(NamedTuple):
-    """What a cgroup's files say: its own set as it is written, and the CPUs that its tasks may really use."""
+    """The contents of a cgroup's files: its own set as written, and the CPUs that its tasks may really use."""
 
     own: str
     cpus: CPUMask
 
     def holds(self, wanted: CPUMask, version: int) -> bool:
-        """Whether there is nothing to write; on v2 a set that is written may be more than what is granted of it."""
+        """Whether there is nothing to write; on v2 the written set may be larger than the granted set."""
         return self.cpus == wanted if version == 1 else self.own == cpuset.render(wanted)
 
 
@@ -56,7 +56,7 @@ def is_followed(folder: str, version: int, cpus: CPUMask) -> bool:
 
 
 def granted(folder: str, cpus: CPUMask) -> CPUMask:
-    """Return those of some CPUs that the parent of a cgroup has (cgroup v1)."""
+    """Return the part of some CPUs that the parent of a cgroup has (cgroup v1)."""
     return cpus & (actual(folder.rpartition("/")[0], 1) or 0) if cpus else 0
 
 
@@ -69,11 +69,12 @@ def move(
     inherited: bool = False,
     beyond: CPUMask = 0,
 ) -> CPUMask | None:
-    """Set a cgroup's CPUs and return what was read back; None if the cgroup is gone. `found`: a look at it just now.
+    """Set a cgroup's CPUs and return the CPUs that were read back; None if the cgroup is gone.
 
+    found: a look at the cgroup just now.
     inherited: the cgroup's children are to have all of `wanted`.
-    beyond: on cgroup v1, CPUs that the cgroup has too and its children do not; no part of what is returned.
-    Raises KernelInterfaceError where the kernel refuses.
+    beyond: on cgroup v1, CPUs that the cgroup has too and its children do not. They are not in the result.
+    Raises KernelInterfaceError if the kernel refuses.
     """
     found = found or look(folder, version)
     if version == 2:
@@ -94,9 +95,9 @@ def move(
 
 
 def _take_what_is_granted(folder: str, wanted: CPUMask, *, inherited: bool) -> None:
-    """Move to the part of a refused set that the parent has: what has to go goes all the same, as it does on v2.
+    """Move to the part of a refused set that the parent has, so that CPUs that must go are gone all the same, as on v2.
 
-    A parent lacks CPUs where somebody narrowed it, and for good after they were offline for a while
+    A parent lacks CPUs if another writer narrowed it, and for good after they were offline for a while
     (kernel/cgroup/cpuset-v1.c, hotplug_update_tasks_legacy).
     """
     had, above = actual(folder, 1), actual(folder.rpartition("/")[0], 1)
@@ -106,10 +107,11 @@ def _take_what_is_granted(folder: str, wanted: CPUMask, *, inherited: bool) -> N
 
 
 def release(folder: str, version: int, wanted: CPUMask, apart: Container[str] = ()) -> CPUMask | None:
-    """Set a pod's CPUs, give all below it the same, and return what was read back; None if the cgroup is gone.
+    """Set a pod's CPUs and those below it, and return the CPUs that were read back; None if the cgroup is gone.
 
-    `apart`: the folders below it that have CPUs of their own, and keep them with all that lies in them. What another
-    nested cgroup had chosen for itself cannot be told from what a move that was cut off left to it. Raises as `move`.
+    `apart`: the folders below it that have CPUs of their own, and keep them with all cgroups in them. Any other nested
+    cgroup gets the pod's CPUs: a set of its own choice looks like the rest of an interrupted move. Raises as
+    `move`.
     """
     if version == 2:
         return move(folder, version, wanted)
@@ -130,7 +132,7 @@ def write(file: str, text: str, version: int, *, inherited: bool) -> bool:
 
 
 def bind(folder: str, version: int, mems: str) -> bool:
-    """Set a pod's memory nodes, on v1 with those of all below it; False if the cgroup is gone. Raises as `move`."""
+    """Set a pod's memory nodes, on v1 with all cgroups below it; False if the cgroup is gone. Raises as `move`."""
     had = _nodes(folder) if version == 1 else None
     if had is None:
         return files.write(f"{folder}/cpuset.mems", mems)
@@ -209,7 +211,7 @@ def _widened(
 def _targets(
     folder: str, current: CPUMask, wanted: CPUMask, apart: Container[str], *, inherited: bool = False
 ) -> list[tuple[str, CPUMask, CPUMask]]:
-    """Return the cgroups directly below one that are to move, each with what it has and shall have."""
+    """Return the cgroups directly below a cgroup that are to move, each with its present and its wanted CPUs."""
     found = []
     for child in files.children(folder):
         had = actual(child, 1)

@@ -1,12 +1,12 @@
 """Kernel files kept open, so that reading one again costs a single pread.
 
 A file belongs to the cgroup whose folder it was opened through: the folder's inode is taken first and the file is
-opened relative to it, so that a cgroup made anew under the same path can never be taken for the old one. The
-kernel answers ENODEV once a cgroup is removed (fs/kernfs/file.c); a plain file of a simulated node lives on while
-it is open, so there the number of its names is looked at, now and then.
+opened relative to it, so that a new cgroup under the same path can never be taken for the old one. The kernel answers
+ENODEV once a cgroup is removed (fs/kernfs/file.c); a plain file of a simulated node lives on while it is open, so there
+the number of its names is looked at, now and then.
 
-A file that is not there and one that cannot be opened are told apart: who is gone uses nothing, of the other nobody
-knows what it uses.
+A missing file and a file that cannot be opened are different results: a cgroup that is gone uses nothing, the use of
+the other is unknown.
 """
 
 import errno
@@ -47,7 +47,7 @@ class Vanished(Exception):
 
 
 class Refused(Exception):
-    """The file is there, as far as anybody knows, and cannot be opened or read."""
+    """The file exists, as far as is known, and cannot be opened or read."""
 
 
 def raise_soft_limit() -> None:
@@ -58,7 +58,7 @@ def raise_soft_limit() -> None:
 
 
 class Descriptors:
-    """A bounded number of open files: half of what the process may open, `limit` at most.
+    """A bounded number of open files: half of the process's limit, `limit` at most.
 
     `was_short`: whether a file was refused because that, or the process's or the machine's own bound, was reached.
     """
@@ -144,7 +144,7 @@ class OpenFile:
 
     @property
     def content(self) -> Callable[[], bytes | None]:
-        """What reads it with as few steps as can be: of the kernel's own files a single call that raises OSError."""
+        """The function that reads it in the fewest steps; for the kernel's own files it raises OSError."""
         return self.read if self._is_plain else partial(os.pread, self._descriptor, COUNTERS_SIZE, 0)
 
     def _is_gone(self, content: bytes) -> bool:

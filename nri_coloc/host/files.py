@@ -1,8 +1,8 @@
 """Reading and writing one kernel file, with the kernel's refusals as values of ours.
 
-Nothing here decides. A file or cgroup that is gone reads as None and is written as False: containers end at any
-moment. Every other failure is a KernelInterfaceError that names the file, and so is a text that makes no sense: whoever
-deals with a hundred cgroups has one kind of refusal to reckon with.
+Nothing here decides. A file or cgroup that is gone reads as None and is written as False: containers end at any moment.
+Every other failure, also a text that makes no sense, is a KernelInterfaceError that names the file. So a caller with a
+hundred cgroups has one kind of refusal to handle.
 """
 
 import errno
@@ -80,8 +80,9 @@ def _whole(fd: int) -> bytes:
 def write(path: str, text: str) -> bool:
     """Write a value in one call, as the kernel wants it; False if the file is gone. Never creates a file.
 
-    A file of the kernel's shows no size, and there is nothing to be cut. A simulated node's has one: what was longer is
-    covered with newlines in the same call, so that nobody meets it empty or with the end of its former value.
+    A file of the kernel's shows no size, and there is nothing to be cut. A simulated node's file has a size: a longer
+    former text is covered with newlines in the same call, so that no reader meets it empty or with the end of its
+    former value.
     """
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

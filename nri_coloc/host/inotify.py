@@ -1,9 +1,9 @@
-"""Which files somebody writes, as the kernel tells it: inotify(7) watches, and one thread that waits for them.
+"""Which files programs write, as the kernel reports it: inotify(7) watches, and one thread that waits for them.
 
-Told is what programs write; what the kernel changes itself (CPUs that go, on cgroup v1, or a parent's set, on v2) is
+Writes of programs are reported. Changes by the kernel itself (CPUs that go, on cgroup v1, or a parent's set, on v2) are
 not. Events name the file, not the writer; equal ones in a row are one; a refused write is one too where the file was
-opened with O_TRUNC. That a cgroup was removed is not told, and its watches stay until somebody takes them away: they
-keep the inodes of kernfs (seen on Linux 6.18, v1 and v2). To ask again finds what was made anew at the same path.
+opened with O_TRUNC. The removal of a cgroup is not reported, and its watches stay until they are removed: they keep the
+inodes of kernfs (seen on Linux 6.18, v1 and v2). Adding a watch again finds a new file at the same path.
 """
 
 import ctypes
@@ -68,7 +68,7 @@ class Watches:
         return frozenset(self._numbers)
 
     def add(self, file: str) -> bool:
-        """Watch a file, or what was made anew at its path; False if there is none. Raises OSError (ENOSPC: no more)."""
+        """Watch a file, or a new file at its path; False if there is none. Raises OSError (ENOSPC: no more)."""
         try:
             number = _granted(_libc.inotify_add_watch(self._fd, os.fsencode(file), _MODIFY))
         except OSError as error:

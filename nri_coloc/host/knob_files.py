@@ -1,11 +1,11 @@
-"""Orders into kernel files: which file of which controller takes a value, and in which form; and back.
+"""Values into kernel files: which file of which controller takes a value, and in which form; and back.
 
-What a text says is read here and nowhere else, lists of CPUs in `core.cpuset`. What makes no sense is None and no
-exception: whoever knows the file's name makes an error of it.
+The texts of these files are read here and nowhere else, lists of CPUs in `core.cpuset`. A text that makes no sense is
+None and no exception: the caller, which knows the file's name, makes an error of it.
 
-The cpuset is not here, nor are quotas and bursts: their files are written in orders that depend on the tree, which is
-`actuation`'s work.
-Everything else is one independent write. A file that the kernel does not have is left out.
+The cpuset is not here, nor are quotas and bursts: their files are written in orders that depend on the tree
+(`host.cpusets`, `host.bandwidth_files`). Everything else is one independent write. A file that the kernel does not have
+is left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from nri_coloc.core.weights import bent_cpu_weight, bfq_weight, blkio_weight, cp
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
 
 MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_bytes"})
-"""The files that hold what a member of the box may have of its memory."""
+"""The files that hold the memory bounds of a reclaim cgroup."""
 
 MEMORY_LIMIT: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}
 """Files that bound the use, by the version of cgroups."""
@@ -46,8 +46,10 @@ class FileValue:
 
 
 def beyond_pushes(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
-    """Return what a container needs and no push brings, though the answer to its creation may have: by then another
-    life's settings held, or `restore` has taken it back.
+    """Return the values that a container needs and no push brings.
+
+    The answer to its creation may have carried them, but other settings held at that time, or `restore` has reverted
+    them.
 
     I/O weights are lost under systemd's cgroup driver too, at a daemon-reload: runc makes no property of them
     (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
@@ -68,22 +70,22 @@ def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
 def whole_pages(amount: int) -> int:
     """Return an amount of memory as the kernel keeps and shows it, bytes.
 
-    A file that shows less than was written would be taken for somebody else's value.
+    If a file showed less than was written, it would be taken for another writer's value.
     """
     return amount // PAGE * PAGE
 
 
 def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
-    """Return the files of a member of the box, bytes: the brake before the wall; v1 has the wall alone."""
+    """Return the memory bounds of a reclaim cgroup as files, bytes: memory.high first; v1 has the limit alone."""
     values = {"memory.high": high} if cgroup == 2 else {}
     values[MEMORY_LIMIT[cgroup]] = limit
     return tuple(FileValue("memory", name, str(whole_pages(amount))) for name, amount in values.items())
 
 
 def shown(name: str, text: str) -> Knobs:
-    """Return the knob that a file's text says, for a person to read; none for "no limit" and for what is not ours.
+    """Return the knob of a file's text, for a person to read; none for "no limit" and for files that are not ours.
 
-    Where several values of a knob make the same text, the least of them.
+    If several values of a knob make the same text, the least of them.
     """
     if name == "cpuset.mems":
         return Knobs(mems=text or None)
@@ -111,7 +113,7 @@ def numbers(text: str) -> Iterator[int]:
 def makes_sense(name: str, text: str) -> bool:
     """Whether a kernel shows such a text in a file of this name, and would take it back.
 
-    A text that says nothing says nothing wrong, and of a name that is not ours nobody can tell.
+    An empty text, and any text of a file that is not ours, counts as sensible.
     """
     if name == "cpuset.mems":
         return _is_list(text)

@@ -45,10 +45,11 @@ _LINE: Final = re.compile(rf"""^(?:{_KEY}|"{_KEY}"|'{_KEY}')[ \t]*:(?P<value>[^#
 
 @dataclass(frozen=True, slots=True)
 class CPUManager:
-    """What was found.
+    """The kubelet's CPU manager, as its files show it.
 
-    `source`: the file that told it, "" if there is none; `problem`: why it is unknown. `default`: the CPUs of all
-    containers that are not pinned, 0 where none are told.
+    source: the file that was read, "" if there is none.
+    problem: why the policy is unknown.
+    default: the CPUs of all containers that are not pinned, 0 if the file names none.
     """
 
     policy: Policy
@@ -83,7 +84,7 @@ def driver_socket(host_root: str) -> str:
 
 
 def files(host_root: str) -> tuple[str, str]:
-    """Return the two files, the one that counts first; for whoever watches them."""
+    """Return the two files for a watch on them, the file that takes precedence first."""
     root = host_root.rstrip("/")
     return f"{root}{STATE_FILE}", f"{root}{CONFIG_FILE}"
 

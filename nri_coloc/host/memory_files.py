@@ -1,7 +1,7 @@
-"""Files of the memory controller that somebody else may mean something by too: bounds and protections.
+"""Files of the memory controller that other writers use too: bounds and protections.
 
-A bound of ours is never above what was there before us, a protection never below, and neither is taken from whoever
-wrote the file after us. The lock is held for the journal, and not while the kernel reclaims in a write.
+A bound of ours is never above the original value, a protection never below it, and neither overwrites a value that
+another writer set after us. The lock is held for the journal, and not while the kernel reclaims in a write.
 """
 
 import time
@@ -16,7 +16,7 @@ from nri_coloc.host.overwritten import Overwritten
 
 
 class MemoryFiles:
-    """By file; a KernelInterfaceError is raised for what the kernel refuses."""
+    """Writes memory bounds and protections by file; raises KernelInterfaceError if the kernel refuses."""
 
     def __init__(self, journal: Journal, overwritten: Overwritten, lock: Lock) -> None:
         self._journal = journal
@@ -49,9 +49,9 @@ class MemoryFiles:
         return True
 
     def lower(self, change: Correction) -> KernelInterfaceError | None:
-        """Write a bound that reclaims (`name` is the whole path), unless somebody wrote the file since it was read.
+        """Write a bound that reclaims (`name` is the whole path), unless another writer changed the file meanwhile.
 
-        No lock is held, for as long as the kernel takes; what it refuses is returned.
+        No lock is held, for as long as the kernel takes; a refusal is returned.
         """
         try:
             if files.read(change.name) == change.was:
@@ -74,7 +74,7 @@ class MemoryFiles:
         return self.lower(Correction(change.name, change.now, change.was))
 
     def protect(self, file: str, amount: int, corrected: list[Correction]) -> bool:
-        """Raise a protection to at least an amount, 0 to what was there before us; False if the file is not.
+        """Raise a protection to at least an amount, 0 to the original value; False if the file is missing.
 
         To be called with the lock held.
         """
@@ -119,7 +119,7 @@ def _corrected(file: str, was: str, now: str) -> Correction:
 
 
 def _bytes(text: str) -> int:
-    """Return an amount; "max", and what v1 shows for it, is above any."""
+    """Return an amount in bytes; "max", and v1's text for it, is above any."""
     found = number(text)
     return UNLIMITED if found is None else found
 
@@ -134,5 +134,5 @@ def _at_least(original: str, amount: int) -> str:
 
 
 def _at_most(original: str, amount: int) -> str:
-    """Return the smaller of a limit and an amount; "max", and what v1 shows for it, is larger than any."""
+    """Return the smaller of a limit and an amount; "max", and v1's text for it, is larger than any."""
     return original if _bytes(original) < amount else str(amount)

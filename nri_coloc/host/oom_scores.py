@@ -1,10 +1,10 @@
-"""The oom_score_adj of a container's processes: ours while it runs, the former one again afterwards.
+"""The oom_score_adj of a container's processes: our value while it runs, the original value afterwards.
 
 A score belongs to a process and is inherited, so there is no file of a cgroup that holds it: the journal knows the
-container by its cgroup's list of threads, with the score that its first process had before us. Taken back are the
-scores of that process and of all that have the same; who gave itself another had reasons.
+container by its cgroup's list of threads, with the original score of its first process. Restored are the scores of that
+process and of all with the same score; a process with another score chose it itself.
 
-Without CAP_SYS_RESOURCE the kernel takes no score below the least one that somebody with it set
+Without CAP_SYS_RESOURCE the kernel takes no score below the least that a process with it set
 (proc_pid_oom_score_adj(5)).
 """
 
@@ -27,10 +27,10 @@ def read(proc: str, pid: int) -> str | None:
 def give(
     proc: str, pids: Iterable[int], score: str, note: Callable[[str], None]
 ) -> KernelInterfaceError | None:
-    """Give processes a score, the container's first one first; `note` is told a former one before it is overwritten.
+    """Give processes a score, the container's first one first; `note` gets a former score before it is overwritten.
 
-    What they execute inherits it: if the first has it already, who has another gave it to itself. The first refusal is
-    returned, and ends it.
+    Child processes inherit it: if the first process has it already, a process with another score chose it itself. The
+    first refusal is returned, and ends it.
     """
     first = True
     try:
@@ -65,6 +65,6 @@ def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterface
 
 
 def _members(folder: str) -> Iterator[int]:
-    """Yield process ids; those of another PID namespace read as 0."""
+    """Yield process ids; processes of another PID namespace read as 0."""
     for current in files.tree(folder):
         yield from numbers(files.read(f"{current}/cgroup.procs") or "")

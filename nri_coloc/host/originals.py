@@ -1,8 +1,8 @@
-"""What a container had before us, as an update of the runtime's spec and as kernel files.
+"""The original values of a container, as an update of the runtime's spec and as kernel files.
 
-It is known from the container's record, or, where it ran before we came, from the journal's entries of its files.
-Where nothing stood before us there is what the kernel gives a new cgroup, and a cpuset is the pod's: an update can
-change a value but never take one out of a spec (nri-protocol §5.2).
+They come from the container's record, or, if it ran before we came, from the journal's entries of its files. A knob
+without an original value gets the kernel's value for a new cgroup, and a cpuset is the pod's: an update can change a
+value but never take one out of a spec (nri-protocol §5.2).
 """
 
 from collections.abc import Mapping
@@ -65,10 +65,10 @@ _DEFAULTS: Final = Knobs(shares=KERNELS_SHARES, quota=NO_LIMIT, period=KERNELS_P
 
 
 def of_files(texts: Mapping[str, str]) -> Original:
-    """Read journalled values of one container's files, by the files' names; what is no number counts as nothing.
+    """Return the journalled values of one container's files, by file name; a text that is no number counts as none.
 
-    A quota is the kubelet's, which was raised by file alone (nobody who has one is lent another): its spec holds that,
-    or a newer one.
+    A journalled quota is the kubelet's and was raised by file alone: no container with a quota is lent another. The
+    container's spec holds the kubelet's quota, or a newer one.
     """
     found: dict[str, str | int | None] = {}
     for name, text in texts.items():
@@ -115,9 +115,9 @@ def _shown_shares(shares: int) -> tuple[int, int]:
 
 
 def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:
-    """Return what the spec must be told; `inherited`: the pod's cpus and mems, `now`: what the spec says.
+    """Return the update that the spec needs; `inherited`: the pod's cpus and mems, `now`: the spec's values.
 
-    What a spec does not speak of is left so: no later run of runc touches it.
+    A value that is absent from the spec stays absent: no later run of runc touches it.
     """
     wanted = _DEFAULTS.overlaid(inherited).overlaid(original.values).differing(now).where_set(now)
     ours = [value if name in original.ours else None for name, value in zip(ATTRIBUTES, wanted, strict=True)]
@@ -143,10 +143,10 @@ def holds(shown: str, wanted: str) -> bool:
 
 
 def written(name: str, was: str) -> str:
-    """Return the text that gives a file back what it showed.
+    """Return the text that restores a file.
 
     A weight is shown with a line for each device that has its own, and is taken one line at a time (block/blk-iocost.c,
-    ioc_weight_write: EINVAL for the whole). What devices have is not ours, and is left to whoever set it.
+    ioc_weight_write: EINVAL for the whole). Weights of devices are not ours, and stay as they are.
     """
     if name not in WEIGHTS:
         return was

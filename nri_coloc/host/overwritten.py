@@ -1,9 +1,9 @@
-"""What others wrote over values of ours, and whose value it is that `restore` is to put back then.
+"""Values that other writers wrote over ours, and which value `restore` writes then.
 
-Anybody may reset a file; what was there before us stays what is put back. A resize of a pod is another thing: the
-kubelet writes the pod's cgroup, before it tells the runtime of the containers where it grows and after that where it
-shrinks (pkg/kubelet/kuberuntime, doPodResizeAction). So what is found over a value of ours within `LASTS_S` of the
-runtime's word, on either side, is the kubelet's new value, and the original from then on.
+If another writer resets a file, the original value stays the value to restore. A resize of a pod is different: the
+kubelet writes the pod's cgroup, before it calls the runtime for the containers if it grows and after that if it shrinks
+(pkg/kubelet/kuberuntime, doPodResizeAction). So a foreign value within `LASTS_S` of the runtime's message, before or
+after, is the kubelet's new value, and the original from then on.
 """
 
 from contextlib import suppress
@@ -27,7 +27,8 @@ CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "memory")
 """Whose files these are."""
 
 MOST: Final = 1024
-"""Resizes kept at a time, in both hierarchies of cgroup v1: for a large node, because ends are not reported."""
+"""Resizes kept at a time, in both hierarchies of cgroup v1: of all pods of a large node. The end of a pod is not
+reported."""
 
 
 class _Found(NamedTuple):
@@ -49,7 +50,7 @@ class Overwritten:
         self._ours[file] = text
 
     def ours(self, file: str) -> str | None:
-        """Return what we wrote to a file last; None if we did not in this life."""
+        """Return our last value of a file; None if this process did not write it."""
         return self._ours.get(file)
 
     def found(self, file: str, shown: str, now: float) -> None:
@@ -83,7 +84,7 @@ class Overwritten:
             self.found(file, shown, now)
 
     def look_again(self, now: float) -> None:
-        """Look once more at all pods that are being resized, for nobody will before their files are put back."""
+        """Look once more at all pods that are being resized: it is the last look before their files are restored."""
         for folder in [folder for folder, at in self._resized.items() if now - at < LASTS_S]:
             for file in self._journal.below(folder):
                 with suppress(KernelInterfaceError):  # the caller that restores it records it

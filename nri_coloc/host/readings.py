@@ -43,7 +43,7 @@ class CgroupReader:
     def container(self, path: str, at: float) -> GroupReading | None:
         """Read a container's cgroup by its path below the hierarchy's root: CPU and memory.
 
-        Never raises for what its files hold; ValueError for a path that leads out of the hierarchy.
+        Never raises because of its files' contents; ValueError for a path that leads out of the hierarchy.
         """
         return self._read(cgroup_layout.below_root(path), at, self._cpu_and_memory)
 
@@ -242,10 +242,10 @@ class NodeReader:
 
 
 def whole(path: str) -> bytes | None:
-    """Return one of the machine's own files to its end; None where it is not there, refuses, or does not end.
+    """Return one of the machine's own files to its end; None if it is missing, refuses, or does not end.
 
     One read may bring a part: /proc/zoneinfo is shown node by node, as many as fit into the kernel's buffer of the
-    moment (fs/seq_file.c, seq_read_iter). What is missing at its end would look like watermarks that are not there.
+    moment (fs/seq_file.c, seq_read_iter). A missing end would look like missing watermarks.
     """
     parts: list[bytes] = []
     try:

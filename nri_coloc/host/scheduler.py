@@ -1,9 +1,9 @@
-"""What single tasks are told of the scheduler's policies: sched_setattr(2), which libc has no name for.
+"""Scheduling policies and slices of single tasks: sched_setattr(2), which libc has no name for.
 
-Only tasks of the fair class's two ordinary policies are told anything: whoever made a task real-time, idle or scheduled
-by deadlines had reasons. Niceness and flags stay. A task that is gone is nothing; a refusal is returned, not raised.
-`sched_runtime` is the slice of such a task since 6.12 (kernel/sched/syscalls.c, __setparam_fair), told again by
-sched_getattr; older kernels take the call, ignore the number and tell 0.
+Only tasks of the fair class's two ordinary policies are changed: a task that is real-time, idle or scheduled by
+deadlines was made so on purpose. Niceness and flags stay. A task that is gone is ignored; a refusal is returned, not
+raised. `sched_runtime` is the slice of such a task since 6.12 (kernel/sched/syscalls.c, __setparam_fair), and
+sched_getattr reports it; older kernels take the call, ignore the number and report 0.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ _TRIED_US: Final = 1700
 
 
 class Attributes(NamedTuple):
-    """What a task has; `slice_us` 0 where the kernel tells none."""
+    """The attributes of a task; `slice_us` is 0 if the kernel reports none."""
 
     policy: int
     nice: int = 0
@@ -84,9 +84,9 @@ def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
 
 
 def reset(tid: int, told: Policy = Policy.OTHER) -> KernelInterfaceError | None:
-    """Give one task what it had before it was told a hint of this policy, and the kernel's slice.
+    """Restore one task's attributes from before a hint of this policy, with the kernel's slice.
 
-    Who was told batch or idle had the ordinary policy then; who was told neither keeps the one that it chose.
+    A task that was made batch or idle had the ordinary policy before. Any other task keeps its own policy.
     """
     try:
         found = read(tid)
@@ -100,10 +100,10 @@ def reset(tid: int, told: Policy = Policy.OTHER) -> KernelInterfaceError | None:
 
 
 def probe(host_root: str) -> SchedulerCapability | None:
-    """Return what this kernel does with hints; None where tasks cannot be told anything from here.
+    """Return the hints that this kernel supports; None if the attributes of tasks cannot be set from here.
 
-    That is so on a machine without a number for the calls, and where the process ids that cgroups show are not those of
-    the host: in a PID namespace of our own they would name strangers. Tried on a thread that ends with it.
+    That is so on a machine without a number for the calls, and if cgroups show other process ids than the host's: in a
+    PID namespace of our own they would name strangers. Tried on a thread that ends with it.
     """
     if platform.machine() not in _NUMBERS or not _sees_the_hosts_processes(host_root):
         return None

@@ -5,7 +5,7 @@ placement. Only the list of online CPUs is indispensable. Whatever else is missi
 without siblings is its own core, one without a package lies in package 0, one without a node in the lowest.
 
 Siblings vouch for each other: a core's files are read at its lowest CPU, a cache's at the lowest CPU that
-shares it. That is what keeps 768 CPUs within 150 ms (tests/unit/host/test_topology.py shows that the
+shares it. That keeps 768 CPUs within 150 ms (tests/unit/host/test_topology.py shows that the
 other siblings' files are not needed).
 """
 
@@ -36,7 +36,7 @@ class _Core(NamedTuple):
 
 
 class Glimpse(NamedTuple):
-    """What cannot stay the same when CPUs or memory come or go; CPUs and bytes by node."""
+    """The facts that change whenever CPUs or memory come or go; CPUs and bytes by node."""
 
     online: CPUMask
     isolated: CPUMask
@@ -59,7 +59,7 @@ def glimpse(host_root: str) -> Glimpse:
 def read(host_root: str) -> Topology:
     """Return the machine below `host_root` ("/" for this one).
 
-    Raises KernelInterfaceError, with the path, for what cannot be read or makes no sense.
+    Raises KernelInterfaceError, with the path, if a file cannot be read or makes no sense.
     """
     system = f"{host_root.rstrip('/')}/sys/devices/system"
     online, isolated, nodes, memory = glimpse(host_root)
@@ -133,11 +133,11 @@ def _kinds(devices: str, online: CPUMask, core_of: dict[int, _Core]) -> list[CPU
 
 
 def _kinds_by_capacity(folder: str, online: CPUMask, core_of: dict[int, _Core]) -> list[CPUMask]:
-    """Group CPUs by what the scheduler takes them to be able to do (Documentation/scheduler/sched-capacity).
+    """Return groups of CPUs by their capacity for the scheduler, fastest first
+    (Documentation/scheduler/sched-capacity).
 
-    Cores of one kind may differ a little, by the turbo of the favoured ones: a kind ends where the next core is
-    below by more than 5 %, which is what the scheduler itself takes for a difference (kernel/sched/fair.c,
-    capacity_greater).
+    Cores of one kind may differ a little, by the turbo of the favoured ones: a kind ends where the next core is below
+    by more than 5 %, which the scheduler itself counts as a difference (kernel/sched/fair.c, capacity_greater).
     """
     lowest = (online & -online).bit_length() - 1
     if kernel_files.number(f"{folder}/cpu{lowest}/cpu_capacity") is None:
@@ -179,10 +179,10 @@ def _caches(folder: str, online: CPUMask, core_of: dict[int, _Core]) -> dict[int
 
 
 def _shared_cache(folder: str, core: CPUMask) -> CPUMask:
-    """Return who shares the level-3 cache or, without one, the highest cache that reaches beyond the core.
+    """Return the CPUs that share the level-3 cache or, without one, the highest cache that reaches beyond the core.
 
-    Levels under the third count only then: a private L2 would make each core its own group, while the small
-    cores of some hybrid and ARM machines share an L2 and nothing above it.
+    Levels under the third count only then: a private L2 would make each core its own group, while the small cores of
+    some hybrid and ARM machines share an L2 and nothing above it.
     """
     best, best_level = 0, 0
     # "index3" before "index0": the last level has the highest index
@@ -213,7 +213,7 @@ def _nodes(folder: str) -> dict[int, CPUMask]:
 def _memory(host_root: str, nodes: list[int]) -> dict[int, int]:
     """Return bytes by node; all of the memory lies in node 0 on a kernel without NUMA.
 
-    A single node has all of the memory too: the node's own file was seen to leave out most of what a
+    A single node has all of the memory too: the node's own file was seen to leave out most of the memory that a
     virtual machine had plugged in while it ran.
     """
     root = host_root.rstrip("/")

@@ -1,4 +1,4 @@
-"""What a cgroup should hold now, what came of bringing it there, and what is to be written of it later."""
+"""The wanted values of a cgroup, the result of applying them, and the writes that are left for later."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,9 +41,13 @@ class Later(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`cpus`: read back, None if the cgroup or its cpuset is not there. `before`: as it was found.
-    `corrected`: every other file that was written. `absent`: the names of those that are not there. `later`: writes
-    that are still to be made, of files among the corrected.
+    """The result of applying a target.
+
+    cpus: the CPUs read back, None if the cgroup or its cpuset is missing.
+    before: the CPUs before the write.
+    corrected: every other file that was written.
+    absent: the names of the files that are missing.
+    later: writes that are still to be made, of files among the corrected.
     """
 
     cpus: CPUMask | None = None
@@ -56,7 +60,7 @@ class Applied:
 
 @dataclass(slots=True)
 class Writes:
-    """What the writes of one target came to so far."""
+    """The result of one target's writes so far."""
 
     failures: list[KernelInterfaceError] = field(default_factory=list)
     corrected: list[Correction] = field(default_factory=list)

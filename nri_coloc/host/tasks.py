@@ -1,8 +1,8 @@
-"""The tasks of one container's cgroup, told a scheduling hint and told back.
+"""Scheduling hints for the tasks of one container's cgroup, and their removal.
 
-The journal holds the cgroup's own list of processes for them, before the first task is told: tasks come and go, and
-all that were born in the cgroup inherited. What was there before is the kernel's default, for hints are given at a
-container's start, or to containers that nobody gave any; so the journal holds what they were told.
+The journal holds the cgroup's list of processes as the entry for them, before the first task is changed: tasks come and
+go, and all tasks that were born in the cgroup inherited. Their original value is the kernel's default, because hints
+are given at a container's start, or to containers that had none. So the journal holds the policy that was set.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from nri_coloc.host import files, scheduler
 from nri_coloc.host.knob_files import numbers
 
 NAME: Final = "cgroup.procs"
-"""The file by which the journal knows a cgroup whose tasks have hints."""
+"""The file by which the journal knows a cgroup whose tasks have a hint."""
 
 _Change = Callable[[int], KernelInterfaceError | None]
 
@@ -32,16 +32,16 @@ def tell(folder: str, version: int, hint: Hint) -> KernelInterfaceError | None:
 
 
 def reset(folder: str, version: int, told: str) -> KernelInterfaceError | None:
-    """Give all tasks of a cgroup, and of those below it, the kernel's defaults; the first refusal is returned.
+    """Give all tasks of a cgroup, and of the cgroups below it, the kernel's defaults; the first refusal is returned.
 
-    `told`: what the journal holds for them, the name of a policy.
+    `told`: the journal's value for them, the name of a policy.
     """
     policy = Policy(told) if told in set(Policy) else Policy.OTHER
     return _each(folder, version, lambda tid: scheduler.reset(tid, policy))
 
 
 def _each(folder: str, version: int, do: _Change) -> KernelInterfaceError | None:
-    """Deal with every task once, until nobody new is found; the first refusal ends it."""
+    """Call `do` for every task once, until no new task is found; the first refusal ends it and is returned."""
     seen: set[int] = set()
     for _ in range(_ROUNDS):
         new = [tid for tid in _members(folder, version) if tid not in seen]
