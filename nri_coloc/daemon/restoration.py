@@ -112,7 +112,7 @@ def restore(place: Place, runtime: RuntimeAt | None, seconds: float = float("inf
     if runtime is None:
         put_back = files.restore(journal, root, version)
         return done._replace(files=put_back, unwritten=put_back.unwritten)
-    put_back = files.restore(journal, root, version, _is_of_a_container)
+    put_back = files.restore(journal, root, version, frozenset(filter(_is_of_a_container, entries)))
     done = done._replace(files=put_back, unwritten=put_back.unwritten)
     if busy:
         return done._replace(unreachable=busy)

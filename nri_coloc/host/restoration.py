@@ -6,7 +6,7 @@ are `daemon.spec_restoration`'s work, which needs the runtime.
 """
 
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from nri_coloc.core import kubepods
@@ -37,11 +37,11 @@ class Restored:
 
 
 def restore(
-    journal: Journal, host_root: str, version: int, also_kept: Callable[[str], bool] = lambda _file: False
+    journal: Journal, host_root: str, version: int, also_kept: frozenset[str] = frozenset()
 ) -> Restored:
     """Write back all originals in an order that the kernel takes; shorten the journal to the refused ones.
 
-    also_kept: tells the entries that are needed later.
+    also_kept: entries that are needed later.
     A refused value is tried once more at the end: two files that bound each other can be in each other's way.
     """
     root = host_root.rstrip("/")
@@ -52,7 +52,7 @@ def restore(
     if refused:
         refused = _put_all_back(root, {file: originals[file] for file in refused}, version, apart)
     put_back = [file for file in originals if file not in refused]
-    kept = [file for file in originals if file in refused or also_kept(file)]
+    kept = [file for file in originals if file in refused or file in also_kept]
     unwritten = journal.keep(kept) if put_back else ""
     gone = tuple(file for file in put_back if not os.path.exists(root + file))  # noqa: PTH110 - never raises
     there = [file for file in put_back if file not in gone]
