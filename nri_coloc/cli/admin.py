@@ -7,21 +7,21 @@ from nri_coloc.service.admin_client import AdminClient
 
 
 def pause(path: str, seconds: int, reason: str) -> int:
-    """Pause lending; raise ColocError, here as below, if the daemon did not do it."""
+    """Pause lending. Like all commands here, raise ColocError if the daemon refuses the order."""
     until = AdminClient(path).pause_lending(seconds, reason).until
     print(f"lending is paused until {plain(until)}; nri-coloc admin resume ends the pause earlier")
     return 0
 
 
 def resume(path: str) -> int:
-    """End a pause."""
+    """End a pause of lending."""
     was_paused = AdminClient(path).resume_lending().was_paused
     print("lending continues" if was_paused else "lending was not paused")
     return 0
 
 
 def reload(path: str) -> int:
-    """Have the configuration read now; 1 for an invalid one."""
+    """Make the daemon read its configuration; return 1 if it is invalid."""
     found = AdminClient(path).reload()
     if found.valid:
         print("the configuration was read and is in force")

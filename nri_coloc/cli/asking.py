@@ -1,7 +1,7 @@
-"""Asking the running daemon over HTTP, for the commands that show what it knows.
+"""Query the running daemon over HTTP, for the commands that show its state.
 
-It is on this machine: no proxy is asked, whatever the environment says. Names in its answers come from pods, and a
-terminal must not obey them: `plain` makes them fit to print.
+The daemon is on this machine, so no proxy is used, even if the environment names one. Names in its answers come from
+pods, and a terminal must not obey them: `plain` makes them safe to print.
 """
 
 import http.client
@@ -18,18 +18,18 @@ from nri_coloc.errors import ColocError, SettingsError
 
 TIMEOUT_S: Final = 30.0
 PAGE: Final = 1000
-"""The most records that `/v1/audit` gives at once."""
+"""The most records in one answer of `/v1/audit`."""
 
 
 _WHITE_SPACE: Final = re.compile(r"[^\S ]+")
 
 
 class DaemonSilent(ColocError):
-    """The daemon cannot be asked, or answered what makes no sense."""
+    """The daemon does not answer, or its answer is not valid."""
 
 
 def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
-    """Return what the daemon says at a path, whatever its status (a `/readyz` that says no is an answer too)."""
+    """Return the daemon's answer at a path, with any HTTP status (`/readyz` of a daemon that is not ready too)."""
     try:
         host, port = endpoint.split(address)
     except ValueError as error:
@@ -54,9 +54,10 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
 
 
 def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]:
-    """Return the audit records that the daemon still has, of one pod if it is named; oldest first.
+    """Return the audit records that the daemon still has, oldest first.
 
-    `since`: the sequence number after which they begin.
+    pod: only records of this pod, "" for all.
+    since: only records with a higher sequence number.
     """
     found: list[dict[str, Any]] = []
     while True:
@@ -73,7 +74,7 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
 
 @contextmanager
 def understood(address: str) -> Iterator[None]:
-    """Have an answer that lacks what the daemon's has be a stranger's; raises DaemonSilent."""
+    """Raise DaemonSilent if the block finds that an answer lacks a field of the daemon's answers."""
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:

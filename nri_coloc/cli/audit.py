@@ -6,7 +6,7 @@ from nri_coloc.cli import asking
 
 
 def run(address: str, pod: str, limit: int) -> int:
-    """Print the newest records, oldest first; ColocError if the daemon cannot be asked."""
+    """Print the newest records, oldest first; raise ColocError if the daemon does not answer."""
     for record in asking.records(address, pod)[-limit:]:
         print(json.dumps(record))
     return 0

@@ -1,4 +1,4 @@
-"""The commands: what each one's arguments are, and one function for each, which returns its exit code.
+"""The commands: the arguments of each, and a function for each, which returns the exit code.
 
 Commands import what they need when they run: `check-config` needs no gRPC, the daemon no terminal drawing.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from nri_coloc.daemon.restoration import RuntimeAt
 
 DAEMON = "127.0.0.1:9744"
-"""Where the daemon answers by default."""
+"""The default address of the daemon's HTTP interface."""
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run one command; raises what it raises."""
+    """Run one command and return its exit code; the command's errors are raised."""
     try:
         options = _parser().parse_args(arguments)
         return int(options.command(options, environment))
@@ -145,7 +145,7 @@ def _positive(text: str) -> int:
 
 
 def _text(argument: str) -> str:
-    """Refuse what others must be able to spell: a path that we open ourselves may be any bytes."""
+    """Return the text; refuse undecodable bytes, which other programs cannot read. A path may be any bytes."""
     try:
         argument.encode()
     except UnicodeEncodeError as error:
@@ -155,7 +155,7 @@ def _text(argument: str) -> str:
 
 
 def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    # until the daemon takes its signals itself: putting it together takes half a second, and a pod may be gone by then
+    # until the daemon handles its signals: its construction takes half a second, and a pod may end meanwhile
     former = signal.signal(signal.SIGTERM, _end_well)
     try:
         return _served(options, environment)

@@ -1,7 +1,7 @@
-"""The daemon as a process of its own, for a command that shows it at work: started, asked over HTTP, ended.
+"""Run the daemon as its own process for the demo: start it, query it over HTTP, end it.
 
-It is the unmodified program, run by this interpreter; what it prints goes to files. Whoever asks learns at
-once, in a sentence, when it is gone.
+It is the unmodified program, run by this interpreter; its output goes to files. If it has ended, the next query raises
+DaemonGone with the reason.
 """
 
 import socket
@@ -16,7 +16,7 @@ from nri_coloc.cli import asking
 from nri_coloc.errors import ColocError
 
 GRACE_S: Final = 3.0
-"""Between SIGTERM and SIGKILL; the daemon promises two seconds."""
+"""Seconds between SIGTERM and SIGKILL; the daemon promises to end within two."""
 
 
 class DaemonGone(ColocError):
@@ -24,7 +24,7 @@ class DaemonGone(ColocError):
 
 
 class DaemonProcess:
-    """Runs while its `with` block does."""
+    """A daemon that runs as long as the `with` block."""
 
     def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
         self._port = _free_port()
@@ -37,7 +37,7 @@ class DaemonProcess:
 
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
-            # a session of its own: the terminal's Ctrl-C is ours, and we end it in order
+            # its own session: Ctrl-C reaches only this process, which then ends the daemon in order
             self._process = subprocess.Popen(  # noqa: S603 - our own program with our own arguments
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -50,7 +50,7 @@ class DaemonProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process is not None  # __enter__ has started it
+        assert self._process is not None  # started by __enter__
         self._process.terminate()
         try:
             self._process.wait(GRACE_S)
@@ -63,15 +63,15 @@ class DaemonProcess:
         return self._process.pid if self._process else 0
 
     def check(self) -> None:
-        """Raise DaemonGone if it has ended."""
-        assert self._process is not None  # asked only inside the `with` block
+        """Raise DaemonGone if the daemon has ended."""
+        assert self._process is not None  # called only inside the `with` block
         code = self._process.poll()
         if code is not None:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             raise DaemonGone(f"the daemon {how}{self._last_words()}")
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Return what the daemon says at a path, None while it does not listen yet."""
+        """Return the daemon's answer at a path, None while it does not listen yet."""
         self.check()
         try:
             return asking.ask(f"127.0.0.1:{self._port}", path)

@@ -1,8 +1,8 @@
 """`nri-coloc demo`: a day on a simulated node in half a minute, with the real daemon as its own process.
 
-This process plays the machine, the kubelet and the runtime; the daemon decides. What is shown comes from the
-daemon's own /v1/state and /v1/audit over HTTP and from nothing else; only the check compares it with the files
-that the daemon was to change. If the daemon ends, so does the demo, with a failure.
+This process simulates the machine, the kubelet and the runtime; the daemon decides. Everything on the screen comes from
+the daemon's /v1/state and /v1/audit over HTTP. Only the check compares these with the files that the daemon writes. If
+the daemon ends, the demo fails.
 """
 
 import signal
@@ -27,13 +27,13 @@ STEP_S: Final = 0.05
 CONNECT_S: Final = 60.0
 
 CHECKS: Final = (5.0, 10.5, 16.5, HOURS)
-"""Hours at which everything is compared: after night, morning, noon and evening."""
+"""Hours at which all containers are compared: after night, morning, noon and evening."""
 
 DONE, FAILED = 0, 1
 
 
 def run(seconds: float, topology: str) -> int:
-    """Play a day within `seconds` on the machine called `topology`; returns the exit code."""
+    """Run a day within `seconds` on the machine `topology`; return the exit code."""
     if topology not in machines.MACHINES:
         raise SettingsError(f"there is no machine {topology!r}; there are {', '.join(machines.MACHINES)}")
     with _ended_by_signals():
@@ -44,7 +44,10 @@ def run(seconds: float, topology: str) -> int:
             print(f"nri-coloc demo: {text}", file=sys.stderr)
         except OutputRefused:
             raise  # the reader closed the output, or the disk is full: the caller handles it
-        except (ColocError, OSError) as error:  # OSError: no room, or a folder too deep for a socket
+        except (
+            ColocError,
+            OSError,
+        ) as error:  # OSError: the disk is full, or a path is too long for a socket
             print(f"nri-coloc demo: {error}", file=sys.stderr)
     return FAILED
 
@@ -95,7 +98,7 @@ class Demo:
             time.sleep(STEP_S)
 
     def play(self, show: Show) -> None:
-        """Let the day pass; show everything that the daemon says of it."""
+        """Run the day, and show the daemon's state and records."""
         began, self._began_at = time.monotonic(), time.time()
         while self._day.hour < HOURS or self._check.waits:
             self._day.advance((time.monotonic() - began) * self._hours_per_second)
@@ -107,7 +110,7 @@ class Demo:
         self._show_news(show, self._ask("/v1/state"))
 
     def summary(self) -> str:
-        """Return what was seen and checked, in a few lines."""
+        """Return the counts and the checks in a few lines."""
         return f"The day is over: {self._records} audit records.\n{self._check.words()}"
 
     def _show_news(self, show: Show, state: dict[str, Any]) -> None:
@@ -126,7 +129,7 @@ class Demo:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP clean up as Ctrl-C does."""
+    """Make SIGTERM and SIGHUP clean up as Ctrl-C does."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
     former = [signal.signal(number, signal.default_int_handler) for number in numbers]
     try:

@@ -1,6 +1,6 @@
 """Check that the daemon's report equals the simulated cgroup files: the demo's own proof.
 
-Asked again and again for a while, since writing, reading back and reporting are not one moment.
+The check is repeated for a while, because writing, reading back and reporting take time.
 """
 
 import time
@@ -19,11 +19,11 @@ Reported = Sequence[Mapping[str, Any]]
 
 
 class ReportIsWrong(ColocError):
-    """The daemon reports something else than it did."""
+    """The daemon's report differs from the files that it wrote."""
 
 
 class Check:
-    """Becomes due at certain hours and stays so until report and files agree; too long is a failure."""
+    """Compares at certain hours, repeatedly until report and files agree; after `SETTLE_S` seconds it fails."""
 
     def __init__(self, node: Node, hours: Sequence[float]) -> None:
         self.compared: list[int] = []
@@ -35,11 +35,11 @@ class Check:
 
     @property
     def waits(self) -> bool:
-        """Whether a comparison is still to succeed."""
+        """Return whether a comparison has not succeeded yet."""
         return self._waits
 
     def look(self, hour: float, reported: Reported) -> None:
-        """Compare if it is time to; raise ReportIsWrong if they have differed for too long."""
+        """Compare if a comparison is due; raise ReportIsWrong after the same difference for `SETTLE_S` seconds."""
         while self._due and self._due[0] <= hour:
             self._due.pop(0)
             self._waits = True
@@ -55,7 +55,7 @@ class Check:
             raise ReportIsWrong("the daemon's report and the cgroup files differ: " + "; ".join(wrong))
 
     def words(self) -> str:
-        """Return what was compared."""
+        """Return the numbers of compared containers, as a sentence."""
         counts = ", ".join(map(str, self.compared))
         return (
             f"Check passed: the daemon's report and the cgroup files agree on {sum(self.compared)} pins "
@@ -65,7 +65,7 @@ class Check:
 
 
 def differences(node: Node, reported: Reported) -> Iterator[str]:
-    """Yield a sentence for each container whose files say something else than the daemon."""
+    """Yield a sentence for each container whose files differ from the daemon's report."""
     known = node.runtime.containers
     if {one["id"] for one in reported} != set(known):
         yield f"{len(reported)} containers are reported, {len(known)} exist"

@@ -1,6 +1,6 @@
 """The demo without a terminal: one plain line for each audit record; and code that both displays share.
 
-Only the daemon's words are used. The hour is the record's own time, put on the scale of the simulated day.
+Only the daemon's words are shown. The hour is the record's time, converted to the simulated day.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from nri_coloc.cli.asking import plain
 Record = Mapping[str, Any]
 
 EVENT_WIDTH: Final = 18
-"""As long as "annotation.invalid"."""
+"""The length of "annotation.invalid"."""
 
 _RESIZES: Final = ("pool.resize", "reclaim.suppress", "reclaim.grow")
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A moment of the day: its hour, how to turn real time into hours, and the daemon's /v1/state."""
+    """A moment of the day: its hour, the conversion of real time into hours, and the daemon's /v1/state."""
 
     hour: float
     began_at: float
@@ -29,19 +29,19 @@ class Scene:
     state: Mapping[str, Any]
 
     def clock(self, record: Record) -> str:
-        """Return the hour of a record as HH:MM; what came before the day is its first minute."""
+        """Return the hour of a record as HH:MM; an earlier record gets the day's first minute."""
         at = datetime.fromisoformat(record["ts"]).timestamp()
         return clock(max(0.0, at - self.began_at) * self.hours_per_second)
 
 
 class Show(Protocol):
-    """Takes what is new."""
+    """A display of the day: it gets each new scene and its records."""
 
     def news(self, scene: Scene, records: Sequence[Record]) -> None: ...
 
 
 class PlainLines:
-    """Writes a line for each record."""
+    """A display that writes a line for each record."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

@@ -1,6 +1,6 @@
 """The demo in a terminal: the node as coloured cells, pools, containers, and the last decisions.
 
-The node and the decisions are drawn as `nri-coloc top` draws them; the hour of the simulated day is the demo's own.
+Node and decisions are drawn as in `nri-coloc top`; the demo adds the hour of the simulated day.
 """
 
 from collections import deque
@@ -18,14 +18,14 @@ from nri_coloc.cli.demo_lines import Record, Scene, clock, placement
 from nri_coloc.cli.picture import Decision, NodePicture
 
 SHOWN: Final = 7
-"""Decisions on the screen, newest first: what does not fit into the window is the oldest."""
+"""Decisions on the screen, newest first: if the window is too small, the oldest are cut off."""
 
 QUIET: Final = frozenset({"daemon.start", "runtime.compare"})
-"""Events of the daemon's own life, which tell a newcomer nothing about CPUs."""
+"""Events about the daemon itself, which say nothing about CPUs."""
 
 
 class Screen:
-    """Shows while its `with` block runs; the last picture stays."""
+    """A display in the terminal during the `with` block; the last picture stays."""
 
     def __init__(self, machine: str, console: Console | None = None) -> None:
         self._machine = machine
@@ -43,7 +43,7 @@ class Screen:
         self._live.stop()
 
     def news(self, scene: Scene, records: Sequence[Record]) -> None:
-        """Draw the scene; the records join the list of decisions."""
+        """Draw the scene, and add the records to the list of decisions."""
         for record in records:
             if record["event"] not in QUIET:
                 self._last.appendleft(Decision(scene.clock(record), record, placement(record)))

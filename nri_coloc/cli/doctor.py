@@ -1,8 +1,8 @@
-"""`nri-coloc doctor`: can this machine do what the daemon wants of it, and is the daemon well?
+"""`nri-coloc doctor`: check that the machine has all that the daemon needs, and that the daemon works.
 
-Each check looks at one thing and says in a sentence how to mend it. Nothing is changed but for trials that are taken
-away at once: a small file in the state folder, an attribute of a cgroup. Neither socket is connected to: a runtime
-would take the command for a plugin. `fail`: pods are not placed; `warn`: some wish goes without effect.
+Each check covers one condition; its sentence has the remedy. Only two trial writes change anything. Both are removed
+at once: a small file in the state folder, and an attribute of a cgroup. No socket is connected to, because a runtime
+would take the command for a plugin. `fail`: pods are not placed; `warn`: a setting may have no effect.
 """
 
 import re
@@ -55,7 +55,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """Where to look. `own_status` is the file in which the kernel tells our own capabilities."""
+    """The paths and addresses to check.
+
+    own_status: the file with this process's capabilities.
+    """
 
     nri_socket: str
     cri_socket: str
@@ -66,7 +69,7 @@ class Patient:
 
 
 def run(patient: Patient) -> int:
-    """Print every check; 1 if one fails."""
+    """Print all checks; return 1 if one fails."""
     found = list(checks(patient))
     wide = max(len(check.name) for check in found)
     for check in found:
@@ -80,7 +83,7 @@ def run(patient: Patient) -> int:
 
 
 def checks(patient: Patient) -> Iterator[Check]:
-    """Look at everything, one thing after the other; what cannot be read fails its own check only."""
+    """Yield the checks one by one; an unreadable file fails only its own check."""
     yield _socket(
         "NRI socket",
         patient.nri_socket,
@@ -199,7 +202,7 @@ def _capability(patient: Patient) -> Check:
 
 
 def _state_folder(patient: Patient) -> Check:
-    """Judge the folder by a real write; where there is none yet, by one in the folder in which it would be made."""
+    """Return the check of the state folder by a real write. If it does not exist yet, its nearest parent is tried."""
     folder = Path(patient.state_dir)
     nearest = next(path for path in (folder, *folder.absolute().parents) if _is_there(path))
     error = state_folder.tried(str(nearest), durably=True)
@@ -213,7 +216,7 @@ def _state_folder(patient: Patient) -> Check:
 
 
 def _unwritable(folder: Path, error: OSError) -> Check:
-    """Word a refused write; a disk in trouble costs `restore` and no placement."""
+    """Return the check after a refused write. A full or failing disk affects `restore`, not the placement of pods."""
     if error.errno in TROUBLE:
         why = "pods are placed nevertheless, but `restore` may not know every original value; free disk space"
         return Check("state folder", "warn", f"{folder} cannot be written: {error.strerror}; {why}")
@@ -222,7 +225,7 @@ def _unwritable(folder: Path, error: OSError) -> Check:
 
 
 def _original_values(patient: Patient) -> Check:
-    """Tell whether original values outlive the state folder."""
+    """Return the check whether original values are also stored outside the state folder."""
     marks = Marks(cgroup_layout.detect(patient.host_root).mounts)
     marks.probe()
     if marks.work:
@@ -235,7 +238,7 @@ def _original_values(patient: Patient) -> Check:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether we see it; where we may not look, the folder that keeps us out is the one to name."""
+    """Return whether the path exists. A path without access counts as missing, so a message names its parent."""
     try:
         return path.exists()
     except PermissionError:
@@ -265,7 +268,10 @@ def _told_by_it(patient: Patient) -> Iterator[Check]:
 
 
 def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:
-    """Judge the kubelet; a daemon whose settings go with a static CPU manager has said so in its readiness."""
+    """Return the check of the kubelet's CPU manager.
+
+    left_to_it: whether the daemon's settings are valid, which with a static CPU manager means that its pins are kept.
+    """
     found = kubelet.read(patient.host_root)
     if found.policy == "unknown":
         return Check("kubelet", "warn", f"{found.problem}; whether it pins containers is unknown")
@@ -277,7 +283,7 @@ def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:
 
 
 def _runtime(records: list[dict[str, Any]]) -> Check:
-    """Say what is known of the runtime's NRI, from the daemon's last registration."""
+    """Return the check of the runtime's NRI version, from the daemon's last registration."""
     said = [r["because"] for r in records if r.get("event") == "runtime.connect"]
     known = _CONNECTED.match(said[-1]) if said else None
     if known is None:
@@ -294,14 +300,14 @@ def _runtime(records: list[dict[str, Any]]) -> Check:
 
 
 def _host_groups(records: list[dict[str, Any]]) -> Iterator[Check]:
-    """Say of each cgroup that the settings name whether it could be held to the box's CPUs, as it was told last."""
+    """Yield a warning for each host group whose last record says that the reclaim pool cannot limit it."""
     last = {r.get("value"): r for r in records if r.get("key") == SETTING}
     unboxable = [str(r.get("because")) for r in last.values() if r.get("reason") == Reason.NO_CPUSET]
     yield from (Check("members", "warn", because) for because in unboxable)
 
 
 def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Iterator[Check]:
-    """Judge the daemon by its own checks: one that does not keep it from being ready is a warning."""
+    """Yield the daemon's own failed checks; a check that does not prevent readiness is a warning."""
     wrong = [f"{name}: {part.get('detail', '')}" for name, part in parts.items() if not part.get("ok")]
     if ready.get("ready") is not True:
         yield Check("daemon", "fail", f"it is not ready; {'; '.join(wrong) or 'it gives no reason'}")

@@ -1,7 +1,7 @@
-"""`nri-coloc explain NAMESPACE/POD[/CONTAINER]`: where each container is now, and the decisions that put it there.
+"""`nri-coloc explain NAMESPACE/POD[/CONTAINER]`: each container's present CPUs, and the decisions that led to them.
 
-Pure but for `run`: the daemon's state and its audit records in, lines out. It adds nothing to the decisions: where no
-record leads to the present CPUs, it says so.
+Only `run` does I/O; the other functions turn the daemon's state and audit records into lines. If no record explains the
+present CPUs, a line says so.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from nri_coloc.errors import ColocError, SettingsError
 Record = Mapping[str, Any]
 
 _MOVING: Final = frozenset({"reconfigured", "main_came", "main_gone", "cpus_freed"})
-"""Reasons of a container.update that put a container elsewhere, as an admission does."""
+"""Reasons of a container.update that places a container again, as an admission does."""
 
 _ADMITTED: Final = "container.admit"
 
 _LATER: Final = 10
-"""How many of the later records are shown, the newest ones."""
+"""Later records that are shown at most: the newest."""
 
 _HEADS: Final = ("node", "free", "whole cores", "verdict")
 
@@ -38,14 +38,14 @@ class Whom:
         return "/".join(filter(None, (self.namespace, self.pod, self.container)))
 
     def matches(self, thing: Record) -> bool:
-        """Whether a container of the state, or a record, is about it."""
+        """Return whether a container of the state, or a record, belongs to it."""
         if (thing.get("namespace"), thing.get("pod")) != (self.namespace, self.pod):
             return False
         return self.container in ("", thing.get("container"))
 
 
 def run(address: str, text: str) -> int:
-    """Print what is known; 1 if that is nothing."""
+    """Print the explanation and return 0; raise ColocError if the daemon has no record of the subject."""
     whom = read(text)
     state = asking.ask(address, "/v1/state")
     pod = f"{whom.namespace}/{whom.pod}"
@@ -58,7 +58,7 @@ def run(address: str, text: str) -> int:
 
 
 def read(text: str) -> Whom:
-    """Take NAMESPACE/POD[/CONTAINER] apart; SettingsError for anything else."""
+    """Return the parts of NAMESPACE/POD[/CONTAINER]; raise SettingsError for another text."""
     parts = text.split("/")
     if len(parts) not in (2, 3) or not all(parts):
         raise SettingsError(f"{text!r} is not NAMESPACE/POD or NAMESPACE/POD/CONTAINER")
@@ -66,9 +66,10 @@ def read(text: str) -> Whom:
 
 
 def merged(kept: Sequence[Record], found: Sequence[Record]) -> list[Record]:
-    """Return both as one, oldest first, each record once; `seq` began again with each process, times go on.
+    """Return both lists as one, oldest first, each record once.
 
-    A container that was admitted by a previous process is admitted again by this one, which decides nothing new.
+    Records are sorted by time, because `seq` begins again with each process. If the previous process admitted
+    a container, this process's admission is left out: it decided nothing new.
     """
     admitted = {record["container_id"] for record in kept if record["event"] == _ADMITTED}
     news = (r for r in found if r["event"] != _ADMITTED or r["container_id"] not in admitted)
@@ -78,7 +79,7 @@ def merged(kept: Sequence[Record], found: Sequence[Record]) -> list[Record]:
 def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
     """Return the whole explanation; raise ColocError if the daemon has no record of the pod.
 
-    `records`: of the pod, and the last one of each pool.
+    records: the records of the pod, and the last record of each pool.
     """
     alive = {c["id"]: c for c in state.get("containers", ()) if whom.matches(c)}
     mine = [r for r in records if whom.matches(r)]
@@ -118,7 +119,7 @@ def _place(container: Record) -> Iterator[str]:
 def _now(container: Record, records: Sequence[Record]) -> Iterator[str]:
     """Yield the newest record that led to the present CPUs, unless it is the decision that placed the container.
 
-    It may be the container's own, its pool's, or, for a container that follows another of its pod, that one's.
+    It is a record of the container, of its pool, or of another container of the pod that this container follows.
     """
     cpus = container["cpus"]
     if not cpus:
@@ -187,7 +188,7 @@ def _annotation(record: Record) -> str:
 
 
 def table(candidates: Sequence[Record]) -> list[str]:
-    """Return the nodes that were considered, in columns."""
+    """Return the NUMA nodes that the decision considered, in columns."""
     if not candidates:
         return []
     keys = [head.replace(" ", "_") for head in _HEADS]

@@ -1,8 +1,9 @@
-"""The program's way in and out: arguments in, an exit code out (`exit_codes`).
+"""The program's entry point: arguments in, an exit code out (`exit_codes`).
 
-An operator's mistake is one sentence on stderr, never a traceback, and Ctrl-C is no mistake. It may come while the
-program is still being loaded, which takes a good part of a second: so everything is imported where it is caught.
-Only an error in the program leaves a traceback.
+An operator's mistake prints one sentence on stderr, never a traceback, and Ctrl-C is no mistake. Ctrl-C may arrive
+while the program is loaded, which takes a good part of a second. So all modules are imported inside the block that
+catches it.
+Only an error in the program prints a traceback.
 """
 
 import os
@@ -13,7 +14,7 @@ from nri_coloc.cli.exit_codes import FAILED, INTERRUPTED, WRONG_USAGE
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run one command; raises only what is a mistake of ours."""
+    """Run one command and return its exit code; only a fault of the program itself is raised."""
     if not arguments and "NRI_PLUGIN_SOCKET" in environment:
         arguments = ["run"]
     try:
@@ -48,12 +49,12 @@ def _failed(why: object, code: int) -> int:
 
 
 def _refused(error: OSError) -> str:
-    """Say what the system refused, and where if it tells."""
+    """Return the system's error as a sentence, with the file if it is known."""
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
     cure = "; run it as root, or as a user with access" if isinstance(error, PermissionError) else ""
     return f"{where}{error.strerror or error}{cure}"
 
 
 def entry() -> None:
-    """Be the console script."""
+    """Run the console script."""
     sys.exit(main(sys.argv[1:], os.environ))

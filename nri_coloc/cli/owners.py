@@ -11,7 +11,7 @@ State = Mapping[str, Any]
 
 
 def owners(state: State) -> dict[str, CPUMask]:
-    """Return CPUs by owner's name, pools first; DaemonSilent for a state that makes no sense."""
+    """Return CPUs by owner's name, pools first; raise DaemonSilent if the state is not valid."""
     try:
         return {name: cpuset.parse(cpus) for name, cpus in _named(state).items() if cpus}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -19,7 +19,7 @@ def owners(state: State) -> dict[str, CPUMask]:
 
 
 def _named(state: State) -> dict[str, str]:
-    """Pools with the same CPUs share a line, and so do containers: a sidecar runs where its main one does."""
+    """Return CPU lists by name. Pools with equal CPUs share a line, and so do a main container and its sidecars."""
     pools = {
         name: pool["cpus"] for name, pool in state["pools"].items() if name not in ("reserved", "dedicated")
     }

@@ -1,7 +1,7 @@
-"""The node in a terminal: CPUs by owner, pools, containers, last decisions.
+"""Draw the node in a terminal: CPUs by owner, pools, containers, last decisions.
 
-All of it comes from the daemon's /v1/state and its audit records. Each CPU has its owner's sign beside its number, and
-the legend has the same sign: colours are never needed to read it. Only the owners' colours are remembered.
+All data comes from the daemon's /v1/state and its audit records. Each CPU has its owner's sign beside its number, and
+the legend has the same sign, so no reader needs colours. Only the owners' colours are kept between two pictures.
 """
 
 import sys
@@ -43,7 +43,7 @@ Colour = Callable[[Owner], str]
 
 
 class Decision(NamedTuple):
-    """An audit record on the screen: `at` as it is shown, `cpus` that it gives, "" for none."""
+    """An audit record on the screen: `at` is the shown time, `cpus` the CPUs that it gives, "" for none."""
 
     at: str
     record: Record
@@ -51,7 +51,7 @@ class Decision(NamedTuple):
 
 
 class NodePicture:
-    """Draws states of one node; an owner keeps its colour from one to the next."""
+    """Draws states of one node; an owner keeps its colour between two pictures."""
 
     def __init__(self) -> None:
         self._colours: dict[str, str] = {}
@@ -59,7 +59,7 @@ class NodePicture:
     def drawn(
         self, state: Mapping[str, Any], decisions: Iterable[Decision], rows: int = sys.maxsize
     ) -> Group:
-        """Return /v1/state and the decisions, to be printed; of the containers at most `rows`."""
+        """Return the picture of /v1/state and the decisions, with at most `rows` containers."""
         layout = overview.layout(state)
         return Group(
             Panel(
@@ -91,7 +91,7 @@ class NodePicture:
 
 
 class _Cells:
-    """A row of CPUs for each memory node, as many as the terminal is wide: 4, 8, 16… so that rows line up."""
+    """Rows of CPUs for each NUMA node. A row has 4, 8, 16… CPUs, by the terminal's width, so that rows line up."""
 
     def __init__(self, layout: Layout, colour: Colour) -> None:
         self._layout = layout

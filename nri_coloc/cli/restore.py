@@ -1,4 +1,4 @@
-"""`nri-coloc restore`: says in lines what was done; refuses while a daemon holds the state folder."""
+"""`nri-coloc restore`: restore original values and print a line for each; refuse while a daemon runs."""
 
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from nri_coloc.host.marks import Marks
 
 
 def is_absent(runtime: RuntimeAt) -> bool:
-    """Whether nothing is at the usual place of a runtime, where no other was named; says so."""
+    """Return whether there is no runtime at the NRI socket, and print a message if there is none."""
     if _may_be_there(runtime.nri_socket):
         return False
     print(
@@ -31,11 +31,11 @@ def _may_be_there(path: str) -> bool:
     try:
         return Path(path).exists()
     except OSError:
-        return True  # where we may not look is asked, and its refusal told
+        return True  # without access the runtime is tried, and its error is printed
 
 
 def run(state_dir: str, host_root: str, runtime: RuntimeAt | None) -> int:
-    """Restore everything, without a runtime the kernel's files alone; 1 if anything was left."""
+    """Restore all values, without a runtime only kernel files; return 1 if a value could not be restored."""
     _refuse_unreadable(state_dir)
     lock = InstanceLock(state_dir)
     try:
@@ -57,7 +57,7 @@ def _place(state_dir: str, host_root: str) -> Place:
 
 
 def _refuse_unreadable(state_dir: str) -> None:
-    """Raise SettingsError where there is no state folder, or a journal that is not for us: it would pass for none."""
+    """Raise SettingsError if the state folder is missing or the journal is unreadable: it would count as empty."""
     journal = Path(state_dir, JOURNAL)
     try:
         if journal in Path(state_dir).iterdir():
@@ -100,7 +100,7 @@ def _shown(value: str) -> str:
 
 
 def _remarks(undone: Undone, journal: Journal) -> Iterator[str]:
-    """Yield sentences on the state folder and the runtime: what was amiss, and the remedy."""
+    """Yield a sentence for each problem of the state folder and the runtime, with its remedy."""
     if undone.unreachable:
         yield (
             f"the runtime's specs could not be read ({undone.unreachable}): containers keep the values of their specs; "

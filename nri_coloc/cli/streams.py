@@ -1,10 +1,10 @@
-"""The standard streams, which are somebody else's: a full disk, a reader who has left, an encoding of few letters.
+"""Handle failures of the standard streams: a full disk, a reader that closed the pipe, a small character set.
 
-What stdout refuses becomes an error of its own here, where it is still known to be stdout that refused; further out it
-would be an OSError like any other file's. What stderr refuses is nobody's failure: there is no third place to say it.
+A failed write to stdout becomes an error of its own here, because callers could not distinguish its OSError from
+another file's. A failed write to stderr is ignored, because no other stream is left to report it.
 
-The subtle thing is what a stream still holds when it has failed. The interpreter flushes it once more at exit, would
-fail again, complain, and end with 120 whatever we return: so the descriptor is turned to /dev/null.
+A failed stream may still hold text. At exit the interpreter flushes it again, fails again, prints a complaint, and ends
+with 120 instead of our exit code. So the descriptor of a failed stream is replaced with /dev/null.
 """
 
 import errno
@@ -17,11 +17,11 @@ from typing import Any, Final, TextIO, cast
 from nri_coloc.errors import ColocError
 
 _NAMES: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
-"""By their descriptors, and how each is opened."""
+"""Name and mode of each stream; the index is its descriptor."""
 
 
 class OutputRefused(ColocError):
-    """Stdout does not take what a command has to say; the text says why, and what helps."""
+    """A write to stdout failed; the text has the reason and the remedy."""
 
 
 class ReaderGone(OutputRefused):
@@ -30,7 +30,7 @@ class ReaderGone(OutputRefused):
 
 @contextmanager
 def complaining() -> Iterator[None]:
-    """Have a stderr that fails forgotten; every stream is open from here on."""
+    """Ignore failures of stderr in the block, and open closed streams."""
     _open_closed()
     stderr = _Complaints(sys.stderr)
     try:
@@ -42,14 +42,14 @@ def complaining() -> Iterator[None]:
 
 @contextmanager
 def output() -> Iterator[None]:
-    """Have stdout's failures raised as OutputRefused; what it holds is written at the end."""
+    """Raise stdout's failures in the block as OutputRefused, and flush stdout at its end."""
     with redirect_stdout(cast("TextIO", _Output(sys.stdout))):
         yield
         sys.stdout.flush()  # or only the interpreter would notice refused output, at its end
 
 
 def _open_closed() -> None:
-    """Open /dev/null where a stream was closed (`>&-`): the next file that is opened would be taken for it."""
+    """Open /dev/null for each closed stream (`>&-`): otherwise the next opened file would get its descriptor."""
     for number, (name, mode) in enumerate(_NAMES):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -60,7 +60,7 @@ def _open_closed() -> None:
 
 
 class _Stream:
-    """A stream that hears of its own failures; all that is not writing is the stream's own."""
+    """A stream that handles its own failed writes; other methods are the wrapped stream's."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -82,10 +82,10 @@ class _Stream:
             self._failed(error)
 
     def _failed(self, error: OSError | UnicodeEncodeError) -> None:
-        """Do what this stream's failure means."""
+        """Handle a failed write or flush."""
 
     def _turn_away(self) -> None:
-        with suppress(OSError):  # io.UnsupportedOperation is one: what has no descriptor needs nothing
+        with suppress(OSError):  # also io.UnsupportedOperation: a stream without a descriptor needs nothing
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
@@ -100,7 +100,7 @@ class _Output(_Stream):
 
 
 class _Complaints(_Stream):
-    """Tries again each time: a daemon's disk may have room again."""
+    """A stderr that tries each write, also after a failure, because a full disk may have room later."""
 
     def end(self) -> None:
         try:

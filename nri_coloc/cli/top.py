@@ -1,7 +1,7 @@
 """`nri-coloc top`: CPUs by owner, lent CPUs and decisions, as they happen.
 
-Asks the running daemon once an interval and draws its answers; nothing is measured here. Without a terminal one
-picture is printed, without colours.
+It queries the running daemon once an interval and draws the answers; it measures nothing. Without a terminal it prints
+one picture without colours.
 """
 
 import os
@@ -28,7 +28,7 @@ SHOWN: Final = 10
 """Decisions on the screen, newest first."""
 
 PLAIN_WIDTH: Final = 160
-"""Columns where there is no terminal to ask."""
+"""Columns if there is no terminal."""
 
 
 class Answers(NamedTuple):
@@ -40,9 +40,9 @@ class Answers(NamedTuple):
 
 
 def run(address: str, interval_s: float) -> int:
-    """Show until `q` or Ctrl-C; DaemonSilent if the daemon cannot be asked when it begins."""
+    """Show until `q` or Ctrl-C; raise DaemonSilent if the daemon does not answer at the start."""
     terminal = sys.stdout.isatty()
-    # FORCE_COLOR and its like would have a pipe be a terminal, where no key could end it
+    # FORCE_COLOR and similar variables would make a pipe a terminal, in which no key could end the program
     console = Console(force_terminal=terminal, width=None if terminal else PLAIN_WIDTH)
     draws = terminal and not console.is_dumb_terminal
     top = Top(address, console.height // 3 if draws else sys.maxsize)
@@ -50,7 +50,7 @@ def run(address: str, interval_s: float) -> int:
     if not draws:
         console.print(top.drawn())
         return 0
-    with suppress(KeyboardInterrupt):  # one way to leave a program that only shows
+    with suppress(KeyboardInterrupt):  # Ctrl-C is one of the ways to end a program that only shows
         _watch(top, console, interval_s)
     return 0
 
@@ -77,7 +77,7 @@ class Top:
         self._answered_at = datetime.now(UTC)
 
     def look(self) -> None:
-        """Ask the daemon; DaemonSilent if it does not answer, or not as ours does."""
+        """Query the daemon; raise DaemonSilent if it does not answer, or if its answer is not valid."""
         ask = asking.ask
         self._answers = Answers(
             ask(self._address, "/v1/state"), ask(self._address, "/v1/capacity"), ask(self._address, "/readyz")
@@ -93,7 +93,7 @@ class Top:
             raise asking.DaemonSilent(f"the server at {self._address} is not nri-coloc") from error
 
     def look_again(self) -> None:
-        """Ask again; a daemon that is silent now leaves its last answers on the screen, and the reason."""
+        """Query again; without an answer, the last answers stay on the screen, with the reason."""
         try:
             self.look()
             self._silent = ""
@@ -120,7 +120,7 @@ class Top:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bytes]]:
-    """Let keys through without Enter; yields what waits some seconds for them and returns what was typed."""
+    """Read keys without Enter; yield a function that waits some seconds and returns the typed bytes."""
     if not sys.stdin.isatty():
         yield lambda seconds: _typed_within(seconds, [])
         return

@@ -1,9 +1,8 @@
-"""The machine as a drawing and as JSON, for `nri-coloc topology`.
+"""Draw the machine as text or JSON for `nri-coloc topology`.
 
-Pure: a topology and owners in, text or a dict out; reading and printing are the command's business. A line
-shows the cores of one L3 group, threads side by side in brackets, so that two CPUs take four lines and 256
-take thirty. A CPU carries one mark; where sets overlap the smallest owner is drawn, for a container says
-more than its pool, and the legend below names every owner in full.
+This module turns a topology and owners into text or a dict; the command reads and prints. A line shows the cores of one
+L3 group, with the threads of a core in brackets. So two CPUs take four lines, and 256 take thirty. A CPU has one mark.
+If sets overlap, the smallest owner is drawn, because a container says more than its pool. The legend names all owners.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,15 +15,15 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.topology import NumaNode, Topology
 
 WIDTH: Final = 110
-"""Columns that a row of cores may take."""
+"""Columns of a row of cores at most."""
 
 _INDENT: Final = " " * 6
 
 FEW: Final = 4
-"""Cores of an L3 group that still go on the line of its title; beyond, every group's rows look alike."""
+"""Cores of an L3 group that fit on the line of its title; with more cores, all rows are below the title."""
 
 BRACKETS: Final = ("[]", "()", "<>")
-"""Around the threads of a core, by its kind, the fastest first."""
+"""Brackets around the threads of a core, by its kind, the fastest first."""
 
 ISOLATED: Final = "*"
 RESERVED: Final = "#"
@@ -33,7 +32,7 @@ MANY: Final = "+"
 
 
 def draw(topology: Topology, owners: Mapping[str, CPUMask] | None = None) -> str:
-    """Draw the machine, and whose each CPU is; the owner called "reserved" has a mark of its own."""
+    """Return the drawing of the machine with the owner of each CPU; the owner "reserved" has its own mark."""
     owners = owners or {}
     signs = _signs(owners)
     marks = _marks(topology, owners, signs)
@@ -49,7 +48,7 @@ def draw(topology: Topology, owners: Mapping[str, CPUMask] | None = None) -> str
 
 
 def as_json(topology: Topology) -> dict[str, Any]:
-    """Return the machine as JSON data, nodes by the names of `/v1/state`."""
+    """Return the machine as JSON data; nodes have the keys of `/v1/state`."""
     return {
         "cpus": cpuset.render(topology.online),
         "isolated": cpuset.render(topology.isolated),
@@ -103,7 +102,7 @@ def _node_lines(
 
 
 def _dies(topology: Topology, cpus: CPUMask) -> list[str]:
-    """Return the numbers of the dies that a set touches; none on a machine whose sockets are one die each."""
+    """Return the numbers of the dies with CPUs of a set; empty if each socket is one die."""
     if topology.dies == topology.packages:
         return []
     return [str(number) for number, die in enumerate(topology.dies) if die & cpus]
@@ -115,7 +114,7 @@ def _node_title(node: NumaNode, here: CPUMask) -> str:
 
 
 def _boxes(topology: Topology, cores: list[CPUMask], marks: Mapping[int, str]) -> list[str]:
-    """Return each core as its threads between brackets, whose shape tells its kind."""
+    """Return each core as its threads in brackets; the shape of the brackets is the core's kind."""
     width = max(len(mark) for mark in marks.values())
     boxes = []
     for core in cores:
@@ -126,14 +125,14 @@ def _boxes(topology: Topology, cores: list[CPUMask], marks: Mapping[int, str]) -
 
 
 def _of_kinds(topology: Topology) -> Iterator[tuple[CPUMask, str]]:
-    """Yield the CPUs of each kind of core and its brackets; kinds beyond the third share them."""
+    """Yield the CPUs and brackets of each kind of core; kinds after the third share their brackets."""
     return zip(topology.kinds, chain(BRACKETS, repeat(BRACKETS[-1])), strict=False)
 
 
 def _rows(title: str, boxes: list[str]) -> Iterator[str]:
-    """Yield rows of cores, the title before the first row if they are few, above them otherwise.
+    """Yield rows of cores. Few cores are on the title's line, more cores on rows below it.
 
-    A full row has 1, 2, 4, 8… cores: rows of a machine's groups then line up with its ids.
+    A full row has 1, 2, 4, 8… cores, so that the rows of all groups line up with the CPU ids.
     """
     if len(boxes) <= FEW:
         yield f"{title}  {' '.join(boxes)}"
@@ -145,7 +144,7 @@ def _rows(title: str, boxes: list[str]) -> Iterator[str]:
 
 
 def _signs(owners: Mapping[str, CPUMask]) -> dict[str, str]:
-    """Give every owner a letter; the reserved CPUs have a sign of their own."""
+    """Return the sign of each owner: a letter, and a sign of their own for reserved CPUs."""
     letters = iter(ascii_letters)
     return {owner: RESERVED if owner == "reserved" else next(letters, MANY) for owner in owners}
 
