@@ -144,7 +144,7 @@ class BurstTuning:
 
 @dataclass(frozen=True, slots=True)
 class HintTuning:
-    """Scheduling hints. `online_slice_us`: EEVDF slice of shared containers, 0 is the kernel's own.
+    """Scheduling hints for the tasks of online and reclaimed containers.
 
     online_slice_us: EEVDF slice of shared containers in µs, 0 is the kernel's own. 100 µs is the least that the kernel
         takes. It cost nothing and took a quarter off p99.9 where it was measured (kernel 6.18, two CPUs).

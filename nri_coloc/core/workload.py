@@ -198,7 +198,7 @@ class Finding:
 
 @value
 class Wish:
-    """The wish of one container after the gate; `because` names the source of the class.
+    """The wish of one container, without the values that its pod may not order.
 
     because: the source of the class.
     knobs: values that an annotation or the operator's class settings order.
