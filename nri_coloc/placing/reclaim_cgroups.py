@@ -157,7 +157,7 @@ def io_weight(state: NodeState, pod_id: str) -> int | None:
         return None
     own = place.wish.knobs.io_weight
     members = [assignment.wish.knobs.io_weight for assignment in state.of_pod(pod_id)]
-    if all(weight == own for weight in members):
+    if members.count(own) == len(members):  # `all` makes a generator, four times in each creation and end
         return own
     return max(weight or KERNELS_IO_WEIGHT for weight in members)
 

@@ -232,8 +232,15 @@ def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assign
 
 def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tuple[Decision, ...]:
     """Return the decisions on values of these pods that changed, and on all values of a pod that was not known."""
-    found = (one for k in pod_ids if k in after.pods for one in _of_pod(before, after, k))
-    return tuple(one for one in found if one is not None)
+    return tuple(
+        [
+            one
+            for pod_id in pod_ids
+            if pod_id in after.pods
+            for one in _of_pod(before, after, pod_id)
+            if one is not None
+        ]
+    )
 
 
 def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
