@@ -46,8 +46,8 @@ INSTEAD = dict(enumerate(FORBIDDEN.values()))
 LIMITS = {
     "documents": 0.5,
     "messages": 1.1,
-    "comments": 2.3,
-    "docstrings": 15.0,
+    "comments": 1.3,
+    "docstrings": 5.5,
     "tests: comments": 14.8,
     "tests: docstrings": 15.0,
     "tests: messages": 10.2,
