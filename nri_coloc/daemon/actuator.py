@@ -243,6 +243,11 @@ class Actuator:
             with self._turn:
                 self._drifts.expect(container_id, *expected)
 
+    def pushed(self, container_id: str) -> None:
+        """Note that the runtime is about to write values of a container, perhaps later than their next change."""
+        with self._turn:
+            self._drifts.pushed(container_id)
+
     def forget(self, container_id: str) -> None:
         """Drop what was known of a container that ended."""
         self._looks.forget(container_id)

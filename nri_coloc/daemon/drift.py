@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
@@ -28,7 +29,7 @@ FORMER_KEPT: Final = 4
 """Former targets that are remembered: as many as can change during one slow update of the runtime."""
 
 RUNTIME_LATE_S: Final = 10.0
-"""How long after a change the runtime may still write the value before it: its update was on its way."""
+"""How long after a push the runtime may still write a value that has changed since: its update was on its way."""
 
 CPUS: Final = "cpuset.cpus"
 
@@ -115,10 +116,15 @@ class Drifts:
         self._ordered: dict[str, Target] = {}
         self._former: dict[str, deque[tuple[float, Target]]] = {}
         self._repairs: dict[str, list[float]] = {}
+        self._pushed: dict[str, float] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
         """Know what the runtime was told of a cgroup's CPUs; nothing else of it was seen yet."""
         self._known[id_] = Target(path, cpus)
+
+    def pushed(self, id_: str) -> None:
+        """Note that the runtime is about to write values of a cgroup, perhaps later than the next change of them."""
+        self._pushed[id_] = self._clock()
 
     def judge(self, id_: str, target: Target, applied: Applied) -> Drift | None:
         """Remember what a cgroup was brought to; returns what somebody else had changed, which counts as a repair."""
@@ -151,7 +157,8 @@ class Drifts:
         """Return a drift; None if the runtime wrote values late that were ordered until just now."""
         former, now = self._former.get(id_, ()), self._clock()
         recent = [target for at, target in former if now - at < RUNTIME_LATE_S]
-        if _all_shown(found, recent):
+        is_writing = now - self._pushed.get(id_, -inf) < RUNTIME_LATE_S
+        if is_writing and _all_shown(found, recent):
             return None
         drift = worded(found, self.count(id_))
         if not _all_shown(found, [target for _, target in former]):
@@ -182,7 +189,7 @@ class Drifts:
 
     def forget(self, id_: str) -> None:
         """Drop a cgroup that is gone, or nobody's business any more."""
-        for known in (self._known, self._ordered, self._former, self._repairs):
+        for known in (self._known, self._ordered, self._former, self._repairs, self._pushed):
             known.pop(id_, None)
         self.refusals.forget(id_)
 

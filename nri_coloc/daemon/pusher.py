@@ -73,7 +73,12 @@ class PushedFiles(Protocol):
 
 
 class Place(Protocol):
-    """Brings a container's cgroup to its values on the caller's thread."""
+    """Brings a container's cgroup to its values on the caller's thread.
+
+    pushed: note that the runtime is about to write values of the container, perhaps late.
+    """
+
+    def pushed(self, container_id: str) -> None: ...
 
     def bring(self, container_id: str) -> None: ...
 
@@ -270,6 +275,7 @@ class Pusher:
 
     def _send(self, container_id: str, changes: Knobs) -> None:
         """Change the runtime's spec of one container, and its cgroup if it runs; raise ColocError if that fails."""
+        self._place.pushed(container_id)
         if not self._runtime.updates_are_safe:
             self._relay.push(container_id, changes)
             return

@@ -40,10 +40,15 @@ class Clock:
         return self.now
 
 
-def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S) -> Drifts:
-    """Return the drifts of a cgroup that was brought to one target after another, the last so many seconds ago."""
+def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S, is_pushed: bool = True) -> Drifts:
+    """Return the drifts of a cgroup that was brought to one target after another, the last so many seconds ago.
+
+    is_pushed: whether the runtime was asked to write the first target.
+    """
     clock = Clock()
     drifts = Drifts(clock)
+    if is_pushed:
+        drifts.pushed("pod")
     for each in wanted:
         drifts.judge("pod", each, found(each.cpus, each.cpus))
     clock.now += seconds
@@ -115,6 +120,11 @@ def test_what_we_had_ordered_before_is_known_again_and_told():
 def test_late_write_of_the_runtime_is_no_drift(seconds: float, *, is_drift: bool):
     drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT), seconds=seconds)
     assert bool(drifts.judge("pod", target(ALL, LIGHT), found(LOW))) is is_drift
+
+
+def test_former_value_without_a_push_is_a_drift():
+    drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT), seconds=0, is_pushed=False)
+    assert drifts.judge("pod", target(ALL, LIGHT), found(LOW))
 
 
 def test_foreign_value_is_a_drift_at_once():

@@ -56,6 +56,7 @@ class Rig:
         self.problem = ""
         self.remembered: list[tuple[str, Knobs, int]] = []
         self.placed: list[str] = []
+        self.announced: list[str] = []
         self.easing: Callable[[str], bool] = lambda _: True
         self.pusher = Pusher(
             self.node,
@@ -75,6 +76,9 @@ class Rig:
 
     def bring(self, container_id: str) -> None:
         self.placed.append(container_id)
+
+    def pushed(self, container_id: str) -> None:
+        self.announced.append(container_id)
 
     def ease(self, container_id: str) -> bool:
         return self.easing(container_id)
@@ -245,6 +249,13 @@ def test_whose_cpus_were_pushed_is_looked_at_at_once(rig):
     rig.pusher._push("app")
     rig.pusher._push("job")
     assert rig.placed == ["app"]
+
+
+def test_a_push_is_announced_before_its_call(rig):
+    rig.runtime.during = lambda: found.extend(rig.announced)
+    found: list[str] = []
+    rig.pusher._push("job")
+    assert found == ["job"]
 
 
 def test_what_a_push_brought_while_the_daemon_ends_is_not_written_once_more(rig):
