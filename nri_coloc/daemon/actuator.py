@@ -1,10 +1,10 @@
-"""The thread that brings cgroups to what the state wants, right after the reply, and keeps them there.
+"""The thread that writes the state's values to cgroups right after each reply, and repairs drift.
 
-It is told ids, never values: each write takes its value from the newest state, so an order that waited is not
-stale and two orders for one cgroup are one write. Between orders it sweeps: whatever somebody reset (systemd, the
-kubelet, a late runc) is put back, and what was read is what `/v1/state` shows as actual.
+Orders carry ids, never values: each write takes its value from the newest state. So an order that waited is not stale,
+and two orders for one cgroup are one write. Between orders the thread sweeps: it repairs values that another writer
+changed (systemd, the kubelet, a late runc). `/v1/state` shows the values that it read as actual.
 
-A `Barrier` is what a dedicated container's start waits for: all former users of its CPUs moved, and read back.
+The start of a dedicated container waits for a `Barrier`: all former users of its CPUs have moved, as read back.
 """
 
 import time
@@ -36,29 +36,33 @@ from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.target import Later
 
 SWEEP_S: Final = 2.0
-"""Between two looks at every cgroup; 110 pods of one container cost 6 ms of one core each time."""
+"""Seconds between two sweeps of all cgroups; with 110 pods of one container a sweep costs 6 ms of one core."""
 
 SWEEP_COST_SHARE: Final = 0.001
-"""Of a core, by which the pause between two sweeps stretches on a node of many pods; up to the longest."""
+"""Share of one core, 0 to 1, that sweeps may use. On a node of many pods the pause between two sweeps gets longer for
+this, up to `LONGEST_SWEEP_S`."""
 
 LONGEST_SWEEP_S: Final = 5 * SWEEP_S
 
 STEP_ASIDE_EVERY: Final = 4
 STEP_ASIDE_S: Final = 50e-6
-"""A pause after so many cgroups, in which a hook that has arrived gets the interpreter's lock. Letting go of it in a
-system call is not enough: it is taken back before the hook's thread has woken. Without it a creation that comes while
-250 cgroups are moved waits 2.7 ms at the median (hook.create.dedicated.250), with it 0.9. Not while a start waits for
-those cgroups: no other hook comes meanwhile, and on a busy machine each pause lasts until this thread has its turn."""
+"""Seconds of pause after `STEP_ASIDE_EVERY` cgroups, in which a waiting hook gets the interpreter's lock.
+
+To release the lock in a system call is not enough: this thread takes it again before the hook's thread has woken. A
+creation while 250 cgroups are moved waits 2.7 ms at the median without the pause (hook.create.dedicated.250), with it
+0.9. There is no pause while a start waits for those cgroups: no other hook comes meanwhile. On a busy machine each
+pause would last until this thread is scheduled again."""
 
 SWEEPS_ASIDE_EVERY: Final = 12
-"""Likewise in a sweep: half a millisecond, as slices of a picture. Pauses after every four were a fifth of its cost."""
+"""Cgroups between two such pauses in a sweep: half a millisecond of work, like one slice of a snapshot. Pauses after
+every four cgroups were a fifth of a sweep's cost."""
 
 TIDY_EVERY: Final = 30
-"""Sweeps between two cleanings of the journal, at most: a minute to five."""
+"""Sweeps between two cleanings of the journal, at most: one to five minutes."""
 
 
 class Barrier:
-    """Counts down the cgroups that must have left some CPUs, as read back; the caller bounds its waiting."""
+    """The cgroups that have not left some CPUs yet, as read back; the caller bounds its wait."""
 
     def __init__(self, taken: CPUMask, moves: Moves) -> None:
         self.taken = taken
@@ -68,19 +72,19 @@ class Barrier:
             self._done.set()
 
     def settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
-        """Take note of the CPUs that a cgroup was read back with; None: it does not exist."""
+        """Note the CPUs that were read back from a cgroup; None: the cgroup does not exist."""
         if cpus is None or not cpus & self.taken:
             self._open.discard((kind, id_))
         if not self._open:
             self._done.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all have left; False if the time is over."""
+        """Return True when all cgroups have left, False after so many seconds."""
         return self._done.wait(seconds)
 
     @property
     def open(self) -> int:
-        """How many cgroups are still to be moved."""
+        """Return the number of cgroups that have not left yet."""
         return len(self._open)
 
 
@@ -93,13 +97,14 @@ class MemoryWrites(Protocol):
 
 
 LookAgain = Callable[[Capability], Capability]
-"""Returns known capabilities with the control files that pods' own cgroups have, once there are pods."""
+"""Returns the known capabilities, completed by the control files of pods' own cgroups once there are pods."""
 
 
 class Actuator:
-    """Orders in, kernel files out.
+    """Writes the kernel files of the pods and containers that it is ordered to write.
 
-    `actual` holds the CPUs last read back, by container id; `unread` why the last reading of a container failed.
+    actual: the CPUs last read back, by container id.
+    unread: why the last reading failed, by container id.
 
     Size: one thread, its orders, and one lock, under which each cgroup is written and judged for drift.
     """
@@ -146,23 +151,22 @@ class Actuator:
         self._thread = Thread(target=self._run, name="actuator", daemon=True)
 
     def start(self) -> None:
-        """Begin to act."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the write at hand; what was applied stays."""
+        """End the thread after the present write; applied values stay."""
         with self._wanted:
             self._stopping = True
             self._wanted.notify()
 
     def ended(self, seconds: float) -> bool:
-        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        """Return whether the thread has ended within so many seconds, or never began."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def sweep_soon(self) -> "Future[int]":
-        """Order a sweep that leaves nothing be, however often it was repaired; how many it looked at is the outcome."""
+        """Order a sweep that also tries paused repairs; return a future of the number of cgroups that it checked."""
         asked: Future[int] = Future()
         with self._wanted:
             self._asked.append(asked)
@@ -172,7 +176,12 @@ class Actuator:
     def submit(
         self, moves: Moves, owner: str = "", taken: CPUMask = 0, waits_for: Moves | None = None
     ) -> None:
-        """Order cgroups to be brought up to date; `owner` gets a barrier for the CPUs that it took."""
+        """Order writes of cgroups.
+
+        owner: a container that gets a barrier, "" for none.
+        taken: the CPUs that it takes.
+        waits_for: the cgroups that leave these CPUs.
+        """
         with self._wanted:
             if owner and waits_for:
                 self._barriers[owner] = Barrier(taken, waits_for)
@@ -181,19 +190,19 @@ class Actuator:
             self._wanted.notify()
 
     def changed(self, change: Change) -> None:
-        """Order the cgroups of a change; forget the containers that ended. For every thread."""
+        """Order the writes of a change, and forget the containers that ended. For any thread."""
         if change.moves and not self._node.tuning.observe:
             self.order(change.moves, change.after, change.owner, change.waits_for)
         for container_id in change.ended:
             self.forget(container_id)
 
     def order(self, moves: Moves, state: NodeState, owner: str, waits_for: Moves) -> None:
-        """Order cgroups to be brought up to date; an owner of CPUs gets a barrier until others have left them."""
+        """Order writes of cgroups; an owner of CPUs gets a barrier for the cgroups that leave them."""
         taken = state.owners.get(owner, 0)
         self.submit(moves, owner if taken else "", taken, waits_for)
 
     def await_departure(self, owner: str, seconds: float) -> Barrier | None:
-        """Wait until the former users of a container's CPUs are gone; the barrier if some are still there."""
+        """Return None when the former users have left a container's CPUs; if the time is over, the barrier."""
         barrier = self._barriers.get(owner)
         if barrier is None:
             return None
@@ -204,9 +213,10 @@ class Actuator:
         return None if gone else barrier
 
     def hand_over(self, taken: CPUMask, leaving: Moves, owners: Moves, seconds: float) -> int:
-        """Move cgroups off CPUs, and when that is read back, or the time is over, pin the new owners to them.
+        """Move cgroups off CPUs, then pin the new owners to them; return the number that did not leave in time.
 
-        Return how many cgroups had not left by then. No sweep pins an owner before. For one thread at a time.
+        The owners are pinned when the departure is read back, or after `seconds`. No sweep pins an owner before. For
+        one thread at a time.
         """
         barrier = Barrier(taken, leaving)
         self._handed_over, self._incoming = barrier, owners
@@ -219,22 +229,22 @@ class Actuator:
         return barrier.open
 
     def former_box(self) -> int:
-        """Return how many CPUs the box's members have of a former life, the fewest; 0 where it had none of them."""
+        """Return the number of CPUs of the smallest reclaim cgroup that the previous process placed, else 0."""
         state = self._node.state
         members = {*self._host_groups.look(), *(targets.pod_path(state.pods[k].pod) for k in state.box)}
         return self._looks.fewest(members & self._writer.placed(), state)
 
     def know_earlier(self) -> None:
-        """Know that containers of the runtime's first list carry the record of an earlier process."""
+        """Note that containers of the runtime's first list carry the record annotation of an earlier process."""
         self._writer.know_earlier()
 
     def take_over(self) -> None:
-        """Know that the runtime told everything: what a former life protected may be given back."""
+        """Note that the runtime has sent its list: values that the previous process left may now be restored."""
         self._protections.take_over()
         self._host_groups.take_over()
 
     def answered(self, container_id: str, state: NodeState) -> None:
-        """Know which CPUs the runtime was told for a container that it is making."""
+        """Note the CPUs and the OOM score that the runtime was sent for a container in creation."""
         expected = targets.cpuset_of(state, container_id)
         answered = state.containers[container_id]
         if self._node.can.oom_by_answer(answered.knobs.oom_score_adj, answered.original.oom_score_adj):
@@ -249,7 +259,7 @@ class Actuator:
             self._drifts.pushed(container_id)
 
     def forget(self, container_id: str) -> None:
-        """Drop what was known of a container that ended."""
+        """Drop the state of a container that ended."""
         self._looks.forget(container_id)
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
@@ -257,8 +267,10 @@ class Actuator:
         self.scores.forget(container_id)
 
     def place(self, container_id: str) -> Drift | None:
-        """Bring one container, or the pod of a VM, to its values now, on the caller's thread; what somebody else had
-        changed of a container is returned."""
+        """Apply one container's values on the caller's thread; return its drift, None if there is none.
+
+        For a container of a VM the pod's cgroup is written first.
+        """
         assignment = self._node.state.containers.get(container_id)
         if assignment is not None and assignment.wish.handler == "pod":
             self._apply_pod(assignment.container.pod_id)
@@ -268,16 +280,16 @@ class Actuator:
         return drift
 
     def bring(self, container_id: str) -> None:
-        """Bring one container to its values now, on the caller's thread, and tell what somebody else had changed."""
+        """Apply one container's values on the caller's thread, and record its drift."""
         drift = self._apply_container(container_id)
         assignment = self._node.state.containers.get(container_id)
         if drift is not None and assignment is not None:
             self._report.drifted(assignment, self._node.state, drift)
 
     def finish(self, container_id: str) -> None:
-        """Set what lies beside the spec of a container that starts: bursts, hints.
+        """Set the values of a starting container that its spec does not carry: bursts and scheduling hints.
 
-        Where files carry every other value too, bursts wait until it runs: a start may not wait for so many writes.
+        If files carry all its other values too, bursts wait until it runs: so many writes would delay its start.
         """
         assignment = self._node.state.containers.get(container_id)
         if assignment is not None and not assignment.by_file:
@@ -285,18 +297,18 @@ class Actuator:
         self.hints.place(container_id)
 
     def place_pod(self, pod_id: str) -> None:
-        """Bring one pod's cgroup to its values now, on the caller's thread; the first shows which files there are."""
+        """Apply one pod's values to its cgroup on the caller's thread; the first pod shows which files there are."""
         known = self._node.can
         self._node.learn(self._look_again(known), instead_of=known)
         self._apply_pod(pod_id)
 
     def place_pods(self, pod_ids: Iterable[str]) -> None:
-        """Bring one pod after the other to its values now, on the caller's thread, whatever one of them meets."""
+        """Apply the values of several pods on the caller's thread; a failure of one pod does not stop the next one."""
         for pod_id in pod_ids:
             self._guarded(self.place_pod, pod_id)
 
     def resized(self, pod_id: str) -> None:
-        """Know that the kubelet is resizing a pod: its values give way to the kubelet's, and to those it goes back."""
+        """Note a resize by the kubelet: its new values take precedence, and are the original ones from now on."""
         place = self._node.state.pods.get(pod_id)
         path = targets.pod_path(place.pod) if place is not None else ""
         if path:
@@ -304,19 +316,19 @@ class Actuator:
         self.bandwidths.resized(pod_id)
 
     def members_outside(self) -> tuple[str, ...]:
-        """Return the box's members outside Kubernetes, the same tuple until that changes."""
+        """Return the paths of the host groups among the reclaim cgroups, the same tuple until they change."""
         return self._host_groups.members
 
     def place_host_groups(self) -> None:
-        """Bring the box's members outside Kubernetes to its values; who is no member any more gets its own back."""
+        """Apply the values of all host groups; restore the original values of former host groups."""
         self._host_groups.place(self._node.can)
 
     def guard_host_group(self, path: str) -> None:
-        """As `guard_pod`, for one of the box's members outside Kubernetes."""
+        """Compare one host group with its values, as `guard_pod` does for a pod."""
         self._host_groups.guard(path, self._node.can)
 
     def guard_pod(self, pod_id: str) -> None:
-        """Compare one pod's cgroup with its values; what somebody reset is put back and told, within the limit."""
+        """Compare one pod's cgroup with its values; repair and record drift, within the limit of repairs."""
         self._keep_pod(pod_id)
 
     def files_of_pod(self, pod_id: str) -> tuple[str, ...]:
@@ -325,7 +337,7 @@ class Actuator:
         return self._writer.files_of(target) if target is not None else ()
 
     def files_of_host_group(self, path: str) -> tuple[str, ...]:
-        """As `files_of_pod`, for one of them."""
+        """Return the files of a host group that hold its values."""
         return self._writer.files_of(targets.of_host_group(self._node.state, path, self._node.can))
 
     def _run(self) -> None:
@@ -356,7 +368,7 @@ class Actuator:
             self._protections.keep(self._node.can)
 
     def _sweep_for(self, asked: "list[Future[int]]") -> None:
-        """Sweep because somebody wants it now; what was let be has another chance."""
+        """Carry out ordered sweeps as one; paused repairs and refused writes are tried again."""
         for drifts in (
             self._drifts,
             self.bandwidths.drifts,
@@ -397,36 +409,39 @@ class Actuator:
         self._leftovers.forget_gone(now)
 
     def _read_cpus(self, container_id: str) -> None:
-        """Look, as an observer, at what a container has."""
+        """Read a container's CPUs and change nothing, in mode observe."""
         state = self._node.state
         assignment = state.containers.get(container_id)
         if assignment is not None:
             self._looks.at(assignment, state)
 
     def _each(self, apply: Callable[[str], object], ids: Iterable[str], aside_every: int) -> None:
-        """Deal with one cgroup after the other, and step aside after so many."""
+        """Call `apply` for each id, with a pause after every `aside_every` ids."""
         for number, id_ in enumerate(ids, 1):
             self._guarded(apply, id_)
             if not (number % aside_every or self._awaited):
                 time.sleep(STEP_ASIDE_S)
 
     def _guarded(self, apply: Callable[..., object], *what: object) -> None:
-        """Deal with one cgroup; a failure that nobody foresaw must not keep the others from their values."""
+        """Call `apply` and log any failure, so that other cgroups still get their values."""
         try:
             apply(*what)
         except Exception as error:
             self._report.log.exception("writing a cgroup failed", what=what, exc_info=error)
 
     def _keep_container(self, container_id: str) -> None:
-        """Put right what somebody reset, within the limit."""
+        """Repair a container's drift, within the limit of repairs."""
         if container_id not in self._incoming.containers and self._is_due("container", container_id):
             self.bring(container_id)
 
     def _is_due(self, kind: str, id_: str) -> bool:
-        """Whether a look deals with a cgroup; nobody waits any longer for one that its rival may have for now."""
+        """Return whether a sweep checks a cgroup; not while its repairs or refused writes are paused.
+
+        Barriers stop waiting for a cgroup whose repairs are paused: another writer has it for now.
+        """
         if not self._drifts.lets_be(id_):
             return True
-        if not self._drifts.refusals.pauses(id_):  # one that was refused may be on the awaited CPUs yet
+        if not self._drifts.refusals.pauses(id_):  # after a refusal it may still be on the CPUs
             self._settle(kind, id_, None)
         return False
 
@@ -451,7 +466,7 @@ class Actuator:
         for later in applied.later:
             self._memory.later(later, assignment)
         self._settle("container", container_id, cpus)
-        # one without a process is still being made: its cgroup is there before its values are
+        # a container without a process is in creation: its cgroup exists before its values do
         return drift if assignment.container.pid else None
 
     def _keep_pod(self, pod_id: str) -> None:

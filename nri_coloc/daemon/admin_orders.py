@@ -1,8 +1,8 @@
-"""What comes in over the admin socket, carried out where it belongs: by the thread that owns what it changes.
+"""Orders from the admin socket, each carried out by the thread that owns the changed data.
 
-Orders arrive on gRPC's threads. Settings, pauses and comparisons are the main thread's: they are handed to it and done
-with its next turn (`look`), so that nobody else ever swaps the settings. Cgroups are the actuator's. The caller waits,
-with a bound, and is told at once when the daemon stops. Every order leaves a record, done or not.
+Orders arrive on gRPC's threads. The main thread alone swaps settings, so it carries out reloads, pauses and comparisons
+in its next turn (`look`). Cgroups belong to the actuator. The caller waits, with a bound, and gets an error at once
+when the daemon stops. Every order leaves a record, done or not.
 """
 
 import time
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from nri_coloc.service.admin_calls import AdminServer
 
 WAIT_S: Final = 30.0
-"""For the outcome of an order; a turn of the main thread comes every second, CRI's list takes ten at most."""
+"""Seconds that a caller waits for the outcome of an order. The main thread takes a turn every second, and CRI's list
+takes ten at most."""
 
 STRANGERS_EVERY_S: Final = 60.0
 """Seconds between two records of refused callers."""
@@ -47,7 +48,7 @@ Result = TypeVar("Result")
 
 
 class AdminOrders:
-    """`look` is for the main thread, `stop` for any; the others wait and are for gRPC's threads."""
+    """`look` is for the main thread, `stop` for any; all other methods may wait and are for gRPC's threads."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class AdminOrders:
     # ---- the main thread ----
 
     def look(self, now: float) -> None:
-        """Do what was handed over, and end a pause whose time is over."""
+        """Carry out the orders that were handed over, and end a pause whose time is over."""
         with suppress(Empty):
             while True:
                 future, work = self._handed.get_nowait()
@@ -91,7 +92,7 @@ class AdminOrders:
             )
 
     def stop(self) -> None:
-        """Let nobody wait for a daemon that stops."""
+        """Decline all orders that wait, because the daemon stops."""
         with self._turn:
             self._stopped = True
             waiting = [*self._waiting]
@@ -103,7 +104,7 @@ class AdminOrders:
     # ---- the admin socket ----
 
     def turned_away(self, caller: Caller) -> None:
-        """Say who was not let in; a flood of them makes one record a minute."""
+        """Record a refused caller, at most once a minute however many callers are refused."""
         self._strangers += 1
         now = time.monotonic()
         if now - self._stranger_told_at < STRANGERS_EVERY_S:
@@ -115,7 +116,7 @@ class AdminOrders:
         self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because, extra={"inputs": inputs})
 
     def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
-        """Pause, as `service.orders.Orders` has it."""
+        """Pause lending and return the end of the pause, as described in `service.orders.Orders`."""
         asked = f"pause lending for {seconds} s{f' ({reason[:LONGEST_REASON]!r})' if reason else ''}"
 
         def work() -> str:
@@ -125,14 +126,14 @@ class AdminOrders:
         return self._told(caller, asked, work, lambda until: f"until {until}")
 
     def resume_lending(self, caller: Caller) -> bool:
-        """End a pause."""
+        """End a pause of lending; return whether there was one."""
         words = {True: "it was paused", False: "it was not paused"}
         return self._told(
             caller, "resume lending", lambda: self._on_main(self._resume), lambda was: words[was]
         )
 
     def reload(self, caller: Caller) -> str:
-        """Have the file read."""
+        """Read the configuration file again; return its problem, "" if it is valid and in force."""
         return self._told(
             caller,
             "reload",
@@ -141,7 +142,7 @@ class AdminOrders:
         )
 
     def repair(self, caller: Caller) -> Repaired:
-        """Have everything looked at by the actuator."""
+        """Have the actuator sweep all cgroups now; return the number checked and the repairs."""
         return self._told(
             caller,
             "repair",
@@ -150,7 +151,7 @@ class AdminOrders:
         )
 
     def compare(self, caller: Caller) -> Compared:
-        """Have the runtime asked for its list."""
+        """Have the runtime's list compared now; return whether it is complete, and the detail."""
         return self._told(
             caller, "compare", self._compare, lambda found: found.detail or "no container was missing"
         )
@@ -209,7 +210,7 @@ class AdminOrders:
         return self._outcome(future)
 
     def _outcome(self, future: "Future[Result]") -> Result:
-        """Wait for it; what was not even begun in time is not done later."""
+        """Return the outcome of an order; an order that has not begun within `WAIT_S` is cancelled."""
         with self._turn:
             if self._stopped:
                 raise OrderDeclined("the daemon stops")
@@ -229,7 +230,7 @@ class AdminOrders:
     def _told(
         self, caller: Caller, asked: str, work: Callable[[], Result], words: Callable[[Result], str]
     ) -> Result:
-        """Do it and write the record of it."""
+        """Carry out an order and record its result."""
         try:
             result = work()
         except ColocError as error:
@@ -249,9 +250,9 @@ class AdminOrders:
 
 
 class AdminSide:
-    """The admin socket and its orders, turned by the main thread; there is no socket before the first look.
+    """The admin socket and its orders, served by the main thread; the first `look` creates the socket.
 
-    The daemon runs without a socket, too: that is logged, shown by `/readyz`, and tried again.
+    The daemon runs without a socket, too: the problem is logged and shown by `/readyz`, and creation is tried again.
     """
 
     def __init__(self, path: str, orders: AdminOrders, report: Report) -> None:
@@ -261,11 +262,11 @@ class AdminSide:
 
     @property
     def problem(self) -> str:
-        """Why there is no socket, "" while there is one."""
+        """Return why there is no socket, "" while there is one."""
         return self._gate.problem
 
     def look(self, now: float) -> None:
-        """Keep the socket in its place, and carry orders out."""
+        """Keep the socket in its place, and carry out orders."""
         self._gate.look()
         self._orders.look(now)
 

@@ -1,7 +1,7 @@
 """A sleep that any thread may end early.
 
-What `threading.Event` does, for one sleeper: an Event makes a new lock for every wait and does its book-keeping in
-Python, which a loop of fifty turns a second pays for.
+It does the same as `threading.Event`, for one sleeper. An Event makes a new lock for every wait and does its
+book-keeping in Python. A loop of fifty turns a second would pay for that.
 """
 
 from contextlib import suppress
@@ -16,10 +16,10 @@ class Alarm:
         self._quiet.acquire()
 
     def ring(self) -> None:
-        """End the sleep, or the next one; twice is once."""
+        """End the present sleep, or else the next one; several rings count as one."""
         with suppress(RuntimeError):  # another thread has rung already
             self._quiet.release()
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep so long at most; whether it was ended early."""
+        """Sleep for so many seconds at most; return whether a ring ended the sleep early."""
         return self._quiet.acquire(True, max(0.0, seconds))  # 9 µs less than by name, from cold caches

@@ -1,15 +1,15 @@
-"""Which quotas and bursts pods and containers are to have now, by files: never in the runtime's spec.
+"""Quotas and bursts of pods and containers, written to cgroup files and never to the runtime's spec.
 
-A burst is a percentage of a container's own quota, ordered by annotation or for its class; its pod's cgroup gets as
-much as its containers together, or a container's would never be used. Quotas are raised by the quota burst, where that
-is on. Pods of which nobody wants either are not even looked at.
+A burst is a percentage of a container's own quota, ordered by annotation or for its class. Its pod's cgroup gets the
+sum of its containers' bursts: with less, a container could never use its burst. If the quota burst is on, it raises
+quotas. Pods without a burst and without a raised quota are not read.
 
-Hooks, the sweep and the quota burst write here. What is to hold is reckoned from the newest state while nobody else
-writes, and a raise counts for the quota that it was reckoned from only: neither can outlive a resize. While one is
-under way nobody in its pod is raised: on cgroup v1 a container above its pod makes the kernel refuse what the kubelet
-writes to the pod (kernel/sched/core.c, tg_cfs_schedulable_down).
+Hooks, the sweep and the quota burst write here. Values are computed from the newest state, under the lock of all
+writes. A raise holds only for the own quota that it was computed from. So neither a burst nor a raise outlives a
+resize. During a resize no quota in the pod is raised. On cgroup v1 the kernel refuses the kubelet's write to the pod
+while a container has more (kernel/sched/core.c, tg_cfs_schedulable_down).
 
-Every quota that is another one afterwards is told, a container's and its pod's each in one record.
+Every changed quota is recorded: one record for each container, and one for the pod.
 """
 
 import time
@@ -34,17 +34,17 @@ from nri_coloc.host.files import Correction
 from nri_coloc.placing import admission, loans, reclaim_cgroups
 
 RESIZE_LASTS_S: Final = 10.0
-"""How long the kubelet may take from a container's update to the last write of a pod's resize: so many containers as a
-pod has, one run of runc each, and the pod's cgroup."""
+"""Seconds that the kubelet may take from a container's update to the last write of a pod's resize. Meanwhile runc runs
+once for each container of the pod, and the pod's cgroup is written."""
 
 
 class Raised(NamedTuple):
     """The quota that a container is raised to.
 
     quota: µs.
-    own: µs; the container's own quota that it was reckoned from.
+    own: µs; the container's own quota that the raise was computed from.
     because: why, in words.
-    inputs: by name the figures that were used.
+    inputs: the figures that were used, by name.
     """
 
     quota: int
@@ -54,7 +54,9 @@ class Raised(NamedTuple):
 
 
 class PodBandwidths:
-    """`raised`: quotas of containers beyond their own, by id; swapped whole by whoever runs the quota burst.
+    """Applies quotas and bursts.
+
+    raised: raised quotas by container id; the quota burst swaps the mapping as a whole.
 
     Size: one lock for all writes of quotas and bursts, by hooks, sweeps and the quota burst.
     """
@@ -70,9 +72,9 @@ class PodBandwidths:
         self._turn = Lock()
 
     def take_over(self) -> None:
-        """Raise to its own quota whoever a former life raised higher, and have the next sweep see to all that it wrote.
+        """End the previous process's raises: own quotas apply. The next sweep checks all files that it wrote.
 
-        To be called by who swaps `raised`, once the runtime has told everything.
+        The owner of `raised` calls this once the runtime has sent its list.
         """
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
@@ -94,9 +96,9 @@ class PodBandwidths:
         self.raised = raised
 
     def lower(self, why: str) -> None:
-        """Have raised quotas be the kubelet's own again: nobody would lower them when the node is full.
+        """Set all raised quotas to the kubelet's own again: no later step would lower them when the node is full.
 
-        An observer does it too: it changes nothing, and gives back what was changed before it came to be one.
+        This also holds in mode observe: it changes nothing by itself, but restores values that were changed before.
         """
         containers = self._node.state.containers
         self.raised = {
@@ -109,13 +111,13 @@ class PodBandwidths:
                 self._keep(pod_id)
 
     def place(self, container_id: str) -> None:
-        """Bring a container that starts, or was updated, and its pod to their values."""
+        """Apply the quota and burst of a container that starts or was updated, and of its pod."""
         assignment = self._node.state.containers.get(container_id)
         if assignment is not None and _wants(assignment, self.raised):
             self.apply(assignment.container.pod_id)
 
     def follow(self, container_id: str) -> None:
-        """Bring a container's pod to its values where these are not the ones that it was given last."""
+        """Apply the values of a container's pod if they differ from the values that were applied last."""
         state = self._node.state
         assignment = state.containers.get(container_id)
         if assignment is None:
@@ -127,14 +129,14 @@ class PodBandwidths:
                 self.apply(pod_id)
 
     def apply(self, pod_id: str) -> None:
-        """Bring one pod to its values."""
+        """Apply one pod's values."""
         with self._turn:
             wanted = self._of_pod(self._node.state, pod_id)
             if wanted is not None and not self._node.tuning.observe:
                 self._change(pod_id, wanted)
 
     def sweep(self) -> None:
-        """Bring every pod to its values, and put right what somebody reset, within the limit."""
+        """Apply every pod's values, and repair drift within the limit of repairs."""
         state = self._node.state
         if self._node.tuning.observe:
             return
@@ -144,10 +146,11 @@ class PodBandwidths:
                 self._keep(pod_id)
 
     def resized(self, pod_id: str) -> None:
-        """Take raises and bursts of a pod back before the runtime and the kubelet write its new quotas.
+        """Take back raises and bursts of a pod before the runtime and the kubelet write its new quotas.
 
-        The kernel refuses a quota below a burst, and on cgroup v1 the pod's below a container's. A container that ends
-        may be one of a resize that restarts it: the kubelet then writes the pod's quota before there is another one.
+        The kernel refuses a quota below a burst, and on cgroup v1 a pod's quota below a container's. The end of a
+        container may be part of a resize that restarts it. The kubelet then writes the pod's quota before the new
+        container exists.
         """
         now = time.monotonic()
         with self._turn:
@@ -165,7 +168,7 @@ class PodBandwidths:
             del self._resized_at[first]
 
     def is_refused(self, container_id: str) -> bool:
-        """Whether the kernel refused something of what a container's pod was to have last."""
+        """Return whether the kernel refused part of the values last wanted for a container's pod."""
         assignment = self._node.state.containers.get(container_id)
         return assignment is not None and self.drifts.refusals.refused(assignment.container.pod_id)
 
@@ -199,7 +202,7 @@ class PodBandwidths:
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
         own, raised = _own(assignment), self.raised.get(assignment.id)
         holds = raised is not None and raised.own == own and not self.is_resized(assignment.container.pod_id)
-        # of a quota that is not its own any more it goes back to its own; to none it can only be left
+        # a raise computed from an older own quota ends: the present one is written, without one the original value
         quota = None if raised is None else raised.quota if holds else own or None
         burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
         if burst is not None and self.is_resized(assignment.container.pod_id):
@@ -207,12 +210,12 @@ class PodBandwidths:
         return Share(own, quota, burst)
 
     def is_resized(self, pod_id: str) -> bool:
-        """Whether a resize of a pod is under way."""
+        """Return whether a resize of a pod is in progress."""
         at = self._resized_at.get(pod_id)
         return at is not None and time.monotonic() - at < RESIZE_LASTS_S
 
     def _change(self, pod_id: str, wanted: PodBandwidth) -> Written:
-        """Write what is wanted anew, and tell of the quotas that are others now."""
+        """Write new values, and record the quotas that changed."""
         written = self._write(pod_id, wanted)
         quotas = {each.target: each.file for each in written.done if each.file.name in QUOTAS}
         if quotas:
@@ -228,7 +231,7 @@ class PodBandwidths:
         return written
 
     def _give_back(self, pod_id: str, wanted: PodBandwidth) -> None:
-        """Have what was there before us again; once that stands, nobody looks at the pod any more."""
+        """Restore a pod's original values; if none is refused, stop checking the pod."""
         if not self._change(pod_id, wanted).failures:
             self._forget(pod_id)
 
@@ -243,7 +246,7 @@ class PodBandwidths:
         for target, file in quotas.items():
             before, after = (knob_files.shown(file.name, text) for text in (file.was, file.now))
             if target == POD and wanted.quota is not None:
-                continue  # a VM's, told as it came to be wanted
+                continue  # a VM's quota: recorded when it was decided
             if target == POD:
                 why = f"pod quota raised with its containers' quotas (raised={wanted.extra})"
                 of_pod = Decision(AuditEvent.POD_LIMIT, Reason.QUOTA_BURST, why, pod_id=pod_id)
@@ -269,7 +272,7 @@ class PodBandwidths:
         return raised.because, raised.inputs
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
-        """Tell what somebody had reset, the pod and its containers each in one record."""
+        """Record the repairs of a pod and its containers, each cgroup in one record."""
         if not done:
             return
         state = self._node.state
@@ -286,20 +289,23 @@ _OF_A_FORMER_LIFE: Final = PodBandwidth("")
 
 
 def may_be_raised(state: NodeState, assignment: Assignment) -> bool:
-    """Whether its quota is the only thing that holds it: online, with a quota, not ours to leave alone, no VM's, whose
-    quota is its pod's, and on CPUs of `share`: how much is left of those of other pools nothing measured tells."""
+    """Return whether the quota burst may raise a container's quota: its quota is its only limit.
+
+    It is an online container with a quota and CPUs of `share` only, and the daemon may change it. A VM's quota is its
+    pod's. The spare CPU of other pools is not measured.
+    """
     is_ours = assignment.wish.handler == "container" and not assignment.hands_off
     is_online = assignment.qos is QoSClass.SHARED and not state.cpus_of(assignment) & ~state.pools.share
     return is_ours and is_online and _own(assignment) > 0
 
 
 def _own(assignment: Assignment) -> int:
-    """Return the quota that the kubelet gave, 0 for none."""
+    """Return the quota that the kubelet gave, µs; 0 for none."""
     return max(0, assignment.container.resources.quota or 0)
 
 
 def back(assignment: Assignment, why: str) -> Raised:
-    """Return a raise to no more than the own quota: who has it is written, and gets that."""
+    """Return a raise to the own quota, so that the own quota is written."""
     own = _own(assignment)
     return Raised(
         quota=own, own=own, because=f"quota restored: {why} (quota={own})", inputs={"own_quota": own}

@@ -16,7 +16,7 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import Decided
 
 START_WAIT_S: Final = 0.4
-"""How long a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
+"""Seconds that a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
 
 ANSWER_S: Final = 0.02
 """The part of the deadline that is reserved for the answer itself."""
@@ -31,19 +31,19 @@ class CgroupSteps:
         self._report = report
 
     def place_pod(self, decided: Decided, _deadline: float) -> None:
-        """Bring the pod's cgroup to its values."""
+        """Apply the pod's values to its cgroup."""
         self._actuator.place_pod(decided.pod_id)
 
     def place_moved_pod(self, decided: Decided, _deadline: float) -> None:
-        """Bring the pod's cgroup to its values if the decision changed them."""
+        """Apply the pod's values to its cgroup if the decision changed them."""
         if decided.pod_id in decided.outcome.moves.pods:
             self._actuator.place_pod(decided.pod_id)
 
     def widen_pod(self, decided: Decided, _deadline: float) -> None:
-        """Bring a pod that leaves the reclaim cgroups to its values.
+        """Apply the values of a pod that leaves the reclaim cgroups.
 
-        This is the one write before CreateContainer is answered: on cgroup v1 a container whose spec names CPUs that
-        its pod's cgroup lacks cannot start, and the runtime may be quicker than the actuator.
+        This is the one write before CreateContainer is answered. On cgroup v1 a container cannot start if its spec
+        names CPUs that its pod's cgroup lacks. The runtime may be quicker than the actuator.
         """
         if decided.before.boxed(decided.pod_id) and not decided.outcome.state.boxed(decided.pod_id):
             self._actuator.place_pod(decided.pod_id)
@@ -55,9 +55,9 @@ class CgroupSteps:
             self._actuator.order(outcome.moves, outcome.state, owner, outcome.waits_for)
 
     def place_start(self, decided: Decided, deadline: float) -> Drift | None:
-        """Bring a container that starts to its values, its pod's cgroup first, and set what no spec carries.
+        """Apply a starting container's values, its pod's cgroup first; return its drift.
 
-        The pod's cgroup had more CPUs until the task was there.
+        Values that no spec carries are set too. The pod's cgroup had more CPUs until the task was there.
         """
         self.place_moved_pod(decided, deadline)
         drift = self._actuator.place(decided.container_id)
@@ -65,7 +65,7 @@ class CgroupSteps:
         return drift
 
     def leave_own(self, decided: Decided, _deadline: float) -> Drift | None:
-        """Bring a resized container to its values before other containers come to the CPUs that it returns."""
+        """Apply a resized container's values before others get the CPUs that it returns; return its drift."""
         if decided.outcome.moves and not decided.outcome.waits_for:
             return self._actuator.place(decided.container_id)
         return None

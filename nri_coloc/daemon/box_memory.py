@@ -1,8 +1,12 @@
-"""What the reclaim box may hold, from each picture: reckoned and told here, written by `MemoryWorker`.
+"""The memory bounds of the reclaim cgroups, computed and recorded from each snapshot; `MemoryWorker` writes them.
 
-A new target is not worth a write of every member's files while all of them have what they need: it is divided anew
-when it has moved by more than a little, when somebody comes, goes or is about to use up its part, and always when the
-box uses more than it is to have.
+A member is one reclaim cgroup. While all members have enough, a new target is not worth a write of every member's
+files. The target is divided again if:
+
+- it has moved by at least `WORTH_A_WRITE`,
+- it has moved by less, and the reclaim cgroups use more than it,
+- a member came or went,
+- a member has nearly used up its part, and there is room.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,11 +32,11 @@ WORTH_A_WRITE: Final = 16 << 20
 """Bytes; a quarter of the least growth (`memory_dead_band`): the noise of a machine's free memory is less."""
 
 NEARLY_FULL: Final = 0.9
-"""A member that uses this part of its memory.high gets another one, if the box has room."""
+"""Use as a share of memory.high, 0 to 1: a member above it gets another part if there is room."""
 
 STARTING: Final = 64 << 20
-"""Bytes that a member is taken to use at least: what is left over goes by use where nothing was requested, and one that
-has just come would get a part of it that it cannot start in."""
+"""Bytes that a member is taken to use at least. Memory that nothing requested is divided by use: without this a new
+member would get a part that is too small to start in."""
 
 TOLD_MEMBERS: Final = 8
 
@@ -58,16 +62,19 @@ class BoxMemory:
 
     @property
     def headroom_bytes(self) -> int:
-        """What may be lent now, 0 while it is not known."""
+        """Return the memory that may be lent now, bytes; 0 while it is unknown."""
         return 0 if self.headroom is None else self.headroom.amount
 
     @property
     def headroom_by_node(self) -> Mapping[int, int]:
-        """Of it by memory node, nothing while it is not known."""
+        """Return the memory that may be lent now, bytes by memory node; empty while it is unknown."""
         return {} if self.headroom is None else self.headroom.by_node
 
     def turn(self, picture: Picture, state: NodeState, expected: Mapping[str, int]) -> None:
-        """Reckon with a new picture; `expected`: bytes by online pod. To be called once per turn of the slow loop."""
+        """Compute headroom and bounds from a new snapshot; called once per turn of the slow loop.
+
+        expected: bytes by online pod.
+        """
         tuning = self._node.tuning.reclaim
         self._growth, claim = headroom.claim_of(self._growth, picture, expected, tuning)
         boxed = claimants.boxed(state)
@@ -86,7 +93,7 @@ class BoxMemory:
             self._worker.submit(self._bounds(boxed, picture.host_groups))
 
     def _resume(self, boxed: Mapping[str, Boxed], members: Members) -> None:
-        """Begin with what members have of a former life."""
+        """Begin with the bounds that the previous process left."""
         paths = {boxed[name].path if name in boxed else name: name for name in members}
         found = {paths[path]: each for path, each in self._worker.found(paths).items()}
         self._control = division.resumed(found, members, self._node.tuning.reclaim)
@@ -110,7 +117,7 @@ class BoxMemory:
         )
 
     def _divide(self, goal: MemoryTarget, members: Members) -> None:
-        """Divide anew; the changes until the next record are folded into it."""
+        """Divide the target again; the changes until the next record are folded into it."""
         before, known = self._goal, self._parts
         self._goal, self._parts = goal, division.divide(goal, members)
         if self._parts == known:
@@ -120,7 +127,10 @@ class BoxMemory:
         self._untold = first, extent.with_value(high)
 
     def _may_tell(self, at: float) -> bool:
-        """Whether the folded changes are written now: a new division of the same amount waits as a swing does."""
+        """Return whether the folded changes are recorded now.
+
+        A new division of the same amount waits as a swing does.
+        """
         if self._untold is None:
             return False
         (former, _), high = self._untold, self._goal.high
@@ -135,7 +145,7 @@ class BoxMemory:
         return True
 
     def _bounds(self, boxed: Mapping[str, Boxed], host_groups: Iterable[str]) -> dict[str, Bounds]:
-        """Return what is to be written, by cgroup path; hands off whoever may ask for that."""
+        """Return the bounds to write, by cgroup path; pods that preserve their memory are left out."""
         pods = {
             boxed[pod_id].path: Bounds(part, pod_id)
             for pod_id, part in self._parts.items()
@@ -169,21 +179,21 @@ class BoxMemory:
 
 
 def _amounts(goal: MemoryTarget) -> tuple[int, ...]:
-    """Return all that is divided, nothing while there is no target."""
+    """Return all amounts that are divided, bytes; empty while there is no target."""
     if goal.high is None or goal.limit is None:
         return ()
     return goal.high, goal.limit, *(goal.pods or ())
 
 
 def _direction(before: int | None, after: int | None) -> Change:
-    """Return which way memory.high went; a first or a last bound goes no way."""
+    """Return the direction in which memory.high moved; KEEP for a first or a last bound."""
     if before is None or after is None or before == after:
         return Change.KEEP
     return Change.SUPPRESS if after < before else Change.GROW
 
 
 def _spare(goal: MemoryTarget, members: Members) -> tuple[int, int]:
-    """Return what the box has beyond its use, and what of it its pods may have; negative where they use more."""
+    """Return the bytes that all members have left, and the bytes that pods have left; negative if they use more."""
     spare = (goal.high or 0) - sum(member.use for member in members.values())
     if goal.pods is None:
         return spare, spare
@@ -218,7 +228,7 @@ def _gib(amount: int | None) -> str:
 
 
 def _divided(parts: Mapping[str, Part], members: Members, state: NodeState) -> dict[str, int]:
-    """Return by name the parts of members, the largest ones, in bytes."""
+    """Return the parts of the largest members, bytes by name."""
     largest = sorted(parts, key=lambda name: (-parts[name].high, name))
     found = {"members": len(parts)}
     for name in largest[:TOLD_MEMBERS]:

@@ -1,7 +1,7 @@
-"""Who claims CPU and memory of the node, from its state: the pods that are not lent to, and the members of the box.
+"""The pods that claim CPU and memory of the node: online and system pods, and the pods with a reclaim cgroup.
 
-Requests come as the kubelet's values tell them, memory by a bound that the true request cannot be below. Whoever
-asks again should do so only after somebody came or went: it costs about 15 µs a pod.
+Requests are derived from the kubelet's values; for memory this is a bound that the true request cannot be below. A call
+costs about 15 µs a pod, so callers repeat it only after a pod came or went.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from nri_coloc.pods.replicas import OnlinePod
 
 
 def online(state: NodeState, lendable: CPUMask, memory_bytes: int) -> dict[str, OnlinePod]:
-    """Return every pod outside of the box, by id; `memory_bytes`: the machine's memory."""
+    """Return every pod without a reclaim cgroup, by pod id; `memory_bytes`: the machine's memory."""
     owned, beyond = whereabouts.owned(state.pools, lendable), whereabouts.beyond(state, lendable)
     return {
         pod_id: _online(state, place, (owned, beyond), memory_bytes)
@@ -44,7 +44,12 @@ def _online(
 
 
 class Boxed(NamedTuple):
-    """A pod of the box: its cgroup, what memory it was lent in bytes (0: not known), whether its memory is ours."""
+    """A pod with a reclaim cgroup.
+
+    path: its cgroup.
+    request: the memory that it was lent, bytes; 0 if unknown.
+    ours: whether the daemon sets its memory limits.
+    """
 
     path: str
     request: int = 0
@@ -52,7 +57,7 @@ class Boxed(NamedTuple):
 
 
 def boxed(state: NodeState) -> dict[str, Boxed]:
-    """Return the pods of the box that have a cgroup, by id."""
+    """Return the pods with a reclaim cgroup, by pod id."""
     return dict(_boxed(state, state.pods))
 
 
@@ -65,6 +70,6 @@ def _boxed(state: NodeState, pods: Mapping[str, PodPlace]) -> Iterator[tuple[str
 
 
 def _lent(assignment: Assignment) -> int:
-    """Return what a container was lent: the limit that a vocabulary made of it, else its own."""
+    """Return the bytes that a container was lent: the limit that an annotation vocabulary set, else its own limit."""
     limit = assignment.knobs.memory_limit or 0
     return limit if limit > 0 else memory_request.known_limit(assignment.container)

@@ -1,9 +1,9 @@
-"""Whether the runtime told us everything: its own CRI list beside what Synchronize said.
+"""The check that Synchronize listed every container: its list is compared with the runtime's own CRI list.
 
-Registration has holes: containerd may leave out containers that were in creation (containerd#13698). So three
-seconds after each one the runtime's own CRI list is compared with what Synchronize told; only when nothing is
-missing is the daemon ready. What is missing twice in a row is cured by a new connection, at most once a minute.
-CRI may take its time, so it is asked on a thread of its own: the housekeeping loop never waits for it.
+Registration has holes: containerd may leave out containers that were in creation (containerd#13698). So the lists are
+compared three seconds after each registration. The daemon is ready only when no container is missing. A container that
+is missing twice in a row is recovered by a new connection, at most once a minute. CRI may be slow, so a thread of its
+own asks it: the housekeeping loop never waits for it.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,30 +23,31 @@ from nri_coloc.errors import ColocError
 
 COMPARE_AFTER_S: Final = 3.0
 COMPARE_AGAIN_S: Final = 15.0
-"""containerd sends no StopContainer after a failed start: its CPUs are returned after this time."""
+"""Seconds between two comparisons. containerd sends no StopContainer after a failed start: its CPUs are returned after
+this time."""
 
 RETRY_S: Final = 2.0
 RESYNCHRONISE_S: Final = 60.0
-"""Between two reconnects for missing containers: each can hold up the node's CRI calls (nri-protocol §6.3)."""
+"""Seconds between two reconnects for missing containers: each can hold up the node's CRI calls (nri-protocol §6.3)."""
 
 UNLISTED_FOR_S: Final = 10.0
-"""A container that we know and CRI does not list is taken for one in creation for so long, then for gone."""
+"""Seconds for which a known container that CRI does not list counts as in creation; after that it is gone."""
 
 ENDS_WITHIN_S: Final = 60.0
-"""A busy runtime lists a container as running for seconds after it has told us that it stops."""
+"""Seconds for which a busy runtime may list a container as running after it has reported its stop."""
 
 LIVE: Final = ("created", "running")
 EXITED: Final = "exited"
 
 
 class Listing(Protocol):
-    """What is asked of CRI: every container's state by id."""
+    """The part of CRI that is used here: every container's state by id."""
 
     def states(self) -> Mapping[str, str]: ...
 
 
 def in_background(work: Callable[[], None]) -> None:
-    """Run something on a thread of its own."""
+    """Run work on a thread of its own."""
     Thread(target=work, name="compare", daemon=True).start()
 
 
@@ -86,17 +87,17 @@ class Comparison:
         self._suspected: set[str] = set()
 
     def hasten(self, asked: "Future[str]") -> None:
-        """Compare with the next poll, whose thread this is for; the future gets what is wrong, "" for nothing."""
+        """Compare in the next poll; the future gets the problem found, "" for none. For the thread that polls."""
         self._asked.append(asked)
 
     def due_in(self, now: float) -> float:
-        """Return the seconds until it is time to compare; infinite while that is not known or is being done."""
+        """Return the seconds until the next comparison; infinite while it runs, or while no registration is known."""
         if self._asking or not self._runtime.synchronized_at:
             return inf
         return max(0.0, self._next_compare - now)
 
     def poll(self, now: float) -> None:
-        """Compare when it is time to; called every second or so, and when it is due."""
+        """Compare the lists if that is due; called every second or so, and when `due_in` is over."""
         synchronised_at = self._runtime.synchronized_at
         if not synchronised_at:
             self._compared_for, self.detail = 0.0, "the runtime has not sent its list"
@@ -149,7 +150,7 @@ class Comparison:
             self._missing(missing & suspected, now)
             return
         if missing:
-            # it may just be ending: its StopContainer reached us before CRI changed its state. Look again.
+            # it may just be ending: its StopContainer came before CRI changed its state. Compare again.
             self.detail = (
                 f"{len(missing)} containers of CRI's list are not in the runtime's list; comparing again"
             )
@@ -161,15 +162,16 @@ class Comparison:
         self._compared_for, self.detail = synchronised_at, ""
 
     def _lately_known(self, now: float) -> dict[str, float]:
-        """Return what we knew under this registration and not long ago: told to be ending, listed as alive still.
+        """Return the containers known until lately under this registration: by id the last time, monotonic seconds.
 
-        Asked at every poll, since nothing is compared for as long as CRI cannot be asked; and never changed in place,
-        since the comparison reads it on another thread.
+        CRI may list a container as alive after its end was reported. Each poll computes this, because nothing is
+        compared while CRI cannot be asked. The mapping is never changed in place, because the comparison reads it on
+        another thread.
         """
         return {k: at for k, at in self._known_at.items() if now - at < ENDS_WITHIN_S}
 
     def _long_unlisted(self, unlisted: set[str], now: float) -> set[str]:
-        """Return what CRI has not listed for so long that it cannot be in creation any more."""
+        """Return the containers that CRI has not listed for so long that they cannot be in creation any more."""
         self._unlisted = {k: self._unlisted.get(k, now) for k in unlisted}
         return {k for k, since in self._unlisted.items() if now - since >= UNLISTED_FOR_S}
 
@@ -190,6 +192,6 @@ class Comparison:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing was missing since the present registration."""
+        """Return whether the comparison found nothing missing since the present registration."""
         registered_at = self._runtime.synchronized_at
         return bool(registered_at) and self._compared_for == registered_at

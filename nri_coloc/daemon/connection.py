@@ -28,10 +28,10 @@ RETRY_CAP_S: Final = 10.0
 class Connection:
     """The present connection, if there is one. All methods but `open`, `receive` and `close` are for any thread.
 
-    once: the runtime launched this plugin, so there is no other connection than the one that it was given.
+    once: the runtime launched this plugin and gave it its only connection; no other can be made.
     connected: whether the runtime has registered this plugin.
     synchronized_at: when the runtime's list was last taken, monotonic seconds; 0 while it is not connected.
-    obstacle: why the daemon does not connect yet, a sentence; "" if nothing keeps it from that.
+    obstacle: why the daemon does not connect yet, a sentence; "" if it can.
     """
 
     def __init__(self, report: Report, *, once: bool) -> None:
@@ -56,7 +56,7 @@ class Connection:
             self._send(session.register())
 
     def receive(self, session: Session, data: bytes) -> Sequence[events.Event]:
-        """Return the events that these bytes complete; what the protocol itself answers is sent."""
+        """Return the events that these bytes complete; send the answers that the protocol itself gives."""
         with self._sending:
             found = session.receive_data(data)
             self._send(session.data_to_send())
@@ -72,7 +72,7 @@ class Connection:
         self._report.metrics.connected(now=True)
 
     def close(self) -> None:
-        """Drop what belonged to this connection; calls of ours that wait for an answer fail."""
+        """Drop the state of this connection; our calls that wait for an answer fail."""
         with self._sending:
             self._socket = self._session = None
             calls, self._calls = self._calls, {}
@@ -86,17 +86,17 @@ class Connection:
     # ---- any thread ----
 
     def took_list(self) -> float:
-        """Note that the runtime's list has been taken, over this connection or another; return when."""
+        """Note that the runtime's list has been taken, over any connection; return the time, monotonic seconds."""
         self.synchronized_at = time.monotonic()
         return self.synchronized_at
 
     def wait_for(self, obstacle: str) -> None:
-        """Note what keeps the daemon from connecting, a sentence; "" if nothing does any longer."""
+        """Note the obstacle to a connection, a sentence; "" if there is none any longer."""
         self.obstacle = obstacle
 
     @property
     def peer_pid(self) -> int:
-        """The runtime's process as the socket tells it; 0 if it is unknown or of another PID namespace."""
+        """Return the runtime's PID from the socket; 0 if it is unknown or of another PID namespace."""
         current = self._socket
         if current is None:
             return 0
@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def late_list_is_fatal(self) -> bool:
-        """Whether this runtime drops a plugin silently that answers Synchronize too late."""
+        """Return whether this runtime silently drops a plugin that answers Synchronize too late."""
         return version.late_sync_leaves_zombie(self._version)
 
     def drop(self, why: str) -> None:
@@ -156,14 +156,15 @@ class Connection:
 
     @property
     def updates_are_safe(self) -> bool:
-        """Whether the runtime that is connected may be sent `update_container` (nri-protocol §6.2)."""
+        """Return whether the connected runtime may be sent `update_container` (nri-protocol §6.2)."""
         return self.connected and version.native_updates_are_safe(self._version)
 
     def update_container(self, update: nri_pb2.ContainerUpdate) -> None:
         """Have the runtime change one container; never on a hook's thread.
 
         It waits for the answer without a limit: a deadline could pass while the runtime holds its own lock. The end of
-        the connection ends the waiting. Raise TransportLost if the connection ends first, RuntimeRefused for a no.
+        the connection ends the wait. Raise TransportLost if the connection ends first, RuntimeRefused if the runtime
+        refuses.
         """
         with self._sending:
             if self._session is None:

@@ -1,4 +1,4 @@
-"""What every hook does around its answer: steps before it, the others' updates in it, observers after it."""
+"""The steps common to all hooks: writes before the answer, other containers' updates in it, observers after it."""
 
 from typing import Any
 
@@ -42,9 +42,10 @@ class Consequences:
     # ---- within the answer ----
 
     def updates(self, outcome: Outcome, but: str = "") -> list[nri_pb2.ContainerUpdate]:
-        """Return the others' new CPUs; none if the answer may not carry them all: files move them (decision 6).
+        """Return the new CPUs of other containers; none if there are more than one answer may carry.
 
-        Beside the DRA CPU driver an answer may carry none: the driver updates others' CPUs in its own answers.
+        Files move these containers then (decision 6). Beside the DRA CPU driver an answer carries none: the driver
+        updates other containers' CPUs in its own answers.
         """
         if self._node.tuning.dra_driver:
             return []
@@ -63,12 +64,12 @@ class Consequences:
             self._pusher.learned(update.container_id, values)
 
     def named_cpus(self, event: ContainerCreating) -> None:
-        """Note an answer with CPUs, which the runtime refuses if another plugin names some too."""
+        """Note an answer that names CPUs: the runtime refuses it if another plugin names CPUs too."""
         name = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
         self._report.neighbours.creations.answered(event.container.id, name)
 
     def follow(self, change: Change) -> None:
-        """Have every observer take note of a change."""
+        """Pass a change to every observer."""
         tell(self._after, change)
 
     def tell_drift(self, container_id: str, *drifts: Drift | None) -> None:
@@ -80,7 +81,7 @@ class Consequences:
                 self._report.drifted(assignment, state, drift)
 
     def tell_too_late(self, hook: events.Hook, exchange: Exchange) -> None:
-        """Record that the watchdog had answered, and what carries the decision out instead."""
+        """Record that the watchdog had answered before the decision, which files carry out instead."""
         is_update = hook.kind is HookKind.UPDATE_CONTAINER
         what = "files apply its request" if is_update else "files place it at its start"
         because = (

@@ -1,6 +1,6 @@
-"""CreateContainer, the hook that everybody waits for: answered before it is decided where the answer is known.
+"""CreateContainer, the hook that delays each container; it is answered before the decision if the answer is known.
 
-No I/O before the reply, but for the one write that a reply would otherwise fail without.
+No I/O before the answer, except one write without which the answer would fail.
 """
 
 import os
@@ -26,7 +26,7 @@ from nri_coloc.placing import record
 
 
 class Kubelet(Protocol):
-    """Follows the kubelet's state file as it is now; costs two stats where it did not change."""
+    """Reads the kubelet's state file again if it has changed; costs two stats if it has not."""
 
     def look_at_kubelet(self) -> None: ...
 
@@ -55,7 +55,7 @@ class Creation:
         self._foresight = Foresight()
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
-        """Answer, from what is foreseen or from a decision, and act on what was decided."""
+        """Send the foreseen answer, or else the answer that is decided now, and carry the decision out."""
         foreseen = self._foresight.answer(hook, self._node.state, self._terms)
         if foreseen is None:
             self._decide_and_answer(hook, exchange)
@@ -72,7 +72,7 @@ class Creation:
         return Terms(self._node.tuning, self._node.can)
 
     def _decide_answered(self, hook: events.Hook, exchange: Exchange, answer: Any) -> None:
-        """Decide on a creation whose answer was foreseen and has left; files mend what it should have said."""
+        """Decide on a creation whose foreseen answer was sent; if the decision differs, files correct it."""
         before = self._node.state
         event = self._translator.creating(hook, before, self._node.tuning)
         outcome = self._node.decide(event)
@@ -134,8 +134,8 @@ class Creation:
     def _told(self, assignment: Assignment) -> Knobs:
         """Return the values that the answer carries.
 
-        Beside the DRA CPU driver these are no CPUs: the driver names some for every container, and the runtime refuses
-        a container of which two plugins set the CPUs. Files pin it before its first instruction.
+        Beside the DRA CPU driver the answer carries no CPUs. The driver names CPUs for every container, and the runtime
+        refuses a container whose CPUs two plugins set. Files pin it before its first instruction.
         """
         knobs = assignment.knobs
         return knobs._replace(cpus=None) if self._node.tuning.dra_driver else knobs

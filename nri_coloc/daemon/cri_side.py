@@ -1,7 +1,7 @@
 """The runtime through CRI: its list, for the comparison with Synchronize, and the relay's one call.
 
-gRPC (fifteen megabytes) is imported when it is first needed, and each call has a client of its own: that costs 2 ms,
-while the threads of one that waits for the next call take 0.08 % of a core for ever.
+gRPC (fifteen megabytes) is imported when it is first needed. Each call has a client of its own, which costs 2 ms. The
+threads of a client that waits for the next call would take 0.08 % of a core for ever.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nri_coloc.runtime.cri import ContainerFacts, CriClient, ResourceChanges
 
 PATIENCE_S: Final = 120.0
-"""The kubelet's own: no shorter one is safe (`runtime.cri`)."""
+"""Seconds; the kubelet's own timeout. No shorter one is safe (`runtime.cri`)."""
 
 
 class CriSide:
@@ -32,12 +32,12 @@ class CriSide:
             return states_of(client.list_containers())
 
     def push(self, container_id: str, changes: Knobs) -> None:
-        """Have the runtime's spec of a container hold these values; without a deadline."""
+        """Write these values into the runtime's spec of a container; without a deadline."""
         with self._client() as client:
             client.update_resources(container_id, **_asked(changes))
 
     def put_back(self, container_id: str, changes: Knobs, unified: Mapping[str, str]) -> None:
-        """Push former values; the deadline is the kubelet's own, for somebody may stand and wait."""
+        """Restore original values in the runtime's spec. The deadline is the kubelet's: an operator may wait."""
         asked: ResourceChanges = {**_asked(changes), "unified": unified}
         with self._client() as client:
             client.update_resources(container_id, timeout=PATIENCE_S, **asked)
@@ -51,8 +51,8 @@ class CriSide:
 def states_of(listed: "Mapping[str, ContainerFacts]") -> Mapping[str, str]:
     """Return listed containers' states by id.
 
-    An attempt that never started is over when the kubelet has made the next one, but the runtime may list it as created
-    for as long as its pod lives.
+    An attempt that never started is over when the kubelet has made the next one. The runtime may list it as created for
+    as long as its pod lives.
     """
     attempts = sorted(listed.values(), key=lambda facts: facts.attempt)
     latest = {(facts.pod_sandbox_id, facts.name): facts.attempt for facts in attempts}

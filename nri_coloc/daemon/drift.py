@@ -1,8 +1,8 @@
-"""Whether a value that is found otherwise is somebody else's doing, and how often that is put up with.
+"""Drift: values that another writer changed, and the limit of their repairs.
 
-What each cgroup was brought to last is remembered. What is still wanted and is found otherwise was changed by somebody
-else: a drift. What is wanted anew is our own change on its way, whichever thread comes to write it first; and of what
-was never seen in place nobody can tell whose it is. One instance is used under one lock, or by one thread.
+The values last applied to each cgroup are remembered. If a value is still wanted and has changed, another writer
+changed it: this is drift. A newly wanted value is our own change, whichever thread writes it first. A value that was
+never seen in place is no drift: its writer is unknown. One instance is used under one lock, or by one thread.
 """
 
 import time
@@ -26,7 +26,7 @@ REPAIRS_PER_MINUTE: Final = 6
 MINUTE_S: Final = 60.0
 
 FORMER_KEPT: Final = 4
-"""Former targets that are remembered: as many as can change during one slow update of the runtime."""
+"""Earlier targets of a cgroup that are remembered: as many as can change during one slow update of the runtime."""
 
 RUNTIME_LATE_S: Final = 10.0
 """How long after a push the runtime may still write a value that has changed since: its update was on its way."""
@@ -34,20 +34,22 @@ RUNTIME_LATE_S: Final = 10.0
 CPUS: Final = "cpuset.cpus"
 
 _KUBELETS: Final = Knobs(shares=0, memory_limit=0)
-"""Set are the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""
+"""A mask of the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""
 
 ANNOUNCED_WITHIN_S: Final = 5.0
-"""How long a kubelet may take from its write of a pod's cgroup to the call that announces the resize.
+"""Seconds that a kubelet may take from its write of a pod's cgroup to the call that announces the resize.
 
-Kubernetes 1.34 and 1.35 write a pod that grows first, and call the runtime in the same turn.
-"""
+Kubernetes 1.34 and 1.35 write a pod that grows first, and call the runtime in the same turn."""
 
 
 class Drift(NamedTuple):
-    """What was found and what it is again.
+    """Values of one cgroup that another writer changed, and their repair.
 
-    `former`: all that was found is what we ourselves had ordered before. `times`: repairs of this cgroup within the
-    minute, this one included.
+    before: the values found.
+    after: the values that hold again.
+    because: the repair in words.
+    former: whether every value found is one that we ourselves had ordered before.
+    times: repairs of this cgroup within the minute, this one included.
     """
 
     before: Knobs
@@ -57,12 +59,12 @@ class Drift(NamedTuple):
     times: int = 0
 
     def at(self, path: str) -> "Drift":
-        """Return it with the cgroup named, where no pod's name does that."""
+        """Return the drift with its cgroup's path in `because`, for a cgroup without a pod's name."""
         return self._replace(because=f"{path}: {self.because}")
 
 
 def is_kubelets(drift: Drift) -> bool:
-    """Whether a kubelet's resize writes all that was found in a pod's cgroup: its shares and its memory limit."""
+    """Return whether a kubelet's resize writes all values found in a pod's cgroup: its shares and its memory limit."""
     return not drift.before.without(_KUBELETS).named()
 
 
@@ -75,7 +77,8 @@ class Unannounced:
     def judge(self, pod_id: str, drift: Drift | None, *, is_resized: bool, now: float) -> tuple[Drift, ...]:
         """Return the drifts of a pod to report now.
 
-        drift: found now, if any. is_resized: whether a resize of the pod was announced.
+        drift: found now, if any.
+        is_resized: whether a resize of the pod was announced.
         """
         at, held = self._held.pop(pod_id, (now, None))
         if is_resized:
@@ -83,7 +86,7 @@ class Unannounced:
         if drift is None and held is not None and now - at < ANNOUNCED_WITHIN_S:
             self._held[pod_id] = at, held
             return ()
-        # a kubelet resizes a pod once; what is repaired again and again is reported at once
+        # a kubelet resizes a pod once: a repeated drift is reported at once
         if drift is not None and drift.times <= 1 and is_kubelets(drift):
             self._held[pod_id] = now, drift
             drift = None
@@ -95,10 +98,10 @@ class Unannounced:
 
 
 def worded(found: Sequence[Correction], times: int) -> Drift:
-    """Return what was found in one cgroup as a record says it; `times`: repairs of it within the minute."""
+    """Return the drift of one cgroup with its reason in words; `times`: repairs of it within the minute."""
     before, after = NO_KNOBS, NO_KNOBS
     for each in found:
-        # the first file of a knob counts: the others are its images on other scales
+        # the first file of a knob counts: the other files hold the same value on other scales
         before = _knob(each.name, each.was).overlaid(before)
         after = _knob(each.name, each.now).overlaid(after)
     said = ", ".join(f"{_called(each.name)} {_said(each.was)} instead of {_said(each.now)}" for each in found)
@@ -107,7 +110,10 @@ def worded(found: Sequence[Correction], times: int) -> Drift:
 
 
 class Drifts:
-    """By id, of whatever kind the caller has: a container's, a pod's, a path. `refusals`: of the kernel."""
+    """Finds drift by id: a container's or a pod's, or the path of a cgroup.
+
+    refusals: the kernel's refusals, by the same ids.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.refusals = Refusals()
@@ -119,7 +125,7 @@ class Drifts:
         self._pushed: dict[str, float] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
-        """Know what the runtime was told of a cgroup's CPUs; nothing else of it was seen yet."""
+        """Note the CPUs that the runtime was sent for a cgroup; its other values are unknown."""
         self._known[id_] = Target(path, cpus)
 
     def pushed(self, id_: str) -> None:
@@ -127,7 +133,7 @@ class Drifts:
         self._pushed[id_] = self._clock()
 
     def judge(self, id_: str, target: Target, applied: Applied) -> Drift | None:
-        """Remember what a cgroup was brought to; returns what somebody else had changed, which counts as a repair."""
+        """Note the values applied to a cgroup; return its drift, which counts as a repair, None if there is none."""
         known = self._known.get(id_)
         self._ordered[id_] = target
         self.refusals.tried(id_, applied.failures)
@@ -142,7 +148,7 @@ class Drifts:
         return self._told(id_, found) if found else None
 
     def let_go(self, path: str, put_back: Callable[[], Sequence[KernelInterfaceError]]) -> bool:
-        """Have a cgroup get its own values back and forget it; False if that is refused, or its next try is not due."""
+        """Restore a cgroup's original values and forget it; return False if that is refused, or not due yet."""
         own = Target(path)
         if self.lets_be(path, own):
             return False
@@ -154,7 +160,7 @@ class Drifts:
         return True
 
     def _told(self, id_: str, found: Sequence[Correction]) -> Drift | None:
-        """Return a drift; None if the runtime wrote values late that were ordered until just now."""
+        """Return a drift; None if the runtime was late and wrote values that were ordered until just now."""
         former, now = self._former.get(id_, ()), self._clock()
         recent = [target for at, target in former if now - at < RUNTIME_LATE_S]
         is_writing = now - self._pushed.get(id_, -inf) < RUNTIME_LATE_S
@@ -167,35 +173,35 @@ class Drifts:
         return drift._replace(former=True, because=f"{drift.because}; {late}")
 
     def count(self, id_: str) -> int:
-        """Count a repair; returns how many there were within the minute."""
+        """Count a repair; return the number of repairs within the minute."""
         now = self._clock()
         repairs = [*self._recent(id_, now), now]
         self._repairs[id_] = repairs
         return len(repairs)
 
     def lets_be(self, id_: str, target: Target | None = None) -> bool:
-        """Whether a look leaves a cgroup alone: its rival may have it for now, or what it refused is not due again.
+        """Return whether a cgroup is left alone: its repairs are paused, or a refused write is not due again.
 
-        `target`: what it is to have; what it was not to have at the last try is always written.
+        target: the wanted values; if they were not ordered at the last try, they are always written.
         """
         if target is not None and self._ordered.get(id_) != target:
             return False
         return self.refusals.pauses(id_) or len(self._recent(id_, self._clock())) >= REPAIRS_PER_MINUTE
 
     def forgive(self) -> None:
-        """Let everything be written again, however often it was repaired or refused."""
+        """End all pauses, however often a cgroup was repaired or refused a write."""
         self._repairs.clear()
         self.refusals.forgive()
 
     def forget(self, id_: str) -> None:
-        """Drop a cgroup that is gone, or nobody's business any more."""
+        """Drop a cgroup that is gone or no longer managed."""
         for known in (self._known, self._ordered, self._former, self._repairs, self._pushed):
             known.pop(id_, None)
         self.refusals.forget(id_)
 
     @property
     def ids(self) -> set[str]:
-        """Of whom anything is known."""
+        """Return the ids of all cgroups with known values or repairs."""
         return {*self._known, *self._repairs}
 
     def _recent(self, id_: str, now: float) -> list[float]:
@@ -207,9 +213,9 @@ def _held(applied: Applied) -> bool:
 
 
 def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:
-    """Return the part of a target that the kernel took; of a cgroup that is not there yet, what was expected of it.
+    """Return the part of a target that the kernel took; for a cgroup that does not exist yet, the expected CPUs.
 
-    What is still to be written is in place when a look finds it so: until then it is not found otherwise once more.
+    A value whose write was put off counts as in place when a check finds it: until then it is no drift.
     """
     lacks = {failure.path.rpartition("/")[2] for failure in applied.failures} | {*applied.absent}
     lacks |= {later.name for later in applied.later}
@@ -220,7 +226,7 @@ def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:
 
 
 def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correction]:
-    """Return what was wanted before and still is, and was found otherwise."""
+    """Yield the values that were wanted before and still are, but were found changed."""
     before = (applied.before or 0) & ~(known.beyond & ~target.cpus) or applied.before
     moved = applied.before is not None and before != applied.cpus == target.cpus
     if moved and known.cpus == target.cpus:
@@ -231,7 +237,7 @@ def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correc
 
 
 def _all_shown(found: Sequence[Correction], targets: Sequence[Target]) -> bool:
-    """Whether each value that was found is one of these targets'."""
+    """Return whether each value found is a value of one of these targets."""
     return all(any(_shows(target, each) for target in targets) for each in found)
 
 
@@ -250,5 +256,5 @@ def _called(name: str) -> str:
 
 
 def _said(text: str) -> str:
-    """Return a file's first line, which says what holds by default."""
+    """Return the first line of a file, its default value; "nothing" for an empty one."""
     return text.split("\n", maxsplit=1)[0].removeprefix("default ") or "nothing"

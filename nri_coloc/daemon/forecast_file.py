@@ -1,7 +1,8 @@
-"""The file that the histories outlive the daemon in.
+"""The file that keeps the histories across restarts.
 
-Written beside and renamed, so that a kill in between leaves the old one or the new one. Losing it costs the daemon what
-it had learnt and nothing else: a full disk is a problem of the state folder, and tried again the next time.
+It is written beside the old file and renamed: a kill in between leaves the old one or the new one. If the file is lost,
+only the learnt histories are lost. So a full disk is a problem of the state folder, and the write is tried again the
+next time.
 """
 
 import os
@@ -19,7 +20,11 @@ Say = Callable[[str], None]
 
 
 class ForecastFile:
-    """`say` is told why the file could not be read; `problem`: why it cannot be written, "" while it can."""
+    """Reads and writes the file.
+
+    say: called with the reason if the file cannot be read.
+    problem: why it cannot be written, "" while it can.
+    """
 
     def __init__(self, state_dir: str, say: Say) -> None:
         self.problem = ""
@@ -27,7 +32,7 @@ class ForecastFile:
         self._say = say
 
     def load(self, now_s: float, tuning: ReclaimTuning) -> Forecast:
-        """Return what was learnt before; nothing, where there is no file or it is not sound."""
+        """Return the saved forecast; an empty one if there is no file or it is not sound."""
         try:
             with self._path.open(errors="replace") as file:
                 text = file.read(checkpoint.MOST_CHARACTERS + 1)

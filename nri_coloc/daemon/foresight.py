@@ -1,10 +1,9 @@
-"""Answers that are known before they are decided: what a pod's next container gets that is like one before it.
+"""Answers that are known before the decision: a container gets the answer that an equal container got before.
 
-For a container without a word of its own (no annotation, no record, no CPUs in its spec) in a pool, the answer
-to its creation follows from its pod's wish, from what the kubelet wrote and from the pools as they are. So it is
-remembered by these, sent at once, and the decision is made right after: 40 of the 77 µs that a creation takes us
-lie behind the answer then. Should the decision come to something else after all, because pools changed in
-between, files put it right before the first instruction, as for any answer that was too late.
+A plain container has no annotation, no record and no CPUs in its spec. In a pool, its answer follows from its pod's
+wish, the kubelet's values and the present pools. So an answer is remembered by these and sent at once. The decision is
+made right after: 40 of the 77 µs of a creation then come after the answer. If pools change in between and the decision
+differs, files correct the values before the first instruction. The same holds for any late answer.
 """
 
 from typing import Any, Final, NamedTuple
@@ -17,7 +16,7 @@ from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 
 LONGEST: Final = 1024
-"""Bytes of a container's resources that an answer is kept by; a pod with many devices has more."""
+"""Bytes of a container's resources up to which its answer is kept; a pod with many devices has more."""
 
 MOST: Final = 1024
 """Answers kept; a node has a handful of different ones."""
@@ -26,21 +25,21 @@ Known = tuple[int, bool, bytes, int | None]
 
 
 class Terms(NamedTuple):
-    """What an answer depends on beside the container: the settings, and what the kernel and the runtime take."""
+    """The inputs of an answer beside the container: the settings, and the capability of kernel and runtime."""
 
     tuning: Tuning
     can: Capability
 
 
 class Foresight:
-    """Holds for one set of pools, one tuning and one runtime; whatever changes of these empties it."""
+    """Holds for one set of pools, one tuning and one runtime; a change of any of them empties it."""
 
     def __init__(self) -> None:
         self._holds_for: tuple[Pools | None, Tuning | None, Capability | None] = (None, None, None)
         self._answers: dict[Known, tuple[Wish, Any]] = {}
 
     def answer(self, hook: Hook, state: NodeState, terms: Terms) -> Any | None:
-        """Return what such a container got the last time, None if it must be decided first."""
+        """Return the answer that an equal container got last, None if it must be decided first."""
         if not self._holds(state.pools, terms):
             return None
         known = self._key(hook, state)
@@ -49,7 +48,7 @@ class Foresight:
         return found[1] if found is not None else None
 
     def learn(self, hook: Hook, before: NodeState, after: NodeState, terms: Terms, answer: Any) -> None:
-        """Remember a decision's answer, if it can tell anything of the next."""
+        """Remember a decision's answer if the next equal container will get it too."""
         tuning = terms.tuning
         if tuning.strict or tuning.observe or tuning.kept_by_kubelet or after.pools.plan:
             return
@@ -62,7 +61,10 @@ class Foresight:
             self._answers[known] = (before.pods[hook.pod.id].wish, answer)
 
     def _holds(self, pools: Pools, terms: Terms) -> bool:
-        """Compared by identity: equal values of other identity are rare, and a comparison is dear."""
+        """Return whether the answers hold for these pools and terms.
+
+        Compared by identity: equal values of other identity are rare, and a comparison is expensive.
+        """
         of_pools, of_tuning, of_can = self._holds_for
         return of_pools is pools and of_tuning is terms.tuning and of_can is terms.can
 
@@ -84,6 +86,8 @@ class Foresight:
 
 
 def names_cpus(hook: Hook) -> bool:
-    """Whether its spec names CPUs; no answer is learnt from such a one, and none is found for it then: its resources
-    are in the key."""
+    """Return whether a container's spec names CPUs.
+
+    No answer is learnt from such a container, and so none is found for it: its resources are in the key.
+    """
     return hook.container is not None and bool(hook.container.linux.resources.cpu.cpus)
