@@ -1,7 +1,8 @@
-"""Who is told what of the scheduler's policies: by class, from a container's start on, while lending is on.
+"""Scheduling hints for containers' tasks, by class, from a container's start on while lending is on.
 
-At a container's start its few tasks are told, and whatever they start inherits it. Who ran before we came, or has
-another class since, is told in the sweep; so is what came in from outside (an exec), one container a turn.
+At a container's start its few tasks get the hint, and their children inherit it. Containers that started before the
+daemon, or that changed their class, get it in the sweep. So do tasks that came in from outside (an exec), one container
+a turn.
 """
 
 from itertools import count
@@ -22,7 +23,7 @@ A_SWEEP: Final = 32
 
 
 class Tasks(Protocol):
-    """The tasks of a container's cgroup by its path; journalled. A refusal is returned."""
+    """Hints of the tasks of a container's cgroup, by its path; journalled. A refusal is returned."""
 
     def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None: ...
 
@@ -48,14 +49,14 @@ class Hints:
         self._turn = count()
 
     def place(self, container_id: str) -> None:
-        """Tell the tasks of a container that starts."""
+        """Give a starting container's tasks their hint."""
         assignment = self._node.state.containers.get(container_id)
         hint = self._wanted(assignment) if assignment is not None else None
         if assignment is not None and hint is not None:
             self._tell(assignment, hint)
 
     def sweep(self) -> None:
-        """Tell those who were told something else or nothing, take back what nobody is to have any more."""
+        """Give hints to containers that have another one or none, and take back hints that are no longer wanted."""
         if self._can is None or self._node.tuning.observe:
             return
         state = self._node.state
@@ -74,7 +75,7 @@ class Hints:
                 self._tell(state.containers[container_id], wanted[container_id])
 
     def _take_back(self, state: NodeState, wanted: dict[str, Hint]) -> None:
-        """Undo what a former life or a former class told; an end needs nothing."""
+        """Take back hints of the previous process or of an earlier class; an ended container needs nothing."""
         paths = {targets.container_path(a): k for k, a in state.containers.items()}
         for path in self._tasks.hinted():
             container_id = paths.get(path)

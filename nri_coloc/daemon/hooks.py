@@ -1,13 +1,12 @@
-"""Each hook, from its message to its answer: translate, decide, answer, and only then act and speak.
+"""Each hook, from its message to its answer: translate, decide, answer, and only then write and record.
 
-Creations and updates of containers have rooms of their own (`creation`, `resize`); what all have in common is
-`consequences`.
+Creations and updates of containers are in `creation` and `resize`; the steps common to all hooks are in `consequences`.
 
 Runs on the trunk's thread. CreateContainer (but for one case), Synchronize, Stop, Remove and the Post events do no I/O
-before their reply. RunPodSandbox, StartContainer and both updates may write a few small files first, for they are the
-last safe points for what NRI cannot carry; so may PostCreateContainer on cgroup v1, the last point before the runtime
-makes the task. The one broad `except` stands in `serve`: a failure of ours is answered
-neutrally and audited, never passed to the runtime.
+before their answer. RunPodSandbox, StartContainer and both updates may write a few small files first: they are the last
+safe points for values that NRI cannot carry. So may PostCreateContainer on cgroup v1, the last point before the runtime
+makes the task. The one broad `except` is in `serve`: a failure of ours is answered neutrally and audited, never passed
+to the runtime.
 """
 
 import time
@@ -93,7 +92,7 @@ class Hooks:
         }
 
     def serve(self, hook: events.Hook, answers: Answers, watchdog: Watchdog, read_at: float) -> None:
-        """Answer one hook; whatever goes wrong inside is answered neutrally."""
+        """Answer one hook; any failure inside is answered neutrally."""
         ticket = watchdog.begin(hook.call, hook.kind.value)
         exchange = Exchange(ticket, answers, read_at)
         try:
@@ -140,9 +139,9 @@ class Hooks:
     # ---- containers ----
 
     def _created(self, hook: events.Hook, exchange: Exchange) -> None:
-        """Have the pod's cgroup hold the CPUs of the specification, on cgroup v1, before the runtime makes the task.
+        """Give the pod's cgroup the CPUs of the spec, on cgroup v1, before the runtime makes the task.
 
-        Where the pod has them already, as almost always, nothing is written.
+        If the pod has them already, as almost always, nothing is written.
         """
         assert hook.container is not None  # events of containers carry one
         self._report.neighbours.creations.created(hook.container.id)
@@ -205,7 +204,7 @@ class Hooks:
         return self._translator.listing()
 
     def learn(self, listed: Listing) -> None:
-        """Take the runtime's whole list, then compare everything with it."""
+        """Adopt the runtime's whole list, and act on all that differs from it."""
         node = self._node
         event = self._translator.synchronized(listed.pods, listed.containers, node.state, node.tuning)
         if not node.told and any(container.record for container, _ in event.containers):
@@ -245,9 +244,9 @@ class Hooks:
 def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:
     """Yield the ids of pods without a container whose cgroup is gone, or belongs to another pod that has one.
 
-    The runtime's list has every sandbox that was not removed: of completed pods, and of those from before a reboot,
-    whose new sandboxes lie in the same cgroup. Their StopPodSandbox came to the previous process, or to none. Counted
-    as live they would claim memory, or have one cgroup counted twice.
+    The runtime's list has every sandbox that was not removed. Some are of completed pods. Others are from before a
+    reboot, and a new sandbox lies in the same cgroup. The StopPodSandbox of both came to the previous process, or to
+    none. Counted as live they would claim memory, or have one cgroup counted twice.
 
     is_there: returns whether a cgroup exists, by its path below the hierarchies' roots.
     """

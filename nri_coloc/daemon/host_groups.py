@@ -1,8 +1,8 @@
-"""The box's members outside Kubernetes: cgroups that the operator's configuration names.
+"""The host groups: cgroups outside Kubernetes that the operator's configuration names.
 
-A member is who can be held to the box's CPUs. One that is not there (yet) uses nothing and is taken in by the first
-sweep that finds it. One that is there without a cpuset runs wherever it likes: it is told of, nothing is written to it,
-and its use counts as the system's.
+A member is a host group that can be limited to the reclaim pool's CPUs. A group that does not exist (yet) uses nothing,
+and the first sweep that finds it takes it in. A group without a cpuset runs on any CPU: it is recorded, nothing is
+written to it, and its use counts as the system's.
 """
 
 from threading import Lock
@@ -23,9 +23,9 @@ SETTING: Final = "reclaim.members"
 
 
 class HostGroups:
-    """Kept by the sweep, resized and looked at by the fast loop: one at a time, from the newest state each.
+    """Applied by the sweep, resized and checked by the fast loop: one at a time, from the newest state each.
 
-    `members`: who is held to the box, or would be if anything were written; the same tuple until that changes.
+    members: the groups limited to the reclaim pool, in mode observe too; the same tuple until they change.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
@@ -40,11 +40,11 @@ class HostGroups:
         self._turn = Lock()
 
     def take_over(self) -> None:
-        """Know that the runtime told everything: who was a member in a former life may get its own back."""
+        """Note that the runtime has sent its list: host groups of the previous process may now be restored."""
         self._looks_back = True
 
     def place(self, can: Capability) -> None:
-        """Bring all members to the box's values; who is none any more gets its own back."""
+        """Apply the reclaim pool's values to all members; restore the original values of former members."""
         with self._turn:
             state, tuning = self._node.state, self._node.tuning
             wanted = targets.host_groups(state, tuning)
@@ -60,12 +60,12 @@ class HostGroups:
             self._placed = {*members, *left}
 
     def look(self) -> tuple[str, ...]:
-        """Find out who is a member by now; writes nothing."""
+        """Return the present members; write nothing."""
         with self._turn:
             return self._look_for(targets.host_groups(self._node.state, self._node.tuning))
 
     def _look_for(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Find out who can be held to the box's CPUs."""
+        """Return the cgroups that can be limited to the reclaim pool's CPUs; record changes."""
         members = tuple(path for path in wanted if self._can_be_boxed(path))
         if members != self.members:
             self.members = members
@@ -95,7 +95,7 @@ class HostGroups:
         )
 
     def guard(self, path: str, can: Capability) -> None:
-        """Look at one member; what somebody reset is put back and told, within the limit."""
+        """Check one member; repair and record drift, within the limit of repairs."""
         with self._turn:
             if path in self._placed and not self._node.tuning.observe:
                 self._bring(path, self._node.state, can)
@@ -123,9 +123,10 @@ class HostGroups:
         return failures
 
     def _of_a_former_life(self, state: NodeState) -> set[str]:
-        """Return what was placed before us and is nobody's of whom we know: host groups of other settings.
+        """Return cgroups that the previous process placed and no known pod or container has.
 
-        A cgroup in a pod's is a container's, also of one that the runtime has not told, or tells no more.
+        They are host groups of other settings. A cgroup in a pod's is a container's, also if the runtime has not listed
+        it.
         """
         known = {targets.container_path(one) for one in state.containers.values()}
         known |= {targets.pod_path(place.pod) for place in state.pods.values()}
@@ -135,7 +136,7 @@ class HostGroups:
 
 
 def _unboxable(path: str, version: int) -> str:
-    """Word for the operator why a cgroup cannot be held to the box's CPUs, and how to mend it."""
+    """Return why a cgroup cannot be limited to the reclaim pool's CPUs, and how to mend it, for the operator."""
     if version == 1:
         lacks = "which is not in the cpuset hierarchy"
         mend = f"make /{path} there and put its processes into it too"

@@ -1,8 +1,7 @@
 """One daemon acts on a node; a second copy (a rolling update, a mistake) waits here until the first has ended.
 
-An advisory lock on a file in the state folder: the kernel drops it with the process, however that ends. A disk in
-trouble does not keep the daemon from its work: it goes on without a lock then, and the claim to the runtime keeps a
-second copy off.
+An advisory lock on a file in the state folder: the kernel drops it with the process, however that ends. If the disk
+fails, the daemon works without a lock. The claim to the runtime then keeps a second copy off.
 """
 
 import errno
@@ -36,7 +35,7 @@ class InstanceLock:
                 raise SettingsError(f"{self.problem}; choose another with --state-dir") from error
 
     def take(self) -> bool:
-        """Take the lock if no other process has it; True too where a disk in trouble has no place for one."""
+        """Take the lock if no other process has it; return True also if a failing disk has no place for it."""
         if self._fd is None:
             return True
         if not _taken(self._fd):
@@ -47,7 +46,7 @@ class InstanceLock:
         return not self.problem
 
     def is_in_place(self) -> bool:
-        """Whether the file that is locked is the one in the state folder."""
+        """Return whether the locked file is the one in the state folder."""
         try:
             now, ours = self._path.stat(), os.fstat(-1 if self._fd is None else self._fd)
         except OSError:
@@ -70,12 +69,15 @@ class InstanceLock:
             os.close(former)
 
     def release(self) -> None:
-        """Let another process have it; it cannot be taken again."""
+        """Release the lock for other processes; it cannot be taken again."""
         if self._fd is not None:
             os.close(self._fd)
 
     def _opened(self) -> int:
-        """Open the file; on a disk that is read-only by now open the present one, for flock(2) asks for no more."""
+        """Return a descriptor of the file; on a disk that became read-only, of the present file.
+
+        flock(2) needs no more than that.
+        """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,8 +1,8 @@
-"""The kubelet's own CPU manager while the daemon runs: what it holds, and what that means under our settings.
+"""The kubelet's own CPU manager while the daemon runs: the CPUs that it pins, and their effect on our settings.
 
-Its files are looked at by identity, time and size, as the configuration is: two stats. The kubelet replaces its state
-file whole, when a pod is admitted and before its sandbox exists. Hooks look at it too, because the next turn of the
-loop may come after the container.
+Its files are checked by identity, time and size, as the configuration is: two stats. The kubelet replaces its state
+file whole, when a pod is admitted and before its sandbox exists. Hooks check it too, because the next turn of the loop
+may come after the container.
 """
 
 import os
@@ -16,7 +16,7 @@ Identity = tuple[tuple[int, int, int] | None, ...]
 
 
 class KubeletWatch:
-    """`look` tells whether something changed; `over` and `problem` say what follows."""
+    """`look` returns whether something changed; `over` and `problem` return the effect."""
 
     def __init__(self, host_root: str) -> None:
         self._host_root = host_root
@@ -25,7 +25,7 @@ class KubeletWatch:
         self._entries = self.found.entries
 
     def look(self) -> bool:
-        """Read again what changed; whether something else was found than before."""
+        """Read the files again if they changed; return whether their content differs."""
         identity = self._identity()
         if identity == self._seen:
             return False
@@ -36,7 +36,7 @@ class KubeletWatch:
         return self.found != before
 
     def over(self, tuning: Tuning) -> Tuning:
-        """Lay the kubelet's CPUs over the settings: the pinned ones it keeps, the default set beside a driver."""
+        """Return the settings with the kubelet's CPUs: its pinned ones, and beside a driver its default set."""
         if tuning.dra_driver:
             tuning = replace(tuning, kubelet_default=self.found.default)
         return replace(tuning, kept_by_kubelet=self._entries) if self._entries else tuning
@@ -51,7 +51,7 @@ class KubeletWatch:
         return ""
 
     def words(self) -> str:
-        """Return what was found, for the audit."""
+        """Return the findings in words, for the audit."""
         if self.found.policy == "unknown":
             return self.found.problem
         if self.found.policy == "none":

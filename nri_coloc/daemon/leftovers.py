@@ -1,8 +1,8 @@
-"""What is left on a pod's cgroup of values that it is not to have any more, and goes back to what was there before us.
+"""Values on a pod's cgroup that are no longer wanted, and are restored to their original values.
 
-A memory.high is written here for a VM's pod outside of the box, and for a member of the box by `memory_worker`, which
-puts its own back: two threads must not disagree about one file. So only what this life of ours has seen wanted is put
-back here; what a former one left is among what the worker learns of.
+The memory.high of a VM's pod outside the reclaim cgroups is written by the actuator and restored here. The memory.high
+of a reclaim cgroup is written and restored by `memory_worker`: two threads must not disagree about one file. So only a
+memory.high that this process wanted is restored here. The worker finds the values of the previous process.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ from nri_coloc.host.target import Target
 HIGH: Final = "memory.high"
 
 _OF_OTHERS: Final = {"memory.low", "memory.min"}
-"""The part of the state that `protections` keeps."""
+"""Files that `protections` writes and restores."""
 
 
 class Leftovers:
@@ -27,7 +27,10 @@ class Leftovers:
         self._slowed: set[str] = set()
 
     def clear(self, state: NodeState, pod_id: str, target: Target) -> tuple[KernelInterfaceError, ...]:
-        """Put back what of a pod's files is not in its target; a member of the box has the box's values as they are."""
+        """Restore the files of a pod that its target lacks; return the refusals.
+
+        A reclaim cgroup keeps its values; only a memory.high that the actuator wrote earlier is restored.
+        """
         names = {value.name for value in target.values}
         if target.cpus and state.boxed(pod_id):
             return self._unslowed(target.path, names)

@@ -1,16 +1,16 @@
-"""The fast loop: reads a few counters, lets `reclaim` decide how large the box is, and makes it so at once.
+"""The fast loop: reads a few counters, decides the size of the reclaim pool, and applies it at once.
 
-Most readings of an idle box need no decision and are passed over (`lending.glance`). Changes are written to the audit
-once a second at most while the box moves one way, and once a minute while it swings (`lending.folding`). In `observe`
-the loop runs and says what it would do, and nothing changes. Where pools are sized by load, `Partition` takes the
-tick's readings instead.
+Most readings of an idle pool need no decision and are passed over (`lending.glance`). Changes in one direction are
+recorded once a second at most, and once a minute while the pool swings (`lending.folding`). In `observe` the loop
+records the changes that it would make, and makes none. Where pools are sized by load, `Partition` takes the tick's
+readings instead.
 
-The size that the previous process left the box is kept until all that runs has been measured: a restart takes nothing
-from any container.
+The size that the previous process left is kept until all running pods have been measured: a restart takes nothing from
+any container.
 
-While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` stays what `share` is: a size without a
-member would be nobody's. When the first one comes the box gets the size that is known by then, before its sandbox
-is placed; a tick that saw no member may not take that away in between.
+While no pod is reclaimed the loop measures, slowly, and the pool `reclaim` equals `share`: a size would serve no pod.
+The first reclaimed pod gets the size that is known by then, before its sandbox is placed. A tick that saw no reclaimed
+pod must not end this size in between.
 """
 
 import time
@@ -61,11 +61,11 @@ WATCH_AGAIN_S: Final = 0.1
 """Seconds between two choices of counters, however many pods come and go: a choice costs about 3 µs for each pod."""
 
 TELL_EVERY_S: Final = 0.5
-"""Ticks without a change are reported together: fifty at once cost a fifth of fifty single reports."""
+"""Seconds. Ticks without a change are reported together: fifty at once cost a fifth of fifty single reports."""
 
 COST_OF_LATE: Final = 16
-"""Ticks that a mean is of: the pace keeps to a share of a core in the mean, so one that met a page fault or waited for
-the interpreter must not make the loop slow when it has to be quick."""
+"""Ticks of which the mean cost is taken. The pace keeps to a share of a core in the mean. So one slow tick (a page
+fault, a wait for the interpreter) does not slow the loop when it has to be quick."""
 
 AFTER_FAILURE_S: Final = 1.0
 
@@ -75,16 +75,20 @@ _FORGOTTEN: Final = LoopMemory()
 
 
 class Cost(NamedTuple):
-    """Seconds: what the ticks since this was last asked took each, and the mean of the last ones."""
+    """CPU time of ticks, seconds.
+
+    took_s: mean of the ticks since the last call.
+    mean_took_s: mean of the last `COST_OF_LATE` ticks.
+    """
 
     took_s: float
     mean_took_s: float
 
 
 class TickCost:
-    """Used by one thread: `begin` before the first tick, `taken` at those that decide.
+    """Measures the CPU time of ticks. Used by one thread: `begin` before the first tick, `taken` at ticks that decide.
 
-    A look that decides nothing is not measured by itself: to ask for the time is a good part of what it costs.
+    A reading that decides nothing is not measured by itself: the measurement is a good part of such a reading's cost.
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
@@ -97,7 +101,7 @@ class TickCost:
         self._spent = self._clock()
 
     def taken(self, ticks: int) -> Cost:
-        """Return the cost since this was asked last, shared out among so many ticks, one at least."""
+        """Return the cost of the ticks since the last call; `ticks`: their number, at least one."""
         before, self._spent = self._spent, self._clock()
         took_s = (self._spent - before) / ticks
         self._late.extend(repeat(took_s, min(ticks, COST_OF_LATE)))
@@ -107,7 +111,7 @@ class TickCost:
 class Lending:
     """The loop's thread. `start`, `prepare` and `stop` are for any thread.
 
-    headroom: the newest tick's.
+    headroom: of the newest tick.
     sentry: watches the files of reclaimed pods, on a thread that begins and ends with this one.
     eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
 
@@ -166,7 +170,7 @@ class Lending:
         self._sentry.start()
 
     def prepare(self, event: Event) -> AbstractContextManager[None]:
-        """Have the reclaim pool sized before the decision on the first reclaimed pod, container, or the list."""
+        """Return a context for a decision: it sizes the reclaim pool before the first reclaimed pod and the list."""
         match event:
             case PodStarted() if reclaim_cgroups.belongs(event.wish):
                 return self._expecting_member()
@@ -183,7 +187,7 @@ class Lending:
 
     @contextmanager
     def _expecting_member(self) -> Iterator[None]:
-        """Give the box its size before a pod comes into it, keep it until that is decided, and tick at once."""
+        """Size the reclaim pool, keep the size until its first pod is decided, then tick at once."""
         with self._sizing:
             self._size_for_a_member()
             yield
@@ -201,7 +205,7 @@ class Lending:
 
     @contextmanager
     def _expecting_list(self, listed: Synchronized) -> Iterator[None]:
-        """Do so for all that the runtime lists; what its members have of a former life, the box keeps for now."""
+        """Size the reclaim pool before the list is decided; then keep the size that the previous process left."""
         has_members = reclaim_cgroups.has_member_in(listed) or self._node.tuning.reclaim.host_groups
         with self._expecting_member() if has_members else nullcontext():
             yield
@@ -223,17 +227,17 @@ class Lending:
             self._report.decided(outcome.decisions, outcome.state, before)
 
     def look_now(self) -> None:
-        """Tick at once: the settings are others."""
+        """Tick at once, because the settings changed."""
         self._alarm.ring()
 
     def stop(self) -> None:
-        """End after the tick at hand; the box keeps its last size."""
+        """End after the present tick; the reclaim pool keeps its last size."""
         self._stopping = True
         self._alarm.ring()
         self._sentry.stop()
 
     def ended(self, seconds: float) -> bool:
-        """Wait until both threads have written their last, if they ever began; False if they have not in time."""
+        """Return whether both threads have ended within so many seconds, or never began."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
         return not self._thread.is_alive() and self._sentry.ended(seconds)
@@ -245,7 +249,7 @@ class Lending:
             began = time.monotonic()
             try:
                 next_s = self._tick(planned)
-            except Exception as error:  # the loop must outlive whatever one tick meets
+            except Exception as error:  # the loop must survive any failure of a tick
                 self._report.log.exception("a tick of the fast loop failed", exc_info=error)
                 self._late.clear()
                 next_s = AFTER_FAILURE_S
@@ -257,7 +261,7 @@ class Lending:
         self._sampler.close()
 
     def _tick(self, planned: float) -> float:
-        """Look, and read, decide, act and tell if that is not enough; returns the seconds to the next tick."""
+        """Take a reading; if it needs a decision decide, act and record. Return the seconds to the next tick."""
         now = time.monotonic()
         if self._found:
             self._begin_with_found(now)
@@ -281,7 +285,7 @@ class Lending:
         return next_s
 
     def _begin_with_found(self, now: float) -> None:
-        """Forget what was measured before anybody was known: the members' use was taken for online use."""
+        """Forget measurements from before the runtime's list: they took the use of reclaimed pods for online use."""
         with self._sizing:
             self._memory = fast_loop.resumed(self._found, now, self._node.tuning.reclaim)
             self._glance, self._seen, self._watched_at = None, None, float("-inf")
@@ -308,7 +312,7 @@ class Lending:
         )
 
     def _say_if_short(self) -> None:
-        """Say once that not all that is read may be open at a time."""
+        """Log once that too few files may be open at a time for all readings."""
         if self._sampler.is_short and not self._was_short:
             self._was_short = True
             words = "too few files may be open (RLIMIT_NOFILE): some are opened for each reading, others are not read"
@@ -343,11 +347,11 @@ class Lending:
         return tick.next_s
 
     def _found_headroom(self, headroom: Headroom) -> None:
-        """Tell what may be lent now, which nobody knows before the runtime has told who there is."""
+        """Store the headroom, which is unknown until the runtime has sent its list."""
         self.headroom = headroom if self._is_told else Headroom()
 
     def _passed_over(self, look: Look | None, late_s: float, state: NodeState) -> Glance | None:
-        """Return what is known after a look about which nothing has to be decided."""
+        """Return the state after a reading that needs no decision, None if it needs one."""
         before, tuning = self._glance, self._node.tuning.reclaim
         known_state, known_tuning = self._glance_for
         if look is None or before is None or known_state is not state or known_tuning is not tuning:
@@ -355,7 +359,7 @@ class Lending:
         return glance.over(before, look, late_s)
 
     def _watch(self, state: NodeState, now: float) -> None:
-        """Choose again what to read after somebody came or went."""
+        """Choose the counters to read again, after a pod or container came or went."""
         seen, tuning, host_groups = self._seen, self._node.tuning, self._relocation.host_groups
         if tuning is self._tuned and host_groups is self._host_groups and seen is not None:
             if seen is state:
@@ -377,7 +381,7 @@ class Lending:
         self._sampler.watch(groups)
 
     def _act(self, tick: Tick, state: NodeState, now: float) -> tuple[CPUMask, CPUMask]:
-        """Carry a size out; return the box's CPUs before and after, the same ones while nobody lives there."""
+        """Carry a size out; return the reclaim pool's CPUs before and after, equal if there is no reclaimed pod."""
         if self._node.tuning.observe:
             return self._observed(tick, state)
         if self._counts(tick, state) == state.pools.counts:
@@ -385,7 +389,7 @@ class Lending:
             return state.pools.reclaim, state.pools.reclaim
         with self._sizing:
             before = self._node.state
-            if self._found:  # decided before it was known how many CPUs the box has
+            if self._found:  # decided before the former size was known
                 return before.pools.reclaim, before.pools.reclaim
             counts = self._counts(tick, before)  # a pod may have come since the tick began
             because = sentence.because(tick.grounds) if counts else NO_RECLAIMED_POD
@@ -398,7 +402,7 @@ class Lending:
         return (after if begins_or_ends else before.pools.reclaim), after
 
     def _observed(self, tick: Tick, state: NodeState) -> tuple[CPUMask, CPUMask]:
-        """Return the CPUs that the box would have had, and would have now; record its first size."""
+        """Return the CPUs that the reclaim pool would have had and would have now; record its first size."""
         before = self._would_have
         if tick.target.change is not Change.KEEP:
             self._would_have = _sized_near(before or state.pools.reclaim, tick.target.cpus, state)
@@ -419,12 +423,12 @@ class Lending:
         self._report.decided((decision,), state, state)
 
     def _counts(self, tick: Tick, state: NodeState) -> Mapping[str, int]:
-        """Return which pools have a size in a state, and which."""
+        """Return the pools that have a size in a state, and their CPUs by name."""
         lends = self._node.tuning.reclaim.enabled and self._relocation.has_members(state)
         return {RECLAIM: tick.target.cpus} if lends else {}
 
     def _tell(self, step: Step, now: float) -> None:
-        """Fold ticks into records; those that changed nothing come in batches."""
+        """Fold ticks into records; ticks without a change come in batches."""
         if not self._node.tuning.reclaim.enabled:
             return
         self._untold.append((step, now))
@@ -437,7 +441,7 @@ class Lending:
                 self._say(record)
 
     def _say_rest(self) -> None:
-        """Write what is folded; no tick comes any more."""
+        """Write the folded changes, because no further tick comes."""
         self._partition.say_rest()
         rest, self._folding = self._folding.rest, Folding()
         if rest is not None:
@@ -461,6 +465,6 @@ class Lending:
 
 
 def _sized_near(before: CPUMask, count: int, state: NodeState) -> CPUMask:
-    """Return the box's CPUs if its size were carried out: near those that it would have had before."""
+    """Return the reclaim pool's CPUs if its size were carried out, near the CPUs that it would have had before."""
     former = replace(state, pools=replace(state.pools, reclaim=before, counts={}))
     return sizing.sized(former, PoolsSized({RECLAIM: count}, "")).state.pools.reclaim

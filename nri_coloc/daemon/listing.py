@@ -1,12 +1,12 @@
 """The runtime's whole list, put together from the parts of its Synchronize.
 
-Each part becomes facts as it comes, and its messages are freed: a list of any size takes little memory, however much a
-pod's author wrote on it.
+Each part is decoded as it comes, and its messages are freed. So a list of any size takes little memory, however large a
+pod's annotations are.
 
-`take` gets the list for `restore`, which is no plugin, and for a plugin that is never sent one: containerd 1.7 does not
-synchronise the plugins that it launches. A second, external registration gets a Synchronize like any other; once it
-has come this connection is closed. The runtime notices at its next event and goes on without it. Nothing is subscribed
-that could not be missed: a call that comes before the end is answered by the end of the connection, "no change".
+`take` gets the list for `restore`, which is no plugin, and for plugins that containerd 1.7 launches: it never sends
+them a list. A second, external registration gets a Synchronize like any other. Then this connection is closed. The
+runtime notices at its next event and goes on without it. Only hooks that may be missed are subscribed: a call that
+comes before the end is answered by the end of the connection, "no change".
 """
 
 import time
@@ -21,11 +21,11 @@ from nri_coloc.nri import codec, events
 from nri_coloc.nri.session import Session
 
 MOST: Final = 65536
-"""Pods and containers; a node runs some hundred."""
+"""Pods and containers in a list; a node runs some hundred."""
 
 
 PATIENCE_S: Final = 30.0
-"""For each read: the runtime serves one registration at a time, and a failed census is tried again, but for that of a
+"""Seconds for each read: the runtime serves one registration at a time. A failed attempt is repeated, but not one of
 `restore`."""
 
 INDEX: Final = "99"
@@ -34,7 +34,7 @@ INDEX: Final = "99"
 READ_SIZE: Final = 1 << 18
 
 PAUSE_S: Final = 0.01
-"""An old runtime opens its socket a few milliseconds after it has configured what it launched."""
+"""Seconds. An old runtime opens its socket a few milliseconds after it has configured the plugin that it launched."""
 
 
 class Listing:
@@ -66,7 +66,7 @@ class Listing:
 
 
 def take(path: str, name: str, listing: Listing, patience_s: float = PATIENCE_S) -> Listing:
-    """Register, take the list, leave; raises OSError or ColocError when it cannot be had now."""
+    """Register, return the list, and leave; raises OSError or ColocError if it cannot be had now."""
     session = Session(f"{name}.census", INDEX)
     with connect_to(path) as connection:
         connection.settimeout(patience_s)
@@ -92,10 +92,12 @@ def take_in_time(
     wait: Callable[[str], None],
     is_ending: Callable[[], bool],
 ) -> Listing | None:
-    """Take the list as soon as the runtime's socket is there, None if the end comes first.
+    """Return the list as soon as the runtime's socket is there, None if the daemon ends first.
 
-    `at`: the socket's path and the plugin's name. `listing` makes an empty list. `wait` is told why it cannot be had
-    yet, "" once it was.
+    at: the socket's path and the plugin's name.
+    listing: makes an empty list.
+    wait: called with the reason why the list cannot be had yet, and with "" once it was read.
+    is_ending: returns whether the daemon ends.
     """
     pause = PAUSE_S
     while not is_ending():

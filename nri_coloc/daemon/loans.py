@@ -1,9 +1,9 @@
-"""What reclaimed containers were lent, kept in step with what there is to lend: asked every few seconds, pushed seldom.
+"""The loans of reclaimed containers, kept in step with the capacity: checked every few seconds, pushed seldom.
 
-The capacity comes from whoever measures it; until a prediction does, the fast loop's headroom stands in for its CPU,
-and memory is taken as there: a daemon that measures no memory takes none away. Nothing happens before a capacity has
-lasted (`AmountTuning.dwell_s`), nor for less than the dead band. A lowered memory limit is looked at again whenever it
-is pushed: minutes may have passed since it was decided, and below what is in use it would kill.
+The caller supplies the capacity. Without a forecast, its CPU is the fast loop's headroom, and memory counts as
+available: a daemon that measures no memory takes none back. Nothing happens before a capacity has lasted
+(`AmountTuning.dwell_s`), nor for less than the dead band. A lowered memory limit is checked again whenever it is
+pushed. Minutes may have passed since it was decided, and a limit below the use would kill.
 """
 
 import time
@@ -43,7 +43,7 @@ class Loans:
         self._would: Mapping[str, Knobs] = {}
 
     def look(self, now: float, after: After) -> None:
-        """Change the amounts that containers were lent, where a change is worth its cost."""
+        """Change containers' loans where a change is worth its cost, at most once in `EVERY_S`."""
         if now - self._looked_at < EVERY_S:
             return
         self._looked_at = now
@@ -58,9 +58,9 @@ class Loans:
         tell(after, all_of(self._node.decide(event), before))
 
     def ease(self, container_id: str) -> bool:
-        """Raise a container's lowered memory limit above what it has in use by now; False if that cannot be read.
+        """Raise a container's lowered memory limit above its present use; return False if that cannot be read.
 
-        For whoever is about to tell the limit to the runtime.
+        For a caller that is about to push the limit to the runtime.
         """
         assignment = self._node.state.containers.get(container_id)
         is_lowered = assignment is not None and assignment.granted.memory_limit is not None
@@ -88,7 +88,7 @@ class Loans:
         return AmountsGranted(balanced.changes, balanced.because, balanced.inputs)
 
     def _loan(self, assignment: Assignment) -> Loan | None:
-        """Return a container's loan, as far as nobody preserves it from us."""
+        """Return a container's loan without the values that its pod preserves; None if there is none."""
         wish = assignment.wish
         lent = lent_amounts.lent(wish)
         if lent is None or wish.handler != "container":
@@ -107,7 +107,7 @@ class Loans:
         )
 
     def _say_only(self, event: AmountsGranted) -> None:
-        """Audit once what would be done."""
+        """Record once the changes that mode observe does not make."""
         if event.amounts != self._would:
             self._would = event.amounts
             self._report.decided(
@@ -116,7 +116,7 @@ class Loans:
 
 
 def _whole_again(state: NodeState) -> list[tuple[str, Knobs]]:
-    """Return the loans of those who have less: nobody measures any more what there is."""
+    """Return the whole loans of containers that have less: without lending no capacity is measured."""
     return [
         (a.id, loans.loan(a.wish).where_set(a.granted))
         for a in state.containers.values()
@@ -125,7 +125,7 @@ def _whole_again(state: NodeState) -> list[tuple[str, Knobs]]:
 
 
 def memory_in_use(cgroups: CgroupReader, assignment: Assignment) -> int | None:
-    """Return the working set of a container, bytes; None where its cgroup cannot be read."""
+    """Return the working set of a container, bytes; None if its cgroup cannot be read."""
     path = targets.container_path(assignment)
     found = cgroups.amounts(path, time.monotonic()) if path is not None else None
     return found.memory.working_set if found is not None and found.memory is not None else None

@@ -1,4 +1,4 @@
-"""From the node's state to what the fast loop looks at: whose cgroup is whose, in `sampling`'s own words."""
+"""The groups of cgroups that the fast loop reads, derived from the node's state."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -17,7 +17,10 @@ from nri_coloc.placing import whereabouts
 
 
 class _Seen(NamedTuple):
-    """A pod as it was when its facts were worked out; None: it has none."""
+    """A pod when its facts were computed.
+
+    facts: None if it has none.
+    """
 
     place: PodPlace
     members: tuple[Assignment, ...]
@@ -25,10 +28,10 @@ class _Seen(NamedTuple):
 
 
 class Acquaintance:
-    """The facts of a node's pods, each worked out once for as long as the pod, its containers and the pools stay.
+    """The facts of a node's pods, computed once for as long as the pod, its containers and the pools stay.
 
-    Somebody comes or goes all the time on a busy node, and all others are what they were. A container that follows
-    another one's CPUs is in the same pod, so nothing beyond these three counts. Used by one thread.
+    On a busy node pods come and go all the time, and all other pods stay as they were. A container that follows another
+    one's CPUs is in the same pod, so there are no further inputs. Used by one thread.
     """
 
     def __init__(self) -> None:
@@ -56,9 +59,10 @@ def groups_of(
     host_groups: tuple[str, ...] = (),
     acquaintance: Acquaintance | None = None,
 ) -> tuple[Group, ...]:
-    """Return the groups of cgroups that tell what online pods and the system use of the lendable CPUs, and the box.
+    """Return the groups that show the use of lendable CPUs by online pods and the system, and the reclaim cgroups.
 
-    `host_groups`: members of the box outside Kubernetes. `acquaintance`: what is known of those who were there before.
+    host_groups: the host groups among the reclaim cgroups.
+    acquaintance: facts of pods from earlier states.
     """
     pods = (acquaintance or Acquaintance()).of(state, whereabouts.owned(state.pools, lendable))
     kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
@@ -66,7 +70,7 @@ def groups_of(
 
 
 def is_the_same(seen: NodeState, state: NodeState, tuning: ReclaimTuning) -> bool:
-    """Whether both have the same groups: nobody came or went, and no CPU is lendable or owned that was not before."""
+    """Return whether both states have the same groups: equal pods, containers, lendable and owned CPUs."""
     if seen is state:
         return True
     if seen.pods is not state.pods or seen.containers is not state.containers:
@@ -80,7 +84,7 @@ def _divided(state: NodeState, tuning: ReclaimTuning) -> tuple[CPUMask, CPUMask,
 
 
 def tier_groups_of(state: NodeState) -> tuple[Group, ...]:
-    """Return the groups of cgroups that tell what the members of each tier use."""
+    """Return the groups of cgroups that show the use of each tier."""
     tiers = {
         pool: bands.tier_of(pool, state.pools.plan) for pool in {a.pool for a in state.containers.values()}
     }
@@ -100,8 +104,10 @@ def _tier_facts(state: NodeState, pod_id: str, place: PodPlace, tiers: Mapping[s
 
 
 def _tier_of(state: NodeState, assignment: Assignment, tiers: Mapping[str, str]) -> str:
-    """Return whose use a container's is; that of one on CPUs that are owned, or that are not ours to choose, is no
-    tier's."""
+    """Return the tier that a container's use counts for, "" for none.
+
+    The use of reclaimed containers counts for no tier. The same holds on owned CPUs, and on CPUs that are left alone.
+    """
     if assignment.qos is QoSClass.RECLAIMED or assignment.hands_off:
         return ""
     return "" if state.cpus_of(assignment) & state.pools.dedicated else tiers[assignment.pool]
@@ -119,22 +125,24 @@ def _facts(
         apart = _is_apart(state, place, members, owned)
         return PodFacts(path, _role(place), known, _shares_box(state, members), apart)
     if known:
-        # nobody's alone, so that no other cgroup may be taken for the sum of its pods
+        # no pod has this cgroup alone, so no other cgroup may be taken for the sum of its pods
         return PodFacts(known[0].path.rpartition("/")[0], Role.SYSTEM, known)
     return None
 
 
 def _is_apart(state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask) -> bool:
-    """Whether all of a pod's use is beside what is lent; that of the box is known as its own."""
+    """Return whether all of a pod's containers run on owned CPUs only; False for a pod held to the reclaim pool."""
     if whereabouts.is_held_to_box(place) or not members:
         return False
     return all(whereabouts.is_apart(state, a, owned) for a in members)
 
 
 def _role(place: PodPlace) -> Role:
-    """A pod with offline containers that is no member of the box waits by design: its stalls are nobody's fault.
+    """Return the role of a pod's cgroup.
 
-    So does a member that the box does not hold, whose use no size of the box bounds: it is a claim as any other.
+    A pod with reclaimed containers but without a reclaim cgroup waits by design: its stalls are not blamed on lending.
+    The same holds for a reclaimed pod that preserves its CPUs. No size of the reclaim pool bounds its use, which is a
+    claim like any other.
     """
     if whereabouts.is_held_to_box(place):
         return Role.BOX
@@ -142,7 +150,7 @@ def _role(place: PodPlace) -> Role:
 
 
 def _as_one(path: str, members: tuple[Assignment, ...]) -> Iterator[ContainerFacts]:
-    """A VM is one container, whose cgroup is its pod's; those in the guest have none."""
+    """Yield the pod's cgroup as the one container of a VM; containers in the guest have no cgroup."""
     if path and members:
         yield ContainerFacts(path, limited=any(map(_is_limited, members)))
 
@@ -166,5 +174,5 @@ def _is_limited(assignment: Assignment) -> bool:
 
 
 def _shares_box(state: NodeState, members: tuple[Assignment, ...]) -> bool:
-    """Whether a reclaimed task may ever run on CPUs of these; all of `share` may be lent."""
+    """Return whether reclaimed tasks may run on CPUs of these containers; all CPUs of `share` may be lent."""
     return not members or any(whereabouts.of(state, a) & state.pools.share for a in members)

@@ -1,7 +1,7 @@
 """The CPUs of each container as they were last read back, by container id.
 
 A cgroup file that cannot be read, or makes no sense, is recorded as every refusal of the kernel is. The value that was
-read before it counts no longer: `unread` has the reason. The other containers are read all the same, because the
+read before it counts no longer: `unread` has the reason. The other containers are read nevertheless, because the
 reclaim pool shrinks in the midst of these reads.
 """
 
@@ -32,7 +32,7 @@ class Looks:
         self._report = report
 
     def at(self, assignment: Assignment, state: NodeState) -> CPUMask | None:
-        """Read the CPUs that a container has; None if its cgroup is gone or cannot be read."""
+        """Return the CPUs that a container has, read now; None if its cgroup is gone or cannot be read."""
         path = targets.lives_in(state, assignment)
         if path is None:
             self.note(assignment.id, None, NO_PATH)
@@ -56,17 +56,17 @@ class Looks:
             self.unread.pop(container_id, None)
 
     def forget(self, container_id: str) -> None:
-        """Drop all of a container that ended."""
+        """Drop the readings of a container that ended."""
         self.actual.pop(container_id, None)
         self.unread.pop(container_id, None)
 
     def at_all(self, assignments: Iterable[Assignment], state: NodeState) -> None:
-        """Read what each of them has."""
+        """Read the CPUs of each container."""
         for assignment in assignments:
             self.at(assignment, state)
 
     def fewest(self, paths: Iterable[str], state: NodeState) -> int:
-        """Return how many CPUs that one of some cgroups has that has the fewest; 0 where there is none."""
+        """Return the number of CPUs of the cgroup that has the fewest; 0 if none has any."""
         found = (self._cpus(path, state) for path in paths)
         return min((cpus.bit_count() for cpus in found if cpus), default=0)
 

@@ -19,7 +19,7 @@ _DRIVERS: Final = (
 
 
 class Look(NamedTuple):
-    """The facts that cannot stay the same when the topology changes, or the CPUs that pods may have."""
+    """The facts of which one changes when the topology changes, or the CPUs that pods may have."""
 
     glimpse: Glimpse
     granted: Granted
@@ -33,7 +33,7 @@ class Machine:
         self._layout = layout
 
     def look(self, state: NodeState) -> Look:
-        """Return the facts of this moment. Raises KernelInterfaceError as `topology.glimpse`."""
+        """Return the present facts. Raises KernelInterfaceError as `topology.glimpse`."""
         glimpse = sysfs.glimpse(self._host_root)
         return Look(glimpse, granted.read(self._layout, self._kubepods(state), glimpse.online))
 
@@ -47,23 +47,23 @@ class Machine:
         return whole.within(found.cpus, found.mems)
 
     def problem(self, state: NodeState) -> str:
-        """Say which file leaves pods no CPU, or that kubelet and runtime have two cgroup drivers; "" if neither."""
+        """Return which file leaves pods no CPU, or that kubelet and runtime have two cgroup drivers; "" if neither."""
         return granted.problem(self._granted(state), state.topology.usable_by_all) or self._two_drivers(state)
 
     def _two_drivers(self, state: NodeState) -> str:
-        """Say where a container lies whose runtime took systemd's notation for a path; "" if there is none."""
+        """Return where a container lies whose runtime took systemd's notation for a path; "" if there is none."""
         places = (each.container.cgroups_path for each in state.containers.values())
         found = next((each for each in places if cgroup_layout.is_literal(self._layout, each)), "")
         return _DRIVERS.format(place=found) if found else ""
 
     def remark(self, state: NodeState) -> str:
-        """Say which file keeps pods from some CPUs; "" if none does."""
+        """Return which file keeps pods from some CPUs; "" if none does."""
         return granted.remark(self._granted(state), state.topology.machine)
 
     def _granted(self, state: NodeState) -> Granted:
         return granted.read(self._layout, self._kubepods(state), state.topology.machine)
 
     def _kubepods(self, state: NodeState | None) -> str:
-        """Return the cgroup of all pods: the one of a pod's own path, before the first pod the one that is there."""
+        """Return the cgroup of all pods: from a known pod's path, and before the first pod the cgroup that exists."""
         paths = targets.pod_paths(state) if state is not None else ()
         return next(filter(None, map(kubepods_of, paths)), "") or cgroup_layout.kubepods_in(self._layout)

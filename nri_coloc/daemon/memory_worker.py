@@ -1,11 +1,13 @@
-"""The thread that writes memory limits of the box's members, and puts back those of whoever left it.
+"""The thread that writes the memory limits of reclaim cgroups, and restores the original limits of former ones.
 
-A write to memory.high reclaims before it returns, for as long as that takes: so neither a hook, nor a tick, nor
-the actuator ever makes one that has something to reclaim. Those of theirs come here too, one after the other before the
-box's. A bound far below what a member holds is written in steps, one a turn, for as long as they get something back:
-what they cannot get now the next bounds find. Newest bounds win: what was submitted while a write was slow is what is
-written next, from the member after that on, so that one whose writes are always slow keeps no other from its turn.
-Nobody else puts back what the box was bounded to, so that no two threads can disagree about one file.
+A write to memory.high reclaims before it returns, for as long as that takes. So no hook, no tick and not the actuator
+ever makes a write that has something to reclaim. This thread makes such writes for them, one after the other, before
+the limits of the reclaim cgroups.
+
+A bound far below a member's use is written in steps, one a turn, as long as they reclaim memory. The next bounds find
+the memory that they could not reclaim. The newest bounds win: bounds submitted during a slow write are written next,
+from the following member on. So a member whose writes are always slow delays no other for long. No other thread
+restores the limits of reclaim cgroups, so that no two threads can disagree about one file.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,17 +28,20 @@ from nri_coloc.memory.division import Found
 from nri_coloc.placing import reclaim_cgroups
 
 LEAST: Final = 16 << 20
-"""Bytes that every member may hold, however little the box has: below that not even a runtime's own processes live,
-and a daemon that is gone raises nothing."""
+"""Bytes that every member may hold, however little is lent. With less not even a runtime's own processes live, and once
+the daemon is gone no process raises the limit."""
 
 WORTH_A_STEP: Final = 16 << 20
-"""Bytes: where one step got less back, the next one waits for other bounds."""
+"""Bytes: if one step reclaimed less, the next step waits for other bounds."""
 
 Result = TypeVar("Result")
 
 
 class Bounds(NamedTuple):
-    """A member's part, and whose it is: a pod's id, "" for a host group."""
+    """A member's part.
+
+    pod_id: "" for a host group.
+    """
 
     part: Part
     pod_id: str = ""
@@ -67,19 +72,19 @@ class MemoryWorker:
         self._thread = Thread(target=self._run, name="memory", daemon=True)
 
     def stop(self) -> None:
-        """End after the write at hand; limits stay."""
+        """End after the present write; limits stay."""
         with self._submitted:
             self._stopping = True
             self._submitted.notify()
 
     def ended(self, seconds: float) -> bool:
-        """Wait until the last limit is written, if the thread ever began; False if it has not in time."""
+        """Return whether the thread has ended within so many seconds, or never began."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def found(self, paths: Iterable[str]) -> dict[str, Found]:
-        """Return what the files say, by cgroup path, of those whom we bounded, or a former life did."""
+        """Return the present bounds, by cgroup path, of cgroups that this process or the previous one bounded."""
         known = self._writer.bounded()
         return {path: self._found(path) for path in paths if path in known}
 
@@ -91,7 +96,7 @@ class MemoryWorker:
         return Found(high.memory_high, limit.memory_limit)
 
     def submit(self, bounds: Mapping[str, Bounds]) -> None:
-        """Say what holds from now on, by cgroup path: all of it, also what holds already."""
+        """Take the bounds that hold from now on, by cgroup path: all of them, also unchanged ones."""
         if self._thread.ident is None and not self._is_needed(bounds):
             return
         with self._submitted:
@@ -99,26 +104,29 @@ class MemoryWorker:
             self._wake()
 
     def _is_needed(self, bounds: Mapping[str, Bounds]) -> bool:
-        """Whether there is anybody to bound or to put back; while nobody writes, a former life is learnt of here."""
+        """Return whether any cgroup is to be bounded or restored.
+
+        While the thread has not started, bounds of the previous process are found here.
+        """
         if not bounds:
             self._take_over()
         return bool(bounds or self._bounded)
 
     def release(self, path: str) -> None:
-        """Put a cgroup's limits back soon: its pod is no member any more."""
+        """Restore a cgroup's original limits soon, because it is no reclaim cgroup any more."""
         if path in self._bounded:
             with self._submitted:
                 self._released[path] = None
                 self._submitted.notify()
 
     def later(self, later: Later, subject: Subject) -> None:
-        """Make somebody's write soon, of one file the newest; `subject`: whom a refusal is told of."""
+        """Queue a delayed write, of each file the newest; `subject`: named in the record of a refusal."""
         with self._submitted:
             self._later[later.file] = later, subject
             self._wake()
 
     def _wake(self) -> None:
-        """Let the thread see what was told to it; to be called with its lock held."""
+        """Wake the thread, and start it if it does not run yet; to be called with its lock held."""
         if self._thread.ident is None and not self._stopping:
             self._thread.start()
         self._submitted.notify()
@@ -146,7 +154,7 @@ class MemoryWorker:
                 left = self._round(left)
 
     def _guarded(self, act: Callable[..., Result], *what: object) -> Result | None:
-        """Deal with one cgroup, or one round: what nobody foresaw must not keep the others from their values."""
+        """Return the result of `act`, or log its failure, so that other cgroups still get their values."""
         try:
             return act(*what)
         except Exception as error:
@@ -154,9 +162,9 @@ class MemoryWorker:
             return None
 
     def write(self, wanted: Mapping[str, Bounds]) -> Mapping[str, Bounds]:
-        """Put back what is not wanted any more, then bring every file to its value, or a step nearer to it.
+        """Restore limits that are not wanted any more, then write every bound, or a step towards it.
 
-        Returns those of whom there is more to get.
+        Return the bounds that need another step.
         """
         self._take_over()
         for path in self._bounded - wanted.keys():
@@ -182,7 +190,7 @@ class MemoryWorker:
             self._report.refused_by_kernel(failure, subject, self._node.state)
 
     def _bound(self, path: str, bounds: Bounds) -> bool:
-        """Bring a member to its part, or a step nearer; returns whether that got something back, and there is more."""
+        """Write a member's part, or a step towards it; return whether another step would reclaim more."""
         state = self._node.state
         if bounds.pod_id and not state.boxed(bounds.pod_id):
             self._put_back(path)
@@ -207,8 +215,12 @@ class MemoryWorker:
         return knob_files.number(self._writer.text(path, "memory", usage) or "") or 0
 
     def _within_a_step(self, path: str, part: Part, held: int) -> Part:
-        """Return what may be written now: a brake no more than a step below the use, and never a higher one than there
-        is; a wall not below the use, for it kills. On v1 the wall is the brake: it is refused, and kills nobody."""
+        """Return the bounds that may be written now, bytes.
+
+        memory.high is no more than a step below the use, and a step never raises it. memory.max is not below the use,
+        because that would kill. On cgroup v1 the limit is lowered in steps instead: there the kernel refuses a limit
+        below the use and kills nothing.
+        """
         lowest = held - self._node.tuning.reclaim.memory_step
         if self._writer.version == 1:
             return Part(part.high, max(part.limit, lowest))
@@ -227,7 +239,10 @@ class MemoryWorker:
         return failures
 
     def _take_over(self) -> None:
-        """Learn, once everybody is known, what a former life had bounded: who is no member any more gets it back."""
+        """Find the limits that the previous process left, once the runtime has sent its list.
+
+        Limits of cgroups that are no reclaim cgroup any more are then restored.
+        """
         if self._knows_former or not self._node.told:
             return
         self._knows_former = True
