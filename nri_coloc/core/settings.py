@@ -1,6 +1,6 @@
-"""Frozen parameters of the policy and of the shell, made from the operator's settings.
+"""Frozen parameters of the policy and of the daemon, made from the operator's settings.
 
-Made by `service.configuration`; nothing here is validated again. Units are in the names or beside the field.
+`service.configuration` makes and validates them; nothing here is validated again.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,16 @@ from nri_coloc.core.workload import QoSClass
 
 @dataclass(frozen=True, slots=True)
 class ClassTuning:
-    """Defaults of one class; `None` is "leave it", memory values are written as in annotations.
+    """Defaults of one class.
 
-    `cpu_burst`: percent of the quota; 0 is "leave it". `min_request`: the least CPU request of a pod of this class,
-    thousandths of a CPU.
+    cpu_shares: cpu.shares of containers without a CPU request, 2–262144, 1024 is one CPU; None leaves the kubelet's.
+    io_weight: 1–10000; 100 is the kernel's own and is not written.
+    oom_score_adj: −999 to 1000 in the band of the class; None leaves the kubelet's.
+    memory_high: as in annotations, an amount or a percentage of the memory limit; None for none.
+    memory_low, memory_min: the same, a percentage of the memory request.
+    allow_namespaces: names or globs of namespaces whose pods may ask for privileges, such as `preserve`.
+    cpu_burst: percent of the quota, 0–100; 0 for none.
+    min_request: the least CPU request of a pod of this class, thousandths of a CPU; 0 for none.
     """
 
     cpu_shares: int | None = None
@@ -30,13 +36,17 @@ class ClassTuning:
 
     @property
     def has_memory(self) -> bool:
-        """Whether a memory value is set: those may depend on a container's limit or request."""
+        """Whether a memory value is set: such a value may depend on a container's limit or request."""
         return any(v is not None for v in (self.memory_high, self.memory_low, self.memory_min))
 
 
 @dataclass(frozen=True, slots=True)
 class ClassRule:
-    """One selector of the operator: annotation or label as (key, value), and/or a namespace glob."""
+    """One rule of the operator: the class of the pods that it matches.
+
+    annotation, label: as (key, value); None matches any.
+    namespace: a name or glob; "" matches any.
+    """
 
     qos: QoSClass
     annotation: tuple[str, str] | None = None
@@ -46,7 +56,11 @@ class ClassRule:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Pods that carry an annotation and a label as (key, value) and are in a namespace; what is not named holds."""
+    """Pods of a pool: all conditions that are set must match.
+
+    annotation, label: as (key, value); None matches any.
+    namespace: a name or glob; "" matches any.
+    """
 
     annotation: tuple[str, str] | None = None
     label: tuple[str, str] | None = None
@@ -57,9 +71,12 @@ class Selector:
 class PoolTuning:
     """One pool of the operator, or bounds for `share` and `reclaim`.
 
-    `qos`: of its members, shared or system. `minimum`, `maximum`: CPUs, 0 for none. `group_by`: "namespace", "pod",
-    "label:KEY" or "annotation:KEY", a pool `name/GROUP` for each group. `priority`: higher has CPUs first. `band`:
-    target utilisation, low and high, 0–1 (partition mode).
+    qos: class of its members, shared or system.
+    minimum, maximum: CPUs; 0 for no bound.
+    group_by: "namespace", "pod", "label:KEY" or "annotation:KEY" for a pool `name/GROUP` of each group; "" for one
+        pool.
+    priority: a pool with a higher number gets CPUs first.
+    band: target utilisation, low and high, 0–1 (partition mode); None for the default band.
     """
 
     name: str
@@ -73,12 +90,12 @@ class PoolTuning:
 
     @property
     def sized(self) -> bool:
-        """Whether it has CPUs of its own; otherwise it is a name over another pool's."""
+        """Whether the pool has CPUs of its own; otherwise it is a name over another pool's CPUs."""
         return bool(self.minimum or self.maximum or self.group_by)
 
 
 def default_classes() -> dict[QoSClass, ClassTuning]:
-    """Return DESIGN 4.2's table."""
+    """Return the defaults of each class, the table of DESIGN 4.2."""
     return {
         QoSClass.DEDICATED: ClassTuning(min_request=1000),
         QoSClass.SHARED: ClassTuning(),
@@ -89,15 +106,17 @@ def default_classes() -> dict[QoSClass, ClassTuning]:
 
 @dataclass(frozen=True, slots=True)
 class ForecastTuning:
-    """Parameters of the prediction.
+    """Parameters of the forecast.
 
-    estimator: a name of `forecast.estimators.ESTIMATORS`.
-    memory_percentile, memory_half_life_s: memory is not taken back as fast as CPU, so a higher peak over a longer time
-        counts. 98 % and 24 h are Koordinator's (koordlet, peak prediction), as are the 95 % and 12 h for CPU.
-    sample_s: one peak per pod enters the history in so many seconds.
-    workloads: histories kept, twice the kubelet's 110 pods.
-    forget_s: a history without a new peak for so long is dropped.
-    blind_s: without readings for so long, nothing is advertised.
+    estimator: a name of `forecast.estimators.ESTIMATORS`. Default "percentile".
+    memory_percentile: part of the peaks that the expected use covers, 0–1. It is higher than for CPU, because memory is
+        taken back more slowly. Default 98 % (koordlet, peak prediction).
+    memory_half_life_s: seconds after which a peak counts half; 24 h, Koordinator's too. CPU has its 95 % and 12 h
+        (`ReclaimTuning`).
+    sample_s: seconds between two peaks of a pod that enter its history. Default 60.
+    workloads: number of histories kept, twice the kubelet's 110 pods. Default 256.
+    forget_s: seconds without a new peak after which a history is dropped. Default a week.
+    blind_s: seconds without readings after which nothing is advertised. Default a day.
     """
 
     estimator: str = "percentile"
@@ -111,11 +130,14 @@ class ForecastTuning:
 
 @dataclass(frozen=True, slots=True)
 class AmountTuning:
-    """When what a container was lent is worth another container update.
+    """When a changed loan is worth another update of the container.
 
-    `dwell_s`: the capacity must have differed for so long; `dead_band`: by this part. 300 s and a tenth are
-    Koordinator's (slo-controller, updateTimeThresholdSeconds and resourceDiffThreshold). `memory_room`: bytes
-    that stay between a container's use and a lowered memory limit.
+    The defaults of `dwell_s` and `dead_band` are those in Koordinator's slo-controller (updateTimeThresholdSeconds,
+    resourceDiffThreshold).
+
+    dwell_s: seconds for which the capacity must have differed. Default 300.
+    dead_band: smaller differences change nothing, part of the amount. Default a tenth.
+    memory_room: bytes that stay between a container's use and a lowered memory limit. Default 64 MiB.
     """
 
     dwell_s: float = 300.0
@@ -127,11 +149,13 @@ class AmountTuning:
 class BurstTuning:
     """CPU burst of online pods beyond their quota.
 
-    `quota_percent`: how far a throttled container's quota may be raised, of its own quota; 100 is "not at all" and
-    the default, as Koordinator's policy is "none" (its figure for the switched-on case is 300). `threshold`: part of
-    the online CPUs in use from which raised quotas go back (Koordinator's sharePoolThresholdPercent, 50); from
-    `cooling` of it on nothing is raised. `up`, `down`: one step. `seconds`: how long a container may use its whole
-    raise before it has to rest; 0 is for ever.
+    quota_percent: the most that a throttled container's quota may be raised to, percent of its own quota. The default
+        100 raises nothing, as Koordinator's policy "none"; Koordinator has 300 when it is switched on.
+    threshold: part of the online CPUs in use from which raised quotas are lowered; the default 50 % is Koordinator's
+        sharePoolThresholdPercent.
+    cooling: part of `threshold` from which no quota is raised. Default 0.9.
+    up, down: factors of one step. Defaults 1.2 and 0.8.
+    seconds: how long a container may use its whole raise before it must save up again; 0 for no limit. Default 0.
     """
 
     quota_percent: int = 100
@@ -159,41 +183,72 @@ class HintTuning:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimTuning:
-    """How lending behaves; DESIGN 6.
+    """How lending behaves (DESIGN 6).
 
-    `enabled`: False lends nothing and leaves `reclaim` the same set as `share`. `paused`: in words why the box has its
-    floor for now and nothing is offered, "" while lending goes on. `watermark`: the part of the lendable
-    CPUs that online and offline together may use (Katalyst and Koordinator default near 0.65–0.9; ours is higher since
-    the box is taken back in milliseconds). `reserve_milli`: never lent. `dead_band_milli`: growth smaller than this is
-    not worth a write. `step_milli`: the most by which the box grows at once; `dwell_s`: how long the headroom must
-    have borne it. `cut`: a stall leaves this part of the box. `stall`: share of wall time beyond which an
-    online group's waiting counts as a stall. `tick_s`: the fast loop; `stale_s`: readings older than this lend the
-    floor. `partition`: tiers sized by load in place of the overlap; `partition_dwell_s`: how long a tier must have been
-    below its band before it gives CPUs back: each resize moves all its members, and the runtime is told of each.
+    Lending:
+    enabled: False lends nothing, and `reclaim` has the CPUs of `share`.
+    paused: why lending is paused, a sentence; "" while it is not. The reclaim pool then has its floor, and the offer is
+        0.
+    watermark: part of the lendable CPUs that online and reclaimed pods together may use, 0.01–2. Katalyst's and
+        Koordinator's defaults are near 0.65–0.9. Ours is higher, because CPUs are taken back in milliseconds. Default
+        0.95.
+    reserve_milli: milli-CPU that are never lent. Default 0.
+    host_groups: cgroups outside Kubernetes that are reclaim cgroups too, paths below the hierarchy's root.
 
-    `dead_band_milli` is that of 8 CPUs; of more, it widens by the square root, as the noise of a sum does.
-    `step_share`: the step is never less than this part of the lendable CPUs (Koordinator: 0.1 a second), `step_s` lies
-    between two steps, more where they cost more than `cost_share`. `dwell_max_s`: growth that had to be taken back
-    soon doubles the dwell, up to this.
-    `average_s`: the time constant over which use is averaged; bursts do not wait for it.
-    `whole_core_from`: the part of a core from which it is lent whole (0 rounds up, as Koordinator; 1 rounds down: the
-    last core's use is bounded by the box's weight anyway); `yielded_from`: the part of a core that must be left for a
-    core more to be lent to tasks that give way at once. `relief_s`: how long a stall takes that core away.
-    `stall_window_s`: over what time stalls are averaged, `lasting_window_s`: those behind tasks that give way.
-    `quiet_tick_s`: the loop while nothing can be taken back, `idle_tick_s`: while there is no reclaimed pod,
-    `rest_tick_s`: while what can be taken back is not used; `tick_max_s`: the slowest it becomes otherwise, when a tick
-    costs more than `cost_share` of a CPU.
+    Size of the reclaim pool:
+    dead_band_milli: milli-CPU of growth that are ignored, for 8 lendable CPUs. With more CPUs it widens with the square
+        root, as the noise of a sum does. Default 200.
+    step_milli: the most that the pool grows at once, milli-CPU. Default 1000.
+    step_share: the step is at least this part of the lendable CPUs (Koordinator: 0.1 a second). Default 0.1.
+    step_s: least seconds between two steps; more if a step costs more than `cost_share`. Default 0.25.
+    dwell_s: seconds for which the headroom must have allowed the growth. Default 1.
+    dwell_max_s: longest dwell. If growth is taken back soon, the dwell doubles up to this. Default 8.
+    average_s: time constant of averaged use, seconds; a burst counts at once. Default 0.06.
+    whole_core_from: part of a core from which the whole core is lent. 0 rounds up, as Koordinator does; 1 rounds down.
+        The minimum weight of reclaimed tasks bounds the last core's use anyway. Default 0.1.
+    yielded_from: part of a core that must be left for the extra core, which only tasks that yield at once get. Default
+        0.5.
+    relief_s: seconds for which a stall takes the extra core away. Default 0.1.
 
-    Memory: `memory_watermark`: the part of the machine's memory that may be in use; `memory_reserve`: bytes never
-    lent. `memory_request_claim`: how much of what an online pod requested and does not use counts as its own: all
-    of it, since a request is a promise (Koordinator's policy "usage" counts nothing, Katalyst a tenth).
-    `memory_dead_band`: growth below it is not worth a write; `memory_growth`: most that is given at once, after
-    `memory_dwell_s` in which it could have been borne (Katalyst: 300 Mi, 5 Gi in 30 s). `memory_step`: most that
-    one write of memory.high is below the use, since the write itself reclaims. `eviction_s`: how long it takes until
-    an evicted pod's memory is free. `memory_stale_s`: without readings for so long the box goes step by step to
-    `memory_floor`.
+    Stalls:
+    stall: part of the time from which waiting of an online group counts as a stall, 0.01–1. Default 0.1.
+    cut: part of the reclaim pool that stays after a stall. Default 0.5.
+    stall_window_s: seconds over which stalls are averaged. Default 0.05.
+    lasting_window_s: the same for stalls behind tasks that yield. Default 0.5.
 
-    `host_groups`: cgroups outside Kubernetes that are members of the box, below the hierarchy's root.
+    Periods of the fast loop, seconds:
+    tick_s: the usual period. Default 0.02.
+    tick_max_s: the longest usual period, if a tick costs more than `cost_share`. Default 0.05.
+    rest_tick_s: while the CPUs that could be taken back are not used. Default 0.06.
+    quiet_tick_s: while nothing can be taken back. Default 0.1.
+    idle_tick_s: while there is no reclaimed pod. Default 0.5.
+    cost_share: part of a CPU that the loop may cost. Default 0.005.
+    stale_s: age of readings from which the pool has its floor. Default 1.
+
+    Partition:
+    partition: tiers are sized by their load; otherwise the reclaim pool overlaps `share`.
+    partition_dwell_s: seconds for which a tier must be below its band before it loses CPUs. Each resize moves all its
+        members, and the runtime gets an update for each. Default 10.
+
+    Memory, bytes:
+    memory_watermark: part of the machine's memory that may be in use, 0.01–1. Default 0.95.
+    memory_reserve: memory that is never lent. Default 0.
+    memory_request_claim: part of an online pod's unused memory request that counts as used, 0–1. The default is all of
+        it, because a request is a promise (Koordinator's policy "usage": nothing; Katalyst: a tenth).
+    memory_dead_band: growth below this is ignored (Katalyst: 300 Mi). Default 64 MiB.
+    memory_growth: the most that is lent at once (Katalyst: 5 Gi in 30 s). Default 4 GiB.
+    memory_dwell_s: seconds for which the growth must have been possible. Default 30.
+    memory_step: the most by which one write sets memory.high below the use, because the write itself reclaims memory.
+        Default 256 MiB.
+    eviction_s: seconds until the memory of an evicted pod is free. Default 20.
+    memory_stale_s: seconds without readings after which memory.high falls step by step to `memory_floor`. Default 60.
+    memory_floor: least memory of the reclaim cgroups. Default 256 MiB.
+
+    Forecast of CPU use; memory has its own figures in `ForecastTuning`:
+    percentile: part of the peaks that the expected use covers, 0–1. Default 0.95.
+    margin: part of the expected use that is added to it. Default 0.1.
+    half_life_s: seconds after which a peak counts half. Default 12 h.
+    cold_start_s: seconds of history before which a workload is still being learnt. Default 600.
     """
 
     enabled: bool = True
@@ -246,14 +301,25 @@ class ReclaimTuning:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """`reserved` wins over `reserved_count`; the count means so many CPUs, whole lowest cores first.
+    """The settings that the policy uses.
 
-    `preserve_kubelet`: a kubelet with a static CPU manager is no problem; `kept_by_kubelet`: the CPUs that it has
-    pinned and keeps, by pod uid and container name ("" is the whole pod), told by the shell. `dra_driver`: the DRA CPU
-    driver gives containers CPUs on this node; `kubelet_default`: the CPUs of containers that the kubelet's own CPU
-    manager has not pinned, 0 where it is not active, told by the shell.
-    `updates_per_reply`: how many other containers one hook reply may update, where it is not more that have to be; each
-    costs the runtime 7 to 20 ms of runc under its global lock.
+    reserved: reserved CPUs by number. If it is set, `reserved_count` is ignored.
+    reserved_count: number of reserved CPUs, whole lowest cores first.
+    reserved_memory: bytes for the node itself: not lent, and not granted as protection of pods' memory.
+    preserve_kubelet: a kubelet with a static CPU manager is accepted; its CPUs stay as they are.
+    kept_by_kubelet: CPUs that the kubelet has pinned and keeps, by pod uid and container name ("" is the whole pod).
+        The daemon reads them.
+    dra_driver: whether the DRA CPU driver gives containers CPUs on this node.
+    kubelet_default: CPUs of containers that the kubelet's CPU manager has not pinned; 0 if it is not active. The daemon
+        reads them.
+    classes: defaults by class.
+    rules: rules that give pods a class; the first rule that matches and is admitted counts.
+    pools: pools of the operator.
+    handlers: "container", "pod" or "ignore" by runtime handler.
+    updates_per_reply: number of other containers that one hook's reply may update, 0–64, unless more must be. Each
+        update costs the runtime 7 to 20 ms of runc under its global lock.
+    observe: nothing is written; decisions are only reported.
+    strict: a bad or forbidden annotation, or a request that cannot be met, makes creation fail.
     """
 
     reserved: CPUMask = 0
@@ -275,10 +341,11 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole configuration as the program uses it; flags have already beaten the file.
+    """The whole configuration; command-line flags have already replaced values of the file.
 
-    `http` is "ADDR:PORT" or "off"; `audit_ring` counts records kept for `/v1/audit`. `restore_on_exit`: at SIGTERM
-    put back what we wrote, in place of leaving the last limits in force.
+    http: "ADDR:PORT" or "off".
+    audit_ring: records of placement that are kept for `/v1/audit`, 1–65536, and as many of lending.
+    restore_on_exit: at SIGTERM, restore original values instead of leaving the last limits in force.
     """
 
     tuning: Tuning = field(default_factory=Tuning)

@@ -1,12 +1,12 @@
-"""The node as the policy holds it: an immutable value that each event replaces, and its index of containers.
+"""The node's state: an immutable value that each event replaces, and its index of containers.
 
-`Crowd` holds the containers by id. A dict of 250 is copied in 1.5 µs while it is in the processor's caches. A hook
+`Crowd` holds the containers by id. Copying a dict of 250 takes 1.5 µs while it is in the processor's caches. A hook
 finds it cold and pays five times that, because each container's reference count is written. So containers lie on
-shelves by the last sign of their id (16 for a hexadecimal id), and the ids of a pod's containers on shelves by the
-pod's id. The order is by shelf, then by age: the same on every run, which the order of a set would not be.
+shelves by the last character of their id (16 for a hexadecimal id). The ids of a pod's containers lie on shelves by the
+pod's id. The order is by shelf, then by age: the same on every run, unlike the order of a set.
 
-Beside each shelf lie the ids of its containers by pool: a query for the containers of one pool reads no other
-container, and a container that starts or ends changes that part of its own shelf alone.
+Beside each shelf are the ids of its containers by pool. So a query for the containers of one pool reads no other
+container. A container that starts or ends changes only that part of its own shelf.
 """
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
@@ -33,7 +33,7 @@ Index = list[dict[str, tuple[str, ...]]]
 
 
 class Crowd(Mapping[str, "Assignment"]):
-    """Made by `of`, `adding` and `without`; two with the same containers are equal."""
+    """An immutable index of containers. Two with the same containers are equal."""
 
     __slots__ = ("_by_id", "_by_pod", "_by_pool")
 
@@ -44,7 +44,7 @@ class Crowd(Mapping[str, "Assignment"]):
 
     @classmethod
     def of(cls, assignments: Iterable["Assignment"]) -> "Crowd":
-        """Gather containers."""
+        """Return a crowd of these containers."""
         return reduce(Crowd.adding, assignments, EMPTY)
 
     def __getitem__(self, container_id: str) -> "Assignment":
@@ -64,43 +64,49 @@ class Crowd(Mapping[str, "Assignment"]):
     @overload
     def get(self, container_id: str, /, default: "Assignment | _T") -> "Assignment | _T": ...
     def get(self, container_id: str, /, default: Any = None) -> Any:
-        """Return a container if it is there; spelled out, for the inherited one raises and catches."""
+        """Return a container, or the default if it is not there.
+
+        The inherited method raises and catches an exception for a missing key.
+        """
         return self._by_id[_shelf(container_id)].get(container_id, default)
 
     def values(self) -> ValuesView["Assignment"]:
-        """Return a view of the containers; the inherited one looks each of them up by its id, five times as dear."""
+        """Return a view of the containers.
+
+        The inherited view looks each container up by its id and takes five times as long.
+        """
         return _Values(self)
 
     def items(self) -> ItemsView[str, "Assignment"]:
-        """Return a view of (id, container), for the same reason."""
+        """Return a view of (id, container), faster than the inherited one."""
         return _Items(self)
 
     @property
     def shelves(self) -> list[dict[str, "Assignment"]]:
-        """The containers by id, shelf by shelf; not to be changed."""
+        """The containers by id, shelf by shelf; read only."""
         return self._by_id
 
     def of_pod(self, pod_id: str) -> Iterator["Assignment"]:
-        """Yield the containers of one pod, the oldest first."""
+        """Yield the containers of one pod, oldest first."""
         return (self[k] for k in self._by_pod[_shelf(pod_id)].get(pod_id, ()))
 
     def of_pool(self, pool: str) -> list["Assignment"]:
-        """Return the containers whose assignment names a pool, by shelf, then by when they came into it."""
+        """Return the containers whose assignment names a pool, by shelf, then in the order in which they joined it."""
         shelves = zip(self._by_id, self._by_pool, strict=True)
         return [shelf[k] for shelf, pools in shelves if pool in pools for k in pools[pool]]
 
     def in_pool(self, pool: str) -> int:
-        """Return how many containers' assignments name a pool."""
+        """Return the number of containers whose assignment names a pool."""
         return sum([len(pools[pool]) for pools in self._by_pool if pool in pools])
 
     def news(self, before: "Crowd") -> Iterator["Assignment"]:
-        """Yield new and changed values; shelves that both states share are skipped."""
+        """Yield assignments that are new or changed since another crowd. Shelves that both share are skipped."""
         for shelf, former in zip(self._by_id, before.shelves, strict=True):
             if shelf is not former:
                 yield from (a for k, a in shelf.items() if former.get(k) is not a)
 
     def adding(self, assignment: "Assignment") -> "Crowd":
-        """Return a copy with this one added, or in the place of the one with its id."""
+        """Return a copy with an assignment added, or in place of the one with its id."""
         by_id, by_pod, by_pool = self._by_id.copy(), self._by_pod, self._by_pool
         container_id, pool = assignment.container.id, assignment.pool
         number = _shelf(container_id)
@@ -116,7 +122,7 @@ class Crowd(Mapping[str, "Assignment"]):
         return Crowd(by_id, by_pod, by_pool)
 
     def without(self, container_id: str) -> "Crowd":
-        """Return a copy without this one, or the crowd itself if it is not there."""
+        """Return a copy without a container, or the crowd itself if it is not there."""
         number = _shelf(container_id)
         if container_id not in self._by_id[number]:
             return self
@@ -175,16 +181,22 @@ SYSTEM: Final = "system"
 SHARE: Final = "share"
 RECLAIM: Final = "reclaim"
 POOLS: Final = (RESERVED, DEDICATED, SYSTEM, SHARE, RECLAIM)
-"""The pools that always exist, in the order in which they are shown."""
+"""The pools that always exist, in display order."""
 
 
 ENDED: Final = 64
-"""Ended containers that are remembered. The runtime may report the start of a container after its end, some
-milliseconds later; so the number of containers that end meanwhile counts."""
+"""Number of ended containers that are remembered.
+
+The runtime may report a container's start some milliseconds after its end. In that time this many containers may end.
+"""
 
 
 class Asked(NamedTuple):
-    """The requests of a pool's members: thousandths of a CPU in all, and the number of members."""
+    """The requests of a pool's members.
+
+    milli: sum, thousandths of a CPU.
+    members: number of members.
+    """
 
     milli: int
     members: int
@@ -192,14 +204,16 @@ class Asked(NamedTuple):
 
 @value
 class Pools:
-    """The CPU set of every pool; recomputed only when exclusive CPUs, members' requests or the machine change.
+    """The CPU set of every pool. It is computed again when owned CPUs, members' requests or the machine change.
 
-    `kept` is no pool: CPUs that the kubelet's own CPU manager has pinned, taken out of all of them. `tiers`: the
-    operator's pools, and of those with groups one by group that has a member; one without CPUs of its own is a name
-    over `share` (or `system`). The other fields are the inputs: `plan`, the operator's wish; `asked`, by tier;
-    `counts`, how many CPUs the loop told a pool to have (`events.PoolsSized`). Without a count for it `reclaim` is the
-    same set as `share`; with a count for `share` the two are apart. `claimed`: CPUs that dedicated containers had and
-    are about to get again, while a list is replayed.
+    kept: not a pool: CPUs that the kubelet's CPU manager has pinned. No pool contains them.
+    tiers: CPUs of the operator's pools by name; a pool with groups has an entry for each group that has a member. A
+        pool without CPUs of its own has the CPUs of `share` (or `system`).
+    plan: input: the operator's pools.
+    asked: input: members' requests by tier.
+    counts: input: number of CPUs that the fast loop set for a pool (`events.PoolsSized`). Without an entry for
+        `reclaim` it has the CPUs of `share`; with an entry for `share` the two are apart.
+    claimed: input: CPUs that dedicated containers had and will get again while a list is replayed.
     """
 
     reserved: CPUMask = 0
@@ -215,7 +229,7 @@ class Pools:
     claimed: CPUMask = 0
 
     def cpus(self, pool: str) -> CPUMask:
-        """Return a pool's set; an unknown name is the shared pool, so that no container is ever without."""
+        """Return a pool's CPUs; for an unknown name the CPUs of `share`, so that every container has CPUs."""
         return getattr(self, pool) if pool in POOLS else self.tiers.get(pool, self.share)
 
     @property
@@ -225,21 +239,23 @@ class Pools:
 
     @property
     def free(self) -> CPUMask:
-        """CPUs that a dedicated container may take: offline pods never stand in its way."""
+        """CPUs that a dedicated container may take; reclaimed pods never prevent it."""
         return self.share | self.reclaim
 
 
 @value
 class Assignment:
-    """Where one container was put. At most one of `exclusive` and `follows` is set.
+    """The placement of one container. At most one of `exclusive` and `follows` is set.
 
-    `exclusive`: CPUs that are its own. `follows`: id of the container of its pod on whose CPUs it runs.
-    `mems`: memory nodes, 0 = all of them. `hands_off`: we decided to leave its CPUs alone.
-    `by_file`: no answer of ours to its creation reached the runtime, so files must carry every value.
-    `original`: what the runtime's spec held before us, for `restore`. `granted`: of a loan, the values that are
-    other than those lent, because less is there to be lent. `returned`: values that are not ours any more, as they were
-    before us; they hold where nothing else is ordered.
-    `admitted_in`: the generation of the state in which it was placed first; of two containers the lower is the older.
+    exclusive: owned CPUs; 0 for none.
+    follows: id of a container of the same pod on whose CPUs it runs; "" for none.
+    mems: memory nodes; 0 for all of them.
+    hands_off: the policy leaves its CPUs alone.
+    by_file: no answer of ours to its creation reached the runtime, so files must carry every value.
+    original: values that the runtime's spec held before our first change, for `restore`.
+    granted: values of a loan that differ from the annotation's because less can be lent.
+    returned: original values of knobs that are no longer ours; they apply unless something else is ordered.
+    admitted_in: the state's generation in which it was placed first; the container with the lower number is older.
     """
 
     container: Container
@@ -259,7 +275,6 @@ class Assignment:
 
     @property
     def id(self) -> str:
-        """The container's id."""
         return self.container.id
 
 
@@ -276,9 +291,9 @@ class PodPlace:
 
     boxed: the pod's cgroup is one of the reclaim cgroups: the pod is reclaimed, and no annotation gives one of its
         containers another class (DESIGN invariant 6).
-    told: annotations that were reported not to count, see `placing.lifecycle`.
-    unstarted: containers whose CPUs the pod's cgroup must have until they start (`placing.starts`). No part of a
-        comparison: each change of it comes with a change of the container.
+    told: annotations already reported as ignored, see `placing.lifecycle`.
+    unstarted: containers whose CPUs the pod's cgroup must have until they start (`placing.starts`). Not compared,
+        because each change of it comes with a change of the container.
     """
 
     pod: Pod
@@ -290,10 +305,15 @@ class PodPlace:
 
 @value
 class NodeState:
-    """Everything the policy knows. `generation` rises with each adopted event.
+    """The whole state of the policy.
 
-    `pods`: the oldest first. `owners` repeats, by container, the exclusive sets, and `box` the ids of the boxed pods:
-    few, while containers and pods are many. `ended`: ids of containers that stopped, the latest last, at most `ENDED`.
+    pods: by id, oldest first.
+    containers: assignments by id.
+    owners: owned CPUs by container id. It repeats the assignments, so that no query for owners reads all containers.
+    generation: number that each adopted event raises.
+    box: ids of the pods whose cgroups are reclaim cgroups. It repeats the pods, so that no query for them reads all
+        pods.
+    ended: ids of ended containers, latest last, at most `ENDED`.
     """
 
     topology: Topology
@@ -306,19 +326,18 @@ class NodeState:
     ended: tuple[str, ...] = ()
 
     def of_pod(self, pod_id: str) -> Iterator[Assignment]:
-        """Yield the assignments of one pod."""
         return self.containers.of_pod(pod_id)
 
     def boxed(self, pod_id: str) -> bool:
-        """Whether a pod's cgroup belongs to the reclaim box."""
+        """Return whether a pod's cgroup is one of the reclaim cgroups."""
         place = self.pods.get(pod_id)
         return place is not None and place.boxed
 
     def mems_of(self, assignment: Assignment) -> CPUMask:
-        """Return the memory nodes that a container is bound to; if unbound, the nodes of its owned CPUs, else all.
+        """Return the memory nodes of a container: its bound nodes, else the nodes of its owned CPUs, else all.
 
-        Memory comes from the node of the CPU that touches it first while that node has some, bound or not. In a VM a
-        container is bound where its pod is.
+        Memory comes from the node of the CPU that touches it first while that node has some, bound or not. A container
+        in a VM is bound as its pod is.
         """
         is_unit = assignment.wish.handler == "pod"
         bound = self.mems_bound(assignment.container.pod_id) if is_unit else assignment.mems
@@ -326,12 +345,12 @@ class NodeState:
         return bound or near or self.topology.all_mems
 
     def mems_bound(self, pod_id: str) -> CPUMask:
-        """Return the memory nodes that all of a pod's containers together are bound to, 0 if one of them is not."""
+        """Return the memory nodes that a pod's containers together are bound to, 0 if one of them is not bound."""
         mems = [each.mems for each in self.of_pod(pod_id) if not each.hands_off]
         return reduce(or_, mems, 0) if all(mems) else 0
 
     def cpus_of(self, assignment: Assignment) -> CPUMask:
-        """Return the CPUs a container may use; never empty."""
+        """Return the CPUs that a container may use; never empty."""
         if assignment.exclusive:
             return assignment.exclusive
         main = self.containers.get(assignment.follows) if assignment.follows else None
